@@ -1,0 +1,5 @@
+"""`python -m nexusform`."""
+
+from nexusform.cli.main import main
+
+main()

@@ -1,0 +1,1 @@
+"""Lint: one file per rule, registry.py lists them."""

@@ -1,0 +1,1 @@
+"""Follow a plan's steps through providers. Decides nothing."""

@@ -1,0 +1,1 @@
+"""Files to a checked Configuration. Only loader.py reads files."""

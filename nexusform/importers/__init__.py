@@ -1,0 +1,1 @@
+"""Foreign documents to our values. Pure."""

@@ -1,0 +1,1 @@
+"""Text to tree to value. Knows nothing of resources, state or plans."""

@@ -1,0 +1,1 @@
+"""What carries out steps. registry.py lists them."""

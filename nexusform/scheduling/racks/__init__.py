@@ -1,0 +1,1 @@
+"""VMs on bare-metal machines: the rule of docs/fidelity.md."""

@@ -1,0 +1,1 @@
+"""One file per rule; profile.py says which and in what order."""

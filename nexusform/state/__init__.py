@@ -1,0 +1,1 @@
+"""What nexusform remembers. Pure: bytes come from and go to a backend."""

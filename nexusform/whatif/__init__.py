@@ -1,0 +1,1 @@
+"""Questions asked of a state or a plan: explain."""

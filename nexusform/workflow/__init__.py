@@ -1,0 +1,1 @@
+"""The wiring, one file per operation. Prints nothing."""
