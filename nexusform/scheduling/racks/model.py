@@ -1,0 +1,141 @@
+"""Machines, VM SKUs, demands and placements: the words of VM placement. Frozen; no behaviour
+beyond arithmetic on one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+CONTROL_PLANE = "control-plane"
+DEFAULT_SEED = 8
+
+
+class RackSpread(StrEnum):
+    """What is counted first when a rack is chosen: VMs of the pool, or of the whole cluster."""
+
+    POOL = "pool"
+    CLUSTER = "cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class MachineSku:
+    """A bare-metal server type: NUMA cells, vCPUs and GiB per cell, ephemeral disk in GiB."""
+
+    name: str
+    cells: int
+    cpus_per_cell: int
+    memory_gib_per_cell: int
+    disk_gib: int
+
+
+@dataclass(frozen=True, slots=True)
+class VmSku:
+    """A VM size. `vcpus` are guest vCPUs; the host gives `host_vcpus` = guest + emulator threads.
+
+    `numa_cells` is the number of cells it spans; every cell gives ceil(host_vcpus / cells) vCPUs
+    and ceil(memory / cells) GiB. `machine_skus` names the hardware that lists it; empty = any.
+    `kind` is the type letter G, P, E or L, or "" for a SKU of the user's own.
+    """
+
+    name: str
+    vcpus: int
+    emulator_vcpus: int
+    memory_gib: int
+    disk_gib: int
+    numa_cells: int = 1
+    extra_large: bool = False
+    machine_skus: tuple[str, ...] = ()
+    kind: str = ""
+
+    @property
+    def host_vcpus(self) -> int:
+        """vCPUs taken on the machine."""
+        return self.vcpus + self.emulator_vcpus
+
+    @property
+    def cpus_in_cell(self) -> int:
+        """vCPUs taken in each of its cells."""
+        return -(-self.host_vcpus // self.numa_cells)
+
+    @property
+    def memory_in_cell(self) -> int:
+        """GiB taken in each of its cells."""
+        return -(-self.memory_gib // self.numa_cells)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A bare-metal machine as it stands in a plan. Names are unique on a site.
+
+    `machine_sku` is None when the machine is described by figures of its own (then any VM SKU
+    passes the hardware check). `refusal` says why it takes no new VM ("cordoned", ...), "" when
+    it is schedulable; its VMs stay and count either way.
+    """
+
+    name: str
+    rack: str
+    availability_zone: str
+    slot: int
+    machine_sku: str | None
+    cells: int
+    cpus_per_cell: int
+    memory_gib_per_cell: int
+    disk_gib: int
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class VmName:
+    """Whose VM it is, as the placement rule counts and breaks ties: cluster, pool, number.
+
+    `owner` tells clusters of different kinds with one name apart when VMs are counted (an NKS
+    cluster and a VNF may both be called "a"); the tie-break text uses `cluster` alone.
+    """
+
+    owner: str
+    cluster: str
+    pool: str
+    number: int | str
+
+
+class HintScope(StrEnum):
+    """What a placement hint speaks of."""
+
+    MACHINE = "Machine"
+    RACK = "Rack"
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """Be with (`affinity`) or away from a target: machines or racks by name. Hard hints filter
+    between steps 2 and 3; soft ones count as violated or not, first key of step 3 (rack scope) or
+    step 4 (machine scope). `target` is what the user named, for the reason."""
+
+    affinity: bool
+    hard: bool
+    scope: HintScope
+    machines: frozenset[str]
+    racks: frozenset[str]
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A VM that wants a machine. `zones` None = all. `last_resort` is a machine tried only when
+    no other candidate is left (heal)."""
+
+    vm: VmName
+    sku: VmSku
+    zones: frozenset[str] | None = None
+    hints: tuple[Hint, ...] = ()
+    last_resort: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a VM stands. `cells` ascending, numbered from 0."""
+
+    machine: str
+    rack: str
+    availability_zone: str
+    cells: tuple[int, ...]
