@@ -1,0 +1,210 @@
+"""A checked configuration: what the files of a module tree declare, still unevaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from nexusform.address import AddressPattern, ConfigAddress, Mode
+from nexusform.language.syntax import Block, Body, Expression, JsonBody, Traversal
+from nexusform.source import SourceFile, Span
+from nexusform.values import Type, Value
+
+AnyBody: TypeAlias = Body | JsonBody
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """`condition` with its `error_message`: a validation, pre- or postcondition, or assert."""
+
+    condition: Expression
+    error_message: Expression
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A `variable` block. `type` carries optional attributes and their defaults; `default` None
+    means required."""
+
+    name: str
+    type: Type
+    default: Value | None
+    description: str
+    sensitive: bool
+    nullable: bool
+    validations: tuple[Condition, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """One name of a `locals` block."""
+
+    name: str
+    expression: Expression
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An `output` block."""
+
+    name: str
+    expression: Expression
+    description: str
+    sensitive: bool
+    depends_on: tuple[Traversal, ...]
+    preconditions: tuple[Condition, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Lifecycle:
+    """The `lifecycle` block. `ignore_changes` are relative paths (`agent_pool["np1"].count`) as
+    steps; `ignore_all` for the keyword `all`."""
+
+    create_before_destroy: bool = False
+    prevent_destroy: bool = False
+    ignore_all: bool = False
+    ignore_changes: tuple[tuple[str | int, ...], ...] = ()
+    replace_triggered_by: tuple[Expression, ...] = ()
+    preconditions: tuple[Condition, ...] = ()
+    postconditions: tuple[Condition, ...] = ()
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceBlock:
+    """A `resource` or `data` block. `body` is what remains for the type's schema (meta-arguments
+    and lifecycle taken out). `position` orders blocks: (file name, byte); a module's blocks stand
+    at the position of its module call, so positions are compared as nested tuples.
+    `ignored_rules` are the lint ids of `# nexusform:ignore ID` comments before the block."""
+
+    address: ConfigAddress
+    mode: Mode
+    type: str
+    name: str
+    body: AnyBody
+    count: Expression | None
+    for_each: Expression | None
+    depends_on: tuple[Traversal, ...]
+    provider: str
+    lifecycle: Lifecycle
+    span: Span
+    header_span: Span
+    position: tuple[tuple[str, int], ...]
+    ignored_rules: frozenset[str] = frozenset()
+
+    @property
+    def header(self) -> str:
+        """`resource "type" "name"`, as diagnostics show it."""
+        return f'{"data" if self.mode == "data" else "resource"} "{self.type}" "{self.name}"'
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleCall:
+    """A `module` block: the module it calls, and its inputs as expressions by name."""
+
+    name: str
+    source: str
+    module: Module
+    inputs: Mapping[str, tuple[Expression, Span]]
+    count: Expression | None
+    for_each: Expression | None
+    depends_on: tuple[Traversal, ...]
+    span: Span
+    header_span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderBlock:
+    """A `provider` block; `key` is `name` or `name.alias`."""
+
+    key: str
+    name: str
+    alias: str
+    body: AnyBody
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A `moved` block: addresses relative to the module that holds it."""
+
+    source: AddressPattern
+    target: AddressPattern
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """A `removed` block; `destroy` false forgets the object."""
+
+    source: AddressPattern
+    destroy: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class ImportBlock:
+    """An `import` block: the traversal written in `to`, and the id."""
+
+    to: Expression
+    id: Expression
+    for_each: Expression | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A `check` block; failures are warnings."""
+
+    name: str
+    data: ResourceBlock | None
+    asserts: tuple[Condition, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One module: everything its directory's files declare. `path` is the static path of call
+    names from the root, `directory` where its files are, as given to the user (path.module)."""
+
+    path: tuple[str, ...]
+    directory: str
+    variables: Mapping[str, Variable] = field(default_factory=dict)
+    locals: Mapping[str, Local] = field(default_factory=dict)
+    outputs: Mapping[str, Output] = field(default_factory=dict)
+    resources: Mapping[tuple[Mode, str, str], ResourceBlock] = field(default_factory=dict)
+    calls: Mapping[str, ModuleCall] = field(default_factory=dict)
+    providers: Mapping[str, ProviderBlock] = field(default_factory=dict)
+    moved: tuple[Moved, ...] = ()
+    removed: tuple[Removed, ...] = ()
+    imports: tuple[ImportBlock, ...] = ()
+    checks: tuple[Check, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The `nexusform` settings block of the root module. `backend` is its type and body (None =
+    local with defaults)."""
+
+    required_version: str = ""
+    sku_catalogue: str = ""
+    sku_catalogue_span: Span | None = None
+    backend_type: str = "local"
+    backend: Block | None = None
+    ignored_rules: frozenset[str] = frozenset()
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """A module tree and its settings. `files` holds every file read, by name, for the source
+    lines of diagnostics and for the snapshot in a saved plan."""
+
+    root: Module
+    settings: Settings
+    files: Mapping[str, SourceFile]
