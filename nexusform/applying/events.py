@@ -1,0 +1,47 @@
+"""What the executor tells while it works. Listeners return nothing, so they cannot steer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from nexusform.planning.plan import StepKind
+
+
+class Outcome(StrEnum):
+    """How a step ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class StepEvent:
+    """A step started, goes on, or ended (`outcome` set). `elapsed` in seconds; `error` the
+    message of a failure, or why it was skipped."""
+
+    address: str
+    kind: StepKind
+    id: str
+    elapsed: float = 0.0
+    outcome: Outcome | None = None
+    error: str = ""
+    deposed: str = ""
+
+
+class Listener(Protocol):
+    """Told about every step, from one thread at a time."""
+
+    def started(self, event: StepEvent) -> None:
+        """A step begins."""
+        ...
+
+    def progressed(self, event: StepEvent) -> None:
+        """Ten more seconds have passed."""
+        ...
+
+    def ended(self, event: StepEvent) -> None:
+        """A step ended."""
+        ...

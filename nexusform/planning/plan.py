@@ -1,0 +1,292 @@
+"""The plan: everything apply needs and everything a reviewer sees. Frozen data, no behaviour
+beyond counting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from nexusform.address import Address
+from nexusform.diagnostics import Diagnostic
+from nexusform.scheduling.decision import Certainty, Refusal
+from nexusform.scheduling.racks.model import Placement
+from nexusform.source import Span
+from nexusform.state.model import ObjectState, OutputState
+from nexusform.values import Path, Type
+
+
+class Action(StrEnum):
+    """What happens to one object."""
+
+    NO_OP = "no-op"
+    CREATE = "create"
+    READ = "read"
+    UPDATE = "update"
+    DELETE = "delete"
+    REPLACE = "delete-create"
+    REPLACE_CREATE_FIRST = "create-delete"
+    FORGET = "forget"
+
+
+class Mode(StrEnum):
+    """What kind of plan it is."""
+
+    NORMAL = "normal"
+    DESTROY = "destroy"
+    REFRESH_ONLY = "refresh-only"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One object's change; every instance has one, no-ops too.
+
+    `before`/`after` are plain data (None: does not exist; UNKNOWN leaves in `after`).
+    `reason` is OpenTofu's action_reason vocabulary ("replace_because_cannot_update",
+    "delete_because_no_resource_config", ...), "" when there is none; `replace_paths` are the
+    attributes that force a replacement. `prior_creation`/`creation` are the creation numbers of
+    the old and the new object (equal when kept, 0 when there is none). `dependencies` is what
+    state will record. `deposed` is the key of a deposed object that is deleted. `source` is the
+    block in the configuration (None when it is gone); `block` its header.
+    """
+
+    address: Address
+    action: Action
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any] | None
+    provider: str
+    creation: int
+    prior_creation: int
+    sensitive_before: tuple[Path, ...] = ()
+    sensitive_after: tuple[Path, ...] = ()
+    replace_paths: tuple[Path, ...] = ()
+    reason: str = ""
+    previous_address: Address | None = None
+    importing: str = ""
+    deposed: str = ""
+    dependencies: tuple[str, ...] = ()
+    create_before_destroy: bool = False
+    tainted_before: bool = False
+    private: Mapping[str, Any] | None = None
+    source: Span | None = None
+    block: str = ""
+
+    @property
+    def id(self) -> str:
+        """The object's id, from whichever side exists."""
+        return str((self.after or self.before or {}).get("id", ""))
+
+
+class StepKind(StrEnum):
+    """What a step asks of the provider. `release` updates a kept object to its remaining VMs
+    before anything takes the room they leave; `forget` touches state only."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+    RELEASE = "release"
+    FORGET = "forget"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing apply does: `change` indexes Plan.changes; `waits_for` are ids of steps.
+
+    `prior` and `planned` are what the provider is given (None: does not exist). `main` marks the
+    steps that count in the `Apply complete!` line.
+    """
+
+    id: int
+    kind: StepKind
+    change: int
+    waits_for: tuple[int, ...]
+    prior: Mapping[str, Any] | None
+    planned: Mapping[str, Any] | None
+    main: bool = True
+
+
+class PlacementAction(StrEnum):
+    """What happens to one VM, binding or pod."""
+
+    PLACE = "place"
+    MOVE = "move"
+    REMOVE = "remove"
+    KEEP = "keep"
+    UPDATE = "update"
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementChange:
+    """One VM, binding or pod and where it goes.
+
+    `source`/`target` are what JSON shows as from/to: for a VM {machine, rack, availability_zone,
+    numa_cells}. `cluster` and `pool` group rows; `number` orders them. `reason` is a sentence,
+    `scores` what decided (ordered names to values), `rejected` the refused candidates (filled
+    only on request).
+    """
+
+    address: Address
+    kind: str
+    object: str
+    action: PlacementAction
+    source: Mapping[str, Any] | None
+    target: Mapping[str, Any] | None
+    trigger: str
+    cluster: str = ""
+    pool: str = ""
+    number: int | str = 0
+    sku: str = ""
+    site_id: str = ""
+    reason: str = ""
+    scores: Mapping[str, Any] = field(default_factory=dict)
+    certainty: Certainty | None = None
+    provenance: str = "predicted"
+    rejected: tuple[Refusal, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementTable:
+    """One row of the document's tables: a pool and how it is spread.
+
+    `expected_vms_per_rack` is (floor, ceiling) of count / expected racks; `actual_vms_per_rack`
+    maps rack name to count, racks with at least one VM, by name. `racks_certain` and
+    `machines_certain` count the VMs placed by this plan (`placed`) whose rack / machine holds
+    in every repeated tie-break; `counts_certain` are the racks whose count holds in all of them.
+    """
+
+    address: Address
+    site_id: str
+    cluster: str
+    pool: str
+    vm_sku_name: str
+    total_count: int
+    expected_racks: int
+    actual_racks: int
+    expected_vms_per_rack: tuple[int, int]
+    actual_vms_per_rack: Mapping[str, int]
+    placed: int = 0
+    racks_certain: int = 0
+    machines_certain: int = 0
+    counts_certain: tuple[str, ...] = ()
+    fewest_left_on_a_rack: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """An object that changed outside nexusform; `after` None: it is gone."""
+
+    address: Address
+    before: Mapping[str, Any]
+    after: Mapping[str, Any] | None
+    sensitive: tuple[Path, ...] = ()
+    relevant: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class OutputChange:
+    """A root output before and after; `after` None with action delete."""
+
+    name: str
+    action: Action
+    before: Any
+    after: Any
+    type: Type
+    sensitive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class VariableValue:
+    """A root variable as the plan saw it."""
+
+    value: Any
+    type: Type
+    sensitive: bool = False
+    given: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """The verdict of a condition: kind (resource, output_value, check, input_variable), address,
+    status (pass, fail, error, unknown) and messages."""
+
+    kind: str
+    address: str
+    status: str
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A whole plan.
+
+    `lineage` is "" for a first plan; `serial` the prior state's. `refreshed` holds objects as
+    the providers found them where that differs from state (None: gone). `tie_breaks` is how many
+    repetitions the certainty stands on (0: none). `planned_outputs` are the root outputs after.
+    `catalogue` is the SKU catalogue's version. `errored` plans cannot be applied. `settings`
+    are the options that shaped it (mode, targets, replace), for the checks at apply.
+    """
+
+    mode: Mode = Mode.NORMAL
+    changes: tuple[Change, ...] = ()
+    steps: tuple[Step, ...] = ()
+    drift: tuple[Drift, ...] = ()
+    outputs: tuple[OutputChange, ...] = ()
+    planned_outputs: Mapping[str, OutputState] = field(default_factory=dict)
+    placements: tuple[PlacementChange, ...] = ()
+    placement_tables: tuple[PlacementTable, ...] = ()
+    kept: int = 0
+    tie_breaks: int = 0
+    diagnostics: tuple[Diagnostic, ...] = ()
+    checks: tuple[CheckResult, ...] = ()
+    variables: Mapping[str, VariableValue] = field(default_factory=dict)
+    refreshed: Mapping[Address, ObjectState | None] = field(default_factory=dict)
+    lineage: str = ""
+    serial: int = 0
+    prior_digest: str = ""
+    catalogue: str = ""
+    timestamp: str = ""
+    nexusform_version: str = ""
+    workspace: str = "default"
+    targets: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+    replaces: tuple[str, ...] = ()
+    errored: bool = False
+    moved: tuple[tuple[Address, Address], ...] = ()
+
+    def count(self, *actions: Action) -> int:
+        """How many changes have one of these actions."""
+        return sum(1 for c in self.changes if c.action in actions)
+
+    @property
+    def to_add(self) -> int:
+        """The A of the `Plan:` line."""
+        return self.count(Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
+
+    @property
+    def to_change(self) -> int:
+        """The C of the `Plan:` line."""
+        return self.count(Action.UPDATE)
+
+    @property
+    def to_destroy(self) -> int:
+        """The D of the `Plan:` line."""
+        return self.count(Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether applying would change an object, an output or an address."""
+        objects = any(c.action is not Action.NO_OP or c.previous_address for c in self.changes)
+        outputs = any(o.action is not Action.NO_OP for o in self.outputs)
+        refresh = self.mode is Mode.REFRESH_ONLY and bool(self.refreshed)
+        return objects or outputs or refresh
+
+
+def place_of(placement: Placement) -> dict[str, Any]:
+    """A VM's placement as shown in JSON."""
+    return {
+        "machine": placement.machine,
+        "rack": placement.rack,
+        "availability_zone": placement.availability_zone,
+        "numa_cells": list(placement.cells),
+    }

@@ -1,0 +1,378 @@
+"""Everything nexusform asks of the outside and of its own plug-ins, on one page.
+
+`Files` and `Clock` are declared in language/surroundings.py and named again here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from nexusform.address import Mode
+from nexusform.diagnostics import Severity
+from nexusform.language.surroundings import Clock, FileProblem, Files
+from nexusform.scheduling.racks.model import Hint, Placement, VmSku
+from nexusform.scheduling.world import Inventory
+from nexusform.schema import BlockSchema
+from nexusform.values import Path
+
+__all__ = [
+    "BackendProblem",
+    "ChangeRequest",
+    "Clock",
+    "FileProblem",
+    "Files",
+    "LockHeld",
+    "LockInfo",
+    "ObjectKey",
+    "PlacedVm",
+    "PoolDemand",
+    "Problem",
+    "Provider",
+    "ProviderAnswer",
+    "ProviderProblem",
+    "ReadAnswer",
+    "ReadContext",
+    "ReadRequest",
+    "Registries",
+    "ResourceType",
+    "StandingVm",
+    "StateBackend",
+    "Surroundings",
+    "VmDemand",
+    "VmFamily",
+]
+
+# --- resource types ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong with a resource's values: where in them (a path; () = the block itself),
+    and the words of a diagnostic. The planner finds the line."""
+
+    path: Path
+    summary: str
+    detail: str
+    severity: Severity = Severity.ERROR
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolDemand:
+    """The VMs of one pool that a resource wants.
+
+    `numbers` and `names` run in parallel (names as shown: `cluster-a-np1-0`). `sku` is the
+    resolved VM SKU. `triggers` are (trigger name, comparable value) pairs in order of precedence:
+    a value that differs from the prior's re-places the pool's VMs with that trigger. `path` is
+    where the pool stands in the resource's configuration; `hints_for` gives the placement hints
+    (empty tuple = none). `max_surge` and `max_unavailable` are as written ("1", "33%").
+    `pinned` names the machine that the user fixed, or "".
+    """
+
+    pool: str
+    numbers: tuple[int | str, ...]
+    names: tuple[str, ...]
+    sku: VmSku
+    zones: frozenset[str] | None
+    triggers: tuple[tuple[str, Any], ...] = ()
+    path: Path = ()
+    hints: tuple[Hint, ...] = ()
+    max_surge: str = "1"
+    max_unavailable: str = "0"
+    pinned: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class VmDemand:
+    """All VMs that one resource wants: whose they are and on which site.
+
+    `owner` and `cluster` are as in racks.model.VmName. `version` is the kubernetes_version: a
+    changed one re-places every VM, rolling. `parent_id` is the cluster that a separate pool
+    belongs to, "" otherwise.
+    """
+
+    site_id: str
+    owner: str
+    cluster: str
+    pools: tuple[PoolDemand, ...]
+    version: str | None = None
+    parent_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StandingVm:
+    """A VM that the prior state says stands."""
+
+    pool: str
+    number: int | str
+    name: str
+    sku_name: str
+    placement: Placement
+    provenance: str = "predicted"
+    platform_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedVm:
+    """A VM with its place after planning, as `assemble` gets it."""
+
+    pool: str
+    number: int | str
+    name: str
+    placement: Placement
+    provenance: str
+    platform_name: str | None = None
+
+
+class Surroundings(Protocol):
+    """What a resource type may ask of the plan while it states its demand."""
+
+    def sku(self, name: str) -> VmSku | None:
+        """A VM SKU by name: the catalogue's, or a nexus_vm_sku's."""
+        ...
+
+    def sku_names(self) -> Sequence[str]:
+        """All known SKU names, sorted."""
+        ...
+
+    def cluster(self, cluster_id: str) -> Mapping[str, Any] | None:
+        """The attributes of the nexus_kubernetes_cluster with this id, or None."""
+        ...
+
+    def hint_targets(self, resource_id: str) -> tuple[frozenset[str], frozenset[str]] | None:
+        """Machines and racks (names) that a placement hint's resource_id stands for now: a VM's
+        machine and rack, a machine, or a rack; None when nothing has this id."""
+        ...
+
+
+@dataclass(frozen=True)
+class VmFamily:
+    """How a resource type of phase 4 speaks of its VMs. All three are pure.
+
+    `demand(attributes, surroundings)` -> what it wants (None with problems when it cannot be
+    told). `standing(attributes)` -> what a prior object has. `assemble(attributes, surroundings,
+    placed)` -> the computed attributes that show the placements (`nodes`, `machine`, ...).
+    """
+
+    demand: Callable[[Mapping[str, Any], Surroundings], tuple[VmDemand | None, list[Problem]]]
+    standing: Callable[[Mapping[str, Any]], tuple[StandingVm, ...]]
+    assemble: Callable[[Mapping[str, Any], Surroundings, Sequence[PlacedVm]], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadContext:
+    """What a data source may use: files, the time, and the directory of the module."""
+
+    files: Files
+    now: str  # RFC 3339, UTC
+    directory: str
+
+
+@dataclass(frozen=True)
+class ResourceType:
+    """One resource type or data source; attribute values are plain data.
+
+    `phase` is its planning phase (1..7; 0 for data). `identify(attributes)` gives the id.
+    `derive(attributes)` gives computed attributes that follow from the arguments alone.
+    `check(attributes)` says what is wrong with the arguments beyond the schema; unknown leaves
+    are UNKNOWN and must be let pass. `offer(attributes, address, inventory)` puts what the
+    resource offers into the inventory and returns problems. `vms` for types that place VMs.
+    `read` for data sources: (arguments, context) -> (computed attributes, problems).
+    """
+
+    name: str
+    phase: int
+    schema: BlockSchema
+    identify: Callable[[Mapping[str, Any]], str]
+    mode: Mode = "managed"
+    derive: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
+    check: Callable[[Mapping[str, Any]], list[Problem]] | None = None
+    offer: Callable[[Mapping[str, Any], str, Inventory], list[Problem]] | None = None
+    vms: VmFamily | None = None
+    read: Callable[[Mapping[str, Any], ReadContext], tuple[dict[str, Any], list[Problem]]] | None = None
+
+
+# --- providers ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectKey:
+    """What an object is to a provider. `creation` 0 = unknown (import)."""
+
+    type: str
+    id: str
+    creation: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """Read one object; `attributes` is what state remembers of it."""
+
+    key: ObjectKey
+    attributes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAnswer:
+    """What stands: attributes, or None when the object is gone. `observed` says that the
+    provider looked at a reality rather than echoing what it was asked."""
+
+    attributes: Mapping[str, Any] | None
+    observed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRequest:
+    """Create, update or delete one object. `address` is for messages and fault drills; `prior`
+    is None on create, `planned` None on delete. Creates are idempotent by the key."""
+
+    key: ObjectKey
+    address: str
+    prior: Mapping[str, Any] | None
+    planned: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderAnswer:
+    """The attributes after a create or update; `observed` are the paths that the provider saw
+    for itself (a predicted value there may differ from the plan)."""
+
+    attributes: Mapping[str, Any]
+    observed: tuple[Path, ...] = ()
+
+
+class ProviderProblem(Exception):
+    """A step failed at the provider. `exists` tells that a create failed after the object came
+    to be; `attributes` is then what it has."""
+
+    def __init__(self, message: str, *, exists: bool = False, attributes: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.exists = exists
+        self.attributes = attributes
+
+
+class Provider(Protocol):
+    """Carries out steps. Calls may come from several threads at once."""
+
+    name: str  # as shown in JSON: "nexusform.dev/builtin/simulated"
+    sends: bool  # False when nothing leaves this machine
+    observes: bool  # False when read() can only echo what state remembers (refresh may skip it)
+
+    def read(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
+        """Read many objects at once, answers in order."""
+        ...
+
+    def create(self, request: ChangeRequest) -> ProviderAnswer:
+        """Make the object. Raises ProviderProblem."""
+        ...
+
+    def update(self, request: ChangeRequest) -> ProviderAnswer:
+        """Change it in place. Raises ProviderProblem."""
+        ...
+
+    def delete(self, request: ChangeRequest) -> None:
+        """Remove it; one that is gone already is no error. Raises ProviderProblem."""
+        ...
+
+    def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
+        """For import: the only object of that type and id."""
+        ...
+
+
+# --- state backends ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LockInfo:
+    """Who holds a lock: JSON keys ID, Operation, Info, Who, Version, Created, Path and our own
+    Host, Pid, Link (the CI job)."""
+
+    id: str
+    operation: str
+    who: str
+    version: str
+    created: str
+    path: str
+    host: str
+    pid: int
+    info: str = ""
+    link: str = ""
+
+
+class LockHeld(Exception):
+    """Somebody else holds the lock."""
+
+    def __init__(self, holder: LockInfo | None) -> None:
+        super().__init__("the state is locked")
+        self.holder = holder
+
+
+class BackendProblem(Exception):
+    """The backend cannot do what was asked; the message is for the user."""
+
+
+class StateBackend(Protocol):
+    """Where the state of one workspace lives: bytes, a journal beside them, and a lock."""
+
+    def describe(self) -> str:
+        """Where it is, for messages: a path or a URL."""
+        ...
+
+    def read(self) -> bytes | None:
+        """The state document, None when there is none."""
+        ...
+
+    def write(self, document: bytes) -> None:
+        """Replace the document atomically; the previous one is kept as a backup where the kind
+        of backend can."""
+        ...
+
+    def append(self, record: bytes) -> None:
+        """Add one record (one line, no newline inside) to the journal, durable on return."""
+        ...
+
+    def journal(self) -> list[bytes]:
+        """All whole records since the last compaction; a torn last one is left out."""
+        ...
+
+    def compact(self, document: bytes) -> None:
+        """Write the document, then empty the journal; only the lock's holder calls it."""
+        ...
+
+    def lock(self, info: LockInfo) -> list[str]:
+        """Take the lock or raise LockHeld. Returns warnings (a dead holder was replaced)."""
+        ...
+
+    def unlock(self, lock_id: str) -> None:
+        """Give the lock back. Raises BackendProblem when the id is not the holder's."""
+        ...
+
+    def holder(self) -> LockInfo | None:
+        """Who holds the lock now."""
+        ...
+
+    def force_unlock(self, lock_id: str) -> None:
+        """Break the lock with this id. Raises BackendProblem when another or none is held."""
+        ...
+
+    def workspaces(self) -> list[str]:
+        """Names of the workspaces that exist, "default" first, then by name."""
+        ...
+
+    def for_workspace(self, name: str) -> StateBackend:
+        """The same place, another workspace."""
+        ...
+
+    def delete_workspace(self, name: str) -> None:
+        """Remove a workspace's state."""
+        ...
+
+
+@dataclass(frozen=True)
+class Registries:
+    """The tables of plug-ins, passed in by the workflow: names to what they stand for."""
+
+    resource_types: Mapping[str, ResourceType] = field(default_factory=dict)
+    data_sources: Mapping[str, ResourceType] = field(default_factory=dict)

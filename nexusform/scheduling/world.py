@@ -1,0 +1,121 @@
+"""The inventory as a plan sees it: sites, racks and their machines, SKUs.
+
+Resource types put in what they offer; the planner turns it into one scheduler per site. A machine
+is (site, name), whoever describes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from nexusform.scheduling.racks.model import DEFAULT_SEED, Machine, RackSpread, VmSku
+
+
+@dataclass(frozen=True, slots=True)
+class SiteOffer:
+    """A site and how its scheduler decides."""
+
+    id: str
+    name: str
+    spread: RackSpread = RackSpread.POOL
+    seed: int = DEFAULT_SEED
+
+
+@dataclass(frozen=True, slots=True)
+class RackOffer:
+    """A rack: `planned` racks take no VM yet; machines by name."""
+
+    id: str
+    site_id: str
+    name: str
+    availability_zone: str
+    planned: bool
+    machines: tuple[Machine, ...]
+    evacuating: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Occupied:
+    """Capacity of a machine held by a VM outside nexusform. `cells` is how many it spans;
+    `cell_numbers` None = inferred by step 5 of the placement rule, in name order."""
+
+    machine: str
+    name: str
+    cpu_cores: int
+    memory_gib: int
+    disk_gib: int = 0
+    cells: int = 1
+    cell_numbers: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MachineOffer:
+    """A machine described on its own: it replaces the one its rack makes in that slot, or adds
+    one."""
+
+    rack_id: str
+    machine: Machine
+    evacuating: bool = False
+    occupied: tuple[Occupied, ...] = ()
+
+
+@dataclass(slots=True)
+class Inventory:
+    """What phases 1 to 3 of a plan offer, by address of the resource that offers it (text)."""
+
+    sites: dict[str, SiteOffer] = field(default_factory=dict)
+    racks: dict[str, RackOffer] = field(default_factory=dict)
+    machines: dict[str, MachineOffer] = field(default_factory=dict)
+    skus: dict[str, VmSku] = field(default_factory=dict)
+
+    def site_ids(self) -> frozenset[str]:
+        """Ids of all sites on offer."""
+        return frozenset(s.id for s in self.sites.values())
+
+    def racks_of(self, site_id: str) -> tuple[RackOffer, ...]:
+        """The racks of a site, by name."""
+        return tuple(sorted((r for r in self.racks.values() if r.site_id == site_id), key=lambda r: r.name))
+
+
+@dataclass(frozen=True, slots=True)
+class MachineClash:
+    """Two descriptions of one machine name (or slot) on one site."""
+
+    site_id: str
+    name: str
+    first: str
+    second: str
+    what: str = "name"
+
+
+def site_machines(
+    site_id: str, racks: Iterable[RackOffer], machines: Mapping[str, MachineOffer]
+) -> tuple[tuple[Machine, ...], tuple[MachineClash, ...]]:
+    """The machines of one site in order of rack name, slot and name, and the clashes among them.
+
+    `machines` are the separately described ones by address.
+    """
+    own = {rack.id: rack for rack in racks if rack.site_id == site_id}
+    found: dict[str, tuple[Machine, str]] = {}
+    clashes: list[MachineClash] = []
+    described: dict[tuple[str, int], tuple[Machine, str]] = {}
+    for address, offer in sorted(machines.items()):
+        rack = own.get(offer.rack_id)
+        if rack is None:
+            continue
+        slot = (rack.id, offer.machine.slot)
+        if slot in described:
+            clashes.append(MachineClash(site_id, offer.machine.name, described[slot][1], address, "slot"))
+            continue
+        described[slot] = (offer.machine, address)
+    for rack in sorted(own.values(), key=lambda r: r.name):
+        made = [(m, rack.id) for m in rack.machines if (rack.id, m.slot) not in described]
+        made += [pair for (rack_id, _), pair in described.items() if rack_id == rack.id]
+        for machine, source in made:
+            if machine.name in found:
+                clashes.append(MachineClash(site_id, machine.name, found[machine.name][1], source))
+                continue
+            found[machine.name] = (machine, source)
+    ordered = sorted((m for m, _ in found.values()), key=lambda m: (m.rack, m.slot, m.name))
+    return tuple(ordered), tuple(clashes)
