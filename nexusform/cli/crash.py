@@ -1,0 +1,35 @@
+"""What a user sees of a bug: one paragraph; the traceback goes to a file."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import traceback
+
+import click
+
+import nexusform
+
+
+def report_crash(bug: BaseException) -> int:
+    """Say that nexusform has a bug and where its traceback stands; returns exit code 1."""
+    trace = "".join(traceback.format_exception(bug))
+    if os.environ.get("NF_LOG", "").lower() in ("debug", "trace"):
+        click.echo(trace, err=True)
+    click.echo(
+        f"Error: nexusform met a bug of its own ({type(bug).__name__}). Nothing that was recorded is lost: "
+        f"the state and its journal are as the last finished step left them. {_where_the_trace_is(trace)}",
+        err=True,
+    )
+    return 1
+
+
+def _where_the_trace_is(trace: str) -> str:
+    ask = "Please report it, with that file"
+    try:
+        handle, path = tempfile.mkstemp(prefix="nexusform-crash-", suffix=".log")
+        with os.fdopen(handle, "w", encoding="utf-8") as log:
+            log.write(f"nexusform {nexusform.__version__}\n{trace}")
+    except OSError:
+        return f"{ask[:13]} it; NF_LOG=debug prints the details, which could not be written to a file."
+    return f"The details are in {path}. {ask} and, if you can, the configuration that led to it."

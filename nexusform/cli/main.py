@@ -1,0 +1,135 @@
+"""Entry point: which command is asked for, and what happens when one goes wrong.
+
+Importing this module and answering `version` or `-help` loads none of the heavy libraries; each
+command is imported when it is run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final, NoReturn
+
+import click
+
+from nexusform.cli.commands import Entry, LazyGroup
+from nexusform.diagnostics import did_you_mean
+
+# One line per command: its name, where it lives, and what `-help` says of it.
+COMMANDS: Final[dict[str, Entry]] = {
+    "init": Entry("nexusform.cli.init:init", "Check the configuration and prepare its backend"),
+    "validate": Entry("nexusform.cli.validate:validate", "Find every mistake in the configuration"),
+    "plan": Entry("nexusform.cli.plan:plan", "Show what would change, and where everything would land"),
+    "apply": Entry("nexusform.cli.apply:apply", "Carry out a plan"),
+    "destroy": Entry("nexusform.cli.destroy:destroy", "Remove everything that the state holds"),
+    "refresh": Entry("nexusform.cli.refresh:refresh", "Bring the state up to what the providers see"),
+    "show": Entry("nexusform.cli.show:show", "Show the state, a saved plan, or one resource"),
+    "output": Entry("nexusform.cli.output:output", "Show the root module's outputs"),
+    "explain": Entry("nexusform.cli.explain:explain", "Say why something is where it is"),
+    "advise": Entry("nexusform.cli.advise:advise", "List risks in the configuration and the placements"),
+    "simulate": Entry("nexusform.cli.simulate:simulate", "Try an upgrade, a failure or a bigger load"),
+    "graph": Entry("nexusform.cli.graph:graph", "Draw how the resources depend on each other"),
+    "console": Entry("nexusform.cli.console:console", "Evaluate expressions"),
+    "fmt": Entry("nexusform.cli.fmt:fmt", "Bring configuration files into the standard layout"),
+    "test": Entry("nexusform.cli.test:test", "Run the tests of a module"),
+    "get": Entry("nexusform.cli.get:get", "Check the modules that the configuration calls"),
+    "import": Entry("nexusform.cli.import_command:import_command", "Take an existing object into the state"),
+    "state": Entry("nexusform.cli.state:state", "Look at and correct the state"),
+    "taint": Entry("nexusform.cli.taint:taint", "Mark an object for replacement"),
+    "untaint": Entry("nexusform.cli.taint:untaint", "Take such a mark away"),
+    "workspace": Entry("nexusform.cli.workspace:workspace", "Work with several states of one configuration"),
+    "force-unlock": Entry("nexusform.cli.force_unlock:force_unlock", "Break a lock that was left behind"),
+    "inventory": Entry("nexusform.cli.inventory:inventory", "Capture and check what stands on a site"),
+    "reconcile": Entry("nexusform.cli.reconcile:reconcile", "Compare the predictions with a real site"),
+    "predict": Entry("nexusform.cli.predict:predict", "Foretell the placements of a Terraform or ARM plan"),
+    "export": Entry("nexusform.cli.export:export", "Write a plan in another tool's language"),
+    "report": Entry("nexusform.cli.report:report", "Report over several states"),
+    "metadata": Entry("nexusform.cli.metadata:metadata", "Describe the language to other programs"),
+    "version": Entry("nexusform.cli.version:version", "Show the version"),
+}
+ALIASES: Final[dict[str, str]] = {"why": "explain"}
+
+ROOT: Final = LazyGroup(
+    "nexusform",
+    COMMANDS,
+    aliases=ALIASES,
+    summary="Plan and apply where things land on Azure Operator Nexus.",
+    epilogue="-chdir=DIR before the command runs it there. nexusform COMMAND -help tells more.",
+)
+
+
+def main() -> NoReturn:
+    """Run the command of `sys.argv` and exit with its code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code.
+
+    Nothing escapes: bad usage, a closed pipe, an interrupt and even a bug end in a message and a
+    code.
+    """
+    try:
+        remaining = _take_global_options(list(arguments))
+        result = ROOT.main(remaining, prog_name="nexusform", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as problem:
+        click.echo(problem.ctx.get_help() if problem.ctx else "")
+        return 1
+    except click.UsageError as problem:
+        return _usage_error(problem)
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("\nInterrupted.", err=True)
+        return 1
+    except BrokenPipeError:
+        return _reader_has_gone()
+    except Exception as bug:  # noqa: BLE001 - the one place where a bug becomes a message
+        from nexusform.cli.crash import report_crash
+
+        return report_crash(bug)
+    return result if isinstance(result, int) else 0
+
+
+def _take_global_options(arguments: list[str]) -> list[str]:
+    """Obey `-chdir=DIR` and `-version` before the command; returns the rest."""
+    while arguments and arguments[0].startswith("-"):
+        name, equals, value = arguments[0].lstrip("-").partition("=")
+        if name == "version":
+            return ["version", *arguments[1:]]
+        if name != "chdir":
+            break
+        if not equals and len(arguments) > 1:
+            value = arguments.pop(1)
+        arguments.pop(0)
+        try:
+            os.chdir(value)
+        except OSError as problem:
+            raise click.UsageError(
+                f'-chdir: the directory "{value}" cannot be entered: {problem.strerror}.'
+            ) from None
+    if arguments and arguments[0] in ("-help", "-h"):
+        return ["--help"]
+    if arguments and arguments[0].startswith("-") and arguments[0] != "--help":
+        near = did_you_mean(arguments[0].lstrip("-").split("=")[0], ("chdir", "help", "version"))
+        raise click.UsageError(
+            f"There is no global option {arguments[0]}; options of a command follow its name.{near}"
+        )
+    return arguments
+
+
+def _usage_error(problem: click.UsageError) -> int:
+    where = problem.ctx.command_path if problem.ctx else "nexusform"
+    click.echo(f"Error: {problem.format_message()}\n\nRun {where} -help for what it takes.", err=True)
+    return 1
+
+
+def _reader_has_gone() -> int:
+    """`nexusform show | head`: the rest of the output has no reader, which is no error of ours.
+
+    stdout is pointed at nothing, so that the flush at exit meets no closed pipe.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
