@@ -19,7 +19,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import click
 
@@ -28,7 +28,6 @@ from nexusform.diagnostics import did_you_mean
 _HELP_FLAGS: Final = frozenset({"help", "h"})
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-Decorator: TypeAlias = Callable[[Function], Function]
 
 
 class Flag(click.Option):
@@ -59,7 +58,9 @@ class Flag(click.Option):
         return shown, told
 
 
-def switch(name: str, told: str, *, default: bool = False, parameter: str = "") -> Decorator[Function]:
+def switch(
+    name: str, told: str, *, default: bool = False, parameter: str = ""
+) -> Callable[[Function], Function]:
     """A flag that is on or off: `-name`, `-name=false`."""
     declared = [f"--{name}", parameter] if parameter else [f"--{name}"]
 
@@ -80,7 +81,7 @@ def option(
     kind: Any = str,
     parameter: str = "",
     hidden: bool = False,
-) -> Decorator[Function]:
+) -> Callable[[Function], Function]:
     """A flag with a value: `-name=value` or `-name value`; `many` makes it a tuple of all given."""
     declared = [f"--{name}", parameter] if parameter else [f"--{name}"]
     more: dict[str, Any] = {} if many else {"default": default}
@@ -94,7 +95,9 @@ def option(
     return add
 
 
-def ordered_options(names: Sequence[str], told: str, *, metavar: str, parameter: str) -> Decorator[Function]:
+def ordered_options(
+    names: Sequence[str], told: str, *, metavar: str, parameter: str
+) -> Callable[[Function], Function]:
     """Several flags whose order among each other counts.
 
     The parameter is a tuple of (flag name, value) pairs as given.
