@@ -1,0 +1,413 @@
+"""One type to another: what `tolist(x)`, an argument or a variable's type does to a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from nexusform.language.numbers import number_text, parse_number
+from nexusform.values import (
+    BOOL,
+    DYNAMIC,
+    FALSE,
+    STRING,
+    TRUE,
+    UNKNOWN,
+    ConversionProblem,
+    ListType,
+    MapType,
+    ObjectType,
+    PathStep,
+    PrimitiveType,
+    SetType,
+    TupleType,
+    Type,
+    Value,
+    friendly_name,
+    has_dynamic,
+    set_value,
+    unmark_deep,
+)
+
+
+def convert(value: Value, of: Type) -> Value:
+    """The value as one of type `of`, marks kept; defaults of optional attributes filled in.
+
+    Where `of` leaves a type open the value's own is kept (elements of a collection are brought to
+    one type). Raises ConversionProblem.
+    """
+    given = value.type
+    if of is DYNAMIC or given is of:
+        return value
+    raw = value.raw
+    if of.__class__ is PrimitiveType:
+        return _to_primitive(value, of)
+    if raw is None or raw is UNKNOWN:
+        if given is not DYNAMIC:
+            _require_convertible(given, of)
+        return Value(settled(of), raw, value.marks)
+    if given == of and not _fills_in(of):
+        return value
+    return _CONVERTERS[of.__class__](value, of)
+
+
+def describe(problem: ConversionProblem) -> str:
+    """The problem as a clause with the place inside the value: `attribute "a": string required`."""
+    steps = [f"element {s}" if isinstance(s, int) else f'attribute "{s}"' for s in problem.path]
+    return ": ".join([*steps, problem.message])
+
+
+# --- towards primitives ------------------------------------------------------------------------
+
+
+def _to_primitive(value: Value, of: PrimitiveType) -> Value:
+    raw = value.raw
+    if value.type == of:
+        return value
+    if raw is None or raw is UNKNOWN:
+        if value.type is not DYNAMIC:
+            _require_convertible(value.type, of)
+        return Value(of, raw, value.marks)
+    if not isinstance(value.type, PrimitiveType):
+        raise ConversionProblem((), f"{of.name} required")
+    return Value(of, _PRIMITIVE[value.type.name, of.name](raw), value.marks)
+
+
+def _bool_to_string(raw: bool) -> str:
+    return "true" if raw else "false"
+
+
+def _string_to_number(raw: str) -> Any:
+    try:
+        found = parse_number(raw)
+    except OverflowError:
+        raise ConversionProblem((), "a number with fewer digits is required") from None
+    if found is None:
+        raise ConversionProblem((), "a number is required")
+    return found
+
+
+def _string_to_bool(raw: str) -> bool:
+    if raw in {"true", "1"}:
+        return True
+    if raw in {"false", "0"}:
+        return False
+    near = raw.lower()
+    if near in {"true", "false"}:
+        raise ConversionProblem((), f'a bool is required; to convert from string, use lowercase "{near}"')
+    raise ConversionProblem((), "a bool is required")
+
+
+def _no_number(_: Any) -> Any:
+    raise ConversionProblem((), "number required")
+
+
+def _no_bool(_: Any) -> Any:
+    raise ConversionProblem((), "bool required")
+
+
+_PRIMITIVE: Final[dict[tuple[str, str], Callable[[Any], Any]]] = {
+    ("string", "number"): _string_to_number,
+    ("string", "bool"): _string_to_bool,
+    ("number", "string"): number_text,
+    ("number", "bool"): _no_bool,
+    ("bool", "string"): _bool_to_string,
+    ("bool", "number"): _no_number,
+}
+
+
+# --- towards collections and structures --------------------------------------------------------
+
+
+def _elements(value: Value, of: Type) -> tuple[tuple[PathStep, Value], ...]:
+    if isinstance(value.type, (ListType, SetType, TupleType)):
+        return tuple(enumerate(value.raw))
+    raise ConversionProblem((), f"{friendly_name(of, constraint=True)} required")
+
+
+def _converted(parts: Iterable[tuple[PathStep, Value]], element: Type, kind: str) -> tuple[Type, list[Value]]:
+    # Every part as `element`; when that leaves types open, all brought to one type.
+    items = []
+    for step, part in parts:
+        try:
+            items.append(convert(part, element))
+        except ConversionProblem as problem:
+            raise problem.within(step) from None
+    if not has_dynamic(element):
+        return settled(element), items
+    if not items:
+        return settled(element), items
+    common = unify([v.type for v in items])
+    if common is None:
+        raise ConversionProblem((), f"all {kind} elements must have the same type")
+    return common, [convert(v, common) for v in items]
+
+
+def _to_list(value: Value, of: ListType) -> Value:
+    element, items = _converted(_elements(value, of), of.element, "list")
+    if isinstance(value.type, SetType) and not value.is_wholly_known:
+        return Value(ListType(element), UNKNOWN, value.marks)  # its order and length are not known
+    return Value(ListType(element), tuple(items), value.marks)
+
+
+def _to_set(value: Value, of: SetType) -> Value:
+    element, items = _converted(_elements(value, of), of.element, "set")
+    return set_value(items, element).with_marks(value.marks)
+
+
+def _to_map(value: Value, of: MapType) -> Value:
+    if not isinstance(value.type, (MapType, ObjectType)):
+        raise ConversionProblem((), f"{friendly_name(of, constraint=True)} required")
+    element, items = _converted(value.raw.items(), of.element, "map")
+    return Value(MapType(element), dict(zip(value.raw, items, strict=True)), value.marks)
+
+
+def _to_tuple(value: Value, of: TupleType) -> Value:
+    if not isinstance(value.type, TupleType):
+        raise ConversionProblem((), "tuple required")
+    given, wanted = len(value.raw), len(of.elements)
+    if given != wanted:
+        raise ConversionProblem((), f"tuple of {wanted} elements required, not {given}")
+    items = []
+    for index, (part, element) in enumerate(zip(value.raw, of.elements, strict=True)):
+        try:
+            items.append(convert(part, element))
+        except ConversionProblem as problem:
+            raise problem.within(index) from None
+    return Value(TupleType(tuple([v.type for v in items])), tuple(items), value.marks)
+
+
+def _to_object(value: Value, of: ObjectType) -> Value:
+    if not isinstance(value.type, (MapType, ObjectType)):
+        raise ConversionProblem((), "object required")
+    raw = value.raw
+    missing = [name for name, _ in of.attributes if name not in raw and name not in of.optional]
+    if missing:
+        raise ConversionProblem((), _missing_attributes(missing))
+    defaults = dict(of.defaults)
+    items: dict[str, Value] = {}
+    for name, wanted in of.attributes:
+        part = raw.get(name)
+        if (part is None or part.raw is None) and name in defaults:
+            part = defaults[name].with_marks(part.marks if part else frozenset())
+        try:
+            items[name] = Value(settled(wanted), None) if part is None else convert(part, wanted)
+        except ConversionProblem as problem:
+            raise problem.within(name) from None
+    return Value(ObjectType(tuple([(n, v.type) for n, v in items.items()])), items, value.marks)
+
+
+def _missing_attributes(names: Sequence[str]) -> str:
+    quoted = [f'"{n}"' for n in names]
+    if len(quoted) == 1:
+        return f"attribute {quoted[0]} is required"
+    return f"attributes {', '.join(quoted[:-1])} and {quoted[-1]} are required"
+
+
+_CONVERTERS: Final[dict[type, Callable[[Value, Any], Value]]] = {
+    ListType: _to_list,
+    SetType: _to_set,
+    MapType: _to_map,
+    TupleType: _to_tuple,
+    ObjectType: _to_object,
+}
+
+
+# --- types alone -------------------------------------------------------------------------------
+
+
+def _fills_in(of: Type) -> bool:
+    if isinstance(of, ObjectType):
+        return bool(of.optional) or any(_fills_in(t) for _, t in of.attributes)
+    if isinstance(of, TupleType):
+        return any(_fills_in(t) for t in of.elements)
+    return not isinstance(of, PrimitiveType) and _fills_in(of.element)
+
+
+def settled(of: Type) -> Type:
+    """The type of a value that fulfils `of`: no optional attributes any more."""
+    if not _fills_in(of):
+        return of
+    if isinstance(of, ObjectType):
+        return ObjectType(tuple([(n, settled(t)) for n, t in of.attributes]))
+    if isinstance(of, TupleType):
+        return TupleType(tuple([settled(t) for t in of.elements]))
+    assert not isinstance(of, PrimitiveType)
+    return type(of)(settled(of.element))
+
+
+def _require_convertible(given: Type, of: Type) -> None:
+    # Raises ConversionProblem when no value of the one type could become one of the other.
+    if of is DYNAMIC or given is DYNAMIC or given == of:
+        return
+    if isinstance(of, PrimitiveType):
+        if not isinstance(given, PrimitiveType) or {given.name, of.name} == {"number", "bool"}:
+            raise ConversionProblem((), f"{of.name} required")
+    elif isinstance(of, ObjectType):
+        _require_object(given, of)
+    elif isinstance(of, TupleType):
+        if not isinstance(given, TupleType) or len(given.elements) != len(of.elements):
+            raise ConversionProblem((), "tuple required")
+        _require_parts(enumerate(given.elements), of.elements)
+    else:
+        _require_collection(given, of)
+
+
+def _require_object(given: Type, of: ObjectType) -> None:
+    if isinstance(given, MapType):
+        return
+    if not isinstance(given, ObjectType):
+        raise ConversionProblem((), "object required")
+    has = dict(given.attributes)
+    missing = [n for n, _ in of.attributes if n not in has and n not in of.optional]
+    if missing:
+        raise ConversionProblem((), _missing_attributes(missing))
+    both = [(n, t) for n, t in of.attributes if n in has]
+    _require_parts([(n, has[n]) for n, _ in both], [t for _, t in both])
+
+
+def _require_collection(given: Type, of: ListType | SetType | MapType) -> None:
+    from_sequence = isinstance(given, (ListType, SetType, TupleType))
+    from_mapping = isinstance(given, (MapType, ObjectType))
+    if from_mapping if not isinstance(of, MapType) else from_sequence:
+        raise ConversionProblem((), f"{friendly_name(of, constraint=True)} required")
+    if isinstance(given, PrimitiveType):
+        raise ConversionProblem((), f"{friendly_name(of, constraint=True)} required")
+    if isinstance(given, TupleType):
+        _require_parts(enumerate(given.elements), [of.element] * len(given.elements))
+    elif isinstance(given, ObjectType):
+        _require_parts(given.attributes, [of.element] * len(given.attributes))
+    else:
+        _require_convertible(given.element, of.element)
+
+
+def _require_parts(given: Iterable[tuple[PathStep, Type]], wanted: Sequence[Type]) -> None:
+    for (step, part), of in zip(given, wanted, strict=True):
+        try:
+            _require_convertible(part, of)
+        except ConversionProblem as problem:
+            raise problem.within(step) from None
+
+
+def convertible(given: Type, of: Type) -> bool:
+    """Whether some value of the one type could become one of the other."""
+    try:
+        _require_convertible(given, of)
+    except ConversionProblem:
+        return False
+    return True
+
+
+def unify(types: Sequence[Type]) -> Type | None:
+    """The one type that values of all these types can be brought to, or None.
+
+    Strings win over numbers and bools; objects of different attributes become a map, tuples of
+    different lengths a list, where their parts agree. The open type agrees with any other.
+    """
+    distinct: list[Type] = []
+    for each in types:
+        if each is not DYNAMIC and not any(each is d or each == d for d in distinct):
+            distinct.append(each)
+    if len(distinct) <= 1:
+        return distinct[0] if distinct else DYNAMIC
+    if all(isinstance(t, PrimitiveType) for t in distinct):
+        return STRING if STRING in distinct else None
+    if all(isinstance(t, ObjectType) for t in distinct):
+        return _unify_objects(distinct)  # type: ignore[arg-type]
+    if all(isinstance(t, TupleType) for t in distinct):
+        return _unify_tuples(distinct)  # type: ignore[arg-type]
+    if all(isinstance(t, (ObjectType, MapType)) for t in distinct):
+        return _wrap(MapType, unify([p for t in distinct for p in _part_types(t)]))
+    if all(isinstance(t, (ListType, SetType, TupleType)) for t in distinct):
+        # A list or a set that is already there decides which of the two it becomes.
+        outer = ListType if any(isinstance(t, ListType) for t in distinct) else SetType
+        return _wrap(outer, unify([p for t in distinct for p in _part_types(t)]))
+    return None
+
+
+def _wrap(outer: type[ListType | SetType | MapType], element: Type | None) -> Type | None:
+    return None if element is None else outer(element)
+
+
+def _part_types(of: Type) -> list[Type]:
+    if isinstance(of, ObjectType):
+        return [t for _, t in of.attributes]
+    if isinstance(of, TupleType):
+        return list(of.elements)
+    assert not isinstance(of, PrimitiveType)
+    return [of.element]
+
+
+def _unify_objects(types: Sequence[ObjectType]) -> Type | None:
+    names = [n for n, _ in types[0].attributes]
+    if any([n for n, _ in t.attributes] != names for t in types):
+        return _wrap(MapType, unify([p for t in types for p in _part_types(t)]))
+    parts = [unify([t.attributes[i][1] for t in types]) for i in range(len(names))]
+    if None in parts:
+        return None
+    return ObjectType(tuple(zip(names, parts, strict=True)))  # type: ignore[arg-type]
+
+
+def _unify_tuples(types: Sequence[TupleType]) -> Type | None:
+    length = len(types[0].elements)
+    if any(len(t.elements) != length for t in types):
+        return _wrap(ListType, unify([p for t in types for p in t.elements]))
+    parts = [unify([t.elements[i] for t in types]) for i in range(length)]
+    return None if None in parts else TupleType(tuple(parts))  # type: ignore[arg-type]
+
+
+# --- comparing ---------------------------------------------------------------------------------
+
+
+def equals(left: Value, right: Value) -> Value:
+    """`left == right` as HCL has it: values of different types differ; unknown if it depends."""
+    plain_left, marks = unmark_deep(left)
+    plain_right, more = unmark_deep(right)
+    outcome = _same(plain_left, plain_right)
+    result = Value(BOOL, UNKNOWN) if outcome is None else (TRUE if outcome else FALSE)
+    return result.with_marks(marks | more)
+
+
+def _same(left: Value, right: Value) -> bool | None:
+    first, second = left.raw, right.raw
+    if first is UNKNOWN or second is UNKNOWN:
+        sure = left.type is DYNAMIC or right.type is DYNAMIC or _may_be_same(left.type, right.type)
+        return None if sure else False
+    if first is None or second is None:
+        return first is None and second is None
+    if left.type is not right.type and left.type != right.type and not _may_be_same(left.type, right.type):
+        return False
+    if first.__class__ is dict:
+        if first.keys() != second.keys():
+            return False
+        return _all_same([(v, second[k]) for k, v in first.items()])
+    if isinstance(left.type, SetType) and not (left.is_wholly_known and right.is_wholly_known):
+        return None
+    if first.__class__ is tuple:
+        return len(first) == len(second) and _all_same(list(zip(first, second, strict=True)))
+    return bool(first == second)
+
+
+def _all_same(pairs: Iterable[tuple[Value, Value]]) -> bool | None:
+    sure = True
+    for one, other in pairs:
+        outcome = _same(one, other)
+        if outcome is False:
+            return False
+        sure = sure and outcome is True
+    return True if sure else None
+
+
+def _may_be_same(left: Type, right: Type) -> bool:
+    # Types that are equal, or would be once their open parts are known.
+    if left is DYNAMIC or right is DYNAMIC or left == right:
+        return True
+    if left.__class__ is not right.__class__ or isinstance(left, PrimitiveType):
+        return False
+    if isinstance(left, ObjectType) and [n for n, _ in left.attributes] != [
+        n
+        for n, _ in right.attributes  # type: ignore[union-attr]
+    ]:
+        return False
+    mine, theirs = _part_types(left), _part_types(right)
+    return len(mine) == len(theirs) and all(map(_may_be_same, mine, theirs))
