@@ -13,7 +13,6 @@ from typing import TypeAlias
 
 from nexusform.source import Span
 
-
 # --- expressions -------------------------------------------------------------------------------
 
 
@@ -27,8 +26,10 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class StringLiteral:
-    """A piece of literal text: escapes decoded, NFC-normalised. Only inside Template, or a whole
-    template without interpolation."""
+    """A piece of literal text: escapes decoded, NFC-normalised.
+
+    Only inside Template, or a whole template without interpolation.
+    """
 
     value: str
     span: Span
@@ -36,8 +37,11 @@ class StringLiteral:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A quoted string or heredoc with several parts. A template that is exactly one
-    interpolation is `TemplateWrap` instead; one with no interpolation is a `StringLiteral`."""
+    """A quoted string or heredoc with several parts.
+
+    A template that is exactly one interpolation is `TemplateWrap` instead; one with no
+    interpolation is a `StringLiteral`.
+    """
 
     parts: tuple[Expression, ...]
     span: Span
@@ -128,9 +132,12 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Splat:
-    """`source[*].a.b[0]` (full) or `source.*.a` (legacy: only attribute steps belong to it, an
-    index after them applies to the result and is a RelativeTraversal/Index around the Splat).
-    `each` is applied to every element, its innermost source being a SplatElement."""
+    """`source[*].a.b[0]` (full) or `source.*.a` (legacy).
+
+    Only attribute steps belong to a legacy splat; an index after them applies to the result and
+    is a RelativeTraversal or Index around the Splat.
+    `each` is applied to every element, its innermost source being a SplatElement.
+    """
 
     source: Expression
     each: Expression
@@ -195,8 +202,11 @@ class TupleCons:
 
 @dataclass(frozen=True, slots=True)
 class ObjectKey:
-    """A key of an object constructor. A bare name (`a = 1`) is a Traversal of one name with
-    `bare` true and means the text itself; `(a) = 1` and `"${a}" = 1` are evaluated."""
+    """A key of an object constructor.
+
+    A bare name (`a = 1`) is a Traversal of one name with `bare` true and means the text itself;
+    `(a) = 1` and `"${a}" = 1` are evaluated.
+    """
 
     expression: Expression
     bare: bool
@@ -304,8 +314,10 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """Attributes and blocks in source order. `end_span` is where a missing item is reported
-    (the closing brace, or the end of the file)."""
+    """Attributes and blocks in source order.
+
+    `end_span` is where a missing item is reported (the closing brace, or the end of the file).
+    """
 
     attributes: tuple[Attribute, ...]
     blocks: tuple[Block, ...]
@@ -351,8 +363,10 @@ JsonValue: TypeAlias = JsonObject | JsonArray | JsonScalar
 
 @dataclass(frozen=True, slots=True)
 class JsonBody:
-    """A JSON object (or array of objects) standing for a body: which properties are attributes
-    and which are blocks is decided by the schema (json_syntax.body_content)."""
+    """A JSON object (or array of objects) standing for a body.
+
+    Which properties are attributes and which are blocks is decided by the schema (bodies.content).
+    """
 
     objects: tuple[JsonObject, ...]
     span: Span

@@ -1,0 +1,357 @@
+"""Bodies: arguments and blocks, and how reading goes on after a mistake in one of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nexusform.language.expression_parser import ExpressionParser
+from nexusform.language.positions import describe
+from nexusform.language.scanner import (
+    CLOSE_HEREDOC,
+    CLOSE_QUOTE,
+    DIRECTIVE,
+    END,
+    IDENT,
+    INTERPOLATION,
+    NEWLINE,
+    OPEN_QUOTE,
+    QUOTED_NEWLINE,
+    QUOTED_TEXT,
+    SEQUENCE_END,
+    STRING,
+)
+from nexusform.language.syntax import Attribute, Block, Body, Label
+from nexusform.language.token_stream import OPENERS, MalformedError, TokenStream
+from nexusform.source import Span
+
+_CLOSERS = frozenset({"}", ")", "]", SEQUENCE_END, CLOSE_QUOTE, CLOSE_HEREDOC, QUOTED_NEWLINE})
+_REQUIRED = "Argument or block definition required"
+_UNCLOSED = (
+    "There is no closing brace for this block before the end of the file. This may be caused by incorrect "
+    "brace nesting elsewhere in this file."
+)
+
+
+@dataclass(slots=True)
+class _Items:
+    """What a body has so far."""
+
+    attributes: dict[str, Attribute] = field(default_factory=dict)
+    blocks: list[Block] = field(default_factory=list)
+
+
+class BodyParser:
+    """Reads bodies from a token stream. Only mistakes that leave no way on unwind."""
+
+    def __init__(self, stream: TokenStream) -> None:
+        self.stream = stream
+        self.expressions = ExpressionParser(stream)
+
+    def file(self) -> Body:
+        """The body that is the whole file."""
+        stream = self.stream
+        items = _Items()
+        while True:
+            self._items(items)
+            if stream.peek() == END:
+                break
+            stream.problem(_REQUIRED, "An argument or block definition is required here.")
+            stream.take()  # a closing brace too many
+        size = len(stream.tokens.text)
+        end = stream.positions.span(size, size)
+        return _body(items, stream.positions.span(0, size), end)
+
+    def _items(self, items: _Items) -> None:
+        """Arguments and blocks up to a closing brace or the end of the file, which is not read."""
+        stream = self.stream
+        kinds = stream.tokens.kinds
+        while True:
+            kind = kinds[stream.index]
+            if kind == IDENT:
+                self._item(items)
+            elif kind == NEWLINE:
+                stream.index += 1
+            elif kind in {"}", END}:
+                return
+            else:
+                self._not_an_item(kind)
+
+    def _not_an_item(self, kind: str) -> None:
+        stream = self.stream
+        first = stream.index
+        if kind in {STRING, OPEN_QUOTE}:
+            begin = stream.tokens.starts[first]
+            stream.note(
+                "Invalid argument name",
+                "Argument names must not be quoted.",
+                stream.positions.span(begin, begin + 1),
+            )
+        else:
+            stream.problem(_REQUIRED, "An argument or block definition is required here.")
+        self._skip_item(first, first)
+
+    def _item(self, items: _Items) -> None:
+        stream = self.stream
+        first = stream.index
+        depth, block = stream.depth, stream.block
+        following = stream.tokens.kinds[first + 1]
+        stream.index = first + 1
+        stream.reach = 0
+        try:
+            if following == "=":
+                self._attribute(first, items)
+            elif following in {"{", STRING, IDENT, OPEN_QUOTE}:
+                self._block(first, items)
+            else:
+                raise stream.problem(
+                    _REQUIRED,
+                    "An argument or block definition is required here. To set an argument, use the "
+                    "equals sign "
+                    '"=" to introduce the argument value.',
+                    first,
+                )
+        except MalformedError:
+            stream.skip_newlines = False
+            stream.depth, stream.block = depth, block
+            self._skip_item(first, stream.index)
+
+    def _attribute(self, first: int, items: _Items) -> None:
+        stream = self.stream
+        attribute = self._bare_attribute(first)
+        self._add(attribute, items)
+        kind = stream.peek()
+        if kind == NEWLINE:
+            stream.index += 1
+        elif kind == ",":
+            raise stream.problem(
+                "Unexpected comma after argument",
+                "Argument definitions must be separated by newlines, not commas. An argument "
+                "definition must "
+                "end with a newline.",
+                since=first,
+            )
+        elif kind != END:
+            raise stream.problem(
+                "Missing newline after argument",
+                "An argument definition must end with a newline.",
+                since=first,
+            )
+
+    def _bare_attribute(self, first: int) -> Attribute:
+        """`name = expression`, the name already read."""
+        stream = self.stream
+        stream.index = first + 2
+        expression = self.expressions.expression()
+        name = stream.span(first, first)
+        return Attribute(stream.tokens.word(first), expression, name.to(expression.span), name)
+
+    def _add(self, attribute: Attribute, items: _Items) -> None:
+        earlier = items.attributes.setdefault(attribute.name, attribute)
+        if earlier is not attribute:
+            self.stream.note(
+                "Attribute redefined",
+                f'The argument "{attribute.name}" was already set at {describe(earlier.name_span)}. '
+                "Each argument "
+                "may be set only once.",
+                attribute.name_span,
+            )
+
+    # --- blocks --------------------------------------------------------------------------------
+
+    def _block(self, first: int, items: _Items) -> None:
+        stream = self.stream
+        labels = self._labels(first)
+        opening = stream.take()
+        header = stream.span(first, opening - 1)
+        outer = stream.block
+        stream.block = stream.tokens.text[stream.tokens.starts[first] : stream.tokens.ends[opening - 1]]
+        stream.descend()
+        body, closing = self._block_body(first, opening)
+        stream.depth -= 1
+        stream.block = outer
+        span = stream.span(first, closing)
+        items.blocks.append(
+            Block(stream.tokens.word(first), labels, body, span, header, stream.span(first, first))
+        )
+        kind = stream.peek()
+        if kind == NEWLINE:
+            stream.index += 1
+        elif kind != END:
+            raise stream.problem(
+                "Missing newline after block definition",
+                "A block definition must end with a newline.",
+                since=first,
+            )
+
+    def _labels(self, first: int) -> tuple[Label, ...]:
+        """The labels up to the opening brace, which is not read."""
+        stream = self.stream
+        labels: list[Label] = []
+        while True:
+            kind = stream.peek()
+            index = stream.index
+            if kind == "{":
+                return tuple(labels)
+            if kind == STRING:
+                text = self.expressions.templates.plain_string(stream.take())
+                labels.append(Label(text, stream.span(index, index)))
+            elif kind == IDENT:
+                stream.take()
+                labels.append(Label(stream.tokens.word(index), stream.span(index, index)))
+            elif kind == OPEN_QUOTE:
+                labels.append(self._quoted_label())
+            else:
+                raise self._bad_header(kind, first)
+
+    def _bad_header(self, kind: str, first: int) -> MalformedError:
+        detail = 'Either a quoted string block label or an opening brace ("{") is expected here.'
+        if kind == "=":
+            detail = (
+                'The equals sign "=" indicates an argument definition, and must not be used when '
+                "defining a block."
+            )
+        elif kind == NEWLINE:
+            detail = (
+                'A block definition must have block content delimited by "{" and "}", starting on '
+                "the same line "
+                "as the block header."
+            )
+        return self.stream.problem("Invalid block definition", detail, since=first)
+
+    def _quoted_label(self) -> Label:
+        """A label with `$` or `%` sequences in it, of which only the escaped ones are allowed."""
+        stream = self.stream
+        first = stream.take()
+        kinds = stream.tokens.kinds
+        while kinds[stream.index] == QUOTED_TEXT:
+            stream.index += 1
+        index = stream.index
+        if kinds[index] == CLOSE_QUOTE:
+            stream.index = first
+            template = self.expressions.templates.quoted_or_heredoc()
+            return Label(getattr(template, "value", ""), stream.span(first, index))
+        if kinds[index] in {INTERPOLATION, DIRECTIVE}:
+            mark = stream.tokens.text[stream.tokens.starts[index]]
+            raise stream.problem(
+                "Invalid string literal",
+                f'Template sequences are not allowed in this string. To include a literal "{mark}", '
+                "double it (as "
+                f'"{mark}{mark}") to escape it.',
+                index,
+                first,
+            )
+        raise stream.problem(
+            "Unterminated string literal",
+            "Unable to find the closing quote mark before the end of the file.",
+            index,
+            first,
+        )
+
+    def _block_body(self, first: int, opening: int) -> tuple[Body, int]:
+        """The body after an opening brace, and the index of its closing brace."""
+        stream = self.stream
+        items = _Items()
+        if stream.tokens.kinds[stream.index] in {NEWLINE, "}", END}:
+            self._items(items)
+        else:
+            self._only_argument(items)
+        if stream.peek() == END:
+            stream.note(
+                "Unclosed configuration block",
+                _UNCLOSED,
+                stream.span(opening, opening),
+                stream.span(first, opening),
+            )
+            closing = stream.index
+        else:
+            closing = stream.take()
+        end = stream.span(closing, closing)
+        return _body(items, stream.span(opening, closing), end), closing
+
+    def _only_argument(self, items: _Items) -> None:
+        """The one argument of a block written on a single line."""
+        stream = self.stream
+        first = stream.index
+        kind = stream.peek()
+        following = stream.tokens.kinds[min(first + 1, len(stream.tokens.kinds) - 1)]
+        if kind != IDENT:
+            raise stream.problem(_REQUIRED, "An argument or block definition is required here.")
+        if following != "=":
+            raise self._not_an_argument(first, following)
+        self._add(self._bare_attribute(first), items)
+        kind = stream.peek()
+        if kind in {"}", END}:
+            return
+        detail = "A single-line block definition must end with a closing brace immediately after its single "
+        detail += "argument definition."
+        if kind == ",":
+            detail = (
+                "Single-line block syntax can include only one argument definition. To define "
+                "multiple arguments, "
+                "use the multi-line block syntax with one argument definition per line."
+            )
+        elif kind == NEWLINE:
+            detail = (
+                "An argument definition on the same line as its containing block creates a "
+                "single-line block "
+                "definition, which must also be closed on the same line. Place the block's closing brace "
+                "immediately after the argument definition."
+            )
+        raise stream.problem("Invalid single-argument block definition", detail)
+
+    def _not_an_argument(self, first: int, following: str) -> MalformedError:
+        stream = self.stream
+        if following not in {STRING, OPEN_QUOTE, "{", IDENT}:
+            return stream.problem(
+                _REQUIRED,
+                "An argument or block definition is required here. To set an argument, use the "
+                'equals sign "=" to '
+                "introduce the argument value.",
+                first,
+            )
+        stream.note(
+            "Argument definition required",
+            "A single-line block definition can contain only a single argument. If you meant to "
+            "define argument "
+            f'"{stream.tokens.word(first)}", use an equals sign to assign it a value. To define a '
+            "nested block, "
+            "place it on a line of its own within its parent block.",
+            stream.span(first, first + 1),
+        )
+        return MalformedError()
+
+    # --- going on after a mistake --------------------------------------------------------------
+
+    def _skip_item(self, first: int, wrong: int) -> None:
+        """Go to the line after the item that begins at `first` and went wrong at `wrong`.
+
+        Brackets opened by the item are closed first, so that what they hold is not taken for
+        items; when they never close, the next line is as good as any.
+        """
+        stream = self.stream
+        kinds = stream.tokens.kinds
+        nesting = 0
+        for index in range(first, len(kinds)):
+            kind = kinds[index]
+            if kind in OPENERS:
+                nesting += 1
+            elif kind in _CLOSERS:
+                nesting -= 1
+                if nesting < 0 and index >= wrong and kind == "}":
+                    stream.index = index
+                    return
+                nesting = max(nesting, 0)
+            elif kind == NEWLINE and nesting == 0 and index >= wrong:
+                stream.index = index + 1
+                return
+        stream.index = _next_line(kinds, wrong)
+
+
+def _next_line(kinds: list[str], index: int) -> int:
+    while kinds[index] not in {NEWLINE, END}:
+        index += 1
+    return index if kinds[index] == END else index + 1
+
+
+def _body(items: _Items, span: Span, end: Span) -> Body:
+    return Body(tuple(items.attributes.values()), tuple(items.blocks), span, end)

@@ -1,0 +1,396 @@
+"""Expressions: precedence, terms, traversals and splats.
+
+Each method reads one construct from the token stream and gives its node; a syntax error is noted
+and unwinds (token_stream.MalformedError).
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from nexusform.language.collection_parser import CollectionParser
+from nexusform.language.scanner import (
+    END,
+    IDENT,
+    NUMBER,
+    OPEN_HEREDOC,
+    OPEN_QUOTE,
+    STRING,
+)
+from nexusform.language.syntax import (
+    Binary,
+    Call,
+    Conditional,
+    Expression,
+    Index,
+    Literal,
+    Parentheses,
+    RelativeTraversal,
+    Splat,
+    SplatElement,
+    Step,
+    StringLiteral,
+    Traversal,
+    TraverseAttribute,
+    TraverseIndex,
+    TraverseRoot,
+    Unary,
+)
+from nexusform.language.template_parser import TemplateParser
+from nexusform.language.token_stream import TokenStream
+from nexusform.source import Span
+
+_PRECEDENCE = {
+    "||": 1,
+    "&&": 2,
+    "==": 3,
+    "!=": 3,
+    "<": 4,
+    ">": 4,
+    "<=": 4,
+    ">=": 4,
+    "+": 5,
+    "-": 5,
+    "*": 6,
+    "/": 6,
+    "%": 6,
+}
+_KEYWORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
+_LONGEST_NUMBER = 4000
+_LARGEST_EXPONENT = 10_000
+
+
+class ExpressionParser:
+    """Reads expressions from a token stream."""
+
+    def __init__(self, stream: TokenStream) -> None:
+        self.stream = stream
+        self.templates = TemplateParser(stream, self.expression)
+        self.collections = CollectionParser(stream, self.expression)
+
+    def expression(self) -> Expression:
+        """Any expression: a conditional or what stands in one."""
+        stream = self.stream
+        reach, stream.reach = stream.reach, 0
+        stream.descend()
+        condition = self._binary(1)
+        result = condition
+        if stream.peek() == "?":
+            result = self._conditional(condition)
+        stream.depth -= 1
+        stream.reach = max(reach, stream.reach)
+        return result
+
+    def _conditional(self, condition: Expression) -> Expression:
+        stream = self.stream
+        mark = stream.take()
+        stream.lengthen()
+        then = self.expression()
+        if stream.peek() != ":":
+            raise stream.problem(
+                "Missing false expression in conditional",
+                "The conditional operator (...?...:...) requires a false expression, delimited by a colon.",
+                since=mark,
+            )
+        stream.take()
+        otherwise = self.expression()
+        return Conditional(condition, then, otherwise, condition.span.to(otherwise.span))
+
+    def _binary(self, least: int) -> Expression:
+        """Operands joined by operators that bind at least as tightly as `least`."""
+        stream = self.stream
+        left = self._term()
+        while True:
+            operator = stream.peek()
+            precedence = _PRECEDENCE.get(operator, 0)
+            if precedence < least:
+                return left
+            stream.take()
+            stream.lengthen()
+            right = self._binary(precedence + 1)
+            left = Binary(operator, left, right, left.span.to(right.span))
+
+    # --- terms ---------------------------------------------------------------------------------
+
+    def _term(self) -> Expression:
+        """One operand with everything that follows it: `a.b[0]`, `f(x).y`, `-z`."""
+        stream = self.stream
+        kind = stream.peek()
+        if kind == IDENT:
+            return self._named()
+        if kind == STRING:
+            index = stream.take()
+            text = StringLiteral(self.templates.plain_string(index), stream.span(index, index))
+            return self._followed(text, stream.index)
+        if kind == NUMBER:
+            return self._followed(self._number(), stream.index)
+        if kind in {OPEN_QUOTE, OPEN_HEREDOC}:
+            return self._followed(self.templates.quoted_or_heredoc(), stream.index)
+        if kind == "[":
+            return self._followed(self.collections.tuple_or_for(), stream.index)
+        if kind == "{":
+            return self._followed(self.collections.object_or_for(), stream.index)
+        if kind == "(":
+            return self._followed(self._parentheses(), stream.index)
+        if kind in {"-", "!"}:
+            return self._unary(kind)
+        raise self._no_term(kind)
+
+    def _no_term(self, kind: str) -> Exception:
+        if kind == END:
+            return self.stream.problem(
+                "Missing expression",
+                "Expected the start of an expression, but found the end of the file.",
+            )
+        return self.stream.problem(
+            "Invalid expression",
+            "Expected the start of an expression, but found an invalid expression token.",
+        )
+
+    def _unary(self, operator: str) -> Expression:
+        stream = self.stream
+        index = stream.take()
+        stream.descend()
+        operand = self._term()
+        stream.depth -= 1
+        return Unary(operator, operand, stream.span(index, index).to(operand.span))
+
+    def _parentheses(self) -> Expression:
+        stream = self.stream
+        outer, stream.skip_newlines = stream.skip_newlines, True
+        try:
+            first = stream.take()
+            inner = self.expression()
+            if stream.peek() != ")":
+                raise stream.problem(
+                    "Unbalanced parentheses",
+                    "Expected a closing parenthesis to terminate the expression.",
+                    since=first,
+                )
+            last = stream.take()
+        finally:
+            stream.skip_newlines = outer
+        return Parentheses(inner, stream.span(first, last))
+
+    def _number(self) -> Expression:
+        stream = self.stream
+        index = stream.take()
+        word = stream.tokens.word(index)
+        span = stream.span(index, index)
+        if len(word) <= _LONGEST_NUMBER:
+            if word.isdigit():
+                return Literal(int(word), span)
+            if word.count(".") <= 1 and not word.lower().startswith("e", word.find(".") + 1):
+                value = Decimal(word)
+                if abs(value.adjusted()) <= _LARGEST_EXPONENT:
+                    return Literal(value, span)
+        raise stream.problem(
+            "Invalid number literal", "Failed to recognize the value of this number literal.", index
+        )
+
+    def _named(self) -> Expression:
+        """A keyword, a function call, or a traversal beginning with a name."""
+        stream = self.stream
+        index = stream.take()
+        name = stream.tokens.word(index)
+        following = stream.peek()
+        span = stream.span(index, index)
+        if following in {"(", "::"}:
+            return self._followed(self._call(index), stream.index)
+        if name in _KEYWORDS:
+            return self._followed(Literal(_KEYWORDS[name], span), stream.index)
+        root = Traversal(TraverseRoot(name, span), (), span)
+        if following in {".", "["}:
+            return self._followed(root, stream.index)
+        return root
+
+    # --- calls ---------------------------------------------------------------------------------
+
+    def _call(self, first: int) -> Expression:
+        stream = self.stream
+        last = first
+        name = stream.tokens.word(first)
+        while stream.peek() == "::":
+            stream.take()
+            if stream.peek() != IDENT:
+                raise stream.problem(
+                    "Missing function name",
+                    "Function scope resolution symbol :: must be followed by a function name in this scope.",
+                    since=first,
+                )
+            last = stream.take()
+            name = f"{name}::{stream.tokens.word(last)}"
+        if stream.peek() != "(":
+            raise stream.problem(
+                "Missing open parenthesis",
+                "Function selector must be followed by an open parenthesis to begin the function call.",
+                since=first,
+            )
+        outer, stream.skip_newlines = stream.skip_newlines, True
+        try:
+            stream.take()
+            arguments, expand = self._arguments(first)
+            closing = stream.take()
+        finally:
+            stream.skip_newlines = outer
+        return Call(name, arguments, expand, stream.span(first, closing), stream.span(first, last))
+
+    def _arguments(self, first: int) -> tuple[tuple[Expression, ...], bool]:
+        """The arguments up to the closing parenthesis, and whether the last is expanded."""
+        stream = self.stream
+        arguments: list[Expression] = []
+        while stream.peek() != ")":
+            arguments.append(self.expression())
+            following = stream.peek()
+            if following == "...":
+                mark = stream.take()
+                if stream.peek() != ")":
+                    raise stream.problem(
+                        "Missing closing parenthesis",
+                        "An expanded function argument (with ...) must be immediately followed by closing "
+                        "parentheses.",
+                        mark,
+                        first,
+                    )
+                return tuple(arguments), True
+            if following == ",":
+                stream.take()
+            elif following != ")":
+                raise self._no_separator(following, first)
+        return tuple(arguments), False
+
+    def _no_separator(self, kind: str, first: int) -> Exception:
+        if kind == END:
+            return self.stream.problem(
+                "Unterminated function call",
+                "There is no closing parenthesis for this function call before the end of the file. "
+                "This may be "
+                "caused by incorrect parenthesis nesting elsewhere in this file.",
+                first,
+            )
+        return self.stream.problem(
+            "Missing argument separator",
+            "A comma is required to separate each function argument from the next.",
+            since=first,
+        )
+
+    # --- what follows a term -------------------------------------------------------------------
+
+    def _followed(self, source: Expression, at: int) -> Expression:
+        """The term with the traversal steps, indexes and splats written after it."""
+        stream = self.stream
+        if stream.tokens.kinds[at] not in {".", "["} and not stream.skip_newlines:
+            return source
+        steps: list[Step] = []
+        while True:
+            kind = stream.peek()
+            if kind == ".":
+                dot = stream.take()
+                if stream.peek() == "*":
+                    source = self._attribute_splat(_joined(source, steps))
+                    steps = []
+                    stream.lengthen()
+                else:
+                    steps.append(self._attribute(dot))
+            elif kind == "[":
+                source, steps = self._bracket(source, steps)
+            else:
+                return _joined(source, steps)
+
+    def _attribute(self, dot: int) -> Step:
+        """`.name` or the legacy `.0`, its dot already read."""
+        stream = self.stream
+        kind = stream.peek()
+        if kind == NUMBER:
+            index = stream.take()
+            word = stream.tokens.word(index)
+            if not word.isdigit():
+                first, _, second = word.partition(".")
+                raise stream.problem(
+                    "Invalid legacy index syntax",
+                    "When using the legacy index syntax, chaining two indexes together is not "
+                    "permitted. Use "
+                    f"the proper index syntax instead, like [{first}][{second}].",
+                    index,
+                    dot,
+                )
+            return TraverseAttribute(word, stream.span(dot, index))
+        if kind == "*":
+            raise stream.problem(
+                "Nested splat expression not allowed",
+                "A splat expression (*) cannot be used inside another attribute-only splat expression.",
+                since=dot,
+            )
+        if kind != IDENT:
+            raise stream.problem(
+                "Invalid attribute name", "An attribute name is required after a dot.", since=dot
+            )
+        index = stream.take()
+        return TraverseAttribute(stream.tokens.word(index), stream.span(dot, index))
+
+    def _attribute_splat(self, source: Expression) -> Expression:
+        """`.*` with the attribute steps that belong to it, the dot already read."""
+        stream = self.stream
+        star = stream.take()
+        marker = stream.span(star - 1, star)
+        steps: list[Step] = []
+        while stream.peek() == ".":
+            steps.append(self._attribute(stream.take()))
+        each = _joined(SplatElement(marker), steps)
+        return Splat(source, each, legacy=True, span=source.span.to(each.span))
+
+    def _bracket(self, source: Expression, steps: list[Step]) -> tuple[Expression, list[Step]]:
+        """`[key]` or `[*]`; gives the new source and the steps that stand after it so far."""
+        stream = self.stream
+        opening = stream.take()
+        if stream.peek() == "*":
+            splat = self._full_splat(_joined(source, steps), opening)
+            return splat, []
+        outer, stream.skip_newlines = stream.skip_newlines, True
+        try:
+            key = self.expression()
+            if stream.peek() != "]":
+                raise stream.problem(
+                    "Missing close bracket on index",
+                    'The index operator must end with a closing bracket ("]").',
+                    since=opening,
+                )
+            span = stream.span(opening, stream.take())
+        finally:
+            stream.skip_newlines = outer
+        if isinstance(key, StringLiteral):
+            return source, [*steps, TraverseIndex(key.value, span)]
+        if isinstance(key, Literal) and key.value is not None and not isinstance(key.value, bool):
+            return source, [*steps, TraverseIndex(key.value, span)]
+        stream.lengthen()
+        collection = _joined(source, steps)
+        return Index(collection, key, collection.span.to(span)), []
+
+    def _full_splat(self, source: Expression, opening: int) -> Expression:
+        """`[*]` and everything after it, which applies to each element."""
+        stream = self.stream
+        star = stream.take()
+        if stream.peek() != "]":
+            raise stream.problem(
+                "Missing close bracket on splat index",
+                'The star for a full splat operator must be immediately followed by a closing bracket ("]").',
+                since=star,
+            )
+        marker: Span = stream.span(opening, stream.take())
+        stream.descend()
+        each = self._followed(SplatElement(marker), stream.index)
+        stream.depth -= 1
+        stream.lengthen()
+        return Splat(source, each, legacy=False, span=source.span.to(each.span))
+
+
+def _joined(source: Expression, steps: list[Step]) -> Expression:
+    """The steps into a value: a longer traversal, or one relative to any other expression."""
+    if not steps:
+        return source
+    span = source.span.to(steps[-1].span)
+    if isinstance(source, Traversal):
+        return Traversal(source.root, (*source.steps, *steps), span)
+    if isinstance(source, RelativeTraversal):
+        return RelativeTraversal(source.source, (*source.steps, *steps), span)
+    return RelativeTraversal(source, tuple(steps), span)

@@ -1,0 +1,127 @@
+"""Text to tree: the doors through which HCL's native syntax comes in.
+
+`parse_file` reads a configuration file, `parse_expression` one expression, `parse_template` a
+template without quotes. All give what could be read together with every problem met; none raises.
+Why this is a parser of our own is told in docs/decisions/0002-parser.md.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from nexusform.diagnostics import Diagnostic, error, has_errors
+from nexusform.language.body_parser import BodyParser
+from nexusform.language.expression_parser import ExpressionParser
+from nexusform.language.positions import Positions
+from nexusform.language.scanner import END, Tokens, scan, scan_template
+from nexusform.language.syntax import Body, Expression
+from nexusform.language.token_stream import MalformedError, TokenStream
+from nexusform.source import Position, SourceFile
+
+# Raised whenever the same text may give another tree; a cache of trees must ask for it.
+SYNTAX_VERSION = 1
+
+# A file larger than this (in characters) is refused instead of read for minutes.
+LARGEST_SOURCE = 64 * 1024 * 1024
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    """Without cyclic garbage collection, which costs as much as the parse and finds no cycles."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def parse_file(source: SourceFile) -> tuple[Body, list[Diagnostic]]:
+    """A configuration file's body and the problems of its syntax, in the order of the text.
+
+    With errors the body holds what could be read, for showing context; it must not be used to
+    plan.
+    """
+    positions = Positions(source.name, source.text)
+    refusal = _too_large(source, positions)
+    if refusal is not None:
+        nowhere = positions.span(0, 0)
+        return Body((), (), nowhere, nowhere), [refusal]
+    with _collector_off():
+        stream = TokenStream(scan(source.text), positions, [])
+        body = BodyParser(stream).file()
+    return body, _in_order(stream.diagnostics)
+
+
+def parse_expression(
+    source: SourceFile, start: Position | None = None
+) -> tuple[Expression | None, list[Diagnostic]]:
+    """One expression that is the whole text; newlines count for nothing.
+
+    `start` is where the text begins, when it is a part of a file. The expression is None when
+    there are errors.
+    """
+
+    def read(stream: TokenStream) -> Expression:
+        stream.skip_newlines = True
+        expression = ExpressionParser(stream).expression()
+        if stream.peek() != END:
+            raise stream.problem(
+                "Extra characters after expression",
+                "An expression was successfully parsed, but extra characters were found after it.",
+            )
+        return expression
+
+    return _parse(source, start, scan, read)
+
+
+def parse_template(
+    source: SourceFile, start: Position | None = None
+) -> tuple[Expression | None, list[Diagnostic]]:
+    """The whole text as a template without quotes, as in a template file; backslashes are plain.
+
+    `start` is where the text begins, when it is a part of a file. The expression is None when
+    there are errors.
+    """
+
+    def read(stream: TokenStream) -> Expression:
+        return ExpressionParser(stream).templates.bare()
+
+    return _parse(source, start, scan_template, read)
+
+
+def _parse(
+    source: SourceFile,
+    start: Position | None,
+    scanner: Callable[[str], Tokens],
+    read: Callable[[TokenStream], Expression],
+) -> tuple[Expression | None, list[Diagnostic]]:
+    positions = Positions(source.name, source.text, start)
+    refusal = _too_large(source, positions)
+    if refusal is not None:
+        return None, [refusal]
+    with _collector_off():
+        stream = TokenStream(scanner(source.text), positions, [])
+        try:
+            expression: Expression | None = read(stream)
+        except MalformedError:
+            expression = None
+    return (None if has_errors(stream.diagnostics) else expression), _in_order(stream.diagnostics)
+
+
+def _too_large(source: SourceFile, positions: Positions) -> Diagnostic | None:
+    if len(source.text) <= LARGEST_SOURCE:
+        return None
+    return error(
+        "File too large",
+        f"{source.name} has {len(source.text):,} characters; a configuration file may have at most "
+        f"{LARGEST_SOURCE:,}. Split it into several files of the same directory.",
+        positions.span(0, 0),
+    )
+
+
+def _in_order(diagnostics: list[Diagnostic]) -> list[Diagnostic]:
+    return sorted(diagnostics, key=lambda each: each.subject.start.byte if each.subject else 0)

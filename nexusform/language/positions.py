@@ -1,0 +1,140 @@
+"""From a character offset to the line, column and byte a user sees.
+
+Python counts characters; HCL counts lines, grapheme clusters and UTF-8 bytes. Plain ASCII text,
+which is nearly all of it, needs no counting at all.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import pairwise
+from unicodedata import category
+
+from nexusform.source import Position, Span
+
+_FIRST = Position(1, 1, 0)
+_BYTE_ORDER_MARK = "\ufeff"
+_JOINER = "\u200d"
+_MODIFIERS = range(0x1F3FB, 0x1F400)
+_TAGS = range(0xE0020, 0xE0080)
+_REGIONAL = range(0x1F1E6, 0x1F200)
+# The lead, vowel and trail jamo, and the composed syllables of Hangul.
+_HANGUL_LEAD = range(0x1100, 0x1160)
+_HANGUL_VOWEL = range(0x1160, 0x11A8)
+_HANGUL_TRAIL = range(0x11A8, 0x1200)
+_HANGUL_SYLLABLE = range(0xAC00, 0xD7A4)
+
+
+def _extends(char: str) -> bool:
+    """Whether a character belongs to the cluster before it whatever that is."""
+    code = ord(char)
+    return (
+        category(char) in {"Mn", "Me", "Mc"}
+        or char in {_JOINER, "\u200c", "\uff9e", "\uff9f"}
+        or code in _MODIFIERS
+        or code in _TAGS
+    )
+
+
+def _pictographic(char: str) -> bool:
+    """Whether a joiner glues this character to an emoji before it (an approximation by block)."""
+    code = ord(char)
+    return 0x2190 <= code <= 0x2BFF or 0x1F000 <= code <= 0x1FAFF or char in "\xa9\xae\u203c\u2049"
+
+
+def _joins(before: str, after: str) -> bool:
+    """Whether two neighbouring Hangul characters form one syllable."""
+    left, right = ord(before), ord(after)
+    if left in _HANGUL_LEAD:
+        return right in _HANGUL_LEAD or right in _HANGUL_VOWEL or right in _HANGUL_SYLLABLE
+    if right in _HANGUL_VOWEL:
+        return left in _HANGUL_VOWEL or (left in _HANGUL_SYLLABLE and (left - 0xAC00) % 28 == 0)
+    return right in _HANGUL_TRAIL and (
+        left in _HANGUL_VOWEL or left in _HANGUL_TRAIL or left in _HANGUL_SYLLABLE
+    )
+
+
+def count_clusters(text: str) -> int:
+    """How many grapheme clusters (what a reader calls characters) the text has."""
+    if text.isascii():
+        return len(text) - text.count("\r\n")
+    clusters = 1
+    flags = 1 if ord(text[0]) in _REGIONAL else 0
+    emoji = _pictographic(text[0])
+    for before, char in pairwise(text):
+        regional = ord(char) in _REGIONAL
+        together = (
+            (before == "\r" and char == "\n")
+            or _extends(char)
+            or (regional and flags % 2 == 1)
+            or (before == _JOINER and emoji and _pictographic(char))
+            or _joins(before, char)
+        )
+        if not together:
+            clusters += 1
+        flags = flags + 1 if regional else 0
+        emoji = _pictographic(char) or (emoji and _extends(char))
+    return clusters
+
+
+class Positions:
+    """Answers where the characters of one text stand.
+
+    `start` is the position of the first character, when the text is a part of a file. A byte
+    order mark at the beginning counts as bytes but takes no column.
+    """
+
+    def __init__(self, filename: str, text: str, start: Position | None = None) -> None:
+        self._filename = filename
+        self._text = text
+        self._start = start or _FIRST
+        self._ascii = text.isascii()
+        lines = [0]
+        find, at = text.find, text.find("\n")
+        while at >= 0:
+            lines.append(at + 1)
+            at = find("\n", at + 1)
+        self._lines = lines
+        self._line_bytes = None if self._ascii else self._byte_offsets()
+        self._known: dict[int, Position] = {}
+
+    def _byte_offsets(self) -> list[int]:
+        """The byte at which each line begins."""
+        offsets, total = [], 0
+        for begin, end in pairwise([*self._lines, len(self._text)]):
+            offsets.append(total)
+            total += len(self._text[begin:end].encode("utf-8", "surrogatepass"))
+        return offsets
+
+    def at(self, offset: int) -> Position:
+        """The position of a character offset (0 to the length of the text)."""
+        known = self._known.get(offset)
+        if known is None:
+            known = self._known[offset] = self._work_out(offset)
+        return known
+
+    def _work_out(self, offset: int) -> Position:
+        line = bisect_right(self._lines, offset) - 1
+        begin = self._lines[line]
+        start = self._start
+        if self._line_bytes is None:
+            column, byte = offset - begin, offset
+        else:
+            piece = self._text[begin:offset]
+            byte = self._line_bytes[line] + len(piece.encode("utf-8", "surrogatepass"))
+            visible = piece.removeprefix(_BYTE_ORDER_MARK) if line == 0 else piece
+            column = count_clusters(visible) if visible else 0
+        first_column = start.column if line == 0 else 1
+        return Position(start.line + line, first_column + column, start.byte + byte)
+
+    def span(self, begin: int, end: int) -> Span:
+        """The span between two character offsets, the end exclusive."""
+        return Span(self._filename, self.at(begin), self.at(end))
+
+
+def describe(span: Span) -> str:
+    """A span as it is written inside a sentence: `file:line,column-column`."""
+    start, end = span.start, span.end
+    if start.line == end.line:
+        return f"{span.filename}:{start.line},{start.column}-{end.column}"
+    return f"{span.filename}:{start.line},{start.column}-{end.line},{end.column}"

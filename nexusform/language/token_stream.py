@@ -1,0 +1,160 @@
+"""Reading tokens one after another: what the parsers of bodies, expressions and templates share.
+
+A syntax error is noted as a diagnostic and then unwinds, by `MalformedError`, to the body item (or
+the whole expression) it stands in, where reading goes on; the exception never leaves the parser.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nexusform.diagnostics import Diagnostic, error
+from nexusform.language.positions import Positions
+from nexusform.language.scanner import (
+    DIRECTIVE,
+    END,
+    IDENT,
+    INTERPOLATION,
+    INVALID,
+    NEWLINE,
+    OPEN_HEREDOC,
+    OPEN_QUOTE,
+    QUOTED_NEWLINE,
+    Tokens,
+)
+from nexusform.source import Span
+
+# How deep expressions, templates and blocks may nest. Reading, evaluating and storing a tree
+# recurse, so the bound keeps every one of them clear of the interpreter's own limit.
+MAX_DEPTH = 100
+
+OPENERS = frozenset({"{", "(", "[", INTERPOLATION, DIRECTIVE, OPEN_QUOTE, OPEN_HEREDOC})
+
+_BITWISE = {
+    "&": ' Did you mean boolean AND ("&&")?',
+    "|": ' Did you mean boolean OR ("||")?',
+    "~": ' Did you mean boolean NOT ("!")?',
+    "^": "",
+}
+_MULTI_LINE = (
+    "Quoted strings may not be split over multiple lines. To produce a multi-line string, either use the "
+    '\\n escape to represent a newline character or use the "heredoc" multi-line template syntax.'
+)
+_CHARACTERS = {
+    "`": 'The "`" character is not valid. To create a multi-line string, use the "heredoc" syntax, '
+    'like "<<EOT".',
+    "'": 'Single quotes are not valid. Use double quotes (") to enclose strings.',
+    ";": 'The ";" character is not valid. Use newlines to separate arguments and blocks, and commas to '
+    "separate items in collection values.",
+}
+
+
+class MalformedError(Exception):
+    """Unwinds to the nearest place where reading can go on; its diagnostic is already noted."""
+
+
+@dataclass(slots=True)
+class TokenStream:
+    """The tokens of a text, where reading stands in them, and what was wrong so far.
+
+    With `skip_newlines`, as inside parentheses, newline tokens are passed over. `depth` counts
+    the expressions and blocks that reading is inside of; `reach` is the greatest depth that a
+    node of the expression at hand has in the finished tree.
+    """
+
+    tokens: Tokens
+    positions: Positions
+    diagnostics: list[Diagnostic]
+    index: int = 0
+    skip_newlines: bool = False
+    depth: int = 0
+    reach: int = 0
+    block: str = ""
+
+    def peek(self) -> str:
+        """The kind of the next token."""
+        kinds, index = self.tokens.kinds, self.index
+        if self.skip_newlines and kinds[index] == NEWLINE:
+            while kinds[index] == NEWLINE:
+                index += 1
+            self.index = index
+        return kinds[index]
+
+    def take(self) -> int:
+        """Read the next token; gives its index. The END token is never passed."""
+        kind = self.peek()
+        index = self.index
+        if kind != END:
+            self.index = index + 1
+        return index
+
+    def peek_is_word(self, word: str) -> bool:
+        """Whether the next token is this name (keywords are plain names in HCL)."""
+        return self.peek() == IDENT and self.tokens.word(self.index) == word
+
+    def span(self, first: int, last: int) -> Span:
+        """The span from one token to another, both included."""
+        return self.positions.span(self.tokens.starts[first], self.tokens.ends[last])
+
+    def note(self, summary: str, detail: str, subject: Span, context: Span | None = None) -> None:
+        """Add a diagnostic and read on."""
+        self.diagnostics.append(error(summary, detail, subject, context=context, block=self.block))
+
+    def problem(
+        self, summary: str, detail: str, index: int | None = None, since: int | None = None
+    ) -> MalformedError:
+        """Note a syntax error at a token (the next one) and give the exception to raise.
+
+        `since` is the token where the construct began. A token that can never stand in the
+        language is called that, whatever was expected in its place.
+        """
+        if index is None:
+            self.peek()
+            index = self.index
+        subject = self.span(index, index)
+        context = self.span(since, index) if since is not None and since <= index else None
+        kind = self.tokens.kinds[index]
+        misfit = self._misfit(kind, index)
+        if misfit is not None:
+            summary, detail = misfit
+        self.note(summary, detail, subject, context)
+        return MalformedError(summary)
+
+    def _misfit(self, kind: str, index: int) -> tuple[str, str] | None:
+        """What to say of a token that the language does not have at all."""
+        if kind in _BITWISE:
+            return "Unsupported operator", f"Bitwise operators are not supported.{_BITWISE[kind]}"
+        if kind == "**":
+            return (
+                "Unsupported operator",
+                '"**" is not a supported operator. Exponentiation is not supported as an operator.',
+            )
+        if kind in _CHARACTERS:
+            return "Invalid character", _CHARACTERS[kind]
+        if kind == QUOTED_NEWLINE:
+            return "Invalid multi-line string", _MULTI_LINE
+        if kind == INVALID:
+            if self.tokens.word(index).startswith("/*"):
+                return "Unterminated comment", 'There is no closing "*/" for this comment.'
+            return "Invalid character", "This character is not used within the language."
+        return None
+
+    def descend(self) -> None:
+        """Go one level deeper; a level too many is a syntax error. The caller restores `depth`."""
+        self.depth += 1
+        self.reach = max(self.reach, self.depth)
+        self._check_depth()
+
+    def lengthen(self, levels: int = 1) -> None:
+        """Everything read of the expression at hand moves down, below a new node (or several)."""
+        self.reach += levels
+        self._check_depth()
+
+    def _check_depth(self) -> None:
+        if self.depth > MAX_DEPTH or self.reach > MAX_DEPTH:
+            raise self.problem(
+                "Configuration is nested too deeply",
+                f"Expressions and blocks may be nested at most {MAX_DEPTH} levels deep, where each "
+                "operator of "
+                "a chain is a level too. Split this one up, for example with local values.",
+            )
