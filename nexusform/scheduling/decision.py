@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One candidate that a rule refused: who (`candidate`, a machine, cluster or node name),
-    which rule (its file's name, e.g. "fits"), and the reason as a sentence for people."""
+    """One candidate that a rule refused.
+
+    Who (`candidate`, a machine, cluster or node name), which rule (its file's name, e.g. "fits"), and
+    the reason as a sentence for people.
+    """
 
     candidate: str
     rule: str

@@ -1,5 +1,7 @@
-"""Machines, VM SKUs, demands and placements: the words of VM placement. Frozen; no behaviour
-beyond arithmetic on one value."""
+"""Machines, VM SKUs, demands and placements: the words of VM placement.
+
+Frozen; no behaviour beyond arithmetic on one value.
+"""
 
 from __future__ import annotations
 
@@ -49,12 +51,12 @@ class VmSku:
 
     @property
     def host_vcpus(self) -> int:
-        """vCPUs taken on the machine."""
+        """Host vCPUs taken on the machine."""
         return self.vcpus + self.emulator_vcpus
 
     @property
     def cpus_in_cell(self) -> int:
-        """vCPUs taken in each of its cells."""
+        """Host vCPUs taken in each of its cells."""
         return -(-self.host_vcpus // self.numa_cells)
 
     @property
@@ -107,9 +109,11 @@ class HintScope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """Be with (`affinity`) or away from a target: machines or racks by name. Hard hints filter
-    between steps 2 and 3; soft ones count as violated or not, first key of step 3 (rack scope) or
-    step 4 (machine scope). `target` is what the user named, for the reason."""
+    """Be with (`affinity`) or away from a target: machines or racks by name.
+
+    Hard hints filter between steps 2 and 3; soft ones count as violated or not, first key of step 3 (rack
+    scope) or step 4 (machine scope). `target` is what the user named, for the reason.
+    """
 
     affinity: bool
     hard: bool
@@ -121,8 +125,10 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A VM that wants a machine. `zones` None = all. `last_resort` is a machine tried only when
-    no other candidate is left (heal)."""
+    """A VM that wants a machine.
+
+    `zones` None = all. `last_resort` is a machine tried only when no other candidate is left (heal).
+    """
 
     vm: VmName
     sku: VmSku

@@ -1,0 +1,36 @@
+"""What a rule may look at: one machine, one rack, as they stand for one demand. Frozen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nexusform.scheduling.racks.model import Machine
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A machine: what is free per cell (vCPUs, GiB) and of its disk (GiB), never below 0.
+
+    Beside it the GiB used by VMs, the VMs of the demand's cluster and pool, and whether an extra-large
+    VM of another cluster is there.
+    """
+
+    machine: Machine
+    free_cpus: tuple[int, ...]
+    free_memory: tuple[int, ...]
+    free_disk: int
+    memory_used: int
+    cluster_vms: int
+    pool_vms: int
+    houses_other_extra_large: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RackUse:
+    """A rack: VMs and GiB on it, VMs of the demand's cluster and pool."""
+
+    name: str
+    vms: int
+    memory_used: int
+    cluster_vms: int
+    pool_vms: int

@@ -1,0 +1,232 @@
+"""Who is where: what a scheduler counts per machine, rack, cluster and pool, and its list of VMs.
+
+A copy shares what is large (counts of clusters and pools, the list of VMs) until one side writes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from nexusform.scheduling.racks.model import VmName
+from nexusform.scheduling.racks.site import (
+    CELLS_BITS,
+    CELLS_MASK,
+    MACHINE_BITS,
+    MACHINE_MASK,
+    SKU_BITS,
+    SKU_MASK,
+    PoolKey,
+    Shape,
+    Site,
+)
+
+Counts = dict[int, int]
+GONE = -1
+
+
+class Tally:
+    """VMs of one cluster or pool: per machine, per rack, and (clusters only) extra-large ones per machine."""
+
+    __slots__ = ("extra_large", "machines", "racks")
+
+    def __init__(self, machines: Counts, racks: Counts, extra_large: Counts) -> None:
+        self.machines = machines
+        self.racks = racks
+        self.extra_large = extra_large
+
+    def copy(self) -> Tally:
+        """The same counts, to be written apart."""
+        return Tally(self.machines.copy(), self.racks.copy(), self.extra_large.copy())
+
+
+class Record(NamedTuple):
+    """One VM as the ledger knows it: numbers of its pool and SKU, where it stands, its own number."""
+
+    pool: int
+    shape: int
+    machine: int
+    cells: int
+    number: int | str
+
+
+class Ledger:
+    """Counts and VMs. Handles are numbers from 0 in the order in which VMs came."""
+
+    __slots__ = (
+        "_first",
+        "_gone",
+        "_layers",
+        "_own",
+        "_starts",
+        "clusters",
+        "extra_large",
+        "memory",
+        "numbers",
+        "pools",
+        "rack_memory",
+        "rack_vms",
+        "records",
+        "rooms",
+        "site",
+    )
+
+    def __init__(self, site: Site) -> None:
+        racks = len(site.rack_name)
+        self.site = site
+        self.rooms = site.start_rooms.copy()
+        self.memory = [0] * len(site.machines)
+        self.extra_large = [0] * len(site.machines)
+        self.rack_vms = [0] * racks
+        self.rack_memory = [0] * racks
+        self.clusters: dict[str, Tally] = {}
+        self.pools: dict[tuple[str, str], Tally] = {}
+        self._own: set[int] = set()
+        # VMs: older layers are shared with copies and never written; `records` and `numbers` are this one's.
+        self.records: list[int] = []
+        self.numbers: list[int | str] = []
+        self._layers: list[tuple[list[int], list[int | str]]] = []
+        self._starts: list[int] = []
+        self._first = 0
+        self._gone: set[int] = set()
+
+    def copy(self) -> Ledger:
+        """A ledger that goes its own way; costs one pass over machines, not over VMs."""
+        if self.records:
+            self._layers = [*self._layers, (self.records, self.numbers)]
+            self._starts = [*self._starts, self._first]
+            self._first += len(self.records)
+            self.records, self.numbers = [], []
+        self._own = set()
+        twin = Ledger.__new__(Ledger)
+        twin.site = self.site
+        twin.rooms = self.rooms.copy()
+        twin.memory = self.memory.copy()
+        twin.extra_large = self.extra_large.copy()
+        twin.rack_vms = self.rack_vms.copy()
+        twin.rack_memory = self.rack_memory.copy()
+        twin.clusters = self.clusters.copy()
+        twin.pools = self.pools.copy()
+        twin._own = set()  # noqa: SLF001 - a twin of the same class
+        twin.records, twin.numbers = [], []
+        twin._layers, twin._starts = self._layers, self._starts  # noqa: SLF001 - as above
+        twin._first = self._first  # noqa: SLF001 - as above
+        twin._gone = self._gone.copy()  # noqa: SLF001 - as above
+        return twin
+
+    def cluster(self, owner: str) -> Tally:
+        """The cluster's counts, safe to write."""
+        tally = self.clusters.get(owner)
+        if tally is None or id(tally) not in self._own:
+            tally = self.clusters[owner] = tally.copy() if tally else Tally({}, {}, {})
+            self._own.add(id(tally))
+        return tally
+
+    def pool(self, owner: str, pool: str) -> Tally:
+        """The pool's counts, safe to write."""
+        key = (owner, pool)
+        tally = self.pools.get(key)
+        if tally is None or id(tally) not in self._own:
+            tally = self.pools[key] = tally.copy() if tally else Tally({}, {}, {})
+            self._own.add(id(tally))
+        return tally
+
+    def write(self, packed: int, number: int | str) -> int:
+        """Note a VM (see `pack`) whose counts are already in; gives its handle."""
+        self.records.append(packed)
+        self.numbers.append(number)
+        return self._first + len(self.records) - 1
+
+    def add(self, record: Record) -> int:
+        """Count a VM in and note it; gives its handle."""
+        self.count(record, 1)
+        base = pack(record.pool, record.shape)
+        return self.write(base | record.machine << CELLS_BITS | record.cells, record.number)
+
+    def remove(self, handle: int) -> Record:
+        """Count a VM out. A handle that is gone already is a bug of the caller."""
+        record = self.record(handle)
+        if handle >= self._first:
+            self.records[handle - self._first] = GONE
+        else:
+            self._gone.add(handle)
+        self.count(record, -1)
+        return record
+
+    def count(self, record: Record, sign: int) -> None:
+        """Add one VM to every count, or take it out."""
+        site, machine = self.site, record.machine
+        key, shape = site.pools[record.pool], site.shapes[record.shape]
+        rack = site.rack_of[machine]
+        cells = site.rooms.cells(record.cells)
+        self.rooms[machine] = site.rooms.changed(self.rooms[machine], shape.sku, cells, -sign)
+        self.memory[machine] += sign * shape.memory
+        self.rack_memory[rack] += sign * shape.memory
+        self.rack_vms[rack] += sign
+        cluster, pool = self.cluster(key.owner), self.pool(key.owner, key.pool)
+        for counts, at in (
+            (cluster.machines, machine),
+            (cluster.racks, rack),
+            (pool.machines, machine),
+            (pool.racks, rack),
+        ):
+            _change(counts, at, sign)
+        if shape.extra_large:
+            self.extra_large[machine] += sign
+            _change(cluster.extra_large, machine, sign)
+
+    def record(self, handle: int) -> Record:
+        """The VM behind a handle; KeyError when it is gone or was never given."""
+        if handle >= self._first:
+            records, numbers, at = self.records, self.numbers, handle - self._first
+        else:
+            layer = bisect_right(self._starts, handle) - 1
+            if layer < 0 or handle in self._gone:
+                raise KeyError(handle)
+            (records, numbers), at = self._layers[layer], handle - self._starts[layer]
+        if at >= len(records) or records[at] == GONE:
+            raise KeyError(handle)
+        return _unpack(records[at], numbers[at])
+
+    def vms(self) -> Iterator[tuple[int, Record]]:
+        """Every VM with its handle, in the order in which they came."""
+        layers = [*self._layers, (self.records, self.numbers)]
+        for start, (records, numbers) in zip([*self._starts, self._first], layers, strict=True):
+            for at, packed in enumerate(records):
+                if packed != GONE and start + at not in self._gone:
+                    yield start + at, _unpack(packed, numbers[at])
+
+    def vm_name(self, record: Record) -> VmName:
+        """The VM's name."""
+        key: PoolKey = self.site.pools[record.pool]
+        return VmName(key.owner, key.cluster, key.pool, record.number)
+
+    def shape(self, record: Record) -> Shape:
+        """The VM's SKU."""
+        return self.site.shapes[record.shape]
+
+    def houses_other_extra_large(self, machine: int, owner: str) -> bool:
+        """Whether an extra-large VM of another cluster is on the machine."""
+        tally = self.clusters.get(owner)
+        own = tally.extra_large.get(machine, 0) if tally else 0
+        return self.extra_large[machine] > own
+
+
+def pack(pool: int, shape: int) -> int:
+    """The upper part of a packed record: pool and SKU by number."""
+    return (pool << SKU_BITS | shape) << MACHINE_BITS << CELLS_BITS
+
+
+def _unpack(packed: int, number: int | str) -> Record:
+    upper = packed >> CELLS_BITS >> MACHINE_BITS
+    machine = packed >> CELLS_BITS & MACHINE_MASK
+    return Record(upper >> SKU_BITS, upper & SKU_MASK, machine, packed & CELLS_MASK, number)
+
+
+def _change(counts: Counts, at: int, sign: int) -> None:
+    left = counts.get(at, 0) + sign
+    if left:
+        counts[at] = left
+    else:
+        counts.pop(at, None)

@@ -1,0 +1,27 @@
+"""Rack spread: fewest VMs of the pool (or first, of the cluster), then fewest VMs, then least memory."""
+
+from __future__ import annotations
+
+from nexusform.scheduling.racks.explanation import KeyPart
+from nexusform.scheduling.racks.faces import RackUse
+from nexusform.scheduling.racks.model import Demand
+
+
+def of_cluster(demand: Demand, rack: RackUse) -> KeyPart:
+    """VMs of the cluster on the rack: the first key under rack_spread = "cluster"."""
+    return KeyPart("rack_spread", rack.cluster_vms, f"{rack.cluster_vms} VMs of {demand.vm.cluster}")
+
+
+def of_pool(demand: Demand, rack: RackUse) -> KeyPart:
+    """VMs of the pool on the rack."""
+    return KeyPart("rack_spread", rack.pool_vms, f"{rack.pool_vms} VMs of {demand.vm.pool}")
+
+
+def all_vms(_demand: Demand, rack: RackUse) -> KeyPart:
+    """VMs on the rack, whoever they belong to."""
+    return KeyPart("rack_spread", rack.vms, f"{rack.vms} VMs")
+
+
+def memory_used(_demand: Demand, rack: RackUse) -> KeyPart:
+    """GiB used by VMs on the rack."""
+    return KeyPart("rack_spread", rack.memory_used, f"{rack.memory_used:,} GiB")
