@@ -1,0 +1,85 @@
+"""What the arguments of several resource types have in common.
+
+Names, whole numbers, and the words for an id that nothing stands for or that stands twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from nexusform.diagnostics import did_you_mean
+from nexusform.ports import Problem
+from nexusform.schema import Attribute, OnChange
+from nexusform.values import STRING, UNKNOWN, Path
+
+NAME_PATTERN: Final = r"[^|/\x00-\x1f]+"
+NAME_HINT: Final = 'a name of at least one character, without "|" and "/" (ids and the tie-break use them)'
+
+
+def name_attribute(what: str) -> Attribute:
+    """`name`: optional in a block without count or for_each, where the block's name stands in."""
+    return Attribute(
+        STRING,
+        f"Name of the {what}. Default: the name of the block; required with count or for_each.",
+        optional=True,
+        computed=True,
+        on_change=OnChange.REPLACE,
+        decides_placement=True,
+        pattern=NAME_PATTERN,
+        pattern_hint=NAME_HINT,
+    )
+
+
+def id_attribute(form: str) -> Attribute:
+    """`id`: computed, known in the plan, may be written as a literal elsewhere."""
+    return Attribute(STRING, f"The id: `{form}`.", computed=True)
+
+
+def joined_id(*parts: Any) -> str:
+    """Names joined by "/"; "" while one of them is not known."""
+    if any(not isinstance(part, str) for part in parts):
+        return ""
+    return "/".join(parts)
+
+
+def is_known(value: Any) -> bool:
+    """Whether the value is there and known."""
+    return value is not None and value is not UNKNOWN
+
+
+def whole_number_problems(values: Mapping[str, Any], names: Iterable[str], path: Path = ()) -> list[Problem]:
+    """Problems for those of the named arguments that are numbers with a fraction."""
+    return [
+        Problem(
+            (*path, name),
+            "Invalid number",
+            f'"{name}" must be a whole number, not {values[name]}.',
+        )
+        for name in names
+        if isinstance(values.get(name), float)
+    ]
+
+
+def reference_problem(argument: str, what: str, given: str, known: Iterable[str], how: str) -> Problem:
+    """The problem of an id that nothing in the configuration stands for.
+
+    `what` names the kind ("site"), `how` shows a reference that would be right.
+    """
+    ids = sorted(known)
+    listed = f" Known {what}s: {', '.join(ids[:8])}{', ...' if len(ids) > 8 else ''}." if ids else ""
+    return Problem(
+        (argument,),
+        f"Unknown {what}",
+        f'No {what} has the id "{given}".{did_you_mean(given, ids)}{listed} Write a reference such as {how}, '
+        f"so that the {what} is planned first.",
+    )
+
+
+def duplicate_problem(argument: str, what: str, given: str, other: str) -> Problem:
+    """The problem of a second object under one id; `other` is the address of the first."""
+    return Problem(
+        (argument,),
+        f"Duplicate {what}",
+        f'{other} already describes the {what} "{given}". Give one of the two another name, or remove it.',
+    )

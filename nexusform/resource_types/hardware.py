@@ -1,0 +1,111 @@
+"""The hardware of a machine: a machine SKU of the catalogue, or a `machine` block of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from nexusform.diagnostics import did_you_mean
+from nexusform.ports import Problem
+from nexusform.resource_types.arguments import is_known, whole_number_problems
+from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
+from nexusform.values import NUMBER, STRING
+
+
+def _figure(description: str, minimum: int) -> Attribute:
+    return Attribute(NUMBER, description, required=True, minimum=minimum, decides_placement=True)
+
+
+MACHINE_BLOCK: Final = NestedBlock(
+    BlockSchema(
+        {
+            "numa_cells": _figure("Number of NUMA cells.", 1),
+            "cpus_per_cell": _figure("vCPUs that VMs may use in each cell.", 1),
+            "memory_gib_per_cell": _figure("Memory that VMs may use in each cell, in GiB.", 1),
+            "ephemeral_disk_gib": _figure("Disk for the root disks of VMs, in GiB per machine.", 0),
+        }
+    ),
+    Nesting.SINGLE,
+    "Figures of the machine's own, in place of machine_sku. Every VM SKU passes the hardware check.",
+    max_items=1,
+)
+
+MACHINE_SKU: Final = Attribute(
+    STRING,
+    "Machine SKU of the catalogue.",
+    optional=True,
+    decides_placement=True,
+)
+
+
+_FIGURES: Final = ("numa_cells", "cpus_per_cell", "memory_gib_per_cell", "ephemeral_disk_gib")
+
+
+class Hardware(NamedTuple):
+    """What a machine has: `sku` None for figures of its own; cells, vCPUs and GiB per cell, GiB of disk."""
+
+    sku: str | None
+    cells: int
+    cpus_per_cell: int
+    memory_gib_per_cell: int
+    disk_gib: int
+
+
+def machine_sku_names() -> tuple[str, ...]:
+    """The machine SKUs of the catalogue, sorted."""
+    return tuple(sorted(CATALOGUES[NEWEST].machine_skus))
+
+
+def hardware_of(attributes: Mapping[str, Any]) -> Hardware | None:
+    """The hardware that `machine_sku` or `machine` describes; None when neither does."""
+    block = attributes.get("machine")
+    if isinstance(block, Mapping):
+        figures = [block.get(n) for n in _FIGURES]
+        whole = [f for f in figures if isinstance(f, int)]
+        return Hardware(None, *whole) if len(whole) == len(figures) else None
+    name = attributes.get("machine_sku")
+    sku = CATALOGUES[NEWEST].machine_skus.get(name) if isinstance(name, str) else None
+    if sku is None:
+        return None
+    return Hardware(sku.name, sku.cells, sku.cpus_per_cell, sku.memory_gib_per_cell, sku.disk_gib)
+
+
+def hardware_problems(attributes: Mapping[str, Any], *, required: bool) -> list[Problem]:
+    """What is wrong with `machine_sku` and `machine`.
+
+    Both given, neither given where one is `required`, or a SKU that the catalogue does not list.
+    """
+    block, sku = attributes.get("machine"), attributes.get("machine_sku")
+    if block is not None and sku is not None:
+        return [
+            Problem(
+                ("machine_sku",),
+                "Conflicting arguments",
+                'A "machine" block and "machine_sku" both describe the hardware. Keep one of them.',
+            )
+        ]
+    if required and block is None and sku is None:
+        return [
+            Problem(
+                (),
+                "Missing required argument",
+                'Say what hardware this machine is: either "machine_sku" '
+                f'({", ".join(machine_sku_names())}) or a "machine" block with its figures. '
+                "For a machine of data.nexus_inventory whose machine_sku is null, map its machineSkuId in "
+                '"machine_sku_by_id".',
+            )
+        ]
+    if isinstance(block, Mapping):
+        return whole_number_problems(block, block, ("machine",))
+    if is_known(sku) and sku not in machine_sku_names():
+        names = machine_sku_names()
+        return [
+            Problem(
+                ("machine_sku",),
+                "Unknown machine SKU",
+                f'The catalogue has no machine SKU "{sku}".{did_you_mean(str(sku), names)} '
+                f'It lists {", ".join(names)}; describe other hardware with a "machine" block.',
+            )
+        ]
+    return []

@@ -1,0 +1,346 @@
+"""nexus_bare_metal_machine: one machine, when racks differ or come from a real inventory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from nexusform.diagnostics import Severity, did_you_mean
+from nexusform.ports import Problem, ResourceType
+from nexusform.resource_types.arguments import (
+    duplicate_problem,
+    id_attribute,
+    is_known,
+    joined_id,
+    name_attribute,
+    reference_problem,
+    whole_number_problems,
+)
+from nexusform.resource_types.hardware import MACHINE_BLOCK, MACHINE_SKU, hardware_of, hardware_problems
+from nexusform.resource_types.schedulable import COMPUTE_PLANE, refusal_of
+from nexusform.scheduling.racks.model import Machine
+from nexusform.scheduling.world import Inventory, MachineOffer, Occupied, RackOffer
+from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
+from nexusform.values import BOOL, NUMBER, STRING, ListType, SetType
+
+DETAILED_STATUSES: Final = (
+    "Available",
+    "Deprovisioning",
+    "Error",
+    "Preparing",
+    "Provisioned",
+    "Provisioning",
+)
+
+
+def _figure(description: str, minimum: int, default: int | None = None) -> Attribute:
+    return Attribute(
+        NUMBER,
+        description,
+        required=default is None,
+        optional=default is not None,
+        default=default,
+        minimum=minimum,
+        decides_placement=True,
+    )
+
+
+def _status(description: str, default: str, choices: tuple[str, ...] = ()) -> Attribute:
+    return Attribute(
+        STRING, description, optional=True, default=default, choices=choices, decides_placement=True
+    )
+
+
+_OCCUPIED: Final = NestedBlock(
+    BlockSchema(
+        {
+            "name": Attribute(STRING, "Name of the VM.", required=True, decides_placement=True),
+            "cpu_cores": _figure("vCPUs that it takes on the machine.", 0),
+            "memory_gib": _figure("Memory that it takes, in GiB.", 0),
+            "disk_gib": _figure("Disk that it takes, in GiB.", 0, 0),
+            "numa_cells": _figure("Number of NUMA cells that it spans.", 1, 1),
+            "cells": Attribute(
+                ListType(NUMBER),
+                "The numbers of these cells, from 0. Absent: inferred, in order of name.",
+                optional=True,
+                decides_placement=True,
+            ),
+        }
+    ),
+    Nesting.LIST,
+    "Capacity held by a VM outside nexusform.",
+)
+
+_SCHEMA: Final = BlockSchema(
+    {
+        "id": id_attribute("<site>/<rack>/<machine>"),
+        "rack_id": Attribute(
+            STRING,
+            "Id of the nexus_rack.",
+            required=True,
+            on_change=OnChange.REPLACE,
+            decides_placement=True,
+        ),
+        "name": name_attribute("machine"),
+        "slot": Attribute(
+            NUMBER,
+            "Slot in the rack. One that machine_count makes describes that machine; any other adds one.",
+            required=True,
+            minimum=1,
+            maximum=256,
+            decides_placement=True,
+        ),
+        "machine_sku": MACHINE_SKU,
+        "roles": Attribute(
+            SetType(STRING),
+            "Roles; only compute-plane machines house VMs.",
+            optional=True,
+            default=[COMPUTE_PLANE],
+            decides_placement=True,
+        ),
+        "cordon_status": _status("Whether it takes new VMs.", "Uncordoned", ("Uncordoned", "Cordoned")),
+        "evacuate": Attribute(
+            BOOL,
+            "Its VMs are re-placed, and it takes no new ones.",
+            optional=True,
+            default=False,
+            decides_placement=True,
+        ),
+        "power_state": _status("Whether it is powered on.", "On", ("On", "Off")),
+        "ready_state": Attribute(
+            STRING,
+            "Whether it is ready for VMs; a bool is taken too.",
+            optional=True,
+            default="True",
+            pattern="(?i:true|false)",
+            pattern_hint='"True" or "False"',
+            decides_placement=True,
+        ),
+        "detailed_status": _status(
+            f"Detailed status: {', '.join(DETAILED_STATUSES)}. Only Provisioned machines take new VMs.",
+            "Provisioned",
+        ),
+    },
+    {"machine": MACHINE_BLOCK, "occupied": _OCCUPIED},
+    "One bare-metal machine of a rack.",
+)
+
+
+def identify(attributes: Mapping[str, Any]) -> str:
+    """The id: `<site>/<rack>/<machine>`."""
+    return joined_id(attributes.get("rack_id"), attributes.get("name"))
+
+
+def check(attributes: Mapping[str, Any]) -> list[Problem]:
+    """Everything about a machine that its schema cannot say."""
+    problems = whole_number_problems(attributes, ("slot",))
+    problems += hardware_problems(attributes, required=True)
+    problems += _status_problems(attributes)
+    names: dict[str, int] = {}
+    for index, block in _occupied_blocks(attributes):
+        problems += _occupied_problems(attributes, index, block)
+        name = block.get("name")
+        if isinstance(name, str) and names.setdefault(name, index) != index:
+            problems.append(
+                Problem(
+                    ("occupied", index, "name"),
+                    "Duplicate occupied block",
+                    f'This machine has another "occupied" block named "{name}". Remove one of the two.',
+                )
+            )
+    if not problems:
+        problems += _overfull_problems(attributes)
+    return problems
+
+
+def _status_problems(attributes: Mapping[str, Any]) -> list[Problem]:
+    status = attributes.get("detailed_status")
+    if not isinstance(status, str) or status in DETAILED_STATUSES:
+        return []
+    return [
+        Problem(
+            ("detailed_status",),
+            "Unknown detailed status",
+            f'"{status}" is not a detailed status that we know.{did_you_mean(status, DETAILED_STATUSES)} '
+            f"The machine takes no new VMs. Known: {', '.join(DETAILED_STATUSES)}.",
+            Severity.WARNING,
+        )
+    ]
+
+
+def _occupied_blocks(attributes: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    blocks = attributes.get("occupied")
+    if isinstance(blocks, list):
+        for index, block in enumerate(blocks):
+            if isinstance(block, Mapping):
+                yield index, block
+
+
+def _occupied_problems(attributes: Mapping[str, Any], index: int, block: Mapping[str, Any]) -> list[Problem]:
+    path = ("occupied", index)
+    problems = whole_number_problems(block, ("cpu_cores", "memory_gib", "disk_gib", "numa_cells"), path)
+    cells, wanted = block.get("cells"), block.get("numa_cells", 1)
+    if not isinstance(cells, list) or not all(isinstance(c, int | float) for c in cells):
+        return problems
+    hardware = hardware_of(attributes)
+    last = hardware.cells - 1 if hardware else None
+    for cell in cells:
+        if not isinstance(cell, int) or cell < 0 or (last is not None and cell > last):
+            there = f"0 to {last}" if last is not None else "counted from 0"
+            problems.append(
+                Problem(
+                    (*path, "cells"), "Invalid NUMA cell", f"There is no cell {cell}: the cells are {there}."
+                )
+            )
+    if len(set(cells)) != len(cells):
+        problems.append(
+            Problem(
+                (*path, "cells"), "Invalid NUMA cell", f"The list {cells} names a cell twice. Name each once."
+            )
+        )
+    elif not cells or (isinstance(wanted, int) and wanted > 1 and wanted != len(cells)):
+        problems.append(
+            Problem(
+                (*path, "cells"),
+                "Conflicting NUMA cells",
+                f'"cells" lists {len(cells)} cells and "numa_cells" says {wanted}. Make the two agree, '
+                'or leave "cells" out to have them inferred.',
+            )
+        )
+    return problems
+
+
+def _overfull_problems(attributes: Mapping[str, Any]) -> list[Problem]:
+    """A warning where the occupied blocks add up to more than the machine has."""
+    hardware = hardware_of(attributes)
+    if hardware is None:
+        return []
+    have = {
+        "cpu_cores": hardware.cells * hardware.cpus_per_cell,
+        "memory_gib": hardware.cells * hardware.memory_gib_per_cell,
+        "disk_gib": hardware.disk_gib,
+    }
+    blocks = [block for _, block in _occupied_blocks(attributes)]
+    problems = []
+    for name, total in have.items():
+        figures = [block.get(name) or 0 for block in blocks]
+        taken = sum(f for f in figures if isinstance(f, int))
+        if taken > total:
+            problems.append(
+                Problem(
+                    ("occupied", 0),
+                    "Machine more than full",
+                    f'The "occupied" blocks add up to {name} = {taken:,}, and the machine has {total:,}. '
+                    "It counts as full. Compare machine_sku with the real hardware.",
+                    Severity.WARNING,
+                )
+            )
+    return problems
+
+
+def machine_of(attributes: Mapping[str, Any], rack: RackOffer) -> Machine | None:
+    """The machine as the scheduler sees it; None when its hardware is not known."""
+    hardware = hardware_of(attributes)
+    if hardware is None:
+        return None
+    roles = attributes.get("roles")
+    return Machine(
+        str(attributes["name"]),
+        rack.name,
+        rack.availability_zone,
+        int(attributes["slot"]),
+        hardware.sku,
+        hardware.cells,
+        hardware.cpus_per_cell,
+        hardware.memory_gib_per_cell,
+        hardware.disk_gib,
+        refusal_of(
+            roles=roles if isinstance(roles, list) else [COMPUTE_PLANE],
+            cordoned=attributes.get("cordon_status") == "Cordoned",
+            evacuating=attributes.get("evacuate") is True,
+            power_state=str(attributes.get("power_state") or "On"),
+            ready_state=str(attributes.get("ready_state") or "True"),
+            detailed_status=str(attributes.get("detailed_status") or "Provisioned"),
+        ),
+    )
+
+
+def occupied_of(attributes: Mapping[str, Any]) -> tuple[Occupied, ...]:
+    """The occupied blocks, in order of name."""
+    machine = str(attributes["name"])
+    found = []
+    for _, block in _occupied_blocks(attributes):
+        cells = block.get("cells")
+        numbers = tuple(sorted(int(cell) for cell in cells)) if cells else None
+        found.append(
+            Occupied(
+                machine,
+                str(block["name"]),
+                int(block["cpu_cores"]),
+                int(block["memory_gib"]),
+                int(block.get("disk_gib") or 0),
+                len(numbers) if numbers else int(block.get("numa_cells") or 1),
+                numbers,
+            )
+        )
+    return tuple(sorted(found, key=lambda o: o.name))
+
+
+def offer(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> list[Problem]:
+    """Put the machine into the inventory.
+
+    A rack that is not there, and a name or slot that another machine has, are problems.
+    """
+    rack_id = attributes.get("rack_id")
+    if not isinstance(rack_id, str) or not is_known(attributes.get("name")):
+        return []
+    racks = {rack.id: rack for rack in inventory.racks.values()}
+    rack = racks.get(rack_id)
+    if rack is None:
+        return [reference_problem("rack_id", "rack", rack_id, racks, "nexus_rack.NAME.id")]
+    machine = machine_of(attributes, rack)
+    if machine is None:
+        return []
+    problem = _clash(machine, rack, address, inventory)
+    if problem is not None:
+        return [problem]
+    inventory.machines[address] = MachineOffer(
+        rack_id, machine, attributes.get("evacuate") is True, occupied_of(attributes)
+    )
+    return []
+
+
+def _clash(machine: Machine, rack: RackOffer, address: str, inventory: Inventory) -> Problem | None:
+    """The problem of a slot or name that is taken; names are unique on a site."""
+    on_site = {r.id: r for r in inventory.racks.values() if r.site_id == rack.site_id}
+    for other, offered in inventory.machines.items():
+        if other == address or offered.rack_id not in on_site:
+            continue
+        if offered.rack_id == rack.id and offered.machine.slot == machine.slot:
+            return Problem(
+                ("slot",),
+                "Duplicate slot",
+                f'{other} already stands in slot {machine.slot} of the rack "{rack.name}". '
+                "Give one of the two another slot.",
+            )
+        if offered.machine.name == machine.name:
+            return duplicate_problem("name", "machine", machine.name, other)
+    for other, offered_rack in inventory.racks.items():
+        if offered_rack.site_id != rack.site_id:
+            continue
+        for made in offered_rack.machines:
+            same_place = offered_rack.id == rack.id and made.slot == machine.slot
+            if made.name == machine.name and not same_place:
+                return Problem(
+                    ("name",),
+                    "Duplicate machine",
+                    f'{other} makes a machine "{made.name}" in slot {made.slot} already. To describe that '
+                    f'machine, give this one rack_id = "{offered_rack.id}" and slot = {made.slot}; '
+                    "else another name.",
+                )
+    return None
+
+
+NEXUS_BARE_METAL_MACHINE: Final = ResourceType(
+    "nexus_bare_metal_machine", 3, _SCHEMA, identify, check=check, offer=offer
+)

@@ -1,0 +1,101 @@
+"""nexus_vm_sku: a VM size beyond the built-in catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from nexusform.ports import Problem, ResourceType
+from nexusform.resource_types.arguments import (
+    duplicate_problem,
+    id_attribute,
+    joined_id,
+    name_attribute,
+    whole_number_problems,
+)
+from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from nexusform.scheduling.racks.model import VmSku
+from nexusform.scheduling.world import Inventory
+from nexusform.schema import Attribute, BlockSchema
+from nexusform.values import BOOL, NUMBER
+
+
+def _figure(description: str, minimum: int, default: int | None = None) -> Attribute:
+    return Attribute(
+        NUMBER,
+        description,
+        required=default is None,
+        optional=default is not None,
+        default=default,
+        minimum=minimum,
+        decides_placement=True,
+    )
+
+
+_SCHEMA: Final = BlockSchema(
+    {
+        "id": id_attribute("<name>"),
+        "name": name_attribute("VM SKU"),
+        "vcpus": _figure("vCPUs that the guest sees.", 1),
+        "emulator_vcpus": _figure("vCPUs that the host adds for emulator threads.", 0, 0),
+        "memory_gib": _figure("Memory in GiB.", 1),
+        "disk_gib": _figure("Root disk in GiB.", 0, 300),
+        "numa_cells": _figure("Number of NUMA cells that one VM spans.", 1, 1),
+        "extra_large": Attribute(
+            BOOL,
+            "Whether VMs of this SKU prefer machines that house extra-large VMs of other clusters.",
+            optional=True,
+            default=False,
+            decides_placement=True,
+        ),
+    },
+    description="A VM SKU of your own. It fits any hardware that has the room.",
+)
+_FIGURES: Final = ("vcpus", "emulator_vcpus", "memory_gib", "disk_gib", "numa_cells")
+
+
+def identify(attributes: Mapping[str, Any]) -> str:
+    """The id: the SKU's name."""
+    return joined_id(attributes.get("name"))
+
+
+def check(attributes: Mapping[str, Any]) -> list[Problem]:
+    """Figures with a fraction, and a name that the catalogue has already."""
+    problems = whole_number_problems(attributes, _FIGURES)
+    name = attributes.get("name")
+    if isinstance(name, str) and name in CATALOGUES[NEWEST].vm_skus:
+        problems.append(
+            Problem(
+                ("name",),
+                "Duplicate VM SKU",
+                f'The built-in catalogue has a VM SKU "{name}" already; clusters may use it as it is. '
+                "Give a SKU of your own another name.",
+            )
+        )
+    return problems
+
+
+def sku_of(attributes: Mapping[str, Any]) -> VmSku:
+    """The SKU as the scheduler knows it; any hardware passes."""
+    return VmSku(
+        name=str(attributes["name"]),
+        vcpus=int(attributes["vcpus"]),
+        emulator_vcpus=int(attributes.get("emulator_vcpus") or 0),
+        memory_gib=int(attributes["memory_gib"]),
+        disk_gib=int(attributes.get("disk_gib", 300)),
+        numa_cells=int(attributes.get("numa_cells") or 1),
+        extra_large=bool(attributes.get("extra_large")),
+    )
+
+
+def offer(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> list[Problem]:
+    """Put the SKU into the inventory; a second SKU of one name is a problem."""
+    sku = sku_of(attributes)
+    for other, known in inventory.skus.items():
+        if known.name == sku.name and other != address:
+            return [duplicate_problem("name", "VM SKU", sku.name, other)]
+    inventory.skus[address] = sku
+    return []
+
+
+NEXUS_VM_SKU: Final = ResourceType("nexus_vm_sku", 1, _SCHEMA, identify, check=check, offer=offer)

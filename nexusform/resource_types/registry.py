@@ -1,0 +1,29 @@
+"""The resource types and data sources of nexusform, in order of planning phase.
+
+To add one, write its file and add its line here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from nexusform.ports import Registries, ResourceType
+from nexusform.resource_types.nexus_bare_metal_machine import NEXUS_BARE_METAL_MACHINE
+from nexusform.resource_types.nexus_rack import NEXUS_RACK
+from nexusform.resource_types.nexus_site import NEXUS_SITE
+from nexusform.resource_types.nexus_vm_sku import NEXUS_VM_SKU
+
+RESOURCE_TYPES: Final[Mapping[str, ResourceType]] = {
+    "nexus_site": NEXUS_SITE,
+    "nexus_vm_sku": NEXUS_VM_SKU,
+    "nexus_rack": NEXUS_RACK,
+    "nexus_bare_metal_machine": NEXUS_BARE_METAL_MACHINE,
+}
+
+DATA_SOURCES: Final[Mapping[str, ResourceType]] = {}
+
+
+def registries() -> Registries:
+    """Both tables, as the planner takes them."""
+    return Registries(RESOURCE_TYPES, DATA_SOURCES)
