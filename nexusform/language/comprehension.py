@@ -1,0 +1,322 @@
+"""`for` and splat expressions: one expression applied to every element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nexusform.diagnostics import has_errors
+from nexusform.language.conversion import convert, describe
+from nexusform.language.evaluation import UNKNOWN_STRING, Evaluation
+from nexusform.language.syntax import Expression, ForObject, ForTuple, Splat, SplatElement, TemplateFor
+from nexusform.language.templates import joined_text
+from nexusform.values import (
+    BOOL,
+    DYNAMIC,
+    DYNAMIC_UNKNOWN,
+    EMPTY_TUPLE,
+    NO_MARKS,
+    NUMBER,
+    STRING,
+    UNKNOWN,
+    ConversionProblem,
+    ListType,
+    MapType,
+    ObjectType,
+    SetType,
+    TupleType,
+    Value,
+    friendly_name,
+    object_value,
+    tuple_value,
+)
+
+# Stands for "cannot go on: a diagnostic was kept, or the collection is unknown".
+_Pairs = Iterator[tuple[Value, Value]]
+
+
+def _collection(node: ForTuple | ForObject | TemplateFor, run: Evaluation) -> Value | None:
+    # The collection, its own marks still on it; None after a diagnostic.
+    collection = run.value(node.collection)
+    if collection.raw is None:
+        run.problem(
+            "Iteration over null value",
+            "A null value cannot be used as the collection in a 'for' expression.",
+            node.collection,
+            node,
+        )
+        return None
+    if collection.type is not DYNAMIC and collection.type.__class__ not in _ITERABLE:
+        run.problem(
+            "Iteration over non-iterable value",
+            f"A value of type {friendly_name(collection.type)} cannot be used as the collection in a "
+            "'for' expression.",
+            node.collection,
+            node,
+        )
+        return None
+    return collection
+
+
+_ITERABLE = frozenset({ListType, SetType, TupleType, MapType, ObjectType})
+
+
+def _pairs(collection: Value) -> _Pairs:
+    if isinstance(collection.type, (MapType, ObjectType)):
+        return ((Value(STRING, k), v) for k, v in collection.raw.items())
+    if isinstance(collection.type, SetType):
+        return ((v, v) for v in collection.raw)
+    return ((Value(NUMBER, i), v) for i, v in enumerate(collection.raw))
+
+
+class _Conditions:
+    # The `if` clause over the elements of one `for`: includes an element, keeps track of marks
+    # and of whether every answer was known, and reports a mistake once.
+    def __init__(self, node: ForTuple | ForObject, run: Evaluation) -> None:
+        self.clause = node.condition
+        self.node = node
+        self.run = run
+        self.marks = NO_MARKS
+        self.known = True
+        self.failed = False
+
+    def check_type(self, names: dict[str, Value]) -> None:
+        # Even with no element at all, a clause that can only be wrong is told.
+        if self.clause is None:
+            return
+        names[self.node.value_name] = DYNAMIC_UNKNOWN
+        if self.node.key_name is not None:
+            names[self.node.key_name] = DYNAMIC_UNKNOWN
+        outcome, diagnostics = self.run.attempt(self.clause)
+        if not has_errors(diagnostics):
+            self._decide(outcome)
+        self.known = True
+        self.marks = NO_MARKS
+
+    def include(self) -> bool:
+        if self.clause is None:
+            return True
+        before = len(self.run.diagnostics)
+        outcome = self.run.value(self.clause)
+        if len(self.run.diagnostics) > before and has_errors(self.run.diagnostics[before:]):
+            self.failed = True
+            return False
+        return self._decide(outcome)
+
+    def _decide(self, outcome: Value) -> bool:
+        assert self.clause is not None
+        self.marks |= outcome.marks
+        if outcome.raw is None:
+            detail = "The value of the 'if' clause must not be null."
+            return self._refuse("Condition is null", detail)
+        try:
+            decision = convert(outcome, BOOL).raw
+        except ConversionProblem as problem:
+            return self._refuse(
+                "Invalid 'for' condition", f"The 'if' clause value is invalid: {problem.message}."
+            )
+        if decision is UNKNOWN:
+            self.known = False
+            return False
+        return bool(decision)
+
+    def _refuse(self, summary: str, detail: str) -> bool:
+        assert self.clause is not None
+        self.failed = True
+        self.run.problem(summary, detail, self.clause, self.node)
+        return False
+
+
+def for_tuple(node: ForTuple, run: Evaluation) -> Value:
+    """`[for k, v in c : value if condition]`: a tuple."""
+    collection = _collection(node, run)
+    if collection is None:
+        return DYNAMIC_UNKNOWN
+    if collection.raw is UNKNOWN:
+        return DYNAMIC_UNKNOWN.with_marks(collection.marks)
+    conditions = _Conditions(node, run)
+    results: list[Value] = []
+    with run.local_names() as names:
+        conditions.check_type(names)
+        for key, element in () if conditions.failed else _pairs(collection):
+            run.charge(1)
+            names[node.value_name] = element
+            if node.key_name is not None:
+                names[node.key_name] = key
+            if conditions.include():
+                results.append(run.value(node.value))
+            if conditions.failed:
+                break
+    marks = collection.marks | conditions.marks
+    if conditions.failed or not conditions.known:
+        return DYNAMIC_UNKNOWN.with_marks(marks)
+    result = tuple_value(results)
+    return result.with_marks(marks) if marks else result
+
+
+def for_object(node: ForObject, run: Evaluation) -> Value:
+    """`{for k, v in c : key => value}`: an object; with `...` a tuple for every key."""
+    collection = _collection(node, run)
+    if collection is None:
+        return DYNAMIC_UNKNOWN
+    if collection.raw is UNKNOWN:
+        return DYNAMIC_UNKNOWN.with_marks(collection.marks)
+    conditions = _Conditions(node, run)
+    builder = _ObjectBuilder(node, run)
+    with run.local_names() as names:
+        conditions.check_type(names)
+        for key, element in () if conditions.failed else _pairs(collection):
+            run.charge(1)
+            names[node.value_name] = element
+            if node.key_name is not None:
+                names[node.key_name] = key
+            if conditions.include():
+                builder.add()
+            if conditions.failed:
+                break
+    marks = collection.marks | conditions.marks | builder.marks
+    if conditions.failed or not conditions.known or not builder.known:
+        return DYNAMIC_UNKNOWN.with_marks(marks)
+    return builder.result().with_marks(marks)
+
+
+class _ObjectBuilder:
+    # Collects the items of a ForObject.
+    def __init__(self, node: ForObject, run: Evaluation) -> None:
+        self.node = node
+        self.run = run
+        self.marks = NO_MARKS
+        self.known = True
+        self.items: dict[str, Value] = {}
+        self.groups: dict[str, list[Value]] = {}
+
+    def add(self) -> None:
+        node, run = self.node, self.run
+        before = len(run.diagnostics)
+        key = run.value(node.key)
+        if len(run.diagnostics) > before:
+            self.known = False
+            return
+        self.marks |= key.marks
+        name = self._name(key)
+        if name is None:
+            self.known = False
+            return
+        value = run.value(node.value)
+        if node.group:
+            self.groups.setdefault(name, []).append(value)
+        elif name in self.items:
+            shown = "a sensitive key" if key.marks else f'the key "{name}"'
+            run.problem(
+                "Duplicate object key",
+                f"Two different items produced {shown} in this 'for' expression. If duplicates are "
+                "expected, use the ellipsis (...) after the value expression to enable grouping by key.",
+                node.key,
+                node,
+            )
+            self.known = False
+        else:
+            self.items[name] = value
+
+    def _name(self, key: Value) -> str | None:
+        if key.raw is None:
+            detail = "Key expression in 'for' expression must not produce a null value."
+            self.run.problem("Invalid object key", detail, self.node.key, self.node)
+            return None
+        try:
+            name = convert(key, STRING).raw
+        except ConversionProblem as problem:
+            detail = f"The key expression produced an invalid result: {describe(problem)}."
+            self.run.problem("Invalid object key", detail, self.node.key, self.node)
+            return None
+        return None if name is UNKNOWN else name
+
+    def result(self) -> Value:
+        if self.node.group:
+            return object_value({k: tuple_value(v) for k, v in self.groups.items()})
+        return object_value(self.items)
+
+
+def template_for(node: TemplateFor, run: Evaluation) -> Value:
+    """`%{ for }`: the bodies, one after the other."""
+    collection = _collection(node, run)
+    if collection is None:
+        return UNKNOWN_STRING
+    if collection.raw is UNKNOWN:
+        return UNKNOWN_STRING.with_marks(collection.marks)
+    pieces: list[Value] = []
+    with run.local_names() as names:
+        for key, element in _pairs(collection):
+            run.charge(1)
+            names[node.value_name] = element
+            if node.key_name is not None:
+                names[node.key_name] = key
+            pieces.append(joined_text(node.body, run, node))
+    marks = collection.marks.union(*[p.marks for p in pieces])
+    if any(p.raw is UNKNOWN for p in pieces):
+        return UNKNOWN_STRING.with_marks(marks)
+    result = Value(STRING, "".join([p.raw for p in pieces]), marks)
+    run.charge_result(result)
+    return result
+
+
+def splat(node: Splat, run: Evaluation) -> Value:
+    """`source[*].x`: the same taken of every element."""
+    source = run.value(node.source)
+    sequence = isinstance(source.type, (ListType, SetType, TupleType))
+    if source.raw is None:
+        if not sequence:
+            return EMPTY_TUPLE.with_marks(source.marks)
+        return run.problem(
+            "Splat of null value",
+            "Splat expressions (with the * symbol) cannot be applied to null sequences.",
+            node.source,
+            node,
+        )
+    if source.raw is UNKNOWN and not isinstance(source.type, (ListType, SetType)):
+        if source.type is not DYNAMIC:
+            _apply_each(node, source, run) if not sequence else None
+        if isinstance(source.type, TupleType):
+            parts = [Value(t, UNKNOWN) for t in source.type.elements]
+            return tuple_value([_apply_each(node, p, run) for p in parts]).with_marks(source.marks)
+        return DYNAMIC_UNKNOWN.with_marks(source.marks)
+    if not sequence:
+        return tuple_value([_apply_each(node, source, run)]).with_marks(source.marks)
+    return _splat_sequence(node, source, run).with_marks(source.marks)
+
+
+def _splat_sequence(node: Splat, source: Value, run: Evaluation) -> Value:
+    results: list[Value] = []
+    if source.raw is not UNKNOWN:
+        before = len(run.diagnostics)
+        for element in source.raw:
+            run.charge(1)
+            results.append(_apply_each(node, element, run))
+            if len(run.diagnostics) > before and has_errors(run.diagnostics[before:]):
+                return DYNAMIC_UNKNOWN
+    if isinstance(source.type, TupleType):
+        return tuple_value(results)
+    assert isinstance(source.type, (ListType, SetType))
+    if results:
+        kind = results[0].type
+        return (
+            Value(ListType(kind), tuple(results))
+            if all(r.type == kind for r in results)
+            else tuple_value(results)
+        )
+    of_element = _apply_each(node, Value(source.type.element, UNKNOWN), run).type
+    return Value(ListType(of_element), UNKNOWN if source.raw is UNKNOWN else ())
+
+
+def _apply_each(node: Splat, element: Value, run: Evaluation) -> Value:
+    if isinstance(node.each, SplatElement):
+        return element
+    outer, run.element = run.element, element
+    try:
+        return run.value(node.each)
+    finally:
+        run.element = outer
+
+
+def splat_element(_node: Expression, run: Evaluation) -> Value:
+    """The element at hand."""
+    return run.element

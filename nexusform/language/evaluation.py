@@ -1,0 +1,167 @@
+"""The state of one evaluation: where names come from, what went wrong, how much was done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, Protocol, TypeAlias
+
+from nexusform.diagnostics import Diagnostic, error, has_errors
+from nexusform.language.access import AccessProblem, attribute, index
+from nexusform.language.functions.function import Function
+from nexusform.language.syntax import Expression, Step, Traversal, TraverseAttribute
+from nexusform.language.value_notes import value_notes
+from nexusform.source import Span
+from nexusform.values import DYNAMIC_UNKNOWN, NUMBER, STRING, UNKNOWN, Value, number_from_decimal
+
+# What one expression may produce, in elements of collections and stretches of text. Far above any
+# honest use, and low enough that a nest of `for` expressions ends in a message.
+WORK_LIMIT: Final = 2_000_000
+_CHARACTERS_PER_UNIT: Final = 32
+
+
+class Scope(Protocol):
+    """Where an expression stands: what its names and functions mean."""
+
+    @property
+    def functions(self) -> Mapping[str, Function]:
+        """The functions that may be called, by name."""
+        ...
+
+    def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+        """The value of the root name and as many further steps as the scope understands.
+
+        Gives the value, how many steps after the root it covers, and what was wrong.
+        """
+        ...
+
+
+class TooLarge(Exception):  # noqa: N818 - ends an evaluation; told as a Diagnostic
+    """An evaluation went beyond WORK_LIMIT."""
+
+
+Handler: TypeAlias = Callable[[Any, "Evaluation"], Value]
+
+
+class Evaluation:
+    """One run of `evaluate`: gives every expression its value by the handler of its class."""
+
+    __slots__ = ("_handlers", "diagnostics", "element", "names", "scope", "work")
+
+    def __init__(self, scope: Scope, handlers: Mapping[type, Handler]) -> None:
+        self.scope = scope
+        self.diagnostics: list[Diagnostic] = []
+        self.names: dict[str, Value] = {}
+        self.element: Value = DYNAMIC_UNKNOWN
+        self.work = 0
+        self._handlers = handlers
+
+    def value(self, expression: Expression) -> Value:
+        """The value of an expression; on an error a diagnostic is kept and the value is unknown."""
+        return self._handlers[expression.__class__](expression, self)
+
+    def attempt(self, expression: Expression) -> tuple[Value, list[Diagnostic]]:
+        """The value of an expression, its diagnostics apart from those of the whole."""
+        kept, self.diagnostics = self.diagnostics, []
+        try:
+            value = self.value(expression)
+            return value, self.diagnostics
+        finally:
+            self.diagnostics = kept
+
+    def attempt_all(self, work: Callable[[], Value]) -> tuple[Value, list[Diagnostic]]:
+        """As `attempt`, for any piece of work."""
+        kept, self.diagnostics = self.diagnostics, []
+        try:
+            value = work()
+            return value, self.diagnostics
+        finally:
+            self.diagnostics = kept
+
+    def charge(self, units: int) -> None:
+        """Count work done. Raises TooLarge beyond the limit."""
+        self.work += units
+        if self.work > WORK_LIMIT:
+            raise TooLarge
+
+    def charge_result(self, value: Value) -> None:
+        """Count what a value takes."""
+        raw = value.raw
+        if raw.__class__ is str:
+            if len(raw) > _CHARACTERS_PER_UNIT:
+                self.charge(len(raw) // _CHARACTERS_PER_UNIT)
+        elif raw.__class__ is tuple or raw.__class__ is dict:
+            self.charge(len(raw))
+
+    def problem(
+        self,
+        summary: str,
+        detail: str,
+        at: Expression | Span,
+        whole: Expression | None = None,
+        **more: Any,
+    ) -> Value:
+        """Keep an error about an expression and give the unknown that stands for its value.
+
+        `at` is the offending part, `whole` the expression to show around it, whose references are
+        noted with their values.
+        """
+        subject = at if isinstance(at, Span) else at.span
+        around = whole if whole is not None else at
+        notes = () if isinstance(around, Span) else value_notes(around, self._note_value)
+        context = whole.span if whole is not None and whole.span != subject else None
+        self.diagnostics.append(error(summary, detail, subject, context=context, values=notes, **more))
+        return DYNAMIC_UNKNOWN
+
+    def _note_value(self, traversal: Traversal) -> Value | None:
+        value, diagnostics = self.attempt(traversal)
+        return None if has_errors(diagnostics) else value
+
+    @contextmanager
+    def local_names(self) -> Iterator[dict[str, Value]]:
+        """Names that hold for a while, over those that are there already."""
+        before = self.names
+        self.names = dict(before)
+        try:
+            yield self.names
+        finally:
+            self.names = before
+
+    def traverse(self, traversal: Traversal) -> Value:
+        """The value that a traversal leads to."""
+        name = traversal.root.name
+        if self.names and name in self.names:
+            return self.follow(self.names[name], traversal.steps, traversal)
+        value, consumed, diagnostics = self.scope.lookup(traversal)
+        if diagnostics:
+            self.diagnostics.extend(diagnostics)
+            if has_errors(diagnostics):
+                return DYNAMIC_UNKNOWN
+        if consumed == len(traversal.steps):
+            return value
+        return self.follow(value, traversal.steps[consumed:], traversal)
+
+    def follow(self, value: Value, steps: tuple[Step, ...], whole: Expression) -> Value:
+        """The value that literal steps into a value lead to."""
+        for step in steps:
+            found = step_into(value, step)
+            if isinstance(found, AccessProblem):
+                return self.problem(found.summary, found.detail, step.span, whole)
+            value = found
+        return value
+
+
+def step_into(value: Value, step: Step) -> Value | AccessProblem:
+    """One literal step into a value; a legacy `.0` is an index."""
+    if isinstance(step, TraverseAttribute):
+        name = step.name
+        if name[0].isdigit() and name.isdecimal():
+            return index(value, Value(NUMBER, int(name)))
+        return attribute(value, name)
+    key = step.key
+    if isinstance(key, str):
+        return index(value, Value(STRING, key))
+    return index(value, Value(NUMBER, key if isinstance(key, int) else number_from_decimal(key)))
+
+
+UNKNOWN_STRING: Final = Value(STRING, UNKNOWN)

@@ -1,0 +1,452 @@
+"""The tree to a value: `evaluate` gives an expression its value in a scope."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from functools import lru_cache, partial
+from typing import Final
+
+from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
+from nexusform.language.access import AccessProblem, index
+from nexusform.language.comprehension import for_object, for_tuple, splat, splat_element, template_for
+from nexusform.language.conversion import convert, describe, unify
+from nexusform.language.evaluation import Evaluation, Handler, Scope, TooLarge
+from nexusform.language.functions.function import (
+    Function,
+    FunctionProblem,
+    call,
+    converted_argument,
+)
+from nexusform.language.operators import (
+    OperationProblem,
+    apply_binary,
+    apply_unary,
+    operand_type,
+    result_type,
+)
+from nexusform.language.syntax import (
+    Binary,
+    Call,
+    Conditional,
+    Expression,
+    ForObject,
+    ForTuple,
+    Index,
+    Literal,
+    ObjectCons,
+    ObjectKey,
+    Parentheses,
+    RelativeTraversal,
+    Splat,
+    SplatElement,
+    StringLiteral,
+    Template,
+    TemplateFor,
+    TemplateIf,
+    TemplateWrap,
+    Traversal,
+    TupleCons,
+    Unary,
+)
+from nexusform.language.templates import condition_of, template, template_if
+from nexusform.values import (
+    BOOL,
+    DYNAMIC,
+    DYNAMIC_UNKNOWN,
+    FALSE,
+    NO_MARKS,
+    NULL,
+    NUMBER,
+    STRING,
+    TRUE,
+    UNKNOWN,
+    ConversionProblem,
+    ListType,
+    ObjectType,
+    SetType,
+    TupleType,
+    Type,
+    Value,
+    friendly_name,
+    number_from_decimal,
+    object_value,
+    tuple_value,
+)
+
+__all__ = ["Scope", "evaluate"]
+
+
+def evaluate(expression: Expression, scope: Scope) -> tuple[Value, list[Diagnostic]]:
+    """The value of an expression and everything that was wrong with it.
+
+    After an error the value is unknown, of the open type unless the expression's own is plain.
+    """
+    run = Evaluation(scope, _HANDLERS)
+    try:
+        return run.value(expression), run.diagnostics
+    except TooLarge:
+        detail = (
+            "The expression produces more elements or text than a configuration can reasonably need. "
+            "Look for nested `for` expressions over large collections, and split it up."
+        )
+        run.diagnostics.append(error("Expression too large", detail, expression.span))
+    except RecursionError:
+        detail = "The expression or the value it makes is nested too deeply. Split it up with local values."
+        run.diagnostics.append(error("Expression too deeply nested", detail, expression.span))
+    return DYNAMIC_UNKNOWN, run.diagnostics
+
+
+# --- literals ----------------------------------------------------------------------------------
+
+
+def _literal(node: Literal, run: Evaluation) -> Value:
+    given = node.value
+    if given.__class__ is bool:
+        return TRUE if given else FALSE
+    if given is None:
+        return NULL
+    try:
+        return _number(given)
+    except OverflowError:
+        detail = "The number has too many digits: at most 4000 may stand before or after the point."
+        return run.problem("Number too large", detail, node)
+
+
+@lru_cache(maxsize=1024)
+def _number(given: Decimal | int) -> Value:
+    return Value(NUMBER, number_from_decimal(given) if isinstance(given, Decimal) else given)
+
+
+def _string_literal(node: StringLiteral, _run: Evaluation) -> Value:
+    return Value(STRING, node.value)
+
+
+def _template_wrap(node: TemplateWrap, run: Evaluation) -> Value:
+    return run.value(node.wrapped)
+
+
+def _parentheses(node: Parentheses, run: Evaluation) -> Value:
+    return run.value(node.inner)
+
+
+# --- references --------------------------------------------------------------------------------
+
+
+def _traversal(node: Traversal, run: Evaluation) -> Value:
+    return run.traverse(node)
+
+
+def _relative_traversal(node: RelativeTraversal, run: Evaluation) -> Value:
+    return run.follow(run.value(node.source), node.steps, node)
+
+
+def _index(node: Index, run: Evaluation) -> Value:
+    before = len(run.diagnostics)
+    collection, key = run.value(node.collection), run.value(node.key)
+    if len(run.diagnostics) > before and has_errors(run.diagnostics[before:]):
+        return DYNAMIC_UNKNOWN
+    found = index(collection, key)
+    if isinstance(found, AccessProblem):
+        at = node.key if found.summary == "Invalid index" else node.collection
+        return run.problem(found.summary, found.detail, at, node)
+    return found
+
+
+# --- operators ---------------------------------------------------------------------------------
+
+
+def _unary(node: Unary, run: Evaluation) -> Value:
+    before = len(run.diagnostics)
+    operand = run.value(node.operand)
+    wanted = operand_type(node.operator) or DYNAMIC
+    failed = Value(wanted, UNKNOWN, operand.marks)
+    if len(run.diagnostics) > before and has_errors(run.diagnostics[before:]):
+        return failed
+    try:
+        return apply_unary(node.operator, convert(operand, wanted))
+    except ConversionProblem as problem:
+        detail = f"Unsuitable value for unary operand: {describe(problem)}."
+        run.problem("Invalid operand", detail, node.operand, node)
+    except OperationProblem as problem:
+        run.problem("Operation failed", f"Error during operation: {problem.message}.", node)
+    return failed
+
+
+def _operand(
+    node: Binary, expression: Expression, side: str, run: Evaluation
+) -> tuple[Value, list[Diagnostic]]:
+    wanted = operand_type(node.operator)
+
+    def find() -> Value:
+        value = run.value(expression)
+        if wanted is None or value.type is wanted:
+            return value
+        try:
+            return convert(value, wanted)
+        except ConversionProblem as problem:
+            detail = f"Unsuitable value for {side} operand: {describe(problem)}."
+            run.problem("Invalid operand", detail, expression, node)
+            return Value(wanted, UNKNOWN, value.marks)
+
+    return run.attempt_all(find)
+
+
+def _binary(node: Binary, run: Evaluation) -> Value:
+    operator = node.operator
+    left, left_problems = _operand(node, node.left, "left", run)
+    decisive = {"&&": False, "||": True}.get(operator)
+    if decisive is not None and left.raw is decisive and not has_errors(left_problems):
+        run.diagnostics.extend(left_problems)
+        return left
+    right, right_problems = _operand(node, node.right, "right", run)
+    if decisive is not None:
+        if right.raw is decisive and not has_errors(right_problems):
+            # The right side settles it, so what is wrong or unknown on the left does not matter.
+            run.diagnostics.extend(right_problems)
+            return right.with_marks(left.marks)
+        if left.raw is UNKNOWN and not has_errors(left_problems) and has_errors(right_problems):
+            # The left side may yet guard the right one.
+            return Value(BOOL, UNKNOWN, left.marks)
+    run.diagnostics.extend(left_problems)
+    run.diagnostics.extend(right_problems)
+    if has_errors(left_problems) or has_errors(right_problems):
+        return Value(result_type(operator), UNKNOWN, left.marks | right.marks)
+    try:
+        return apply_binary(operator, left, right)
+    except OperationProblem as problem:
+        summary = "Division by zero" if problem.message == "division by zero" else "Operation failed"
+        run.problem(summary, f"Error during operation: {problem.message}.", node)
+        return Value(result_type(operator), UNKNOWN, left.marks | right.marks)
+
+
+# --- conditionals ------------------------------------------------------------------------------
+
+
+def _conditional(node: Conditional, run: Evaluation) -> Value:
+    then, then_problems = run.attempt(node.then)
+    otherwise, otherwise_problems = run.attempt(node.otherwise)
+    kind = _common_type(then, otherwise)
+    if kind is None:
+        return run.problem(
+            "Inconsistent conditional result types",
+            "The true and false result expressions must have consistent types. "
+            + _difference(then.type, otherwise.type),
+            node,
+        )
+    condition = condition_of(node.condition, run, node)
+    if condition is None:
+        return Value(kind, UNKNOWN)
+    if condition.raw is UNKNOWN:
+        marks = condition.marks | then.marks | otherwise.marks
+        if then.raw is None and otherwise.raw is None:
+            return Value(kind, None, marks)
+        return Value(kind, UNKNOWN, marks)
+    chosen, problems, word = (
+        (then, then_problems, "true") if condition.raw else (otherwise, otherwise_problems, "false")
+    )
+    run.diagnostics.extend(problems)
+    try:
+        return convert(chosen, kind).with_marks(condition.marks)
+    except ConversionProblem as problem:
+        part = node.then if condition.raw else node.otherwise
+        detail = f"The {word} result value has the wrong type: {describe(problem)}."
+        return run.problem("Inconsistent conditional result types", detail, part, node)
+
+
+def _common_type(then: Value, otherwise: Value) -> Type | None:
+    # A null or a wholly unknown arm takes the type of the other one.
+    if then.type is DYNAMIC:
+        return otherwise.type
+    if otherwise.type is DYNAMIC or then.type is otherwise.type:
+        return then.type
+    return unify([then.type, otherwise.type])
+
+
+def _difference(then: Type, otherwise: Type) -> str:
+    # One sentence on where two types that have nothing in common part.
+    if isinstance(then, ObjectType) and isinstance(otherwise, ObjectType):
+        return _object_difference(then, otherwise)
+    if isinstance(then, TupleType) and isinstance(otherwise, TupleType):
+        first, second = len(then.elements), len(otherwise.elements)
+        if first != second:
+            return f"The 'true' tuple has length {first}, but the 'false' tuple has length {second}."
+        for position, (one, other) in enumerate(zip(then.elements, otherwise.elements, strict=True)):
+            if unify([one, other]) is None:
+                return f"Type mismatch for tuple element {position}: {_difference(one, other)}"
+    return f"The 'true' value is {friendly_name(then)}, but the 'false' value is {friendly_name(otherwise)}."
+
+
+def _object_difference(then: ObjectType, otherwise: ObjectType) -> str:
+    for name, kind in then.attributes:
+        other = otherwise.attribute(name)
+        if other is None:
+            return f"The 'true' value includes object attribute \"{name}\", absent in the 'false' value."
+        if unify([kind, other]) is None:
+            return f'Type mismatch for object attribute "{name}": {_difference(kind, other)}'
+    extra = next((n for n, _ in otherwise.attributes if then.attribute(n) is None), "")
+    return f"The 'false' value includes object attribute \"{extra}\", absent in the 'true' value."
+
+
+# --- constructors ------------------------------------------------------------------------------
+
+
+def _tuple_cons(node: TupleCons, run: Evaluation) -> Value:
+    run.charge(len(node.items))
+    return tuple_value([run.value(item) for item in node.items])
+
+
+def _object_cons(node: ObjectCons, run: Evaluation) -> Value:
+    run.charge(len(node.items))
+    items: dict[str, Value] = {}
+    marks = NO_MARKS
+    known = True
+    for key, expression in node.items:
+        name = _key_text(key, run, node)
+        value = run.value(expression)
+        if name is None or name.raw is UNKNOWN:
+            known = False
+            continue
+        marks |= name.marks
+        items[name.raw] = value
+    if not known:
+        return DYNAMIC_UNKNOWN.with_marks(marks)
+    return object_value(items).with_marks(marks)
+
+
+def _key_text(key: ObjectKey, run: Evaluation, whole: ObjectCons) -> Value | None:
+    # The name of an item as a string Value; None after a diagnostic.
+    expression = key.expression
+    if key.bare and isinstance(expression, Traversal) and not expression.steps:
+        return Value(STRING, expression.root.name)
+    if isinstance(expression, Literal) and expression.value is None:
+        return Value(STRING, "null")
+    if isinstance(expression, Traversal):
+        detail = (
+            "If this expression is intended to be a reference, wrap it in parentheses. If it's instead "
+            "intended as a literal name containing periods, wrap it in quotes to create a string literal."
+        )
+        run.problem("Ambiguous attribute key", detail, expression)
+        return None
+    before = len(run.diagnostics)
+    given = run.value(expression)
+    if len(run.diagnostics) > before and has_errors(run.diagnostics[before:]):
+        return None
+    if given.raw is None:
+        run.problem("Null value as key", "Can't use a null value as a key.", expression, whole)
+        return None
+    try:
+        return convert(given, STRING)
+    except ConversionProblem as problem:
+        detail = f"Can't use this value as a key: {describe(problem)}."
+        run.problem("Incorrect key type", detail, expression, whole)
+        return None
+
+
+# --- calls -------------------------------------------------------------------------------------
+
+
+def _call(node: Call, run: Evaluation) -> Value:
+    function = run.scope.functions.get(node.name)
+    if function is None:
+        hint = did_you_mean(node.name, run.scope.functions)
+        detail = f'There is no function named "{node.name}".{hint}'
+        return run.problem("Call to unknown function", detail, node.name_span, node)
+    if function.lazy:
+        return _call_lazily(node, function, run)
+    before = len(run.diagnostics)
+    places: list[Expression] = list(node.arguments)
+    arguments = [run.value(a) for a in node.arguments]
+    marks = NO_MARKS
+    if node.expand:
+        expanded = _expanded(node, arguments[-1], run)
+        if expanded is None or expanded.raw is UNKNOWN:
+            return DYNAMIC_UNKNOWN.with_marks(arguments[-1].marks)
+        marks = expanded.marks
+        arguments[-1:] = expanded.raw
+        places[-1:] = [node.arguments[-1]] * len(expanded.raw)
+    if not _count_fits(node, function, len(arguments), run):
+        return DYNAMIC_UNKNOWN
+    if len(run.diagnostics) > before and has_errors(run.diagnostics[before:]):
+        return DYNAMIC_UNKNOWN
+    return _invoke(node, function, arguments, places, run).with_marks(marks)
+
+
+def _expanded(node: Call, last: Value, run: Evaluation) -> Value | None:
+    if last.raw is None:
+        detail = "The expanding argument (indicated by ...) must not be null."
+    elif last.type is DYNAMIC or isinstance(last.type, (ListType, SetType, TupleType)):
+        return last
+    else:
+        detail = "The expanding argument (indicated by ...) must be of a tuple, list, or set type."
+    run.problem("Invalid expanding argument value", detail, node.arguments[-1], node, function=node.name)
+    return None
+
+
+def _count_fits(node: Call, function: Function, count: int, run: Evaluation) -> bool:
+    wanted = len(function.parameters)
+    if count < wanted:
+        at_least = "at least " if function.variadic else ""
+        missing = function.parameters[count].name
+        detail = (
+            f'Function "{node.name}" expects {at_least}{wanted} argument(s). Missing value for "{missing}".'
+        )
+        run.problem("Not enough function arguments", detail, node, function=node.name)
+        return False
+    if count > wanted and function.variadic is None:
+        detail = f'Function "{node.name}" expects only {wanted} argument(s).'
+        position = min(wanted, len(node.arguments) - 1)
+        run.problem("Too many function arguments", detail, node.arguments[position], node, function=node.name)
+        return False
+    return True
+
+
+def _invoke(
+    node: Call, function: Function, arguments: list[Value], places: list[Expression], run: Evaluation
+) -> Value:
+    try:
+        converted = [converted_argument(function, i, a) for i, a in enumerate(arguments)]
+        result = call(function, converted)
+    except FunctionProblem as problem:
+        if problem.argument is not None and problem.argument < len(places):
+            name = function.parameter(problem.argument).name
+            detail = f'Invalid value for "{name}" parameter: {problem.message}.'
+            at = places[problem.argument]
+            return run.problem("Invalid function argument", detail, at, node, function=node.name)
+        detail = f'Call to function "{node.name}" failed: {problem.message}.'
+        return run.problem("Error in function call", detail, node, function=node.name)
+    run.charge_result(result)
+    return result
+
+
+def _call_lazily(node: Call, function: Function, run: Evaluation) -> Value:
+    thunks = [partial(run.attempt, e) for e in node.arguments]
+    try:
+        return function.body(*thunks)
+    except FunctionProblem as problem:
+        detail = f'Call to function "{node.name}" failed: {problem.message}.'
+        return run.problem("Error in function call", detail, node, function=node.name)
+
+
+_HANDLERS: Final[Mapping[type, Handler]] = {
+    Literal: _literal,
+    StringLiteral: _string_literal,
+    Template: template,
+    TemplateWrap: _template_wrap,
+    TemplateIf: template_if,
+    TemplateFor: template_for,
+    Traversal: _traversal,
+    RelativeTraversal: _relative_traversal,
+    Index: _index,
+    Splat: splat,
+    SplatElement: splat_element,
+    Unary: _unary,
+    Binary: _binary,
+    Conditional: _conditional,
+    Call: _call,
+    TupleCons: _tuple_cons,
+    ObjectCons: _object_cons,
+    ForTuple: for_tuple,
+    ForObject: for_object,
+    Parentheses: _parentheses,
+}

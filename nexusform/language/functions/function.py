@@ -1,0 +1,166 @@
+"""What a function is: its signature, and the rules by which arguments reach it.
+
+The rules are the same for every function: arguments are converted to the parameter's type, a null
+or a value of unknown type is refused or short-circuits unless the parameter allows it, unknown
+arguments give an unknown of the result's type, and marks of arguments end up on the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from nexusform.diagnostics import Diagnostic
+from nexusform.language.conversion import convert, describe
+from nexusform.values import (
+    DYNAMIC,
+    NO_MARKS,
+    UNKNOWN,
+    ConversionProblem,
+    PrimitiveType,
+    Type,
+    Value,
+    unmark_deep,
+)
+
+
+class FunctionProblem(Exception):  # noqa: N818 - a finding about the user's call, told as a Diagnostic
+    """A call that cannot be answered; `message` is a clause without a full stop.
+
+    `argument` is the position of the argument at fault, None when it is the call as a whole.
+    """
+
+    def __init__(self, message: str, argument: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.argument = argument
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter. What is not allowed is refused (null) or handled before the function runs."""
+
+    name: str
+    type: Type
+    description: str = ""
+    allow_null: bool = False
+    allow_unknown: bool = False
+    allow_dynamic: bool = False
+    allow_marked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A call and what it gives, both as expressions; run as a test."""
+
+    call: str
+    result: str
+
+
+ResultType: TypeAlias = Type | Callable[[Sequence[Value]], Type]
+Thunk: TypeAlias = Callable[[], tuple[Value, list[Diagnostic]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function: `body` takes one Value for each argument and gives a Value.
+
+    `returns` is the result's type, or finds it from the arguments (which may be unknown); both
+    may raise FunctionProblem. With `lazy` the body takes unevaluated arguments (Thunk) instead.
+    """
+
+    name: str
+    description: str
+    parameters: tuple[Parameter, ...]
+    returns: ResultType
+    body: Callable[..., Value]
+    examples: tuple[Example, ...] = ()
+    variadic: Parameter | None = None
+    lazy: bool = False
+
+    def parameter(self, position: int) -> Parameter:
+        """The parameter that takes the argument at a position."""
+        if position < len(self.parameters):
+            return self.parameters[position]
+        assert self.variadic is not None
+        return self.variadic
+
+
+Functions: TypeAlias = Mapping[str, Function]
+
+NULL_ARGUMENT: Final = "argument must not be null"
+
+
+def converted_argument(function: Function, position: int, given: Value) -> Value:
+    """An argument as its parameter's type. Raises FunctionProblem."""
+    wanted = function.parameter(position).type
+    if given.type is wanted:
+        return given
+    try:
+        return convert(given, wanted)
+    except ConversionProblem as problem:
+        raise FunctionProblem(describe(problem), position) from None
+
+
+def call(function: Function, arguments: Sequence[Value]) -> Value:
+    """The result for arguments that are already of their parameters' types.
+
+    Raises FunctionProblem.
+    """
+    marks = NO_MARKS
+    passed: list[Value] = []
+    dynamic = unknown = False
+    for position, argument in enumerate(arguments):
+        given = argument
+        parameter = function.parameter(position)
+        if given.raw is None and not parameter.allow_null:
+            raise FunctionProblem(NULL_ARGUMENT, position)
+        if not parameter.allow_marked and (given.marks or given.raw.__class__ in _COMPOUND):
+            given, more = unmark_deep(given)
+            marks |= more
+        if given.type is DYNAMIC and given.raw is UNKNOWN and not parameter.allow_dynamic:
+            dynamic = True
+        if given.raw is UNKNOWN and not parameter.allow_unknown:
+            unknown = True
+        passed.append(given)
+    if dynamic:
+        fixed = function.returns if not callable(function.returns) else DYNAMIC
+        return Value(fixed, UNKNOWN, marks)
+    if unknown:
+        return Value(_result_type(function, passed), UNKNOWN, marks)
+    result = function.body(*passed)
+    return result.with_marks(marks) if marks else result
+
+
+_COMPOUND: Final = (tuple, dict)
+
+
+def _result_type(function: Function, arguments: Sequence[Value]) -> Type:
+    return function.returns(arguments) if callable(function.returns) else function.returns
+
+
+def plain_function(
+    name: str,
+    description: str,
+    parameters: Sequence[tuple[str, PrimitiveType, str]],
+    *,
+    returns: PrimitiveType,
+    compute: Callable[..., Any],
+    examples: Sequence[tuple[str, str]],
+    variadic: tuple[str, PrimitiveType, str] | None = None,
+) -> Function:
+    """A function from primitives to a primitive; `compute` works on the raw values."""
+
+    def body(*arguments: Value) -> Value:
+        return Value(returns, compute(*[a.raw for a in arguments]))
+
+    return Function(
+        name,
+        description,
+        tuple([Parameter(n, t, d) for n, t, d in parameters]),
+        returns,
+        body,
+        tuple([Example(c, r) for c, r in examples]),
+        Parameter(*variadic) if variadic else None,
+    )

@@ -1,0 +1,108 @@
+"""Templates: text with values in it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from nexusform.language.conversion import convert, describe
+from nexusform.language.evaluation import UNKNOWN_STRING, Evaluation
+from nexusform.language.numbers import number_text
+from nexusform.language.syntax import Expression, StringLiteral, Template, TemplateIf
+from nexusform.values import BOOL, DYNAMIC_UNKNOWN, NO_MARKS, STRING, UNKNOWN, ConversionProblem, Value
+
+
+def template(node: Template, run: Evaluation) -> Value:
+    """A template of several parts: always a string."""
+    return joined_text(node.parts, run, node)
+
+
+def joined_text(parts: tuple[Expression, ...], run: Evaluation, whole: Expression) -> Value:
+    """The parts as one string, unknown when one of them is."""
+    pieces: list[str] = []
+    marks = NO_MARKS
+    known = True
+    for part in parts:
+        if part.__class__ is StringLiteral:
+            pieces.append(part.value)
+            continue
+        value = run.value(part)
+        if value.marks:
+            marks |= value.marks
+        text = _text_of(value, part, run, whole)
+        if text is None:
+            known = False
+        else:
+            pieces.append(text)
+    if not known:
+        return UNKNOWN_STRING.with_marks(marks)
+    result = Value(STRING, "".join(pieces), marks)
+    run.charge_result(result)
+    return result
+
+
+def _text_of(value: Value, part: Expression, run: Evaluation, whole: Expression) -> str | None:
+    # The text of an interpolated value; None when it is unknown or cannot be shown.
+    raw = value.raw
+    kind = raw.__class__
+    if kind is str:
+        return str(raw)
+    if kind is int:
+        return number_text(raw)
+    if raw is None:
+        run.problem(
+            "Invalid template interpolation value",
+            "The expression result is null. Cannot include a null value in a string template.",
+            part,
+            whole,
+        )
+        return None
+    try:
+        converted = convert(value, STRING).raw
+    except ConversionProblem as problem:
+        run.problem(
+            "Invalid template interpolation value",
+            f"Cannot include the given value in a string template: {describe(problem)}.",
+            part,
+            whole,
+        )
+        return None
+    return None if converted is UNKNOWN else converted
+
+
+def template_if(node: TemplateIf, run: Evaluation) -> Value:
+    """`%{ if }`: the text of one of the branches."""
+    condition = condition_of(node.condition, run, node)
+    if condition is None:
+        return UNKNOWN_STRING
+    if condition.raw is UNKNOWN:
+        branches = (node.then, node.otherwise)
+        both = [run.attempt_all(partial(joined_text, b, run, node))[0] for b in branches]
+        return UNKNOWN_STRING.with_marks(condition.marks.union(*[b.marks for b in both]))
+    chosen = node.then if condition.raw else node.otherwise
+    return joined_text(chosen, run, node).with_marks(condition.marks)
+
+
+def condition_of(expression: Expression, run: Evaluation, whole: Expression) -> Value | None:
+    """A condition as a bool, perhaps unknown; None after a diagnostic."""
+    before = len(run.diagnostics)
+    given = run.value(expression)
+    if len(run.diagnostics) > before and given == DYNAMIC_UNKNOWN:
+        return None
+    if given.raw is None:
+        run.problem(
+            "Null condition",
+            "The condition value is null. Conditions must either be true or false.",
+            expression,
+            whole,
+        )
+        return None
+    try:
+        return convert(given, BOOL)
+    except ConversionProblem as problem:
+        run.problem(
+            "Incorrect condition type",
+            f"The condition expression must be of type bool: {problem.message}.",
+            expression,
+            whole,
+        )
+        return None
