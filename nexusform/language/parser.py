@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.language.body_parser import BodyParser
 from nexusform.language.expression_parser import ExpressionParser
-from nexusform.language.positions import Positions
+from nexusform.language.positions import OnePlace, Positions
 from nexusform.language.scanner import END, Tokens, scan, scan_template
 from nexusform.language.syntax import Body, Expression
 from nexusform.language.token_stream import MalformedError, TokenStream
-from nexusform.source import Position, SourceFile
+from nexusform.source import Position, SourceFile, Span
 
 # Raised whenever the same text may give another tree; a cache of trees must ask for it.
 SYNTAX_VERSION = 1
@@ -28,7 +28,7 @@ LARGEST_SOURCE = 64 * 1024 * 1024
 
 
 @contextmanager
-def _collector_off() -> Iterator[None]:
+def collector_off() -> Iterator[None]:
     """Without cyclic garbage collection, which costs as much as the parse and finds no cycles."""
     was_on = gc.isenabled()
     gc.disable()
@@ -46,11 +46,11 @@ def parse_file(source: SourceFile) -> tuple[Body, list[Diagnostic]]:
     plan.
     """
     positions = Positions(source.name, source.text)
-    refusal = _too_large(source, positions)
+    refusal = too_large(source, positions)
     if refusal is not None:
         nowhere = positions.span(0, 0)
         return Body((), (), nowhere, nowhere), [refusal]
-    with _collector_off():
+    with collector_off():
         stream = TokenStream(scan(source.text), positions, [])
         body = BodyParser(stream).file()
     return body, _in_order(stream.diagnostics)
@@ -75,35 +75,36 @@ def parse_expression(
             )
         return expression
 
-    return _parse(source, start, scan, read)
+    return _parse(source, Positions(source.name, source.text, start), scan, read)
 
 
 def parse_template(
-    source: SourceFile, start: Position | None = None
+    source: SourceFile, start: Position | None = None, *, within: Span | None = None
 ) -> tuple[Expression | None, list[Diagnostic]]:
     """The whole text as a template without quotes, as in a template file; backslashes are plain.
 
-    `start` is where the text begins, when it is a part of a file. The expression is None when
-    there are errors.
+    `start` is where the text begins, when it is a part of a file. When the text is written
+    differently there (a JSON string with escapes), `within` is the place that every node and
+    diagnostic gets. The expression is None when there are errors.
     """
 
     def read(stream: TokenStream) -> Expression:
         return ExpressionParser(stream).templates.bare()
 
-    return _parse(source, start, scan_template, read)
+    positions = Positions(source.name, source.text, start) if within is None else OnePlace(within)
+    return _parse(source, positions, scan_template, read)
 
 
 def _parse(
     source: SourceFile,
-    start: Position | None,
+    positions: Positions,
     scanner: Callable[[str], Tokens],
     read: Callable[[TokenStream], Expression],
 ) -> tuple[Expression | None, list[Diagnostic]]:
-    positions = Positions(source.name, source.text, start)
-    refusal = _too_large(source, positions)
+    refusal = too_large(source, positions)
     if refusal is not None:
         return None, [refusal]
-    with _collector_off():
+    with collector_off():
         stream = TokenStream(scanner(source.text), positions, [])
         try:
             expression: Expression | None = read(stream)
@@ -112,7 +113,8 @@ def _parse(
     return (None if has_errors(stream.diagnostics) else expression), _in_order(stream.diagnostics)
 
 
-def _too_large(source: SourceFile, positions: Positions) -> Diagnostic | None:
+def too_large(source: SourceFile, positions: Positions) -> Diagnostic | None:
+    """The refusal of a file beyond LARGEST_SOURCE, or None."""
     if len(source.text) <= LARGEST_SOURCE:
         return None
     return error(

@@ -97,6 +97,10 @@ class Positions:
         self._lines = lines
         self._line_bytes = None if self._ascii else self._byte_offsets()
         self._known: dict[int, Position] = {}
+        # Nearly all spans lie on one line of an ASCII file, near the span asked for before: the
+        # number of that line, and the offsets where it and the next one begin.
+        self._simple = self._ascii and start is None
+        self._line, self._low, self._high = 1, 0, 0
 
     def _byte_offsets(self) -> list[int]:
         """The byte at which each line begins."""
@@ -129,7 +133,36 @@ class Positions:
 
     def span(self, begin: int, end: int) -> Span:
         """The span between two character offsets, the end exclusive."""
+        if self._simple:
+            if not self._low <= begin < self._high:
+                self._seek(begin)
+            if end < self._high:
+                line, before = self._line, self._low - 1
+                start = Position(line, begin - before, begin)
+                return Span(self._filename, start, Position(line, end - before, end))
         return Span(self._filename, self.at(begin), self.at(end))
+
+    def _seek(self, offset: int) -> None:
+        """Remember the line of an offset."""
+        self._line = line = bisect_right(self._lines, offset)
+        self._low = self._lines[line - 1]
+        self._high = self._lines[line] if line < len(self._lines) else len(self._text) + 1
+
+
+class OnePlace(Positions):
+    """Positions of a text that is written otherwise in its file: all of it stands at one span."""
+
+    def __init__(self, place: Span) -> None:
+        super().__init__(place.filename, "")
+        self._place = place
+
+    def at(self, offset: int) -> Position:  # noqa: ARG002 - the same answer for every offset
+        """The beginning of the place."""
+        return self._place.start
+
+    def span(self, begin: int, end: int) -> Span:  # noqa: ARG002 - the same answer for every range
+        """The place."""
+        return self._place
 
 
 def describe(span: Span) -> str:

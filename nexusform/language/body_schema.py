@@ -1,0 +1,64 @@
+"""What a body may hold, and what one was found to hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from nexusform.diagnostics import Diagnostic, error
+from nexusform.language.syntax import Attribute, Block
+from nexusform.source import Span
+
+
+@dataclass(frozen=True, slots=True)
+class BodySchema:
+    """The arguments (name -> whether required) and blocks (type -> names of its labels) allowed."""
+
+    attributes: Mapping[str, bool] = field(default_factory=dict)
+    blocks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a body holds of its schema: arguments by name and blocks, both in source order.
+
+    `end_span` is where the body ends, for complaints about what is missing.
+    """
+
+    attributes: dict[str, Attribute]
+    blocks: tuple[Block, ...]
+    end_span: Span
+
+
+def missing_arguments(schema: BodySchema, found: Iterable[str], place: Span) -> list[Diagnostic]:
+    """A complaint for every required argument that was not found."""
+    present = set(found)
+    return [
+        error(
+            "Missing required argument",
+            f'The argument "{name}" is required, but no definition was found.',
+            place,
+        )
+        for name, required in schema.attributes.items()
+        if required and name not in present
+    ]
+
+
+def missing_label(block_type: str, labels: tuple[str, ...], given: int, place: Span) -> Diagnostic:
+    """The complaint about a block with too few labels."""
+    missing = labels[given]
+    return error(
+        f"Missing {missing} for {block_type}",
+        f"All {block_type} blocks must have {len(labels)} labels ({', '.join(labels)}).",
+        place,
+    )
+
+
+def extraneous_label(block_type: str, labels: tuple[str, ...], place: Span) -> Diagnostic:
+    """The complaint about a block with too many labels."""
+    if labels:
+        detail = f"Only {len(labels)} labels ({', '.join(labels)}) are expected for {block_type} blocks."
+        return error(f"Extraneous label for {block_type}", detail, place)
+    return error(
+        f"Extraneous label for {block_type}", f"No labels are expected for {block_type} blocks.", place
+    )
