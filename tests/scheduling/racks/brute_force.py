@@ -1,0 +1,110 @@
+"""The five steps, straight from the rule's text: every VM scans every machine. Independent of the
+product's deciding code; only its words (Machine, VmSku, Demand, ...) are used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from nexusform.scheduling.racks.model import Demand, Hint, Machine, Placement, RackSpread, VmName, VmSku
+
+
+@dataclass
+class Standing:
+    vm: VmName
+    sku: VmSku
+    machine: str
+    cells: tuple[int, ...]
+
+
+class BruteForce:
+    def __init__(self, machines: list[Machine], spread: RackSpread, seed: int) -> None:
+        self.machines = {machine.name: machine for machine in machines}
+        self.spread = spread
+        self.seed = seed
+        self.vms: dict[int, Standing] = {}
+        self.count = 0
+
+    def occupy(self, vm: VmName, sku: VmSku, placement: Placement) -> int:
+        self.vms[self.count] = Standing(vm, sku, placement.machine, placement.cells)
+        self.count += 1
+        return self.count - 1
+
+    def release(self, handle: int) -> None:
+        del self.vms[handle]
+
+    def place(self, demand: Demand) -> tuple[int, Placement] | None:
+        found = [m for m in self.machines.values() if not m.refusal and self.fits(demand.sku, m)]
+        if demand.zones is not None:
+            found = [m for m in found if m.availability_zone in demand.zones]
+        found = [m for m in found if not any(h.hard and violates(h, m) for h in demand.hints)]
+        if any(m.name != demand.last_resort for m in found):
+            found = [m for m in found if m.name != demand.last_resort]
+        if not found:
+            return None
+        rack = min({m.rack for m in found}, key=lambda rack: self.rack_key(demand, rack))
+        found = [m for m in found if m.rack == rack]
+        machine = min(found, key=lambda m: self.machine_key(demand, m))
+        fitting = sorted(self.fitting(demand.sku, machine), key=lambda c: (self.free(machine, c)[1], c))
+        cells = tuple(sorted(fitting[: demand.sku.numa_cells]))
+        placement = Placement(machine.name, machine.rack, machine.availability_zone, cells)
+        return self.occupy(demand.vm, demand.sku, placement), placement
+
+    def on(self, *names: str) -> list[Standing]:
+        return [vm for vm in self.vms.values() if vm.machine in names]
+
+    def free(self, machine: Machine, cell: int) -> tuple[int, int]:
+        inside = [vm.sku for vm in self.on(machine.name) if cell in vm.cells]
+        cpus = machine.cpus_per_cell - sum(-(-(s.vcpus + s.emulator_vcpus) // s.numa_cells) for s in inside)
+        memory = machine.memory_gib_per_cell - sum(-(-s.memory_gib // s.numa_cells) for s in inside)
+        return max(cpus, 0), max(memory, 0)
+
+    def fitting(self, sku: VmSku, machine: Machine) -> list[int]:
+        cpus = -(-(sku.vcpus + sku.emulator_vcpus) // sku.numa_cells)
+        memory = -(-sku.memory_gib // sku.numa_cells)
+        return [
+            cell
+            for cell in range(machine.cells)
+            if self.free(machine, cell)[0] >= cpus and self.free(machine, cell)[1] >= memory
+        ]
+
+    def fits(self, sku: VmSku, machine: Machine) -> bool:
+        if machine.machine_sku is not None and sku.machine_skus and machine.machine_sku not in sku.machine_skus:
+            return False
+        disk = machine.disk_gib - sum(vm.sku.disk_gib for vm in self.on(machine.name))
+        return max(disk, 0) >= sku.disk_gib and len(self.fitting(sku, machine)) >= sku.numa_cells
+
+    def rack_key(self, demand: Demand, rack: str) -> tuple[int, int, int, int, int, bytes]:
+        names = [m.name for m in self.machines.values() if m.rack == rack]
+        there = self.on(*names)
+        soft = sum(
+            not h.hard and h.scope == "Rack" and (rack in h.racks) != h.affinity for h in demand.hints
+        )
+        cluster = sum(vm.vm.owner == demand.vm.owner for vm in there)
+        pool = sum((vm.vm.owner, vm.vm.pool) == (demand.vm.owner, demand.vm.pool) for vm in there)
+        memory = sum(vm.sku.memory_gib for vm in there)
+        if self.spread != "cluster":
+            cluster = 0
+        return soft, cluster, pool, len(there), memory, self.tie(demand.vm, rack)
+
+    def machine_key(self, demand: Demand, machine: Machine) -> tuple[int, int, int, bool, int, bytes]:
+        there = self.on(machine.name)
+        soft = sum(
+            not h.hard and h.scope == "Machine" and (machine.name in h.machines) != h.affinity
+            for h in demand.hints
+        )
+        cluster = sum(vm.vm.owner == demand.vm.owner for vm in there)
+        pool = sum((vm.vm.owner, vm.vm.pool) == (demand.vm.owner, demand.vm.pool) for vm in there)
+        company = any(vm.sku.extra_large and vm.vm.owner != demand.vm.owner for vm in there)
+        memory = sum(vm.sku.memory_gib for vm in there)
+        alone = demand.sku.extra_large and not company
+        return soft, cluster, pool, alone, memory, self.tie(demand.vm, machine.name)
+
+    def tie(self, vm: VmName, candidate: str) -> bytes:
+        text = "|".join([str(self.seed), vm.cluster, vm.pool, str(vm.number), candidate])
+        return blake2b(text.encode("utf-8"), digest_size=8).digest()
+
+
+def violates(hint: Hint, machine: Machine) -> bool:
+    inside = machine.name in hint.machines if hint.scope == "Machine" else machine.rack in hint.racks
+    return inside != hint.affinity
