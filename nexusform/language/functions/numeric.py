@@ -1,0 +1,194 @@
+"""Functions on numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+from nexusform.language.conversion import convert
+from nexusform.language.functions.function import (
+    Example,
+    Function,
+    FunctionProblem,
+    Parameter,
+    plain_function,
+)
+from nexusform.language.numbers import normalised
+from nexusform.values import (
+    DYNAMIC,
+    NUMBER,
+    STRING,
+    UNKNOWN,
+    ConversionProblem,
+    ListType,
+    SetType,
+    TupleType,
+    Value,
+    number_from_decimal,
+)
+
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def _extreme(choose: Callable[[Any], Any], kind: str) -> Callable[..., Value]:
+    def body(*numbers: Value) -> Value:
+        if not numbers:
+            raise FunctionProblem("must pass at least one number")
+        if any(n.raw is UNKNOWN for n in numbers):
+            return Value(NUMBER, UNKNOWN)
+        return Value(NUMBER, choose([n.raw for n in numbers]))
+
+    body.__doc__ = f"The {kind} of the arguments."
+    return body
+
+
+def _float_result(compute: Callable[[float, float], float], first: Any, second: Any) -> Any:
+    try:
+        return number_from_decimal(compute(float(first), float(second)))
+    except ZeroDivisionError:
+        raise FunctionProblem("division by zero") from None
+    except (ValueError, OverflowError):
+        raise FunctionProblem("the result is not a finite number") from None
+
+
+def _log(of: Any, base: Any) -> Any:
+    if base == 0 and of > 0:
+        return 0  # the limit as the base goes to zero
+    return _float_result(lambda x, b: math.log(x) / math.log(b), of, base)
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    if base.__class__ is int and exponent.__class__ is int and exponent >= 0:
+        if base.bit_length() * exponent > 4096:
+            return _float_result(math.pow, base, exponent)
+        return normalised(base**exponent)
+    return _float_result(math.pow, base, exponent)
+
+
+def _parse_integer(text: Value, base: Value) -> Value:
+    if text.type != STRING:
+        raise FunctionProblem("first argument must be a string, not a value of another type", 0)
+    radix = base.raw
+    if radix.__class__ is not int or not 2 <= radix <= 62:
+        raise FunctionProblem("base must be a whole number between 2 and 62 inclusive", 1)
+    given = text.raw
+    digits = given[1:] if given[:1] in {"-", "+"} else given
+    if radix <= 36:
+        digits = digits.lower()
+    values = [_DIGITS.find(d) for d in digits]
+    if not digits or len(digits) > 1200 or not all(0 <= v < radix for v in values):
+        raise FunctionProblem(f'cannot parse "{given}" as a base {radix} integer', 0)
+    result = 0
+    for value in values:
+        result = result * radix + value
+    return Value(NUMBER, normalised(-result if given[0] == "-" else result))
+
+
+def _sum(numbers: Value) -> Value:
+    if not isinstance(numbers.type, (ListType, SetType, TupleType)):
+        raise FunctionProblem("cannot sum noniterable", 0)
+    if not numbers.raw:
+        raise FunctionProblem("cannot sum an empty list", 0)
+    total: Any = 0
+    known = True
+    for element in numbers.raw:
+        try:
+            raw = convert(element, NUMBER).raw
+        except ConversionProblem:
+            raise FunctionProblem("argument must be list, set, or tuple of number values", 0) from None
+        if raw is None:
+            raise FunctionProblem("argument must be list, set, or tuple of number values", 0)
+        if raw is UNKNOWN:
+            known = False
+        elif known:
+            total = normalised(total + raw)
+    return Value(NUMBER, total if known else UNKNOWN)
+
+
+_NUMBERS: Final = Parameter("numbers", NUMBER, "the numbers to compare", allow_unknown=True)
+
+FUNCTIONS: Final = (
+    plain_function(
+        "abs",
+        "The number without its sign.",
+        [("num", NUMBER, "a number")],
+        returns=NUMBER,
+        compute=abs,
+        examples=[("abs(-12.4)", "12.4"), ("abs(0)", "0")],
+    ),
+    plain_function(
+        "ceil",
+        "The smallest whole number that is not less than the given one.",
+        [("num", NUMBER, "a number")],
+        returns=NUMBER,
+        compute=math.ceil,
+        examples=[("ceil(5.1)", "6"), ("ceil(-5.1)", "-5")],
+    ),
+    plain_function(
+        "floor",
+        "The largest whole number that is not greater than the given one.",
+        [("num", NUMBER, "a number")],
+        returns=NUMBER,
+        compute=math.floor,
+        examples=[("floor(4.9)", "4"), ("floor(-4.9)", "-5")],
+    ),
+    plain_function(
+        "log",
+        "The logarithm of a number to a base.",
+        [("num", NUMBER, "a number above zero"), ("base", NUMBER, "the base")],
+        returns=NUMBER,
+        compute=_log,
+        examples=[("log(16, 2)", "4"), ("ceil(log(15, 2))", "4")],
+    ),
+    Function(
+        "max",
+        "The greatest of the arguments.",
+        (),
+        NUMBER,
+        _extreme(max, "greatest"),
+        (Example("max(12, 54, 3)", "54"), Example("max([12, 54, 3]...)", "54")),
+        _NUMBERS,
+    ),
+    Function(
+        "min",
+        "The least of the arguments.",
+        (),
+        NUMBER,
+        _extreme(min, "least"),
+        (Example("min(12, 54, 3)", "3"),),
+        _NUMBERS,
+    ),
+    Function(
+        "parseint",
+        "The whole number that a text stands for in a base from 2 to 62.",
+        (Parameter("number", DYNAMIC, "the text"), Parameter("base", NUMBER, "the base")),
+        NUMBER,
+        _parse_integer,
+        (Example('parseint("FF", 16)', "255"), Example('parseint("-1010", 2)', "-10")),
+    ),
+    plain_function(
+        "pow",
+        "A number raised to a power.",
+        [("num", NUMBER, "the number"), ("power", NUMBER, "the power")],
+        returns=NUMBER,
+        compute=_power,
+        examples=[("pow(3, 2)", "9"), ("pow(4, 0.5)", "2"), ("pow(2, -1)", "0.5")],
+    ),
+    plain_function(
+        "signum",
+        "-1, 0 or 1 for a negative number, zero or a positive one.",
+        [("num", NUMBER, "a number")],
+        returns=NUMBER,
+        compute=lambda n: (n > 0) - (n < 0),
+        examples=[("signum(-13)", "-1"), ("signum(0)", "0"), ("signum(344)", "1")],
+    ),
+    Function(
+        "sum",
+        "The sum of a list or set of numbers.",
+        (Parameter("list", DYNAMIC, "a list, set or tuple of numbers, not empty"),),
+        NUMBER,
+        _sum,
+        (Example("sum([10, 13, 6, 4.5])", "33.5"),),
+    ),
+)

@@ -1,0 +1,555 @@
+"""Functions on lists, tuples and sets as sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from nexusform.language.conversion import convert as _convert
+from nexusform.language.conversion import equals, unify
+from nexusform.language.functions.function import Example, Function, FunctionProblem, Parameter
+from nexusform.language.functions.text import clusters
+from nexusform.language.numbers import normalised
+from nexusform.values import (
+    BOOL,
+    DYNAMIC,
+    DYNAMIC_UNKNOWN,
+    FALSE,
+    NUMBER,
+    STRING,
+    TRUE,
+    UNKNOWN,
+    ConversionProblem,
+    ListType,
+    MapType,
+    ObjectType,
+    SetType,
+    TupleType,
+    Type,
+    Value,
+    friendly_name,
+    order_key,
+    tuple_value,
+)
+
+RANGE_LIMIT: Final = 1024
+_SEQUENCES: Final = (ListType, SetType, TupleType)
+_ANY_LIST: Final = ListType(DYNAMIC)
+
+
+def _require_sequence(value: Value, message: str, position: int | None = None) -> None:
+    if not isinstance(value.type, _SEQUENCES):
+        raise FunctionProblem(message, position)
+
+
+# --- truth -------------------------------------------------------------------------------------
+
+
+def _all_true(items: Value) -> Value:
+    unknown = False
+    for item in items.raw:
+        if item.raw is UNKNOWN:
+            unknown = True
+        elif not item.raw:
+            return FALSE
+    return Value(BOOL, UNKNOWN) if unknown else TRUE
+
+
+def _any_true(items: Value) -> Value:
+    unknown = False
+    for item in items.raw:
+        if item.raw is UNKNOWN:
+            unknown = True
+        elif item.raw:
+            return TRUE
+    return Value(BOOL, UNKNOWN) if unknown else FALSE
+
+
+# --- choosing ----------------------------------------------------------------------------------
+
+
+def _coalesced_type(arguments: Sequence[Value]) -> Type:
+    common = unify([a.type for a in arguments]) if arguments else None
+    if common is None:
+        raise FunctionProblem("all arguments must have the same type")
+    return common
+
+
+def _coalesce(*arguments: Value) -> Value:
+    common = _coalesced_type(arguments)
+    for argument in arguments:
+        if argument.raw is UNKNOWN:
+            return Value(common, UNKNOWN)
+        if argument.raw is None or (common == STRING and argument.raw == ""):
+            continue
+        return _convert(argument, common)
+    raise FunctionProblem("no non-null, non-empty-string arguments")
+
+
+def _coalesced_list_type(arguments: Sequence[Value]) -> Type:
+    kinds = [a.type for a in arguments]
+    same = bool(kinds) and isinstance(kinds[0], ListType) and all(k == kinds[0] for k in kinds)
+    return kinds[0] if same else DYNAMIC
+
+
+def _coalesce_list(*lists: Value) -> Value:
+    if not lists:
+        raise FunctionProblem("at least one argument is required")
+    for position, given in enumerate(lists):
+        if given.type is DYNAMIC and given.raw is UNKNOWN:
+            return DYNAMIC_UNKNOWN
+        if given.raw is None and given.type is not DYNAMIC:
+            continue
+        if not isinstance(given.type, (ListType, TupleType)):
+            raise FunctionProblem("coalescelist arguments must be lists or tuples", position)
+        if given.raw is UNKNOWN:
+            return Value(_coalesced_list_type(lists), UNKNOWN)
+        if given.raw:
+            return given
+    raise FunctionProblem("no non-null arguments")
+
+
+def _one(given: Value) -> Value:
+    if isinstance(given.type, TupleType):
+        if len(given.type.elements) > 1:
+            raise FunctionProblem(_ONE, 0)
+        kind = given.type.elements[0] if given.type.elements else DYNAMIC
+    elif isinstance(given.type, (ListType, SetType)):
+        kind = given.type.element
+    elif given.type is DYNAMIC:
+        return DYNAMIC_UNKNOWN
+    else:
+        raise FunctionProblem(_ONE, 0)
+    if given.raw is UNKNOWN:
+        return Value(kind, UNKNOWN)
+    if isinstance(given.type, SetType) and len(given.raw) > 1 and not given.is_wholly_known:
+        return Value(kind, UNKNOWN)
+    if len(given.raw) > 1:
+        raise FunctionProblem(_ONE, 0)
+    found: Value = given.raw[0] if given.raw else Value(kind, None)
+    return found
+
+
+_ONE: Final = "must be a list, set, or tuple value with either zero or one elements"
+
+
+def _element_type(arguments: Sequence[Value]) -> Type:
+    given = arguments[0].type
+    return given.element if isinstance(given, ListType) else DYNAMIC
+
+
+def _element(given: Value, position: Value) -> Value:
+    if not isinstance(given.type, (ListType, TupleType)):
+        raise FunctionProblem(f"cannot read elements from {friendly_name(given.type)}", 0)
+    if not isinstance(position.raw, int):
+        raise FunctionProblem("the index must be a whole number", 1)
+    if not given.raw:
+        raise FunctionProblem("cannot use element function with an empty list")
+    found: Value = given.raw[position.raw % len(given.raw)]
+    return found
+
+
+def _index(given: Value, wanted: Value) -> Value:
+    if not isinstance(given.type, (ListType, TupleType)):
+        raise FunctionProblem("argument must be a list or tuple", 0)
+    if not given.raw:
+        raise FunctionProblem("cannot search an empty list")
+    for position, item in enumerate(given.raw):
+        same = equals(item, wanted).raw
+        if same is UNKNOWN:
+            return Value(NUMBER, UNKNOWN)
+        if same:
+            return Value(NUMBER, position)
+    raise FunctionProblem("item not found")
+
+
+def _contains(given: Value, wanted: Value) -> Value:
+    _require_sequence(given, "argument must be list, tuple, or set")
+    unknown = False
+    for item in given.raw:
+        same = equals(item, wanted).raw
+        if same is UNKNOWN:
+            unknown = True
+        elif same:
+            return TRUE
+    return Value(BOOL, UNKNOWN) if unknown else FALSE
+
+
+def _length(given: Value) -> Value:
+    of, raw = given.type, given.raw
+    if isinstance(of, TupleType):
+        return Value(NUMBER, len(of.elements))
+    if isinstance(of, ObjectType):
+        return Value(NUMBER, len(of.attributes))
+    if of not in {STRING, DYNAMIC} and not isinstance(of, (ListType, SetType, MapType)):
+        raise FunctionProblem("argument must be a string, a collection type, or a structural type")
+    if raw is UNKNOWN:
+        return Value(NUMBER, UNKNOWN)
+    if of == STRING:
+        return Value(NUMBER, len(clusters(raw)))
+    if isinstance(of, SetType) and len(raw) > 1 and not given.is_wholly_known:
+        return Value(NUMBER, UNKNOWN)  # unknown elements may turn out to be equal
+    return Value(NUMBER, len(raw))
+
+
+def _length_with_marks(given: Value) -> Value:
+    marks = given.marks
+    return _length(given).with_marks(marks)
+
+
+# --- making ------------------------------------------------------------------------------------
+
+
+def _chunked_type(arguments: Sequence[Value]) -> Type:
+    return ListType(arguments[0].type)
+
+
+def _chunk_list(given: Value, size: Value) -> Value:
+    if not isinstance(size.raw, int) or size.raw < 0:
+        raise FunctionProblem("the size argument must be a whole number that is not negative", 1)
+    step = size.raw or max(len(given.raw), 1)
+    pieces = [Value(given.type, given.raw[i : i + step]) for i in range(0, len(given.raw), step)]
+    return Value(ListType(given.type), tuple(pieces))
+
+
+def _compact(given: Value) -> Value:
+    if not given.is_wholly_known:
+        return Value(ListType(STRING), UNKNOWN)
+    return Value(ListType(STRING), tuple([v for v in given.raw if v.raw]))
+
+
+def _concatenated_type(arguments: Sequence[Value]) -> Type:
+    if not arguments:
+        raise FunctionProblem("at least one argument is required")
+    kinds = []
+    for position, argument in enumerate(arguments):
+        if not isinstance(argument.type, (ListType, TupleType)):
+            raise FunctionProblem("all arguments must be lists or tuples", position)
+        kinds.append(argument.type)
+    if all(isinstance(k, ListType) for k in kinds):
+        common = unify([k.element for k in kinds if isinstance(k, ListType)])
+        if common is not None:
+            return ListType(common)
+    parts: list[Type] = []
+    for argument in arguments:
+        if isinstance(argument.type, TupleType):
+            parts.extend(argument.type.elements)
+        elif argument.raw is UNKNOWN:
+            return DYNAMIC
+        else:
+            parts.extend(v.type for v in argument.raw)
+    return TupleType(tuple(parts))
+
+
+def _concat(*arguments: Value) -> Value:
+    kind = _concatenated_type(arguments)
+    items = [v for a in arguments for v in a.raw]
+    if isinstance(kind, ListType):
+        return Value(kind, tuple([_convert(v, kind.element) for v in items]))
+    return Value(kind, tuple(items))
+
+
+def _distinct(given: Value) -> Value:
+    if not given.is_wholly_known:
+        return Value(given.type, UNKNOWN)
+    kept = {}
+    for item in given.raw:
+        kept.setdefault(order_key(item), item)
+    return Value(given.type, tuple(kept.values()))
+
+
+def _flatten(given: Value) -> Value:
+    _require_sequence(given, "can only flatten lists, sets and tuples", 0)
+    found: list[Value] = []
+    if not _collect_flat(given, found):
+        return DYNAMIC_UNKNOWN
+    return tuple_value(found)
+
+
+def _collect_flat(given: Value, found: list[Value]) -> bool:
+    # Whether everything is known that decides how many elements there are.
+    for item in given.raw:
+        if item.raw is UNKNOWN and (item.type is DYNAMIC or isinstance(item.type, _SEQUENCES)):
+            return False
+        if isinstance(item.type, _SEQUENCES) and item.raw is not None:
+            if isinstance(item.type, SetType) and not item.is_wholly_known:
+                return False
+            if not _collect_flat(item, found):
+                return False
+        else:
+            found.append(item)
+    return True
+
+
+def _match_keys(values: Value, keys: Value, wanted: Value) -> Value:
+    if len(values.raw) != len(keys.raw):
+        raise FunctionProblem("length of keys and values should be equal")
+    common = unify([keys.type.element, wanted.type.element])  # type: ignore[union-attr]
+    if common is None:
+        raise FunctionProblem("keys and searchset must be of the same type")
+    if not keys.is_wholly_known or not wanted.is_wholly_known:
+        return Value(values.type, UNKNOWN)
+    try:
+        chosen = {order_key(_convert(w, common)) for w in wanted.raw}
+        pairs = zip(keys.raw, values.raw, strict=True)
+        return Value(values.type, tuple([v for k, v in pairs if order_key(_convert(k, common)) in chosen]))
+    except ConversionProblem as problem:
+        raise FunctionProblem(problem.message) from None
+
+
+def _range(*limits: Value) -> Value:
+    if not 1 <= len(limits) <= 3:
+        raise FunctionProblem("must have one, two, or three arguments")
+    numbers: list[Any] = [v.raw for v in limits]
+    start, end = (0, numbers[0]) if len(numbers) == 1 else numbers[:2]
+    step = numbers[2] if len(numbers) == 3 else (-1 if end < start else 1)
+    if len(numbers) == 3 and start < end and step < 0:
+        raise FunctionProblem("end must be less than start when step is negative", 2)
+    if len(numbers) == 3 and end < start and step > 0:
+        raise FunctionProblem("end must be greater than start when step is positive", 2)
+    found: list[Value] = []
+    current = start
+    while (current < end) if end > start else (current > end):
+        if len(found) == RANGE_LIMIT:
+            raise FunctionProblem(
+                f"more than {RANGE_LIMIT} values were generated; either decrease the difference between "
+                "start and end or use a smaller step"
+            )
+        found.append(Value(NUMBER, current))
+        current = normalised(current + step)
+    return Value(ListType(NUMBER), tuple(found))
+
+
+def _reversed_type(arguments: Sequence[Value]) -> Type:
+    of = arguments[0].type
+    if isinstance(of, TupleType):
+        return TupleType(of.elements[::-1])
+    if isinstance(of, (ListType, SetType)):
+        return ListType(of.element)
+    raise FunctionProblem(f"can only reverse list or tuple values, not {friendly_name(of)}", 0)
+
+
+def _reverse(given: Value) -> Value:
+    return Value(_reversed_type([given]), given.raw[::-1])
+
+
+def _sliced_type(arguments: Sequence[Value]) -> Type:
+    given, start, end = arguments
+    if isinstance(given.type, ListType):
+        return given.type
+    if not isinstance(given.type, TupleType):
+        raise FunctionProblem("must be a list or tuple value", 0)
+    if start.raw is UNKNOWN or end.raw is UNKNOWN:
+        return DYNAMIC
+    return TupleType(given.type.elements[start.raw : end.raw])
+
+
+def _slice(given: Value, start: Value, end: Value) -> Value:
+    if isinstance(given.type, SetType):
+        raise FunctionProblem("cannot slice a set, because its elements do not have indices", 0)
+    if not isinstance(given.type, (ListType, TupleType)):
+        raise FunctionProblem("must be a list or tuple value", 0)
+    if not isinstance(start.raw, int) or start.raw < 0:
+        raise FunctionProblem("start index must be a whole number that is not negative", 1)
+    if not isinstance(end.raw, int) or end.raw < 0:
+        raise FunctionProblem("end index must be a whole number that is not negative", 2)
+    if end.raw > len(given.raw):
+        raise FunctionProblem("end index must not be greater than the length of the list", 2)
+    if start.raw > end.raw:
+        raise FunctionProblem("start index must not be greater than end index", 1)
+    return Value(_sliced_type([given, start, end]), given.raw[start.raw : end.raw])
+
+
+def _sort(given: Value) -> Value:
+    if not given.is_wholly_known:
+        return Value(given.type, UNKNOWN)
+    if any(v.raw is None for v in given.raw):
+        raise FunctionProblem("given list element is null; a null string cannot be sorted", 0)
+    return Value(given.type, tuple(sorted(given.raw, key=lambda v: str(v.raw))))
+
+
+def _own_type(arguments: Sequence[Value]) -> Type:
+    return arguments[0].type
+
+
+def _list(description: str = "a list, set or tuple", **more: bool) -> Parameter:
+    return Parameter("list", DYNAMIC, description, **more)
+
+
+FUNCTIONS: Final = (
+    Function(
+        "alltrue",
+        "Whether every element is true; true for an empty list.",
+        (Parameter("list", ListType(BOOL), "a list of bools"),),
+        BOOL,
+        _all_true,
+        (Example('alltrue(["true", true])', "true"), Example("alltrue([true, false])", "false")),
+    ),
+    Function(
+        "anytrue",
+        "Whether some element is true; false for an empty list.",
+        (Parameter("list", ListType(BOOL), "a list of bools"),),
+        BOOL,
+        _any_true,
+        (Example("anytrue([false, true])", "true"), Example("anytrue([])", "false")),
+    ),
+    Function(
+        "chunklist",
+        "The list cut into lists of at most so many elements.",
+        (Parameter("list", _ANY_LIST, "a list"), Parameter("size", NUMBER, "elements in each, 0 for all")),
+        _chunked_type,
+        _chunk_list,
+        (Example('chunklist(["a", "b", "c"], 2)[1][0]', '"c"'),),
+    ),
+    Function(
+        "coalesce",
+        "The first argument that is neither null nor an empty string.",
+        (),
+        _coalesced_type,
+        _coalesce,
+        (Example('coalesce("", "b")', '"b"'), Example("coalesce(null, 1, 2)", "1")),
+        Parameter(
+            "vals", DYNAMIC, "values of one type", allow_null=True, allow_unknown=True, allow_dynamic=True
+        ),
+    ),
+    Function(
+        "coalescelist",
+        "The first list that is not empty.",
+        (),
+        _coalesced_list_type,
+        _coalesce_list,
+        (Example('coalescelist([], ["c", "d"])', '["c", "d"]'),),
+        Parameter("vals", DYNAMIC, "lists", allow_null=True, allow_unknown=True, allow_dynamic=True),
+    ),
+    Function(
+        "compact",
+        "The list without its null and empty strings.",
+        (Parameter("list", ListType(STRING), "a list of strings"),),
+        ListType(STRING),
+        _compact,
+        (Example('compact(["a", "", "b", null])', 'tolist(["a", "b"])'),),
+    ),
+    Function(
+        "concat",
+        "The lists one after the other.",
+        (),
+        _concatenated_type,
+        _concat,
+        (Example('concat(["a"], ["b", "c"])', '["a", "b", "c"]'),),
+        Parameter("seqs", DYNAMIC, "lists or tuples"),
+    ),
+    Function(
+        "contains",
+        "Whether a value is an element of a list, set or tuple.",
+        (_list(), Parameter("value", DYNAMIC, "the value", allow_null=True, allow_unknown=True)),
+        BOOL,
+        _contains,
+        (Example('contains(["a", "b"], "a")', "true"), Example("contains([1], 2)", "false")),
+    ),
+    Function(
+        "distinct",
+        "The list with each element only where it first stands.",
+        (Parameter("list", _ANY_LIST, "a list"),),
+        _own_type,
+        _distinct,
+        (Example('distinct(["a", "b", "a"])', 'tolist(["a", "b"])'),),
+    ),
+    Function(
+        "element",
+        "The element at an index, counting round and round the list.",
+        (_list("a list or tuple"), Parameter("index", NUMBER, "from 0; negative counts from the end")),
+        _element_type,
+        _element,
+        (Example('element(["a", "b", "c"], 1)', '"b"'), Example('element(["a", "b", "c"], 3)', '"a"')),
+    ),
+    Function(
+        "flatten",
+        "The elements of the lists inside a list, however deep, as one tuple.",
+        (_list("lists inside a list"),),
+        DYNAMIC,
+        _flatten,
+        (Example('flatten([["a", "b"], [], ["c", ["d"]]])', '["a", "b", "c", "d"]'),),
+    ),
+    Function(
+        "index",
+        "The index of the first element equal to a value.",
+        (_list("a list or tuple"), Parameter("value", DYNAMIC, "the value")),
+        NUMBER,
+        _index,
+        (Example('index(["a", "b", "c"], "b")', "1"),),
+    ),
+    Function(
+        "length",
+        "How many elements a collection has, or characters a text.",
+        (
+            Parameter(
+                "value",
+                DYNAMIC,
+                "a collection or a text",
+                allow_dynamic=True,
+                allow_unknown=True,
+                allow_marked=True,
+            ),
+        ),
+        NUMBER,
+        _length_with_marks,
+        (Example("length([])", "0"), Example('length("hello")', "5"), Example("length({ a = 1 })", "1")),
+    ),
+    Function(
+        "matchkeys",
+        "The elements of one list whose counterpart in another is in a third.",
+        (
+            Parameter("values", _ANY_LIST, "what to choose from"),
+            Parameter("keys", _ANY_LIST, "their counterparts"),
+            Parameter("searchset", _ANY_LIST, "which counterparts count"),
+        ),
+        _own_type,
+        _match_keys,
+        (Example('matchkeys(["a", "b"], ["east", "west"], ["west"])', 'tolist(["b"])'),),
+    ),
+    Function(
+        "one",
+        "The only element of a list, null when it is empty; more than one is an error.",
+        (_list("a list, set or tuple", allow_unknown=True, allow_dynamic=True),),
+        DYNAMIC,
+        _one,
+        (Example('one(["a"])', '"a"'), Example("one([])", "null")),
+    ),
+    Function(
+        "range",
+        f"Numbers from a start up to a limit, by a step; at most {RANGE_LIMIT}.",
+        (),
+        ListType(NUMBER),
+        _range,
+        (Example("range(3)", "tolist([0, 1, 2])"), Example("range(1, 8, 2)", "tolist([1, 3, 5, 7])")),
+        Parameter("params", NUMBER, "limit; or start and limit; or start, limit and step"),
+    ),
+    Function(
+        "reverse",
+        "The list in the opposite order.",
+        (_list(),),
+        _reversed_type,
+        _reverse,
+        (Example("reverse([1, 2, 3])", "[3, 2, 1]"),),
+    ),
+    Function(
+        "slice",
+        "The elements from a start index up to, not including, an end index.",
+        (
+            _list("a list or tuple"),
+            Parameter("start_index", NUMBER, "the first index"),
+            Parameter("end_index", NUMBER, "the index after the last"),
+        ),
+        _sliced_type,
+        _slice,
+        (Example('slice(["a", "b", "c", "d"], 1, 3)', '["b", "c"]'),),
+    ),
+    Function(
+        "sort",
+        "The strings in order of their characters' codes.",
+        (Parameter("list", ListType(STRING), "a list of strings"),),
+        ListType(STRING),
+        _sort,
+        (Example('sort(["e", "d", "a", "x"])', 'tolist(["a", "d", "e", "x"])'),),
+    ),
+)

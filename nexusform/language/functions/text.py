@@ -1,0 +1,242 @@
+"""Functions on text. Positions and lengths count what a reader calls characters (grapheme clusters)."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable
+from typing import Final
+
+from nexusform.language.functions.function import (
+    Example,
+    Function,
+    FunctionProblem,
+    Parameter,
+    plain_function,
+)
+from nexusform.language.positions import count_clusters
+from nexusform.values import (
+    BOOL,
+    NUMBER,
+    STRING,
+    UNKNOWN,
+    ListType,
+    Value,
+)
+
+_STRINGS: Final = ListType(STRING)
+
+
+def clusters(text: str) -> list[str]:
+    """The text cut into grapheme clusters."""
+    if text.isascii() and "\r\n" not in text:
+        return list(text)
+    found: list[str] = []
+    start = 0
+    while start < len(text):
+        end = start + 1
+        while end < len(text) and (
+            unicodedata.combining(text[end]) or count_clusters(text[start : end + 1]) == 1
+        ):
+            end += 1
+        found.append(text[start:end])
+        start = end
+    return found
+
+
+def _each_character(change: Callable[[str], str]) -> Callable[[str], str]:
+    # Letter by letter, so that the length never changes: `ß` has no capital of its own.
+    def changed(text: str) -> str:
+        if text.isascii():
+            return change(text)
+        return "".join([_simple(c, change(c)) for c in text])
+
+    return changed
+
+
+def _simple(before: str, after: str) -> str:
+    if len(after) == 1:
+        return after
+    return "i" if before == "\u0130" and after[0] == "i" else before
+
+
+def _title(text: str) -> str:
+    upper = _each_character(str.upper)
+    result = []
+    at_start = True
+    for character in text:
+        result.append(upper(character) if at_start else character)
+        ascii_word = character.isascii() and (character.isalnum() or character == "_")
+        word = ascii_word or (not character.isascii() and not character.isspace())
+        at_start = not word
+    return "".join(result)
+
+
+def _chomp(text: str) -> str:
+    return text.rstrip("\r\n")
+
+
+def _indent(spaces: int, text: str) -> str:
+    if not isinstance(spaces, int) or spaces < 0 or spaces > 10_000:
+        raise FunctionProblem("the number of spaces must be a whole number from 0 to 10000", 0)
+    return text.replace("\n", "\n" + " " * spaces)
+
+
+def _substring(text: str, offset: int, length: int) -> str:
+    if not isinstance(offset, int) or not isinstance(length, int):
+        raise FunctionProblem("offset and length must be whole numbers", 1)
+    characters = clusters(text)
+    if offset < 0:
+        offset = max(offset + len(characters), 0)
+    end = len(characters) if length < 0 else offset + length
+    return unicodedata.normalize("NFC", "".join(characters[offset:end]))
+
+
+def _trim_prefix(text: str, prefix: str) -> str:
+    return text.removeprefix(prefix)
+
+
+def _trim_suffix(text: str, suffix: str) -> str:
+    return text.removesuffix(suffix) if suffix else text
+
+
+def _reversed(text: str) -> str:
+    return unicodedata.normalize("NFC", "".join(reversed(clusters(text))))
+
+
+def _split(separator: Value, text: Value) -> Value:
+    if not separator.raw:
+        parts = list(text.raw)
+    else:
+        parts = text.raw.split(separator.raw)
+    return Value(_STRINGS, tuple([Value(STRING, p) for p in parts]))
+
+
+def _join(separator: Value, *lists: Value) -> Value:
+    if not lists:
+        raise FunctionProblem("at least one list is required")
+    pieces: list[str] = []
+    for position, given in enumerate(lists, 1):
+        for place, item in enumerate(given.raw):
+            if item.raw is UNKNOWN:
+                return Value(STRING, UNKNOWN)
+            if item.raw is None:
+                raise FunctionProblem(f"element {place} is null; cannot concatenate null values", position)
+            pieces.append(item.raw)
+    return Value(STRING, separator.raw.join(pieces))
+
+
+def _text(name: str, description: str, compute: Callable[[str], str], *examples: tuple[str, str]) -> Function:
+    return plain_function(
+        name, description, [("str", STRING, "the text")], returns=STRING, compute=compute, examples=examples
+    )
+
+
+FUNCTIONS: Final = (
+    _text(
+        "chomp",
+        "The text without newline characters at its end.",
+        _chomp,
+        ('chomp("hello\\n")', '"hello"'),
+        ('chomp("hello\\r\\n\\n")', '"hello"'),
+    ),
+    plain_function(
+        "endswith",
+        "Whether the text ends with another.",
+        [("str", STRING, "the text"), ("suffix", STRING, "how it should end")],
+        returns=BOOL,
+        compute=str.endswith,
+        examples=[('endswith("hello world", "world")', "true")],
+    ),
+    plain_function(
+        "indent",
+        "The text with spaces put before every line but the first.",
+        [("spaces", NUMBER, "how many"), ("str", STRING, "the text")],
+        returns=STRING,
+        compute=_indent,
+        examples=[('indent(2, "a\\nb")', '"a\\n  b"')],
+    ),
+    Function(
+        "join",
+        "The strings of one or more lists, in order, with a separator between them.",
+        (Parameter("separator", STRING, "what to put between"),),
+        STRING,
+        _join,
+        (Example('join(", ", ["foo", "bar"])', '"foo, bar"'), Example('join("-", ["a"], ["b"])', '"a-b"')),
+        Parameter("lists", _STRINGS, "lists of strings"),
+    ),
+    _text("lower", "The text in small letters.", _each_character(str.lower), ('lower("HELLO")', '"hello"')),
+    Function(
+        "split",
+        "The pieces of a text between the places where a separator stands.",
+        (Parameter("separator", STRING, "where to cut"), Parameter("str", STRING, "the text")),
+        _STRINGS,
+        _split,
+        (Example('split(",", "a,b")', 'tolist(["a", "b"])'), Example('split(",", "")', 'tolist([""])')),
+    ),
+    plain_function(
+        "startswith",
+        "Whether the text starts with another.",
+        [("str", STRING, "the text"), ("prefix", STRING, "how it should start")],
+        returns=BOOL,
+        compute=str.startswith,
+        examples=[('startswith("hello world", "hello")', "true")],
+    ),
+    plain_function(
+        "strcontains",
+        "Whether another text stands somewhere in the text.",
+        [("str", STRING, "the text"), ("substr", STRING, "what to look for")],
+        returns=BOOL,
+        compute=lambda text, part: part in text,
+        examples=[('strcontains("hello world", "wor")', "true")],
+    ),
+    _text("strrev", "The text backwards.", _reversed, ('strrev("hello")', '"olleh"')),
+    plain_function(
+        "substr",
+        "A part of the text: from an offset (from the end when negative), so many characters (-1: all).",
+        [
+            ("str", STRING, "the text"),
+            ("offset", NUMBER, "where the part begins, from 0"),
+            ("length", NUMBER, "how many characters, -1 for all that are left"),
+        ],
+        returns=STRING,
+        compute=_substring,
+        examples=[('substr("hello world", 1, 4)', '"ello"'), ('substr("hello", -3, -1)', '"llo"')],
+    ),
+    _text(
+        "title",
+        "The text with the first letter of each word as a capital.",
+        _title,
+        ('title("hello world")', '"Hello World"'),
+    ),
+    plain_function(
+        "trim",
+        "The text without certain characters at its start and end.",
+        [("str", STRING, "the text"), ("cutset", STRING, "the characters to take off")],
+        returns=STRING,
+        compute=lambda text, cut: text.strip(cut) if cut else text,
+        examples=[('trim("?!hello?!", "!?")', '"hello"')],
+    ),
+    plain_function(
+        "trimprefix",
+        "The text without another at its start, if it stands there.",
+        [("str", STRING, "the text"), ("prefix", STRING, "what to take off")],
+        returns=STRING,
+        compute=_trim_prefix,
+        examples=[('trimprefix("helloworld", "hello")', '"world"')],
+    ),
+    _text(
+        "trimspace",
+        "The text without white space at its start and end.",
+        str.strip,
+        ('trimspace("  hello\\n\\n")', '"hello"'),
+    ),
+    plain_function(
+        "trimsuffix",
+        "The text without another at its end, if it stands there.",
+        [("str", STRING, "the text"), ("suffix", STRING, "what to take off")],
+        returns=STRING,
+        compute=_trim_suffix,
+        examples=[('trimsuffix("helloworld", "world")', '"hello"')],
+    ),
+    _text("upper", "The text in capitals.", _each_character(str.upper), ('upper("hello")', '"HELLO"')),
+)
