@@ -1,0 +1,388 @@
+"""The state document: State to bytes and back.
+
+The shape is that of OpenTofu's state version 4 with names of its own at the top. Equal states
+give equal bytes: resources by module, mode, type and name, instances by key, members sorted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from nexusform.address import (
+    Address,
+    AddressProblem,
+    ModulePath,
+    address_order,
+    key_order,
+    module_text,
+    parse_pattern,
+)
+from nexusform.diagnostics import Diagnostic, error
+from nexusform.state import json_text
+from nexusform.state.model import InstanceState, ObjectState, OutputState, State
+from nexusform.state.object_codec import (
+    OBJECT_RULES,
+    Mistake,
+    Rule,
+    check_members,
+    is_count,
+    is_filled,
+    is_flag,
+    is_key,
+    is_list,
+    is_name,
+    is_object,
+    is_objects,
+    is_text,
+    is_texts,
+    object_from_members,
+    object_members,
+)
+from nexusform.state.upgrades import CURRENT, upgrade
+from nexusform.values import ConversionProblem, Path, Type, from_plain, type_from_json, type_to_json
+
+FORMAT: Final = "nexusform"
+_SHOWN: Final = 20
+
+_DOCUMENT_RULES: Final[Mapping[str, Rule]] = {
+    "format": Rule(is_text, "a string", required=True),
+    "version": Rule(is_count, "a whole number", required=True),
+    "nexusform_version": Rule(is_text, "a string"),
+    "serial": Rule(is_count, "a whole number from 0", required=True),
+    "lineage": Rule(is_text, "a string", required=True),
+    "catalogue": Rule(is_text, "a string"),
+    "last_creation": Rule(is_count, "a whole number from 0"),
+    "outputs": Rule(is_object, "an object"),
+    "resources": Rule(is_list, "a list", required=True),
+    "applied_plans": Rule(is_texts, "a list of digests"),
+    "check_results": Rule(is_objects, "a list of objects"),
+}
+_RESOURCE_RULES: Final[Mapping[str, Rule]] = {
+    "module": Rule(is_text, "the address of a module instance"),
+    "mode": Rule(lambda value: value in ("managed", "data"), '"managed" or "data"', required=True),
+    "type": Rule(is_name, "the name of a resource type", required=True),
+    "name": Rule(is_name, "a resource's name", required=True),
+    "instances": Rule(is_list, "a list", required=True),
+}
+_INSTANCE_RULES: Final[Mapping[str, Rule]] = {
+    **OBJECT_RULES,
+    "index_key": Rule(is_key, "a string or a whole number from 0"),
+    "deposed": Rule(is_filled, "the key of a deposed object"),
+}
+_OUTPUT_RULES: Final[Mapping[str, Rule]] = {
+    "value": Rule(lambda _: True, "a value", required=True),
+    "type": Rule(lambda _: True, "a type", required=True),
+    "sensitive": Rule(is_flag, "true or false"),
+}
+
+
+# --- writing -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """The top of the document; the fields' order is the order in the file."""
+
+    format: str
+    version: int
+    nexusform_version: str
+    serial: int
+    lineage: str
+    catalogue: str
+    last_creation: int
+    outputs: dict[str, Any]
+    resources: list[dict[str, Any]]
+    applied_plans: tuple[str, ...]
+    check_results: tuple[Mapping[str, Any], ...]
+
+
+def encode(state: State) -> bytes:
+    """The state as an indented JSON document, the same bytes for equal states."""
+    with json_text.collector_paused():
+        return json_text.dumps_document(
+            _Document(
+                FORMAT,
+                CURRENT,
+                state.nexusform_version,
+                state.serial,
+                state.lineage,
+                state.catalogue,
+                state.last_creation,
+                {name: output_members(output) for name, output in state.outputs.items()},
+                _resources(state.instances),
+                state.applied_plans,
+                state.check_results,
+            )
+        )
+
+
+def output_members(output: OutputState) -> dict[str, Any]:
+    """The members of an output."""
+    members = {"value": output.value, "type": type_to_json(output.type)}
+    return members | {"sensitive": True} if output.sensitive else members
+
+
+def _resources(instances: Mapping[Address, InstanceState]) -> list[dict[str, Any]]:
+    groups: dict[tuple[ModulePath, str, str, str], list[Address]] = {}
+    for address in instances:
+        group = (address.module, address.mode, address.type, address.name)
+        if group in groups:
+            groups[group].append(address)
+        else:
+            groups[group] = [address]
+    resources = []
+    for addresses in sorted(groups.values(), key=lambda addresses: address_order(addresses[0])[:-1]):
+        first = addresses[0]
+        entry: dict[str, Any] = {"module": module_text(first.module)} if first.module else {}
+        entry |= {"mode": first.mode, "type": first.type, "name": first.name}
+        if len(addresses) > 1:
+            addresses.sort(key=lambda address: key_order(address.key))
+        entry["instances"] = [e for address in addresses for e in _instances(address, instances[address])]
+        resources.append(entry)
+    return resources
+
+
+def _instances(address: Address, instance: InstanceState) -> list[dict[str, Any]]:
+    entries = []
+    if instance.current is not None:
+        entries.append(object_members(instance.current))
+    if instance.deposed:
+        entries += [
+            object_members(instance.deposed[key]) | {"deposed": key} for key in sorted(instance.deposed)
+        ]
+    if address.key is not None:
+        for entry in entries:
+            entry["index_key"] = address.key
+    return entries
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+def decode(data: bytes, name: str) -> tuple[State | None, list[Diagnostic]]:
+    """The state of a document, or None and what is wrong with it; `name` is what to call it."""
+    with json_text.collector_paused():
+        try:
+            document = json_text.loads(data)
+        except json_text.JsonProblem as problem:
+            return None, [_not_json(problem, data, name)]
+        refusal = _refuse_foreign(document, name)
+        if refusal is None:
+            version = document["version"]
+            document = upgrade(document, version)
+            if document is None:
+                refusal = _unsupported(version, name)
+        if refusal is not None:
+            return None, [refusal]
+        reader = _Reader()
+        state = reader.state(document)
+    if reader.mistakes:
+        return None, _explain(reader.mistakes, data, name)
+    return state, []
+
+
+def _refuse_foreign(document: Any, name: str) -> Diagnostic | None:
+    """Why the document is not a state that this nexusform reads, or None."""
+    if not is_object(document):
+        return _foreign(name, "It holds no JSON object.")
+    if "format" not in document and ("terraform_version" in document or document.get("version") in (3, 4)):
+        return _foreign(
+            name,
+            "It is a state of Terraform or OpenTofu. nexusform keeps a state of its own; leave that file to "
+            "the tool that wrote it and give nexusform another path.",
+        )
+    if document.get("format") != FORMAT:
+        found = document.get("format")
+        said = f'Its "format" is "{found}"' if is_text(found) else 'It has no "format"'
+        return _foreign(name, f'{said}, where a state says "{FORMAT}".')
+    version = document.get("version")
+    if not is_count(version) or version == 0:
+        return _foreign(name, 'Its "version" is not a whole number from 1.')
+    if version > CURRENT:
+        by = document.get("nexusform_version")
+        writer = f" by nexusform {by}" if is_filled(by) else ""
+        return error(
+            "State of a newer version",
+            f"{name} was written{writer} as version {version} of the format; this nexusform reads up to "
+            f"version {CURRENT}. Use the newer nexusform, or one that is newer still.",
+        )
+    return None
+
+
+def _foreign(name: str, why: str) -> Diagnostic:
+    return error("Not a nexusform state", f"{name} cannot be used. {why}")
+
+
+def _unsupported(version: int, name: str) -> Diagnostic:
+    detail = f"{name} is of version {version} of the format, which this nexusform no longer reads."
+    return error("State of an old version", detail)
+
+
+def _way_out(name: str) -> str:
+    return (
+        "Nothing was changed. Mend the document, or go back to a backup: the local backend keeps the "
+        f'previous version as "{name}.backup", other backends keep versions of their own.'
+    )
+
+
+def _not_json(problem: json_text.JsonProblem, data: bytes, name: str) -> Diagnostic:
+    from nexusform.language.positions import Positions
+
+    text = json_text.as_text(data)
+    offset = min(problem.offset, len(text))
+    span = Positions(name, text).span(offset, min(offset + 1, len(text)))
+    where = f"line {span.start.line}, column {span.start.column}"
+    torn = " It looks cut off there." if offset >= len(text.rstrip()) else ""
+    detail = f"{name} is not valid JSON: {problem.message}, at {where}.{torn} {_way_out(name)}"
+    return error("State is not valid JSON", detail, span)
+
+
+def _explain(mistakes: list[Mistake], data: bytes, name: str) -> list[Diagnostic]:
+    from nexusform.language.positions import Positions
+
+    text = json_text.as_text(data)
+    shown = mistakes[:_SHOWN]
+    offsets = json_text.locate(text, [mistake.path for mistake in shown])
+    positions = Positions(name, text)
+    found = []
+    for mistake in shown:
+        offset = offsets[mistake.path]
+        span = positions.span(offset, min(offset + 1, len(text)))
+        where = f"line {span.start.line}, column {span.start.column} ({path_text(mistake.path)})"
+        detail = f"{name}, {where}: {mistake.message} {_way_out(name)}"
+        found.append(error("Invalid state document", detail, span))
+    if len(mistakes) > len(shown):
+        rest = f"{name} has {len(mistakes) - len(shown)} more mistakes of this kind."
+        found.append(error("Invalid state document", rest))
+    return found
+
+
+def path_text(path: Path) -> str:
+    """A JSON path as people write it: `resources[0].instances[2].creation`."""
+    parts = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in path]
+    return "".join(parts).removeprefix(".") or "the document"
+
+
+class _Reader:
+    """Reads a document of the current version and collects what is wrong with it."""
+
+    def __init__(self) -> None:
+        self.mistakes: list[Mistake] = []
+        self._modules: dict[str, ModulePath] = {}
+        self._objects: dict[Address, ObjectState] = {}
+        self._deposed: dict[Address, dict[str, ObjectState]] = {}
+        self._highest = 0
+
+    def state(self, document: dict[str, Any]) -> State | None:
+        """The whole state; None when there are mistakes."""
+        check_members(document, _DOCUMENT_RULES, (), self.mistakes)
+        outputs = document.get("outputs", {})
+        found = {}
+        if is_object(outputs):
+            for name, entry in outputs.items():
+                output = read_output(entry, ("outputs", name), self.mistakes)
+                if output is not None:
+                    found[name] = output
+        resources = document.get("resources", [])
+        if is_list(resources):
+            for index, entry in enumerate(resources):
+                self._resource(entry, ("resources", index))
+        if self.mistakes:
+            return None
+        return State(
+            lineage=document["lineage"],
+            serial=document["serial"],
+            nexusform_version=document.get("nexusform_version", ""),
+            catalogue=document.get("catalogue", ""),
+            instances=self._instances(),
+            outputs=found,
+            applied_plans=tuple(document.get("applied_plans", ())),
+            # A number below one that is taken would be given twice; an edited document must not.
+            last_creation=max(document.get("last_creation", 0), self._highest),
+            check_results=tuple(document.get("check_results", ())),
+        )
+
+    def _instances(self) -> dict[Address, InstanceState]:
+        instances = {address: InstanceState(current) for address, current in self._objects.items()}
+        for address, deposed in self._deposed.items():
+            instances[address] = InstanceState(self._objects.get(address), deposed)
+        return instances
+
+    def _resource(self, entry: Any, path: Path) -> None:
+        good = check_members(entry, _RESOURCE_RULES, path, self.mistakes)
+        if not is_object(entry) or not is_list(entry.get("instances")):
+            return
+        module = self._module(entry.get("module", ""), (*path, "module"))
+        good = good and module is not None
+        inside = (*path, "instances")
+        for index, instance in enumerate(entry["instances"]):
+            if not check_members(instance, _INSTANCE_RULES, (*inside, index), self.mistakes) or not good:
+                continue
+            address = Address(
+                module or (), entry["mode"], entry["type"], entry["name"], instance.get("index_key")
+            )
+            self._add(address, instance, (*inside, index))
+
+    def _add(self, address: Address, entry: dict[str, Any], path: Path) -> None:
+        found = object_from_members(entry)
+        self._highest = max(self._highest, found.creation)
+        key = entry.get("deposed")
+        if key is None:
+            if address in self._objects:
+                self.mistakes.append(Mistake(path, f"A second object stands at {address}."))
+            self._objects[address] = found
+            return
+        deposed = self._deposed.setdefault(address, {})
+        if key in deposed:
+            message = f'A second deposed object stands at {address} under the key "{key}".'
+            self.mistakes.append(Mistake((*path, "deposed"), message))
+        deposed[key] = found
+
+    def _module(self, text: Any, path: Path) -> ModulePath | None:
+        if text == "":
+            return ()
+        if not is_text(text):
+            return None  # the rule has said so
+        known = self._modules.get(text)
+        if known is not None:
+            return known
+        try:
+            pattern = parse_pattern(text)
+        except AddressProblem as problem:
+            self.mistakes.append(Mistake(path, str(problem)))
+            return None
+        if pattern.type:
+            self.mistakes.append(Mistake(path, f'"{text}" is not the address of a module instance.'))
+            return None
+        self._modules[text] = pattern.module
+        return pattern.module
+
+
+def read_output(entry: Any, path: Path, mistakes: list[Mistake]) -> OutputState | None:
+    """The output of its members; None when they are wrong, which joins `mistakes`."""
+    if not check_members(entry, _OUTPUT_RULES, path, mistakes):
+        return None
+    kind = read_type(entry["type"])
+    if kind is None:
+        mistakes.append(Mistake((*path, "type"), "This is not a type."))
+        return None
+    try:
+        from_plain(entry["value"], kind)
+    except ConversionProblem as problem:
+        message = f"The value is not of the output's type: {problem.message}."
+        mistakes.append(Mistake((*path, "value", *problem.path), message))
+        return None
+    except (ValueError, OverflowError, RecursionError):
+        mistakes.append(Mistake((*path, "value"), "The value is not of the output's type."))
+        return None
+    return OutputState(entry["value"], kind, entry.get("sensitive", False))
+
+
+def read_type(data: Any) -> Type | None:
+    """The type that JSON data stands for, or None when it stands for none."""
+    try:
+        return type_from_json(data)
+    except (ValueError, TypeError, RecursionError):
+        return None

@@ -1,0 +1,108 @@
+"""A working copy of a state: what an apply changes step by step, and what a journal is replayed on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from nexusform.address import Address
+from nexusform.state.journal import Begun, Done, Finished, Intent, Moved, OpenIntent, Record
+from nexusform.state.model import InstanceState, OutputState, State
+
+APPLIED_PLANS_KEPT = 256
+
+
+class StateDraft:
+    """A state that takes journal records one after another.
+
+    Not frozen and not for several threads at once: its owner calls `take` in turn and hands out
+    `state()`. Every record says what is so afterwards, not what to add.
+    """
+
+    def __init__(self, base: State) -> None:
+        self._base = base
+        self._instances: dict[Address, InstanceState] = dict(base.instances)
+        self._outputs: Mapping[str, OutputState] = base.outputs
+        self._check_results: tuple[Mapping[str, Any], ...] = base.check_results
+        self._last_creation = base.last_creation
+        self._open: dict[tuple[Address, int], OpenIntent] = {}
+
+    def instance(self, address: Address) -> InstanceState | None:
+        """What stands at an address now."""
+        return self._instances.get(address)
+
+    def open_intents(self) -> list[OpenIntent]:
+        """Intents without an outcome, oldest first."""
+        return list(self._open.values())
+
+    def state(self) -> State:
+        """The state as it is now; later records do not change it."""
+        return replace(
+            self._base,
+            instances=dict(self._instances),
+            outputs=self._outputs,
+            check_results=self._check_results,
+            last_creation=self._last_creation,
+        )
+
+    def take(self, record: Record) -> None:
+        """Apply one record."""
+        if isinstance(record, Intent):
+            self._note_creation(record.creation)
+            opened = OpenIntent(record, self._instances.get(record.address))
+            self._open[record.address, record.creation] = opened
+        elif isinstance(record, Done):
+            self._put(record.address, record.instance)
+            self._open.pop((record.address, record.creation), None)
+        elif isinstance(record, Moved):
+            self._move(record)
+        elif isinstance(record, Begun):
+            self._begin(record)
+        else:
+            self._finish(record)
+
+    def _note_creation(self, creation: int) -> None:
+        # A number with an intent may have reached a provider: it is never given again.
+        self._last_creation = max(self._last_creation, creation)
+
+    def _put(self, address: Address, instance: InstanceState | None) -> None:
+        if instance is None or (instance.current is None and not instance.deposed):
+            self._instances.pop(address, None)
+            return
+        self._instances[address] = instance
+        for standing in (instance.current, *instance.deposed.values()):
+            if standing is not None:
+                self._note_creation(standing.creation)
+
+    def _move(self, record: Moved) -> None:
+        # All at once, so that a chain or a swap does not run over itself.
+        taken = [(target, self._instances.pop(source, None)) for source, target in record.pairs]
+        for target, instance in taken:
+            if instance is not None:
+                self._instances[target] = instance
+
+    def _begin(self, record: Begun) -> None:
+        plans = self._base.applied_plans
+        if record.plan_digest and record.plan_digest not in plans:
+            plans = (*plans, record.plan_digest)[-APPLIED_PLANS_KEPT:]
+        self._base = replace(
+            self._base,
+            lineage=record.lineage,
+            serial=record.serial,
+            nexusform_version=record.nexusform_version,
+            catalogue=record.catalogue,
+            applied_plans=plans,
+        )
+
+    def _finish(self, record: Finished) -> None:
+        self._outputs = dict(record.outputs)
+        self._check_results = record.check_results
+
+
+def replay(state: State, records: Iterable[Record]) -> tuple[State, list[OpenIntent]]:
+    """The state with all outcomes of a journal applied, and the intents without an outcome."""
+    draft = StateDraft(state)
+    for record in records:
+        draft.take(record)
+    return draft.state(), draft.open_intents()

@@ -1,0 +1,212 @@
+"""JSON text to plain data and back: fast, exact, and able to say where something stands.
+
+orjson does the work. It has two limits that would change values silently or fail: whole numbers
+beyond 64 bits, and nesting beyond 254 levels on writing. Documents with these take the standard
+library's slower way, which gives the same shape.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import Any, Final, TypeAlias
+
+from nexusform.values import Path
+
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+# Digits become 0 and all else a blank, so that a long run of digits is found by a plain search.
+_DIGITS: Final = bytes(0x30 if 0x30 <= code <= 0x39 else 0x20 for code in range(256))
+_LONG_NUMBER: Final = b"0" * 19
+_BLANKS: Final = re.compile(r"[ \t\r\n]*")
+
+
+class JsonProblem(Exception):  # noqa: N818 - a finding about the user's file, told as a Diagnostic
+    """Text that is not JSON.
+
+    `offset` counts characters of the text from 0; the message is a clause without a full stop.
+    """
+
+    def __init__(self, message: str, offset: int) -> None:
+        super().__init__(message)
+        self.message = message
+        self.offset = offset
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Keep the cyclic garbage collector off meanwhile: many new objects make it walk in vain."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def as_text(data: bytes) -> str:
+    """The bytes as text, for showing and locating; what is not UTF-8 becomes a replacement mark."""
+    return data.removeprefix(_BYTE_ORDER_MARK).decode("utf-8", "replace")
+
+
+def loads(data: bytes) -> Any:
+    """Plain data of a JSON document. Raises JsonProblem.
+
+    Of a key written twice in one object the last value counts.
+    """
+    import orjson
+
+    data = data.removeprefix(_BYTE_ORDER_MARK)
+    try:
+        found = orjson.loads(data)
+    except orjson.JSONDecodeError as problem:
+        raise _explained(data, problem.msg, problem.pos) from None
+    if _LONG_NUMBER in data.translate(_DIGITS):
+        return _load_exactly(data, found)
+    return found
+
+
+def _explained(data: bytes, message: str, offset: int) -> JsonProblem:
+    if not data.strip():
+        return JsonProblem("the document is empty", 0)
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as problem:
+        return JsonProblem("not UTF-8 text", len(data[: problem.start].decode("utf-8", "replace")))
+    return JsonProblem(message.split(": line ", maxsplit=1)[0], offset)
+
+
+def _load_exactly(data: bytes, rounded: Any) -> Any:
+    import json
+
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        # Thousands of digits or of levels: as good as orjson has it.
+        return rounded
+
+
+def _plain_mapping(given: Any) -> Any:
+    if isinstance(given, Mapping):
+        return dict(given)
+    raise TypeError(f"not plain data: {type(given).__name__}")
+
+
+def dumps(value: Any, *, indent: bool = False, sort: bool = False) -> bytes:
+    """Plain data as JSON text, UTF-8, without a closing newline. Raises TypeError for other data."""
+    import orjson
+
+    option = (orjson.OPT_INDENT_2 if indent else 0) | (orjson.OPT_SORT_KEYS if sort else 0)
+    try:
+        return orjson.dumps(value, default=_plain_mapping, option=option)
+    except TypeError:
+        return _dump_exactly(value, indent=indent, sort=sort)
+
+
+def _dump_exactly(value: Any, *, indent: bool, sort: bool) -> bytes:
+    import json
+
+    separators = None if indent else (",", ":")
+    text = json.dumps(
+        value,
+        ensure_ascii=False,
+        allow_nan=False,
+        indent=2 if indent else None,
+        separators=separators,
+        sort_keys=sort,
+        default=_plain_mapping,
+    )
+    return text.encode()
+
+
+def dumps_document(document: Any) -> bytes:
+    """A dataclass instance as an indented document with a closing newline.
+
+    Its fields stand in their own order, everything inside them sorted by key.
+    """
+    import orjson
+
+    option = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
+    try:
+        return orjson.dumps(document, default=_plain_mapping, option=option)
+    except TypeError:
+        members = [
+            b'  "' + f.name.encode() + b'": ' + _indented(getattr(document, f.name)) for f in fields(document)
+        ]
+        return b"{\n" + b",\n".join(members) + b"\n}\n"
+
+
+def _indented(value: Any) -> bytes:
+    return dumps(value, indent=True, sort=True).replace(b"\n", b"\n  ")
+
+
+# --- where in the text -------------------------------------------------------------------------
+
+_Wanted: TypeAlias = dict[Any, Any]
+
+
+def locate(text: str, paths: Iterable[Path]) -> dict[Path, int]:
+    """The character offsets at which the values at these paths begin.
+
+    `text` must be valid JSON. A path that leads to an absent member gives where the innermost
+    object or list on the way begins. Only what lies on the way is walked, the rest is skipped
+    at the speed of the parser.
+    """
+    paths = list(paths)
+    wanted: _Wanted = {}
+    for path in paths:
+        node = wanted
+        for step in path:
+            node = node.setdefault(step, {})
+    walk = _Walk(text)
+    try:
+        walk.value(_skip_blanks(text, 0), (), wanted)
+    except (ValueError, StopIteration, IndexError, RecursionError):
+        return dict.fromkeys(paths, 0)
+    return {path: _nearest(path, walk.offsets) for path in paths}
+
+
+def _nearest(path: Path, offsets: Mapping[Path, int]) -> int:
+    while path not in offsets and path:
+        path = path[:-1]
+    return offsets.get(path, 0)
+
+
+def _skip_blanks(text: str, at: int) -> int:
+    match = _BLANKS.match(text, at)
+    return match.end() if match else at
+
+
+class _Walk:
+    """A walk through one text along the wanted paths."""
+
+    def __init__(self, text: str) -> None:
+        import json
+
+        self._text = text
+        self._skip: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().raw_decode
+        self.offsets: dict[Path, int] = {}
+
+    def value(self, at: int, path: Path, wanted: _Wanted) -> int:
+        """Note where the value at `at` and the wanted ones inside it begin; give its end."""
+        text = self._text
+        self.offsets[path] = at
+        if not wanted or text[at] not in "{[":
+            return self._skip(text, at)[1]
+        closing = "}" if text[at] == "{" else "]"
+        index = 0
+        at = _skip_blanks(text, at + 1)
+        while text[at] != closing:
+            step: str | int = index
+            if closing == "}":
+                key, at = self._skip(text, at)
+                step, at = str(key), _skip_blanks(text, _skip_blanks(text, at) + 1)
+            at = self.value(at, (*path, step), wanted[step]) if step in wanted else self._skip(text, at)[1]
+            at = _skip_blanks(text, at)
+            if text[at] == ",":
+                at = _skip_blanks(text, at + 1)
+            index += 1
+        return at + 1

@@ -1,0 +1,163 @@
+"""One object of a state as JSON members and back: shared by the document and the journal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from nexusform.diagnostics import did_you_mean
+from nexusform.state.model import ObjectState
+from nexusform.values import Path
+
+_NAME: Final = re.compile(r"[^\W\d][\w-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a member must be: the check, and the same in words."""
+
+    holds: Callable[[Any], bool]
+    words: str
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A member that is not as it must be: where, and a sentence that says what is wrong."""
+
+    path: Path
+    message: str
+
+
+def is_text(value: Any) -> bool:
+    """A string."""
+    return value.__class__ is str
+
+
+def is_count(value: Any) -> bool:
+    """A whole number that is not negative (true and false are none)."""
+    return value.__class__ is int and value >= 0
+
+
+def is_flag(value: Any) -> bool:
+    """The word true or false."""
+    return value.__class__ is bool
+
+
+def is_object(value: Any) -> bool:
+    """A JSON object."""
+    return value.__class__ is dict
+
+
+def is_list(value: Any) -> bool:
+    """A JSON list."""
+    return value.__class__ is list
+
+
+def is_texts(value: Any) -> bool:
+    """A list of strings."""
+    return value.__class__ is list and all(item.__class__ is str for item in value)
+
+
+def is_objects(value: Any) -> bool:
+    """A list of JSON objects."""
+    return value.__class__ is list and all(item.__class__ is dict for item in value)
+
+
+def is_name(value: Any) -> bool:
+    """An identifier as in HCL."""
+    return value.__class__ is str and _NAME.fullmatch(value) is not None
+
+
+def is_key(value: Any) -> bool:
+    """An instance key: a string, or a whole number from 0."""
+    return value.__class__ is str or is_count(value)
+
+
+def is_paths(value: Any) -> bool:
+    """A list of paths, each a list of names and list positions."""
+    return is_list(value) and all(is_list(path) and all(map(is_key, path)) for path in value)
+
+
+def is_filled(value: Any) -> bool:
+    """A string that is not empty."""
+    return value.__class__ is str and value != ""
+
+
+OBJECT_RULES: Final[Mapping[str, Rule]] = {
+    "attributes": Rule(is_object, "an object", required=True),
+    "creation": Rule(is_count, "a whole number from 0", required=True),
+    "sensitive_attributes": Rule(is_paths, "a list of paths (lists of names and positions)"),
+    "dependencies": Rule(is_texts, "a list of addresses"),
+    "status": Rule(lambda value: value == "tainted", '"tainted", or absent'),
+    "create_before_destroy": Rule(is_flag, "true or false"),
+    "provider": Rule(is_text, "a string"),
+    "schema_version": Rule(is_count, "a whole number from 0"),
+    "private": Rule(is_object, "an object"),
+}
+
+
+def check_members(entry: Any, rules: Mapping[str, Rule], path: Path, mistakes: list[Mistake]) -> bool:
+    """Whether `entry` is an object whose members obey the rules; what is wrong joins `mistakes`."""
+    if entry.__class__ is not dict:
+        mistakes.append(Mistake(path, f"An object is expected here, not {kind_of(entry)}."))
+        return False
+    before = len(mistakes)
+    for name, value in entry.items():
+        rule = rules.get(name)
+        if rule is None:
+            hint = did_you_mean(name, rules)
+            mistakes.append(Mistake((*path, name), f'There is no member "{name}" here.{hint}'))
+        elif not rule.holds(value):
+            mistakes.append(Mistake((*path, name), f'"{name}" must be {rule.words}.'))
+    for name, rule in rules.items():
+        if rule.required and name not in entry:
+            mistakes.append(Mistake((*path, name), f'"{name}" is missing.'))
+    return len(mistakes) == before
+
+
+def kind_of(value: Any) -> str:
+    """What a JSON value is, in words."""
+    if value is None:
+        return "null"
+    names = {bool: "true or false", str: "a string", list: "a list", dict: "an object"}
+    return names.get(value.__class__, "a number")
+
+
+def object_members(given: ObjectState) -> dict[str, Any]:
+    """The members of an object; what is at its default is left out, save the frequent ones."""
+    members: dict[str, Any] = {
+        "attributes": given.attributes,
+        "creation": given.creation,
+        "provider": given.provider,
+        "schema_version": given.schema_version,
+    }
+    if given.sensitive:
+        members["sensitive_attributes"] = [list(path) for path in given.sensitive]
+    if given.dependencies:
+        members["dependencies"] = given.dependencies
+    if given.tainted:
+        members["status"] = "tainted"
+    if given.create_before_destroy:
+        members["create_before_destroy"] = True
+    if given.private is not None:
+        members["private"] = given.private
+    return members
+
+
+def object_from_members(entry: Mapping[str, Any]) -> ObjectState:
+    """The object of members that obey OBJECT_RULES."""
+    get = entry.get
+    return ObjectState(
+        entry["attributes"],
+        entry["creation"],
+        tuple([tuple(path) for path in get("sensitive_attributes", ())]),
+        tuple(get("dependencies", ())),
+        "status" in entry,
+        get("create_before_destroy", False),
+        get("provider", "simulated"),
+        get("schema_version", 0),
+        get("private"),
+    )

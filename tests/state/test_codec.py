@@ -1,0 +1,365 @@
+"""State documents: what is written is read back, and whatever is wrong is told with its place."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nexusform.address import Address, ModuleStep, parse_address
+from nexusform.diagnostics import Diagnostic
+from nexusform.state.codec import decode, encode
+from nexusform.state.model import EMPTY, InstanceState, ObjectState, OutputState, State
+from nexusform.values import BOOL, DYNAMIC, NUMBER, STRING, ListType, MapType, ObjectType, SetType, TupleType
+
+RACK = Address((), "managed", "nexus_rack", "r")
+
+names = st.from_regex(r"[a-z_][a-z0-9_-]{0,5}", fullmatch=True)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+keys = st.none() | st.integers(0, 40) | texts
+plain = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**80), 2**80)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=6,
+)
+attributes = st.dictionaries(names, plain, max_size=4)
+paths = st.lists(st.lists(texts | st.integers(0, 9), max_size=3).map(tuple), max_size=2).map(tuple)
+objects = st.builds(
+    ObjectState,
+    attributes=attributes,
+    creation=st.integers(0, 50),
+    sensitive=paths,
+    dependencies=st.lists(names, max_size=2).map(tuple),
+    tainted=st.booleans(),
+    create_before_destroy=st.booleans(),
+    provider=texts,
+    schema_version=st.integers(0, 3),
+    private=st.none() | attributes,
+)
+addresses = st.builds(
+    Address,
+    module=st.lists(st.builds(ModuleStep, names, keys), max_size=2).map(tuple),
+    mode=st.sampled_from(["managed", "data"]),
+    type=names,
+    name=names,
+    key=keys,
+)
+instances = st.builds(
+    InstanceState,
+    current=st.none() | objects,
+    deposed=st.dictionaries(st.from_regex(r"[0-9a-f]{8}", fullmatch=True), objects, max_size=2),
+).filter(lambda instance: instance.current is not None or instance.deposed)
+outputs = st.sampled_from(
+    [
+        OutputState("x", STRING),
+        OutputState(None, DYNAMIC),
+        OutputState([1, 2], ListType(NUMBER), sensitive=True),
+        OutputState(["a"], SetType(STRING)),
+        OutputState({"k": True}, MapType(BOOL)),
+        OutputState({"a": [1, "x"]}, ObjectType.of({"a": TupleType((NUMBER, STRING))})),
+    ]
+)
+states = st.builds(
+    State,
+    lineage=texts,
+    serial=st.integers(0, 2**70),
+    nexusform_version=texts,
+    catalogue=texts,
+    instances=st.dictionaries(addresses, instances, max_size=4),
+    outputs=st.dictionaries(names, outputs, max_size=2),
+    applied_plans=st.lists(texts, max_size=2).map(tuple),
+    last_creation=st.integers(50, 60),
+    check_results=st.lists(attributes, max_size=1).map(tuple),
+)
+
+
+def read(data: bytes) -> State:
+    state, problems = decode(data, "s.nfstate")
+    assert problems == []
+    assert state is not None
+    return state
+
+
+def refuse(data: bytes) -> list[Diagnostic]:
+    state, problems = decode(data, "s.nfstate")
+    assert state is None
+    assert problems
+    return problems
+
+
+def one_rack(**more: object) -> State:
+    rack = ObjectState({"id": "lab/r", "zones": ["1", "2"]}, creation=1, **more)  # type: ignore[arg-type]
+    return State("l", 3, "0.1.0", "2024", {RACK: InstanceState(rack)}, last_creation=1)
+
+
+@given(states)
+@settings(max_examples=150, deadline=None)
+def test_what_is_written_is_read_back(state: State) -> None:
+    assert read(encode(state)) == state
+
+
+@given(states, st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_equal_states_are_equal_bytes(state: State, random: Any) -> None:
+    def shuffled(mapping: Any) -> dict[Any, Any]:
+        items = list(mapping.items())
+        random.shuffle(items)
+        return dict(items)
+
+    other = replace(state, instances=shuffled(state.instances), outputs=shuffled(state.outputs))
+    assert encode(other) == encode(state)
+
+
+def test_the_document_has_the_shape_of_a_state_and_our_name_on_top() -> None:
+    address = parse_address('module.a["k"].nexus_rack.r[2]')
+    kept = ObjectState({"id": "x"}, 7, tainted=True, dependencies=("nexus_site.s",), sensitive=(("id",),))
+    old = ObjectState({"id": "y"}, 4)
+    state = State(
+        "l",
+        3,
+        "0.1.0",
+        "2024",
+        {address: InstanceState(kept, {"0a0b0c0d": old})},
+        {"o": OutputState("v", STRING)},
+    )
+    text = encode(state).decode()
+    document = json.loads(text)
+    assert list(document)[:3] == ["format", "version", "nexusform_version"]
+    assert text.startswith('{\n  "format": "nexusform",\n  "version": 1,\n')
+    assert text.endswith("}\n")
+    assert document["outputs"] == {"o": {"value": "v", "type": "string"}}
+    (resource,) = document["resources"]
+    assert resource["module"] == 'module.a["k"]'
+    assert (resource["mode"], resource["type"], resource["name"]) == ("managed", "nexus_rack", "r")
+    current, deposed = resource["instances"]
+    assert (current["index_key"], current["status"], current["creation"]) == (2, "tainted", 7)
+    assert current["dependencies"] == ["nexus_site.s"]
+    assert current["sensitive_attributes"] == [["id"]]
+    assert (deposed["index_key"], deposed["deposed"], deposed["attributes"]) == (2, "0a0b0c0d", {"id": "y"})
+
+
+def test_instances_stand_in_the_order_of_their_keys() -> None:
+    made = [Address((), "managed", "t", "n", key) for key in ("b", 10, "a", 2)]
+    state = replace(EMPTY, instances={a: InstanceState(ObjectState({}, 0)) for a in made})
+    (resource,) = json.loads(encode(state))["resources"]
+    assert [entry["index_key"] for entry in resource["instances"]] == [2, 10, "a", "b"]
+
+
+def test_numbers_beyond_64_bits_stay_exact() -> None:
+    huge = 2**200 + 1
+    state = replace(EMPTY, instances={RACK: InstanceState(ObjectState({"n": huge, "m": [{"x": -huge}]}, 0))})
+    data = encode(state)
+    assert read(data) == state
+    assert data.startswith(b'{\n  "format": "nexusform",\n  "version": 1,\n')
+
+
+def test_a_truncated_document_is_named_at_its_line_and_the_backup_is_offered() -> None:
+    data = encode(one_rack())
+    (problem,) = refuse(data[: data.index(b'"creation"')])
+    assert problem.summary == "State is not valid JSON"
+    assert problem.subject is not None
+    assert problem.subject.filename == "s.nfstate"
+    line = data[: data.index(b'"creation"')].count(b"\n") + 1
+    assert problem.subject.start.line == line
+    assert f"line {line}, column" in problem.detail
+    assert "cut off" in problem.detail
+    assert '"s.nfstate.backup"' in problem.detail
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"  \n", b"\xff\xfe{", b"nul", b"[1, 2", b'{"format": NaN}', b"[" * 5000]
+)
+def test_what_is_not_json_is_refused(data: Any) -> None:
+    (problem,) = refuse(data)
+    assert problem.summary == "State is not valid JSON"
+
+
+def test_a_byte_that_is_not_utf8_is_named_where_it_stands() -> None:
+    (problem,) = refuse(b'{\n  "format": "\xc3\xa4\xff"}')
+    assert (problem.subject.start.line, problem.subject.start.column) == (2, 15)
+    assert "not UTF-8" in problem.detail
+
+
+def test_a_mistake_behind_letters_of_other_scripts_is_named_where_it_stands() -> None:
+    (problem,) = refuse('{"format": "größe", x}'.encode())
+    assert (problem.subject.start.column, problem.subject.start.byte) == (21, 22)
+
+
+def test_a_byte_order_mark_is_no_mistake() -> None:
+    assert read(b"\xef\xbb\xbf" + encode(one_rack())) == one_rack()
+
+
+def test_a_state_of_terraform_is_told_apart() -> None:
+    (problem,) = refuse(b'{"version": 4, "terraform_version": "1.9.0", "serial": 1, "resources": []}')
+    assert problem.summary == "Not a nexusform state"
+    assert "Terraform or OpenTofu" in problem.detail
+
+
+@pytest.mark.parametrize("data", [b"[]", b"1", b"{}", b'{"format": "other", "version": 1}', b'{"format": 3}'])
+def test_a_foreign_document_is_told_apart(data: Any) -> None:
+    (problem,) = refuse(data)
+    assert problem.summary == "Not a nexusform state"
+
+
+def test_a_newer_version_is_refused_with_the_version_that_wrote_it() -> None:
+    (problem,) = refuse(b'{"format": "nexusform", "version": 9, "nexusform_version": "7.0"}')
+    assert problem.summary == "State of a newer version"
+    assert "nexusform 7.0" in problem.detail
+
+
+@pytest.mark.parametrize("version", ["true", '"1"', "0", "1.0", "null"])
+def test_a_version_that_is_none_is_refused(version: str) -> None:
+    (problem,) = refuse(f'{{"format": "nexusform", "version": {version}}}'.encode())
+    assert "version" in problem.detail
+
+
+def edited(change: Any) -> bytes:
+    document = json.loads(encode(one_rack()))
+    change(document)
+    return json.dumps(document, indent=2).encode()
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        (lambda d: d.pop("serial"), "serial"),
+        (lambda d: d.update(serial=-1), "serial"),
+        (lambda d: d.update(serial=True), "serial"),
+        (lambda d: d.update(lineage=None), "lineage"),
+        (lambda d: d.update(resources={}), "resources"),
+        (lambda d: d["resources"].append(7), "resources[1]"),
+        (lambda d: d["resources"][0].update(mode="list"), "resources[0].mode"),
+        (lambda d: d["resources"][0].update(type="a b"), "resources[0].type"),
+        (lambda d: d["resources"][0].update(module="nexus_rack.r"), "resources[0].module"),
+        (lambda d: d["resources"][0].update(module="module"), "resources[0].module"),
+        (lambda d: d["resources"][0].update(module=3), "resources[0].module"),
+        (lambda d: d["resources"][0].pop("instances"), "resources[0].instances"),
+        (lambda d: d["resources"][0]["instances"][0].pop("creation"), "resources[0].instances[0].creation"),
+        (
+            lambda d: d["resources"][0]["instances"][0].update(index_key=-1),
+            "resources[0].instances[0].index_key",
+        ),
+        (
+            lambda d: d["resources"][0]["instances"][0].update(status="gone"),
+            "resources[0].instances[0].status",
+        ),
+        (
+            lambda d: d["resources"][0]["instances"][0].update(attributes=[]),
+            "resources[0].instances[0].attributes",
+        ),
+        (
+            lambda d: d["resources"][0]["instances"][0].update(dependencies=[1]),
+            "resources[0].instances[0].dependencies",
+        ),
+        (lambda d: d["outputs"].update(o={"value": 1, "type": "strin"}), "outputs.o.type"),
+        (
+            lambda d: d["outputs"].update(o={"value": [1, "x"], "type": ["list", "number"]}),
+            "outputs.o.value[1]",
+        ),
+        (lambda d: d["outputs"].update(o={"type": ["object", {}, 5], "value": {}}), "outputs.o.type"),
+    ],
+)
+def test_every_mistake_is_named_with_its_path_and_line(change: Any, path: Any) -> None:
+    data = edited(change)
+    (problem,) = refuse(data)
+    assert problem.summary == "Invalid state document"
+    assert f"({path})" in problem.detail
+    assert problem.subject is not None
+    text = data.decode()
+    pointed = text[problem.subject.start.byte :]
+    value = json.loads(text)
+    for step in re.findall(r"\w+", path):
+        if isinstance(value, dict) and step not in value:
+            assert pointed.startswith("{")  # what is missing is named at the object that lacks it
+            return
+        value = value[int(step)] if isinstance(value, list) else value[step]
+    assert json.JSONDecoder().raw_decode(pointed)[0] == value
+    assert problem.subject.start.line == text[: problem.subject.start.byte].count("\n") + 1
+
+
+def test_a_misspelt_member_is_named_with_the_right_one() -> None:
+    def misspell(document: Any) -> None:
+        document["resources"][0]["instances"][0]["dependancies"] = []
+
+    data = edited(misspell)
+    (problem,) = refuse(data)
+    assert 'Did you mean "dependencies"?' in problem.detail
+    line, column = problem.subject.start.line, problem.subject.start.column
+    assert data.decode().splitlines()[line - 1][column - 1 :].startswith("[]")
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    def spoil(document: Any) -> None:
+        document["serial"] = "3"
+        document["resources"][0]["instances"][0]["creation"] = None
+
+    assert len(refuse(edited(spoil))) == 2
+
+
+def test_two_objects_at_one_address_are_refused() -> None:
+    def double(document: Any) -> None:
+        document["resources"].append(document["resources"][0])
+
+    (problem,) = refuse(edited(double))
+    assert "nexus_rack.r" in problem.detail
+    assert "(resources[1].instances[0])" in problem.detail
+
+
+def test_a_creation_number_that_is_taken_is_not_given_again() -> None:
+    def lower(document: Any) -> None:
+        document["last_creation"] = 0
+
+    assert read(edited(lower)).last_creation == 1
+
+
+mutations = st.sampled_from([None, True, -1, 0, 1.5, "", "x", [], {}, [[]], {"a": 1}, 10**30])
+
+
+def places(node: Any, path: Any = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    if isinstance(node, dict):
+        for key, inner in node.items():
+            yield from places(inner, (*path, key))
+    elif isinstance(node, list):
+        for index, inner in enumerate(node):
+            yield from places(inner, (*path, index))
+
+
+@given(states, st.data())
+@settings(max_examples=200, deadline=None)
+def test_no_edit_brings_it_down(state: State, data: Any) -> None:
+    document = json.loads(encode(state))
+    for _ in range(data.draw(st.integers(1, 3))):
+        path = data.draw(st.sampled_from(sorted(places(document), key=str)))
+        if not path:
+            document = data.draw(mutations)
+            break
+        holder = document
+        for step in path[:-1]:
+            holder = holder[step]
+        if data.draw(st.booleans()):
+            holder[path[-1]] = data.draw(mutations)
+        else:
+            del holder[path[-1]]
+        if not isinstance(document, dict):
+            break
+    found, problems = decode(json.dumps(document).encode(), "s")
+    assert (found is None) == bool(problems)
+
+
+@given(states, st.data())
+@settings(max_examples=200, deadline=None)
+def test_no_damage_brings_it_down(state: State, data: Any) -> None:
+    whole = encode(state)
+    start = data.draw(st.integers(0, len(whole)))
+    end = data.draw(st.integers(start, min(len(whole), start + 20)))
+    found, problems = decode(whole[:start] + data.draw(st.binary(max_size=4)) + whole[end:], "s")
+    assert (found is None) == bool(problems)

@@ -1,0 +1,90 @@
+"""Journal lines: exact, checked, torn ends passed over, damage told."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nexusform.address import parse_address
+from nexusform.state.journal import Begun, Done, Finished, Intent, Moved, encode, read
+from nexusform.state.model import InstanceState, ObjectState, OutputState
+from nexusform.values import NUMBER, ListType
+
+RACK = parse_address('module.a["k"].nexus_rack.r["x\\ny"]')
+SITE = parse_address("nexus_site.s")
+OBJECT = ObjectState(
+    {"id": "lab/r", "n": 2**90, "list": [1.5, None, {"a": True}]},
+    7,
+    sensitive=(("list", 0),),
+    dependencies=("nexus_site.s",),
+    tainted=True,
+    create_before_destroy=True,
+    private={"k": 1},
+)
+RECORDS = [
+    Begun("lineage", 4, "0.1.0", "2024-1", "abc"),
+    Intent(RACK, "create", "nexus_rack", "lab/r", 7, OBJECT, "0a0b0c0d"),
+    Intent(SITE, "delete", "nexus_site", "lab", 3),
+    Done(RACK, 7, InstanceState(OBJECT, {"0a0b0c0d": OBJECT})),
+    Done(RACK, 7, InstanceState(None, {"0a0b0c0d": OBJECT}), "no answer"),
+    Done(SITE, 3, None),
+    Moved(((RACK, SITE), (SITE, RACK))),
+    Finished({"o": OutputState([1], ListType(NUMBER), sensitive=True)}, ({"kind": "check"},)),
+    Finished(),
+]
+LINES = [encode(record) for record in RECORDS]
+
+
+def test_records_are_read_back() -> None:
+    assert read(LINES) == (RECORDS, [])
+
+
+def test_a_record_is_one_line() -> None:
+    assert not any(b"\n" in line for line in LINES)
+
+
+def test_an_empty_journal_has_no_records() -> None:
+    assert read([]) == ([], [])
+
+
+@pytest.mark.parametrize("kept", [0, 1, 20, -1])
+def test_a_torn_last_line_is_passed_over(kept: int) -> None:
+    assert read([*LINES[:2], LINES[2][:kept]]) == (RECORDS[:2], [])
+
+
+def test_a_damaged_line_before_others_is_told_with_its_number() -> None:
+    damaged = LINES[1].replace(b"lab/r", b"lab/q")
+    records, (problem,) = read([LINES[0], damaged, LINES[2]], "s.journal")
+    assert records == [RECORDS[0], RECORDS[2]]
+    assert problem.summary == "Damaged journal"
+    assert "Record 2 of s.journal" in problem.detail
+
+
+@given(st.sampled_from(LINES), st.data())
+@settings(max_examples=200, deadline=None)
+def test_a_changed_line_is_never_taken_for_a_record(line: bytes, data: Any) -> None:
+    start = data.draw(st.integers(0, len(line)))
+    end = data.draw(st.integers(start, len(line)))
+    changed = line[:start] + data.draw(st.binary(max_size=3)) + line[end:]
+    records, problems = read([changed, LINES[0]])
+    if changed == line:
+        assert len(records) == 2
+    else:
+        assert records == [RECORDS[0]]
+        assert len(problems) == 1
+
+
+def test_a_well_checked_line_of_nonsense_is_no_record() -> None:
+    from nexusform.state import journal
+
+    for body in (
+        b"1",
+        b"{}",
+        b'{"kind":"other"}',
+        b'{"kind":"done"}',
+        b'{"kind":"moved","pairs":[["a"]]}',
+        b"{",
+    ):
+        line = b'{"check":"' + journal._check(body) + b'","record":' + body + b"}"
+        assert len(read([line, LINES[0]])[1]) == 1
