@@ -14,6 +14,7 @@ from nexusform.language.scanner import (
     IDENT,
     INTERPOLATION,
     NEWLINE,
+    OPEN_HEREDOC,
     OPEN_QUOTE,
     QUOTED_NEWLINE,
     QUOTED_TEXT,
@@ -21,10 +22,21 @@ from nexusform.language.scanner import (
     STRING,
 )
 from nexusform.language.syntax import Attribute, Block, Body, Label
-from nexusform.language.token_stream import OPENERS, MalformedError, TokenStream
+from nexusform.language.token_stream import MalformedError, TokenStream
 from nexusform.source import Span
 
-_CLOSERS = frozenset({"}", ")", "]", SEQUENCE_END, CLOSE_QUOTE, CLOSE_HEREDOC, QUOTED_NEWLINE})
+_CLOSERS_OF = {
+    "{": "}",
+    "(": ")",
+    "[": "]",
+    INTERPOLATION: SEQUENCE_END,
+    DIRECTIVE: SEQUENCE_END,
+    OPEN_QUOTE: CLOSE_QUOTE,
+    OPEN_HEREDOC: CLOSE_HEREDOC,
+}
+_CLOSERS = frozenset(_CLOSERS_OF.values())
+# After this many mistakes the rest of a file is not looked at: it is probably not HCL at all.
+_MOST_PROBLEMS = 100
 _REQUIRED = "Argument or block definition required"
 _UNCLOSED = (
     "There is no closing brace for this block before the end of the file. This may be caused by incorrect "
@@ -251,20 +263,22 @@ class BodyParser:
         """The body after an opening brace, and the index of its closing brace."""
         stream = self.stream
         items = _Items()
+        problems = len(stream.diagnostics)
         if stream.tokens.kinds[stream.index] in {NEWLINE, "}", END}:
             self._items(items)
         else:
             self._only_argument(items)
-        if stream.peek() == END:
-            stream.note(
-                "Unclosed configuration block",
-                _UNCLOSED,
-                stream.span(opening, opening),
-                stream.span(first, opening),
-            )
-            closing = stream.index
-        else:
+        if stream.peek() != END:
             closing = stream.take()
+        else:
+            closing = stream.index
+            if len(stream.diagnostics) == problems:  # else one of them explains the missing brace
+                stream.note(
+                    "Unclosed configuration block",
+                    _UNCLOSED,
+                    stream.span(opening, opening),
+                    stream.span(first, opening),
+                )
         end = stream.span(closing, closing)
         return _body(items, stream.span(opening, closing), end), closing
 
@@ -330,18 +344,22 @@ class BodyParser:
         """
         stream = self.stream
         kinds = stream.tokens.kinds
-        nesting = 0
+        if len(stream.diagnostics) >= _MOST_PROBLEMS:
+            stream.index = len(kinds) - 1
+            return
+        opened: list[str] = []
         for index in range(first, len(kinds)):
-            kind = kinds[index]
-            if kind in OPENERS:
-                nesting += 1
+            kind = CLOSE_QUOTE if kinds[index] == QUOTED_NEWLINE else kinds[index]
+            if kind in _CLOSERS_OF:
+                opened.append(_CLOSERS_OF[kind])
             elif kind in _CLOSERS:
-                nesting -= 1
-                if nesting < 0 and index >= wrong and kind == "}":
-                    stream.index = index
+                if kind in opened:
+                    while opened.pop() != kind:
+                        pass
+                elif kind == "}" and index >= wrong:
+                    stream.index = index  # the end of the block that the item stands in
                     return
-                nesting = max(nesting, 0)
-            elif kind == NEWLINE and nesting == 0 and index >= wrong:
+            elif kind == NEWLINE and not opened and index >= wrong:
                 stream.index = index + 1
                 return
         stream.index = _next_line(kinds, wrong)

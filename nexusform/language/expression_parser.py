@@ -37,7 +37,7 @@ from nexusform.language.syntax import (
     Unary,
 )
 from nexusform.language.template_parser import TemplateParser
-from nexusform.language.token_stream import TokenStream
+from nexusform.language.token_stream import MalformedError, TokenStream
 from nexusform.source import Span
 
 _PRECEDENCE = {
@@ -261,13 +261,17 @@ class ExpressionParser:
 
     def _no_separator(self, kind: str, first: int) -> Exception:
         if kind == END:
-            return self.stream.problem(
+            opening = first
+            while self.stream.tokens.kinds[opening] != "(":
+                opening += 1
+            self.stream.note(
                 "Unterminated function call",
                 "There is no closing parenthesis for this function call before the end of the file. "
                 "This may be "
                 "caused by incorrect parenthesis nesting elsewhere in this file.",
-                first,
+                self.stream.span(first, opening),
             )
+            return MalformedError()
         return self.stream.problem(
             "Missing argument separator",
             "A comma is required to separate each function argument from the next.",

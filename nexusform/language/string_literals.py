@@ -7,7 +7,7 @@ from collections.abc import Callable
 from unicodedata import normalize
 
 _ESCAPE = re.compile(
-    r"\\(?:u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.|\Z)|\$\$\{|%%\{",
+    r"\\(?:u[0-9a-fA-F]{0,4}|U[0-9a-fA-F]{0,8}|.|\Z)|\$\$\{|%%\{",
     re.DOTALL,
 )
 _TEMPLATE_ESCAPE = re.compile(r"([$%])\1\{")
@@ -42,7 +42,7 @@ def decode_quoted(text: str, complain: Complain) -> str:
 def _unusual(escape: str) -> tuple[str, str]:
     r"""What is wrong with an escape (nothing for a good \u or \U) and what it stands for."""
     selector = escape[1:2]
-    if len(escape) > 2:
+    if len(escape) in {6, 10} and (selector == "U") == (len(escape) == 10):
         code = int(escape[2:], base=16)  # noqa: FURB166 - "\\u" is no prefix that int() knows
         if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
             return f"Cannot encode character U+{code:04x} in UTF-8.", ""

@@ -98,14 +98,14 @@ class TemplateParser:
         pieces, last = self._pieces(closing, first)
         if stream.tokens.word(first).startswith("<<-"):
             _flush(pieces)
-        return self._tree(pieces, stream.span(first, last))
+        return self._tree(pieces, stream.span(first, last), stream.span(last, last))
 
     def bare(self) -> Expression:
         """A whole text as a template."""
         stream = self.stream
         pieces, last = self._pieces(END, 0)
         span = stream.positions.span(stream.tokens.starts[0], stream.tokens.ends[last])
-        return self._tree(pieces, span)
+        return self._tree(pieces, span, stream.span(last, last))
 
     def plain_string(self, index: int) -> str:
         """The meaning of a STRING token, which holds no template sequences."""
@@ -267,8 +267,8 @@ class TemplateParser:
 
     # --- shape ---------------------------------------------------------------------------------
 
-    def _tree(self, pieces: list[_Piece], span: Span) -> Expression:
-        """The expression that a row of pieces makes."""
+    def _tree(self, pieces: list[_Piece], span: Span, end: Span) -> Expression:
+        """The expression that a row of pieces makes; `end` is the mark that closes the template."""
         if len(pieces) == 1 and isinstance(pieces[0], _Interpolation):
             return TemplateWrap(pieces[0].expression, span)
         pieces = _melded(pieces)
@@ -283,7 +283,7 @@ class TemplateParser:
             deepest = max(deepest, len(stack) - 1)
         self.stream.lengthen(deepest)
         if len(stack) > 1:
-            self._unfinished(stack[-1], span)
+            self._unfinished(stack[-1], span, end)
         return Template(tuple(stack[0].parts), span)
 
     def _place(self, piece: _Piece, stack: list[_Open]) -> None:
@@ -325,14 +325,14 @@ class TemplateParser:
         self.stream.note(f"Unexpected {end.keyword} directive", detail, end.span)
         return MalformedError()
 
-    def _unfinished(self, opened: _Open, span: Span) -> None:
+    def _unfinished(self, opened: _Open, span: Span, end: Span) -> None:
         start = opened.directive
         assert start is not None
         self.stream.note(
             "Unexpected end of template",
             f"The {start.keyword} directive at {describe(start.span)} is missing its corresponding "
             f"{_ENDS[start.keyword]} directive.",
-            start.span,
+            end,
             span,
         )
         raise MalformedError

@@ -11,15 +11,12 @@ from dataclasses import dataclass
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.language.positions import Positions
 from nexusform.language.scanner import (
-    DIRECTIVE,
     END,
     IDENT,
-    INTERPOLATION,
     INVALID,
     NEWLINE,
-    OPEN_HEREDOC,
-    OPEN_QUOTE,
     QUOTED_NEWLINE,
+    STRING,
     Tokens,
 )
 from nexusform.source import Span
@@ -27,8 +24,6 @@ from nexusform.source import Span
 # How deep expressions, templates and blocks may nest. Reading, evaluating and storing a tree
 # recurse, so the bound keeps every one of them clear of the interpreter's own limit.
 MAX_DEPTH = 100
-
-OPENERS = frozenset({"{", "(", "[", INTERPOLATION, DIRECTIVE, OPEN_QUOTE, OPEN_HEREDOC})
 
 _BITWISE = {
     "&": ' Did you mean boolean AND ("&&")?',
@@ -111,9 +106,11 @@ class TokenStream:
         if index is None:
             self.peek()
             index = self.index
-        subject = self.span(index, index)
-        context = self.span(since, index) if since is not None and since <= index else None
+        begin, end = self.tokens.starts[index], self.tokens.ends[index]
         kind = self.tokens.kinds[index]
+        # Of a string in the wrong place, its opening quotation mark is the subject.
+        subject = self.positions.span(begin, begin + 1 if kind == STRING else end)
+        context = self.span(since, index) if since is not None and since <= index else None
         misfit = self._misfit(kind, index)
         if misfit is not None:
             summary, detail = misfit

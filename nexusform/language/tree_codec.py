@@ -93,18 +93,14 @@ class _Encoder:
             return base[place[0], place[1]] + place[2]
 
         groups = [
-            [key[1], [_numbered(kind, column, number) for kind, column in self._columns(key)]]
-            for key in order
+            [tag, [_numbered(kind, column, number) for kind, column in self._columns(height, tag)]]
+            for height, tag in order
         ]
         places = [[each.line, each.column, each.byte] for each in self.positions]
         return [
             _FORMAT,
             body.span.filename,
-            [
-                [each.line for each in places],
-                [each.column for each in places],
-                [each.byte for each in places],
-            ],
+            list(zip(*places, strict=True)),
             [
                 [self.positions[start] for start, _ in self.spans],
                 [self.positions[end] for _, end in self.spans],
