@@ -1,0 +1,96 @@
+"""Colours and widths of terminal text: a small ANSI helper, nothing more.
+
+Plain text equals coloured text minus its escapes; what users wrote never reaches the terminal
+with control characters in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_CODES = {
+    "bold": "1",
+    "underline": "4",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "cyan": "36",
+    "grey": "90",
+}
+_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+# Bidirectional overrides are kept out too: they make text read otherwise than it is.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+class Painter:
+    """Puts text into colour, or leaves it alone when colour is off."""
+
+    __slots__ = ("colour",)
+
+    def __init__(self, colour: bool) -> None:
+        self.colour = colour
+
+    def __call__(self, text: str, *styles: str) -> str:
+        """The text in the given styles ("bold", "red", ...)."""
+        if not self.colour or not text or not styles:
+            return text
+        return f"\x1b[{';'.join(_CODES[s] for s in styles)}m{text}\x1b[0m"
+
+
+PLAIN = Painter(colour=False)
+
+
+def strip_colours(text: str) -> str:
+    """The text without its colour escapes."""
+    return _ESCAPE.sub("", text)
+
+
+def harmless(text: str) -> str:
+    r"""The text with control characters (newline and tab aside) written as `\uXXXX`."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _CONTROL.sub(lambda m: f"\\u{ord(m.group()):04x}", text)
+
+
+def columns(text: str) -> int:
+    """How many terminal columns the text takes, escapes not counted."""
+    if "\x1b" in text:
+        text = strip_colours(text)
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def pad(text: str, width: int, *, right: bool = False) -> str:
+    """The text filled with spaces to `width` columns; `right` aligns it to the right."""
+    fill = " " * max(0, width - columns(text))
+    return fill + text if right else text + fill
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """The lines of a text wrapped at words; lines that start with a space are kept as they are.
+
+    `width` below 20 turns wrapping off. Words longer than a line stand on one of their own.
+    """
+    lines: list[str] = []
+    for line in text.split("\n"):
+        if width < 20 or line.startswith(" ") or columns(line) <= width:
+            lines.append(line.rstrip())
+        else:
+            lines.extend(_fill(line.split(" "), width))
+    return lines
+
+
+def _fill(words: Iterable[str], width: int) -> Iterable[str]:
+    line = ""
+    for word in words:
+        if line and columns(line) + 1 + columns(word) > width:
+            yield line
+            line = word
+        else:
+            line = f"{line} {word}" if line else word
+    if line:
+        yield line

@@ -1,0 +1,317 @@
+"""Placements as rows for people: runs of similar ones folded, per pool. Decides nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from nexusform.planning.plan import PlacementAction, PlacementChange, PlacementTable, Plan
+
+# A run of up to this many names its machines one by one; more moves than this are folded.
+NAMED_MACHINES = 5
+SINGLE_MOVES = 10
+NAMED_RACKS = 4
+
+
+class Detail(StrEnum):
+    """The `-placements` flag."""
+
+    CHANGED = "changed"
+    ALL = "all"
+    NONE = "none"
+
+
+_SYMBOLS = {
+    PlacementAction.PLACE: "+",
+    PlacementAction.MOVE: "~",
+    PlacementAction.REMOVE: "-",
+    PlacementAction.KEEP: "=",
+    PlacementAction.UPDATE: "~",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementLine:
+    """One line: symbol, which objects (`cluster-d-pool1-0..23`), from where, to where, why.
+
+    `count` is how many objects it stands for; `origin` and `target` are "" when there is none.
+    """
+
+    symbol: str
+    action: PlacementAction
+    label: str
+    origin: str
+    target: str
+    trigger: str
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementGroup:
+    """The lines of one pool (or placement, or workload); `table` None when it has none.
+
+    `name` is `cluster/pool`, `certainty` a clause such as `racks certain for 24 of 24, machines for
+    4 of 24`, "" when nothing was placed or no repetition was run.
+    """
+
+    name: str
+    kind: str
+    lines: tuple[PlacementLine, ...]
+    table: PlacementTable | None = None
+    certainty: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementSummary:
+    """How many objects of a kind ("vm", "binding", "pod"; "" = all) do what."""
+
+    kind: str
+    place: int = 0
+    move: int = 0
+    remove: int = 0
+    keep: int = 0
+    update: int = 0
+
+    @property
+    def anything(self) -> bool:
+        """Whether there is any object at all."""
+        return bool(self.place or self.move or self.remove or self.keep or self.update)
+
+
+KINDS = ("vm", "binding", "pod")
+
+
+def summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
+    """The total first, then one per kind that is present (only when there are several)."""
+    counts = Counter((row.kind, row.action) for row in plan.placements)
+    listed = sum(n for (_, action), n in counts.items() if action is PlacementAction.KEEP)
+    kinds = [k for k in KINDS if any(kind == k for kind, _ in counts)]
+    found = [_summary(kind, counts) for kind in kinds]
+    # The plan counts what stays; rows for it exist only on request. What no row tells is VMs.
+    unlisted = max(0, plan.kept - listed)
+    if unlisted:
+        rest = found[0] if kinds[:1] == ["vm"] else PlacementSummary("vm")
+        others = found[1:] if kinds[:1] == ["vm"] else found
+        more = PlacementSummary("vm", rest.place, rest.move, rest.remove, rest.keep + unlisted, rest.update)
+        found = [more, *others]
+    total = PlacementSummary(
+        "",
+        sum(s.place for s in found),
+        sum(s.move for s in found),
+        sum(s.remove for s in found),
+        sum(s.keep for s in found),
+        sum(s.update for s in found),
+    )
+    return (total, *found) if len(found) > 1 else (total,)
+
+
+def _summary(kind: str, counts: Mapping[tuple[str, PlacementAction], int]) -> PlacementSummary:
+    a = PlacementAction
+    return PlacementSummary(
+        kind,
+        place=counts.get((kind, a.PLACE), 0),
+        move=counts.get((kind, a.MOVE), 0),
+        remove=counts.get((kind, a.REMOVE), 0),
+        keep=counts.get((kind, a.KEEP), 0),
+        update=counts.get((kind, a.UPDATE), 0),
+    )
+
+
+# --- groups ------------------------------------------------------------------------------------
+
+
+def placement_groups(plan: Plan, detail: Detail) -> tuple[PlacementGroup, ...]:
+    """The pools that the plan touches (all of them with `all`), in the plan's order.
+
+    Observations (kept, with a trigger) are always shown; plain kept rows only with `all`.
+    """
+    if detail is Detail.NONE:
+        return ()
+    tables = {(str(t.address), t.pool): t for t in plan.placement_tables}
+    rows: dict[tuple[str, str], list[PlacementChange]] = {}
+    for row in plan.placements:
+        if row.action is not PlacementAction.KEEP or row.trigger or detail is Detail.ALL:
+            rows.setdefault((str(row.address), row.pool), []).append(row)
+    order = list(tables) if detail is Detail.ALL else [k for k in tables if k in rows]
+    keys = [*order, *(k for k in rows if k not in tables)]
+    return tuple(_group(rows.get(k, []), tables.get(k), plan.tie_breaks, detail) for k in keys)
+
+
+def _group(
+    rows: Sequence[PlacementChange], table: PlacementTable | None, tie_breaks: int, detail: Detail
+) -> PlacementGroup:
+    runs: dict[tuple[str, str], list[PlacementChange]] = {}
+    for row in rows:
+        runs.setdefault((row.action.value, row.trigger), []).append(row)
+    lines = [line for run in runs.values() for line in _lines(run, detail)]
+    first = rows[0] if rows else None
+    if table is not None:
+        name = f"{table.cluster}/{table.pool}"
+    else:
+        assert first is not None, "a group has rows or a table"
+        name = "/".join(part for part in (first.cluster, first.pool) if part) or str(first.address)
+    certainty = certainty_text(table) if table is not None and table.placed and tie_breaks else ""
+    return PlacementGroup(name, first.kind if first else "vm", tuple(lines), table, certainty)
+
+
+def certainty_text(table: PlacementTable) -> str:
+    """`racks certain for 24 of 24, machines for 4 of 24`."""
+    racks = f"racks certain for {table.racks_certain} of {table.placed}"
+    return f"{racks}, machines for {table.machines_certain} of {table.placed}"
+
+
+def _lines(run: list[PlacementChange], detail: Detail) -> list[PlacementLine]:
+    moves = run[0].action is PlacementAction.MOVE
+    if detail is Detail.ALL or len(run) == 1 or (moves and len(run) <= SINGLE_MOVES):
+        return [_single(row) for row in run]
+    ordered = sorted(run, key=_by_number)
+    first = ordered[0]
+    return [
+        PlacementLine(
+            _SYMBOLS[first.action],
+            first.action,
+            _run_label(ordered),
+            _many(ordered, "source") if not _has_target(first) or moves else "",
+            _many(ordered, "target") if _has_target(first) else "",
+            first.trigger,
+            len(ordered),
+        )
+    ]
+
+
+def _by_number(row: PlacementChange) -> tuple[int, int, str]:
+    return (0, row.number, "") if isinstance(row.number, int) else (1, 0, row.number)
+
+
+def _has_target(row: PlacementChange) -> bool:
+    return row.target is not None
+
+
+def _single(row: PlacementChange) -> PlacementLine:
+    origin = place_text(row.kind, row.source) if row.source and row.action is not PlacementAction.KEEP else ""
+    target = place_text(row.kind, row.target) if row.target else ""
+    if row.action is PlacementAction.PLACE:
+        origin = ""
+    if row.action is PlacementAction.UPDATE and origin == target:
+        origin = ""
+    return PlacementLine(_SYMBOLS[row.action], row.action, row.object, origin, target, row.trigger)
+
+
+def place_text(kind: str, place: Mapping[str, Any]) -> str:
+    """One place: `rack4 / rack4-bm07 / cell 1`, `east (Bound)`, `node-1 / rack4-bm07 / zone 4`."""
+    if kind == "binding":
+        state = place.get("state")
+        return f"{place.get('cluster', '')}{f' ({state})' if state else ''}"
+    if kind == "pod":
+        zone = place.get("availability_zone")
+        parts = [place.get("node") or "Pending", place.get("machine"), f"zone {zone}" if zone else ""]
+        return " / ".join(str(p) for p in parts if p)
+    cells = place.get("numa_cells") or []
+    word = "cell" if len(cells) == 1 else "cells"
+    numbers = f"{word} {'+'.join(str(c) for c in cells)}" if cells else ""
+    return " / ".join(str(p) for p in (place.get("rack"), place.get("machine"), numbers) if p)
+
+
+# --- folding -----------------------------------------------------------------------------------
+
+
+def _run_label(rows: Sequence[PlacementChange]) -> str:
+    # `prefix-0..3,5`: names that are one prefix and a number; anything else is listed or counted.
+    prefixes = {_prefix(row) for row in rows}
+    if len(prefixes) == 1 and None not in prefixes:
+        return f"{next(iter(prefixes))}{_ranges([r.number for r in rows if isinstance(r.number, int)])}"
+    if len(rows) <= NAMED_MACHINES:
+        return ", ".join(row.object for row in rows)
+    return f"{rows[0].object} and {len(rows) - 1} more"
+
+
+def _prefix(row: PlacementChange) -> str | None:
+    number = str(row.number)
+    if isinstance(row.number, int) and row.object.endswith(number):
+        return row.object[: -len(number)]
+    return None
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}..{b}" for a, b in parts)
+
+
+def _many(rows: Sequence[PlacementChange], side: str) -> str:
+    places: list[Mapping[str, Any]] = [p for p in (getattr(row, side) for row in rows) if p]
+    if rows[0].kind == "binding":
+        return ", ".join(str(p.get("cluster", "")) for p in places)
+    if rows[0].kind == "pod":
+        return _many_pods(places)
+    machines = [str(p.get("machine", "")) for p in places]
+    if len(machines) <= NAMED_MACHINES:
+        return ", ".join(machines)
+    return _per_rack(places)
+
+
+def _many_pods(places: Sequence[Mapping[str, Any]]) -> str:
+    pending = sum(1 for p in places if not p.get("node"))
+    counts = Counter(str(p.get("machine") or p.get("node")) for p in places if p.get("node"))
+    shown = [f"{name}: {n}" for name, n in sorted(counts.items())]
+    if len(shown) > NAMED_MACHINES:
+        low, high = min(counts.values()), max(counts.values())
+        each = f"{low}" if low == high else f"{low} to {high}"
+        shown = [f"{each} on each of {len(counts)} machines"]
+    return ", ".join([*shown, *([f"{pending} Pending"] if pending else [])])
+
+
+def _per_rack(places: Sequence[Mapping[str, Any]]) -> str:
+    vms: Counter[str] = Counter()
+    machines: dict[str, set[str]] = {}
+    for place in places:
+        rack = str(place.get("rack", ""))
+        vms[rack] += 1
+        machines.setdefault(rack, set()).add(str(place.get("machine", "")))
+    texts = {rack: _on_machines(vms[rack], len(machines[rack])) for rack in sorted(vms)}
+    if len(texts) > NAMED_RACKS and len(set(texts.values())) == 1:
+        return f"{next(iter(texts.values()))} in each of {len(texts)} racks"
+    if len(texts) > 2 * NAMED_RACKS:
+        low, high = min(vms.values()), max(vms.values())
+        return f"{low} to {high} VMs in each of {len(texts)} racks"
+    return ", ".join(f"{rack}: {text}" for rack, text in texts.items())
+
+
+def _on_machines(vms: int, machines: int) -> str:
+    word = "machine" if machines == 1 else "machines"
+    return f"{machines} {word}" if vms == machines else f"{vms} VMs on {machines} {word}"
+
+
+# --- tables ------------------------------------------------------------------------------------
+
+
+def either_text(numbers: Iterable[int]) -> str:
+    """`3`, `3 or 4`, `3, 4 or 5`: different figures, ascending."""
+    texts = [str(n) for n in sorted(set(numbers))]
+    if len(texts) <= 1:
+        return texts[0] if texts else "0"
+    return f"{', '.join(texts[:-1])} or {texts[-1]}"
+
+
+def table_row(table: PlacementTable) -> tuple[str, ...]:
+    """The eight columns of the document's table.
+
+    Cluster, pool, SKU, total count, expected racks, actual racks, expected and actual VMs per rack.
+    """
+    return (
+        table.cluster,
+        table.pool,
+        table.vm_sku_name,
+        str(table.total_count),
+        str(table.expected_racks),
+        str(table.actual_racks),
+        either_text(table.expected_vms_per_rack),
+        either_text(table.actual_vms_per_rack.values()),
+    )

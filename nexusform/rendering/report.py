@@ -1,0 +1,256 @@
+"""A plan as rows, format-neutral: what every renderer draws and none computes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from nexusform.address import Address
+from nexusform.diagnostics import Diagnostic
+from nexusform.planning.plan import (
+    Action,
+    Change,
+    Drift,
+    Mode,
+    OutputChange,
+    PlacementAction,
+    PlacementTable,
+    Plan,
+)
+from nexusform.ports import Registries
+from nexusform.rendering.body import body_difference
+from nexusform.rendering.difference import ABSENT, Difference, Marks, Walk, difference
+from nexusform.rendering.placement_rows import (
+    Detail,
+    PlacementGroup,
+    PlacementSummary,
+    placement_groups,
+    summaries,
+)
+from nexusform.rendering.wording import NO_CHANGES, SYMBOLS, comments, headline, headline_address, plan_line
+from nexusform.schema import BlockSchema
+from nexusform.source import Span
+from nexusform.values import Path
+
+# Computed maps of placements: their rows stand in the placement part, not in the stanza.
+PLACEMENT_MAPS: Final = ("nodes", "bindings", "workloads", "vnfcs")
+
+SchemaOf = Callable[[Address], BlockSchema | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Stanza:
+    """One object's change: `address headline`, comments, the block's header and its body.
+
+    `symbol` is "+", "-", "~", "-/+", "+/-", "<=", "." or "" (moved or imported only).
+    """
+
+    address: str
+    action: Action
+    symbol: str
+    headline: str
+    comments: tuple[str, ...]
+    header: str
+    body: Difference
+    source: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything a renderer shows of a plan.
+
+    `verdict` is the `Plan:` line, or the `No changes.` sentence when applying would do nothing;
+    `moves` counts moved placements. `summaries` starts with the total. `touched` are the tables
+    of pools that change (all tables with the detail `all`).
+    """
+
+    mode: Mode
+    errored: bool
+    has_changes: bool
+    verdict: str
+    actions: frozenset[Action]
+    stanzas: tuple[Stanza, ...]
+    drift: tuple[Stanza, ...]
+    outputs: tuple[Difference, ...]
+    summaries: tuple[PlacementSummary, ...]
+    groups: tuple[PlacementGroup, ...]
+    tables: tuple[PlacementTable, ...]
+    tie_breaks: int
+    placed: int
+    racks_certain: int
+    machines_certain: int
+    folded: bool
+    diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def moves(self) -> int:
+        """How many placements move."""
+        return self.summaries[0].move
+
+
+def schema_lookup(registries: Registries) -> SchemaOf:
+    """Where the schema of an address is found."""
+
+    def find(address: Address) -> BlockSchema | None:
+        table = registries.data_sources if address.mode == "data" else registries.resource_types
+        found = table.get(address.type)
+        return found.schema if found else None
+
+    return find
+
+
+def build_report(plan: Plan, registries: Registries, detail: Detail = Detail.CHANGED) -> Report:
+    """The report of a plan. Linear in the size of what changes."""
+    schema_of = schema_lookup(registries)
+    placed = _placed_counts(plan)
+    below = detail is not Detail.NONE
+    groups = placement_groups(plan, detail)
+    tables = tuple(g.table for g in groups if g.table is not None)
+    shown_drift = plan.mode is Mode.REFRESH_ONLY or plan.has_changes
+    return Report(
+        mode=plan.mode,
+        errored=plan.errored,
+        has_changes=plan.has_changes,
+        verdict=plan_line(plan) if plan.has_changes else NO_CHANGES[plan.mode][0],
+        actions=frozenset(c.action for c in plan.changes if c.action is not Action.NO_OP),
+        stanzas=tuple(_stanza(c, schema_of, placed, below) for c in plan.changes if _is_shown(c)),
+        drift=tuple(
+            _drift(d, schema_of)
+            for d in plan.drift
+            if shown_drift and (d.relevant or plan.mode is Mode.REFRESH_ONLY)
+        ),
+        outputs=tuple(_output(o) for o in plan.outputs if o.action is not Action.NO_OP),
+        summaries=summaries(plan),
+        groups=groups,
+        tables=tables,
+        tie_breaks=plan.tie_breaks,
+        placed=sum(t.placed for t in plan.placement_tables),
+        racks_certain=sum(t.racks_certain for t in plan.placement_tables),
+        machines_certain=sum(t.machines_certain for t in plan.placement_tables),
+        folded=any(line.count > 1 for g in groups for line in g.lines),
+        diagnostics=plan.diagnostics,
+    )
+
+
+def _is_shown(change: Change) -> bool:
+    moved = change.previous_address is not None and change.previous_address != change.address
+    return change.action is not Action.NO_OP or bool(change.importing) or moved
+
+
+def block_header(address: Address) -> str:
+    """`resource "type" "name"`, as in the configuration."""
+    word = "data" if address.mode == "data" else "resource"
+    return f'{word} "{address.type}" "{address.name}"'
+
+
+def _stanza(
+    change: Change, schema_of: SchemaOf, placed: Mapping[Address, Counter[PlacementAction]], below: bool
+) -> Stanza:
+    forgets = change.action is Action.FORGET
+    marks = Marks.of(change.sensitive_before, change.sensitive_after, change.replace_paths)
+    body = body_difference(
+        change.before,
+        change.before if forgets else change.after,
+        schema_of(change.address),
+        marks=marks,
+        walk=Walk(show_unchanged=bool(change.importing)),
+        condensed=_condensed(change.before, change.after, placed.get(change.address), below),
+    )
+    return Stanza(
+        headline_address(change),
+        change.action,
+        SYMBOLS[change.action],
+        headline(change),
+        comments(change),
+        block_header(change.address),
+        body,
+        change.source,
+    )
+
+
+def _drift(drift: Drift, schema_of: SchemaOf) -> Stanza:
+    marks = Marks.of(drift.sensitive, drift.sensitive)
+    body = body_difference(drift.before, drift.after, schema_of(drift.address), marks=marks)
+    gone = drift.after is None
+    return Stanza(
+        str(drift.address),
+        Action.DELETE if gone else Action.UPDATE,
+        "-" if gone else "~",
+        "has been deleted" if gone else "has changed",
+        (),
+        block_header(drift.address),
+        body,
+    )
+
+
+def _output(output: OutputChange) -> Difference:
+    whole: tuple[Path, ...] = ((),) if output.sensitive else ()
+    before = ABSENT if output.action is Action.CREATE else output.before
+    after = ABSENT if output.action is Action.DELETE else output.after
+    return difference(output.name, before, after, output.type, marks=Marks.of(whole, whole), walk=Walk())
+
+
+# --- placements in a stanza --------------------------------------------------------------------
+
+
+def _placed_counts(plan: Plan) -> dict[Address, Counter[PlacementAction]]:
+    counts: dict[Address, Counter[PlacementAction]] = {}
+    for row in plan.placements:
+        counts.setdefault(row.address, Counter())[row.action] += 1
+    return counts
+
+
+_WORDS: Final = (
+    (PlacementAction.PLACE, "placed"),
+    (PlacementAction.MOVE, "moved"),
+    (PlacementAction.REMOVE, "removed"),
+    (PlacementAction.UPDATE, "updated"),
+)
+
+
+def _condensed(
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any] | None,
+    counts: Counter[PlacementAction] | None,
+    below: bool,
+) -> dict[str, str]:
+    """Texts such as `(53 placed, see below)` for the maps of placements of one object."""
+    found: dict[str, str] = {}
+    for name in PLACEMENT_MAPS:
+        old, new = (before or {}).get(name), (after or {}).get(name)
+        if not _holds_placements(old) and not _holds_placements(new):
+            continue
+        parts = [f"{counts[action]} {word}" for action, word in _WORDS if counts[action]] if counts else []
+        if parts:
+            kept = _kept(old, new)
+            parts += [f"{kept} kept"] if kept else []
+            found[name] = f"({', '.join(parts)}{', see below' if below else ''})"
+        else:
+            found[name] = _changed_inside(old, new)
+    return found
+
+
+def _holds_placements(plain: Any) -> bool:
+    return plain.__class__ is dict and bool(plain)
+
+
+def _kept(old: Any, new: Any) -> int:
+    # What stands on both sides as it was; rows for what is kept are made only on request.
+    if old.__class__ is not dict or new.__class__ is not dict:
+        return 0
+    return sum(1 for name, value in new.items() if old.get(name) == value)
+
+
+def _changed_inside(old: Any, new: Any) -> str:
+    before: dict[str, Any] = old if old.__class__ is dict else {}
+    after: dict[str, Any] = new if new.__class__ is dict else {}
+    changed = sum(1 for name in after if name in before and before[name] != after[name])
+    parts = [
+        (sum(1 for n in after if n not in before), "added"),
+        (changed, "changed"),
+        (sum(1 for n in before if n not in after), "removed"),
+        (sum(1 for n in after if n in before) - changed, "unchanged"),
+    ]
+    return f"({', '.join(f'{n} {word}' for n, word in parts if n)})"

@@ -1,0 +1,179 @@
+"""The sentences of a plan, in one place: headlines, reasons, verdicts."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from nexusform.address import module_text
+from nexusform.planning.plan import Action, Change, Mode, Plan
+
+SYMBOLS: Final = {
+    Action.NO_OP: "",
+    Action.CREATE: "+",
+    Action.READ: "<=",
+    Action.UPDATE: "~",
+    Action.DELETE: "-",
+    Action.REPLACE: "-/+",
+    Action.REPLACE_CREATE_FIRST: "+/-",
+    Action.FORGET: ".",
+}
+
+# In the order of the legend.
+LEGEND: Final = (
+    (Action.CREATE, "create"),
+    (Action.UPDATE, "update in-place"),
+    (Action.DELETE, "destroy"),
+    (Action.REPLACE, "destroy and then create replacement"),
+    (Action.REPLACE_CREATE_FIRST, "create replacement and then destroy"),
+    (Action.READ, "read (data resources)"),
+    (Action.FORGET, "forget"),
+)
+
+REPLACES: Final = (Action.REPLACE, Action.REPLACE_CREATE_FIRST)
+
+_HEADLINES: Final = {
+    Action.CREATE: "will be created",
+    Action.READ: "will be read during apply",
+    Action.UPDATE: "will be updated in-place",
+    Action.DELETE: "will be destroyed",
+    Action.FORGET: "will be removed from the nexusform state but will not be destroyed",
+}
+
+_REPLACE_HEADLINES: Final = {
+    "replace_because_tainted": "is tainted, so it must be replaced",
+    "replace_by_request": "will be replaced, as requested",
+    "replace_by_triggers": "will be replaced due to changes in replace_triggered_by",
+}
+
+_REASONS: Final = {
+    "delete_because_enabled_false": "(because enabled is false)",
+    "read_because_config_unknown": "(config refers to values not yet known)",
+    "read_because_dependency_pending": "(depends on a resource or a module with changes pending)",
+    "read_because_check_nested": "(config will be reloaded to verify a check block)",
+}
+
+
+def headline(change: Change) -> str:
+    """What happens to the object, after its address: `will be created`."""
+    if change.action in REPLACES:
+        return _REPLACE_HEADLINES.get(change.reason, "must be replaced")
+    if change.action is Action.NO_OP:
+        if change.importing:
+            return "will be imported"
+        if change.previous_address is not None:
+            return f"has moved to {change.address}"
+        return "is unchanged"
+    return _HEADLINES[change.action]
+
+
+def headline_address(change: Change) -> str:
+    """The address in front of the headline; a mere move starts with the old one."""
+    if change.action is Action.NO_OP and change.previous_address is not None and not change.importing:
+        return str(change.previous_address)
+    deposed = f" (deposed object {change.deposed})" if change.deposed else ""
+    return f"{change.address}{deposed}"
+
+
+def comments(change: Change) -> tuple[str, ...]:
+    """The further comment lines: why, moved from where, imported from what."""
+    found = [_reason(change)]
+    if change.previous_address is not None and change.action is not Action.NO_OP:
+        found.append(f"(moved from {change.previous_address})")
+    if change.importing and change.action is not Action.NO_OP:
+        found.append(f'(imported from "{change.importing}")')
+    return tuple(text for text in found if text)
+
+
+def _reason(change: Change) -> str:
+    address = change.address
+    if change.deposed:
+        return "(left over from a partially-failed replacement of this instance)"
+    match change.reason:
+        case "delete_because_no_resource_config":
+            return f"(because {address.config} is not in configuration)"
+        case "delete_because_no_module":
+            return f"(because {module_text(address.module)} is not in configuration)"
+        case "delete_because_count_index":
+            return f"(because index [{address.key}] is out of range for count)"
+        case "delete_because_each_key":
+            return f'(because key ["{address.key}"] is not in for_each map)'
+        case "delete_because_wrong_repetition":
+            return _wrong_repetition(address.key)
+        case "delete_because_no_move_target":
+            old = change.previous_address or address
+            return f"(because {old} was moved to {address}, which is not in configuration)"
+        case reason:
+            return _REASONS.get(reason, "")
+
+
+def _wrong_repetition(key: int | str | None) -> str:
+    if isinstance(key, int):
+        return "(because resource does not use count)"
+    if isinstance(key, str):
+        return "(because resource does not use for_each)"
+    return "(because resource uses count or for_each)"
+
+
+def plan_counts(plan: Plan) -> tuple[int, int, int, int, int]:
+    """Imports, adds, changes, destroys, forgets."""
+    imports = sum(1 for c in plan.changes if c.importing)
+    return imports, plan.to_add, plan.to_change, plan.to_destroy, plan.count(Action.FORGET)
+
+
+def plan_line(plan: Plan) -> str:
+    """`Plan: 1 to add, 0 to change, 0 to destroy.`; tools read it, so not a letter more."""
+    imports, add, change, destroy, forget = plan_counts(plan)
+    front = f"{imports} to import, " if imports else ""
+    back = f", {forget} to forget" if forget else ""
+    return f"Plan: {front}{add} to add, {change} to change, {destroy} to destroy{back}."
+
+
+NO_CHANGES: Final = {
+    Mode.NORMAL: (
+        "No changes. Your infrastructure matches the configuration.",
+        (
+            "nexusform has compared your infrastructure against your configuration and found no "
+            "differences, so no changes are needed."
+        ),
+    ),
+    Mode.REFRESH_ONLY: (
+        "No changes. Your infrastructure still matches the configuration.",
+        (
+            "nexusform has checked that the objects still match the result of your most recent changes, "
+            "and found no differences."
+        ),
+    ),
+    Mode.DESTROY: (
+        "No changes. No objects need to be destroyed.",
+        (
+            "Either you have not created any objects yet or the existing objects were already deleted "
+            "outside of nexusform."
+        ),
+    ),
+}
+
+ONLY_DRIFT: Final = (
+    "Your configuration already applies the changes detected above, so applying this plan will only "
+    "update the nexusform state to include them and won't change anything else."
+)
+ONLY_OUTPUTS: Final = (
+    "You can apply this plan to save these new output values to the nexusform state, without changing "
+    "any infrastructure."
+)
+ONLY_REFRESH: Final = (
+    "This is a refresh-only plan, so nexusform will not take any actions to undo these. If you were "
+    "expecting these changes then you can apply this plan to record the updated values in the nexusform "
+    "state without changing anything else."
+)
+DRIFT_NOTE: Final = "Note: Objects have changed outside of nexusform"
+DRIFT_DETAIL: Final = (
+    "nexusform detected the following changes made outside of nexusform since the last apply"
+)
+DRIFT_RESPONSE: Final = (
+    "Unless you have made equivalent changes to your configuration, or ignored the relevant attributes "
+    "using ignore_changes, the following plan may include actions to undo or respond to these changes."
+)
+UNSAVED: Final = (
+    "Note: You didn't use the -out option to save this plan, so nexusform can't guarantee to take exactly "
+    'these actions if you run "nexusform apply" now.'
+)
