@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from nexusform.address import Mode
 from nexusform.diagnostics import Severity
@@ -18,6 +18,7 @@ from nexusform.schema import BlockSchema
 from nexusform.values import Path
 
 __all__ = [
+    "AppendsMany",
     "BackendProblem",
     "ChangeRequest",
     "Clock",
@@ -163,11 +164,16 @@ class VmFamily:
 
 @dataclass(frozen=True, slots=True)
 class ReadContext:
-    """What a data source may use: files, the time, and the directory of the module."""
+    """What a data source may use: files, the time, and the directory of the module.
+
+    `managed` names what the configuration already stands for (prior state and import blocks):
+    clusters and VMs by name, separate pools as `<cluster>/<pool>`.
+    """
 
     files: Files
     now: str  # RFC 3339, UTC
     directory: str
+    managed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -208,10 +214,12 @@ class ObjectKey:
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """Read one object; `attributes` is what state remembers of it."""
+    """Read one object; `attributes` is what state remembers of it. `address` is for messages and
+    fault drills."""
 
     key: ObjectKey
     attributes: Mapping[str, Any]
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,6 +375,15 @@ class StateBackend(Protocol):
 
     def delete_workspace(self, name: str) -> None:
         """Remove a workspace's state."""
+        ...
+
+
+@runtime_checkable
+class AppendsMany(Protocol):
+    """A backend that can add several journal records with one flush; a kill keeps a prefix."""
+
+    def append_all(self, records: Sequence[bytes]) -> None:
+        """Add records in order, all durable on return."""
         ...
 
 

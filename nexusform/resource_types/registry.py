@@ -10,6 +10,7 @@ from typing import Final
 
 from nexusform.ports import Registries, ResourceType
 from nexusform.resource_types.nexus_bare_metal_machine import NEXUS_BARE_METAL_MACHINE
+from nexusform.resource_types.nexus_inventory import NEXUS_INVENTORY
 from nexusform.resource_types.nexus_rack import NEXUS_RACK
 from nexusform.resource_types.nexus_site import NEXUS_SITE
 from nexusform.resource_types.nexus_vm_sku import NEXUS_VM_SKU
@@ -21,7 +22,9 @@ RESOURCE_TYPES: Final[Mapping[str, ResourceType]] = {
     "nexus_bare_metal_machine": NEXUS_BARE_METAL_MACHINE,
 }
 
-DATA_SOURCES: Final[Mapping[str, ResourceType]] = {}
+DATA_SOURCES: Final[Mapping[str, ResourceType]] = {
+    "nexus_inventory": NEXUS_INVENTORY,
+}
 
 
 def registries() -> Registries:

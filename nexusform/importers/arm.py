@@ -1,0 +1,183 @@
+"""Azure Resource Manager documents: ids, and the two forms in which lists of resources come.
+
+`az ... list` prints a bare list with `properties` flattened into each item; the REST API gives
+`{"value": [{..., "properties": {...}}], "nextLink": ...}`. Both read the same here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from nexusform.diagnostics import Severity
+from nexusform.importers.findings import Finding
+
+SHAPE: Final = "Unexpected shape"
+MAX_NUMBER: Final = 10**9
+
+
+def id_key(arm_id: str) -> str:
+    """What two ARM ids have in common when they name one resource: their case does not matter."""
+    return arm_id.strip().rstrip("/").lower()
+
+
+def name_of(arm_id: str) -> str:
+    """The last segment of an ARM id, as written."""
+    return arm_id.strip().rstrip("/").rpartition("/")[2]
+
+
+class Item:
+    """One JSON object of a document, read field by field.
+
+    A field of the wrong type becomes a finding that names its JSON path, and reads as absent; an
+    explicit null reads as absent too. `properties` win over the fields around them.
+    """
+
+    __slots__ = ("_fields", "_findings", "_properties", "file", "path")
+
+    def __init__(self, file: str, path: str, fields: Mapping[str, Any], findings: list[Finding]) -> None:
+        self.file = file
+        self.path = path
+        self._fields = fields
+        self._findings = findings
+        self._properties: Mapping[str, Any] = {}
+        properties = fields.get("properties")
+        if isinstance(properties, Mapping):
+            self._properties = properties
+        elif properties is not None:
+            self._wrong("properties", "an object", properties)
+
+    def where(self, key: str) -> str:
+        """The JSON path of a field."""
+        inner = f"properties.{key}" if key in self._properties else key
+        return f"{self.path}.{inner}" if self.path else inner
+
+    def report(self, key: str, summary: str, detail: str, severity: Severity = Severity.ERROR) -> None:
+        """Add a finding about a field."""
+        self._findings.append(Finding(self.file, self.where(key), summary, detail, severity))
+
+    def value(self, key: str) -> Any:
+        """The field as it stands; None when absent."""
+        if key in self._properties:
+            return self._properties[key]
+        return self._fields.get(key)
+
+    def text(self, key: str) -> str | None:
+        """A string; None when absent or empty."""
+        value = self.value(key)
+        if value is None or isinstance(value, str):
+            return value or None
+        self._wrong(key, "a string", value)
+        return None
+
+    def needed_text(self, key: str) -> str | None:
+        """A string that must be there."""
+        value = self.text(key)
+        if value is None and self.value(key) in {None, ""}:
+            self.report(key, "Missing field", f'"{key}" is missing.')
+        return value
+
+    def whole(self, key: str) -> int | None:
+        """A whole number from 0 on; None when absent."""
+        value = self.value(key)
+        if value is None:
+            return None
+        if isinstance(value, float) and value.is_integer() and abs(value) <= MAX_NUMBER:
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_NUMBER:
+            self._wrong(key, "a whole number from 0 on", value)
+            return None
+        return value
+
+    def needed_whole(self, key: str) -> int | None:
+        """A whole number that must be there."""
+        value = self.whole(key)
+        if value is None and self.value(key) is None:
+            self.report(key, "Missing field", f'"{key}" is missing.')
+        return value
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of strings; () when absent."""
+        value = self.value(key)
+        if value is None:
+            return ()
+        if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
+            self._wrong(key, "a list of strings", value)
+            return ()
+        return tuple(value)
+
+    def item(self, key: str) -> Item | None:
+        """An object; None when absent."""
+        value = self.value(key)
+        if value is None:
+            return None
+        if not isinstance(value, Mapping):
+            self._wrong(key, "an object", value)
+            return None
+        return Item(self.file, self.where(key), value, self._findings)
+
+    def items(self, key: str) -> list[Item]:
+        """A list of objects; empty when absent."""
+        value = self.value(key)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            self._wrong(key, "a list of objects", value)
+            return []
+        return _items(self.file, self.where(key), value, self._findings)
+
+    def _wrong(self, key: str, wanted: str, got: Any) -> None:
+        self.report(key, SHAPE, f"{wanted} is needed here, not {_kind(got)}.")
+
+
+def resources(file: str, document: Any, findings: list[Finding]) -> list[Item]:
+    """The resources of a document in either form; a single resource (`az ... show`) counts as one."""
+    if isinstance(document, list):
+        return _items(file, "", document, findings)
+    if isinstance(document, Mapping) and "value" in document:
+        if document.get("nextLink"):
+            findings.append(
+                Finding(
+                    file,
+                    "nextLink",
+                    "Incomplete list",
+                    "this is one page of several. Capture the list with `az`, which follows the pages.",
+                    Severity.WARNING,
+                )
+            )
+        if isinstance(document["value"], list):
+            return _items(file, "value", document["value"], findings)
+        findings.append(
+            Finding(file, "value", SHAPE, f"a list is needed here, not {_kind(document['value'])}.")
+        )
+        return []
+    if isinstance(document, Mapping) and "id" in document:
+        return [Item(file, "", document, findings)]
+    detail = f'a list of resources or {{"value": [...]}} is needed, not {_kind(document)}.'
+    findings.append(Finding(file, "top level", SHAPE, detail))
+    return []
+
+
+def _items(file: str, path: str, values: list[Any], findings: list[Finding]) -> list[Item]:
+    found = []
+    for index, value in enumerate(values):
+        at = f"{path}[{index}]"
+        if isinstance(value, Mapping):
+            found.append(Item(file, at, value, findings))
+        else:
+            findings.append(Finding(file, at, SHAPE, f"an object is needed here, not {_kind(value)}."))
+    return found
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        shown = value if len(value) <= 40 else f"{value[:40]}..."
+        return f'the text "{shown}"'
+    if isinstance(value, int | float):
+        shown = repr(value) if not isinstance(value, int) or abs(value) < 10**40 else "a very large one"
+        return f"the number {shown}"
+    return "a list" if isinstance(value, list) else "an object"

@@ -1,0 +1,246 @@
+"""data nexus_inventory: a site as `az networkcloud` prints it, ready for for_each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from nexusform.diagnostics import Severity, did_you_mean
+from nexusform.importers.az_age import parse_duration, parse_time
+from nexusform.importers.az_files import STANDARD_FILES, StandardFile
+from nexusform.importers.az_inventory import read_inventory
+from nexusform.importers.az_model import AzInventory
+from nexusform.importers.findings import Finding
+from nexusform.ports import FileProblem, Files, Problem, ReadContext, ResourceType
+from nexusform.resource_types.arguments import is_known
+from nexusform.resource_types.hardware import machine_sku_names
+from nexusform.resource_types.inventory_view import (
+    CLUSTERS_TYPE,
+    MACHINES_TYPE,
+    RACKS_TYPE,
+    VIRTUAL_MACHINES_TYPE,
+    view_of,
+)
+from nexusform.schema import Attribute, BlockSchema
+from nexusform.values import STRING, MapType, SetType, Type
+
+# Argument -> the kind of document that it names.
+FILE_ARGUMENTS: Final[Mapping[str, str]] = {
+    "bare_metal_machines_file": "bare_metal_machines",
+    "racks_file": "racks",
+    "virtual_machines_file": "virtual_machines",
+    "kubernetes_clusters_file": "kubernetes_clusters",
+    "agent_pools_file": "agent_pools",
+}
+
+
+def _file(what: str) -> Attribute:
+    return Attribute(STRING, f"File with {what}.", optional=True)
+
+
+def _computed(of: Type, description: str) -> Attribute:
+    return Attribute(of, description, computed=True)
+
+
+_SCHEMA: Final = BlockSchema(
+    {
+        "id": _computed(STRING, "The directory, or the file of machines."),
+        "directory": Attribute(
+            STRING,
+            f"Directory with the standard files: {', '.join(f.name for f in STANDARD_FILES)}.",
+            optional=True,
+        ),
+        "bare_metal_machines_file": _file("the bare-metal machines; in place of directory"),
+        "racks_file": _file("the racks; in place of directory"),
+        "virtual_machines_file": _file("the virtual machines"),
+        "kubernetes_clusters_file": _file("the Kubernetes clusters"),
+        "agent_pools_file": _file("the agent pools"),
+        "machine_sku_by_id": Attribute(
+            MapType(STRING),
+            "Machine SKU of the catalogue by machineSkuId. Default: what the rack SKU stands for.",
+            optional=True,
+        ),
+        "max_age": Attribute(
+            STRING,
+            'Age of the export beyond which there is a warning: "24h", "7d", "1h30m".',
+            optional=True,
+        ),
+        "managed": Attribute(
+            SetType(STRING),
+            'Clusters, pools ("<cluster>/<pool>") and VMs, by name, that resources stand for although state '
+            "does not hold them yet; they do not count as occupied.",
+            optional=True,
+        ),
+        "exported_at": _computed(STRING, "When the export was made, or the newest change in it."),
+        "racks": _computed(RACKS_TYPE, "Compute racks by name."),
+        "machines": _computed(MACHINES_TYPE, "Bare-metal machines by name."),
+        "virtual_machines": _computed(VIRTUAL_MACHINES_TYPE, "Plain virtual machines by name."),
+        "kubernetes_clusters": _computed(CLUSTERS_TYPE, "NKS clusters by name, with their nodes."),
+    },
+    description="What stands on a site, from files that az networkcloud printed.",
+)
+
+
+def identify(attributes: Mapping[str, Any]) -> str:
+    """The directory, or the file of machines."""
+    return str(attributes.get("directory") or attributes.get("bare_metal_machines_file") or "")
+
+
+def check(attributes: Mapping[str, Any]) -> list[Problem]:
+    """Which files to read must be said in one way; SKUs and the age must be readable."""
+    problems = _source_problems(attributes)
+    by_id = attributes.get("machine_sku_by_id")
+    names = machine_sku_names()
+    if isinstance(by_id, Mapping):
+        problems += [
+            Problem(
+                ("machine_sku_by_id", sku_id),
+                "Unknown machine SKU",
+                f'The catalogue has no machine SKU "{sku}".{did_you_mean(str(sku), names)} '
+                f"It lists {', '.join(names)}.",
+            )
+            for sku_id, sku in by_id.items()
+            if is_known(sku) and sku not in names
+        ]
+    age = attributes.get("max_age")
+    if isinstance(age, str) and parse_duration(age) is None:
+        problems.append(
+            Problem(
+                ("max_age",), "Invalid duration", f'Write a time such as "24h", "7d" or "1h30m", not "{age}".'
+            )
+        )
+    return problems
+
+
+def _source_problems(attributes: Mapping[str, Any]) -> list[Problem]:
+    given = [name for name in FILE_ARGUMENTS if attributes.get(name) is not None]
+    if attributes.get("directory") is not None:
+        return [
+            Problem(
+                (name,),
+                "Conflicting arguments",
+                f'"directory" and "{name}" both say what to read. Keep "directory" with its standard file '
+                "names, or name every file.",
+            )
+            for name in given
+        ]
+    missing = [name for name in ("bare_metal_machines_file", "racks_file") if name not in given]
+    if not missing:
+        return []
+    return [
+        Problem(
+            (),
+            "Missing required argument",
+            'Say what to read: either "directory", or "bare_metal_machines_file" and "racks_file" '
+            f"({' and '.join(missing)} missing).",
+        )
+    ]
+
+
+def read(attributes: Mapping[str, Any], context: ReadContext) -> tuple[dict[str, Any], list[Problem]]:
+    """Read the files and give the site as maps by name."""
+    reading = _read_files(attributes, context.files)
+    if reading.problems:
+        return {}, reading.problems
+    inventory, findings = read_inventory(reading.documents, attributes.get("machine_sku_by_id"))
+    argument = ("directory",) if attributes.get("directory") is not None else ()
+    problems = [_problem(finding, argument) for finding in findings]
+    if any(problem.severity is Severity.ERROR for problem in problems):
+        return {}, problems
+    managed = frozenset(attributes.get("managed") or ()) | context.managed
+    problems += _age_problems(attributes, inventory, context.now)
+    return {"id": identify(attributes), **view_of(inventory, managed)}, problems
+
+
+def _problem(finding: Finding, argument: tuple[str, ...]) -> Problem:
+    return Problem(argument, finding.summary, f"{finding}", finding.severity)
+
+
+class _Reading:
+    """The documents read so far, by kind, and the problems met."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self.documents: dict[str, list[tuple[str, bytes]]] = {}
+        self.problems: list[Problem] = []
+
+    def standard(self, directory: str, standard: StandardFile) -> None:
+        """Read what stands of one kind in the directory."""
+        base = directory.rstrip("/") or "/"
+        try:
+            names = [standard.name] if self._files.exists(f"{base}/{standard.name}") else []
+            if standard.pattern:
+                names += [name for name in self._files.glob(base, standard.pattern) if name not in names]
+        except FileProblem as problem:
+            self.problems.append(Problem(("directory",), "Unreadable file", str(problem)))
+            return
+        if not names and standard.required:
+            self.problems.append(
+                Problem(
+                    ("directory",),
+                    "Missing file",
+                    f'There is no file "{standard.name}" in "{directory}" (a path is relative to where the '
+                    'command runs; in a module write "${path.module}/..."). Capture it with: '
+                    f"{standard.command} > {standard.name}",
+                )
+            )
+        for name in names:
+            self.file(f"{base}/{name}", standard.kind, ("directory",))
+
+    def file(self, name: str, kind: str, argument: tuple[str, ...]) -> None:
+        """Read one file; `argument` is what names it."""
+        try:
+            content = self._files.read(name)
+        except FileProblem as problem:
+            self.problems.append(Problem(argument, "Unreadable file", str(problem)))
+            return
+        self.documents.setdefault(kind, []).append((name, content))
+
+
+def _read_files(attributes: Mapping[str, Any], files: Files) -> _Reading:
+    """The content of every file that stands."""
+    reading = _Reading(files)
+    directory = attributes.get("directory")
+    if directory is not None:
+        for standard in STANDARD_FILES:
+            reading.standard(str(directory), standard)
+        return reading
+    for argument, kind in FILE_ARGUMENTS.items():
+        name = attributes.get(argument)
+        if name is not None:
+            reading.file(str(name), kind, (argument,))
+    return reading
+
+
+def _age_problems(attributes: Mapping[str, Any], inventory: AzInventory, now: str) -> Iterable[Problem]:
+    """A warning when the export is older than max_age allows, or tells no age."""
+    wanted = attributes.get("max_age")
+    limit = parse_duration(wanted) if isinstance(wanted, str) else None
+    if limit is None:
+        return
+    made = parse_time(inventory.exported_at) if inventory.exported_at else None
+    moment = parse_time(now)
+    if made is None:
+        yield Problem(
+            ("max_age",),
+            "Age of the inventory unknown",
+            "Nothing in the export tells when it was made. Put the time into a file exported_at beside the "
+            "others: date -u +%Y-%m-%dT%H:%M:%SZ > exported_at",
+            Severity.WARNING,
+        )
+    elif moment is not None and moment - made > limit:
+        said = "was made" if inventory.age_certain else "knows of nothing newer than"
+        hours = int((moment - made).total_seconds() // 3600)
+        age = f"{hours // 24} days" if hours >= 48 else f"{hours} hours"
+        yield Problem(
+            ("max_age",),
+            "Old inventory",
+            f'The export {said} {inventory.exported_at}, {age} ago; max_age is "{wanted}". '
+            "Capture it again before relying on this plan.",
+            Severity.WARNING,
+        )
+
+
+NEXUS_INVENTORY: Final = ResourceType(
+    "nexus_inventory", 0, _SCHEMA, identify, mode="data", check=check, read=read
+)
