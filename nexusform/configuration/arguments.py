@@ -1,0 +1,127 @@
+"""One argument of a body: its expression, made ready to be evaluated many times."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+from nexusform import schema as schemas
+from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
+from nexusform.language.conversion import convert, describe, settled
+from nexusform.language.evaluator import Scope, evaluate
+from nexusform.language.syntax import Attribute
+from nexusform.source import Span
+from nexusform.values import UNKNOWN, ConversionProblem, Path, to_plain
+
+_NO_PATHS: tuple[Path, ...] = ()
+
+
+class Argument:
+    """An argument as written, with what the schema asks of its value."""
+
+    __slots__ = ("_checked", "_settled", "attribute", "schema", "type")
+
+    def __init__(self, attribute: Attribute, schema: schemas.Attribute) -> None:
+        self.attribute = attribute
+        self.schema = schema
+        self.type = schema.type
+        self._settled = settled(schema.type)
+        self._checked = bool(
+            schema.choices or schema.pattern or schema.minimum is not None or schema.maximum is not None
+        )
+
+    @property
+    def span(self) -> Span:
+        """Where the value stands."""
+        return self.attribute.expression.span
+
+    def evaluate(self, scope: Scope) -> tuple[Any, tuple[Path, ...], list[Diagnostic]]:
+        """The value as plain data of the schema's type, the paths of sensitive parts, problems.
+
+        A value that is wrong reads as UNKNOWN, so that what depends on it brings no second message.
+        """
+        value, problems = evaluate(self.attribute.expression, scope)
+        if problems and has_errors(problems):
+            return UNKNOWN, _NO_PATHS, problems
+        if value.type is not self._settled:
+            try:
+                value = convert(value, self.type)
+            except ConversionProblem as problem:
+                return UNKNOWN, _NO_PATHS, [*problems, self._wrong_type(problem)]
+        plain, sensitive = to_plain(value)
+        if self._checked and plain is not None and plain is not UNKNOWN:
+            wrong = check(self.schema, self.attribute.name, plain, self.span, hidden=bool(sensitive))
+            if wrong:
+                return UNKNOWN, sensitive, [*problems, *wrong]
+        return plain, sensitive, problems
+
+    def _wrong_type(self, problem: ConversionProblem) -> Diagnostic:
+        return error(
+            "Incorrect attribute value type",
+            f'Inappropriate value for attribute "{self.attribute.name}": {describe(problem)}.',
+            self.span,
+        )
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+def check(schema: schemas.Attribute, name: str, plain: Any, span: Span, *, hidden: bool) -> list[Diagnostic]:
+    """What is wrong with a known value by the schema's choices, bounds and pattern.
+
+    Of a list each element is looked at. `hidden` keeps the value itself out of the message.
+    """
+    given = plain if plain.__class__ is list else (plain,)
+    found: list[Diagnostic] = []
+    for part in given:
+        fault = _fault(schema, part, hidden=hidden) if part is not None and part is not UNKNOWN else ""
+        if fault:
+            where = f'An element of "{name}"' if plain.__class__ is list else f'"{name}"'
+            found.append(error("Invalid value for argument", f"{where} {fault}", span))
+    return found
+
+
+def _fault(schema: schemas.Attribute, part: Any, *, hidden: bool) -> str:
+    shown = "" if hidden else f", not {_shown(part)}"
+    if schema.choices and part not in schema.choices:
+        hint = did_you_mean(part, schema.choices) if isinstance(part, str) and not hidden else ""
+        hint = hint or _same_letters(part, schema.choices, hidden=hidden)
+        return f"must be {listed(schema.choices)}{shown}.{hint}"
+    if isinstance(part, (int, float)) and not isinstance(part, bool):
+        low, high = schema.minimum, schema.maximum
+        if (low is not None and part < low) or (high is not None and part > high):
+            return f"must be {_range_words(low, high)}{shown}."
+    if schema.pattern and isinstance(part, str) and not _compiled(schema.pattern).fullmatch(part):
+        return f"must be {schema.pattern_hint or f'text that matches {schema.pattern}'}{shown}."
+    return ""
+
+
+def _same_letters(part: Any, choices: Iterable[str], *, hidden: bool) -> str:
+    # did_you_mean weighs case; "SYSTEM" for "System" is too far for it.
+    if hidden or not isinstance(part, str):
+        return ""
+    return next((f' Did you mean "{c}"?' for c in choices if c.casefold() == part.casefold()), "")
+
+
+def _range_words(low: int | None, high: int | None) -> str:
+    if low is not None and high is not None:
+        return f"between {low} and {high}"
+    return f"at least {low}" if low is not None else f"at most {high}"
+
+
+def _shown(part: Any) -> str:
+    if isinstance(part, bool):
+        return "true" if part else "false"
+    return f'"{part}"' if isinstance(part, str) else str(part)
+
+
+def listed(names: Iterable[str], conjunction: str = "or") -> str:
+    """Quoted names as a sentence lists them: `"a", "b" or "c"`."""
+    quoted = [f'"{n}"' for n in names]
+    if len(quoted) < 2:
+        return "".join(quoted)
+    return f"{', '.join(quoted[:-1])} {conjunction} {quoted[-1]}"

@@ -1,0 +1,28 @@
+"""`condition` with its `error_message`, wherever they stand: validation, pre- and postcondition, assert."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nexusform.configuration.model import Condition
+from nexusform.diagnostics import Diagnostic
+from nexusform.language.bodies import BodySchema, content
+from nexusform.language.syntax import Block
+
+_FACE = BodySchema(attributes={"condition": True, "error_message": True})
+
+
+def decode_conditions(
+    blocks: Iterable[Block], kind: str, problems: list[Diagnostic]
+) -> tuple[Condition, ...]:
+    """The conditions of all blocks of one type; adds to `problems`."""
+    found: list[Condition] = []
+    for block in blocks:
+        if block.type != kind:
+            continue
+        parts, wrong = content(block.body, _FACE)
+        problems.extend(wrong)
+        condition, message = parts.attributes.get("condition"), parts.attributes.get("error_message")
+        if condition is not None and message is not None:
+            found.append(Condition(condition.expression, message.expression, block.span))
+    return tuple(found)

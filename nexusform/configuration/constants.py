@@ -1,0 +1,95 @@
+"""Arguments that must be constants: no references, no function calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from nexusform.diagnostics import Diagnostic, error, has_errors
+from nexusform.language.conversion import convert, describe
+from nexusform.language.evaluator import evaluate
+from nexusform.language.syntax import (
+    Attribute,
+    Expression,
+    Literal,
+    ObjectCons,
+    Parentheses,
+    StringLiteral,
+    Traversal,
+    TupleCons,
+    Unary,
+)
+from nexusform.values import BOOL, DYNAMIC_UNKNOWN, STRING, ConversionProblem, ListType, Type, Value
+
+
+class _NoNames:
+    """A scope in which nothing is known."""
+
+    functions: Mapping[str, Any] = {}
+
+    def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+        """Refuse the reference."""
+        problem = error("Variables not allowed", "Variables may not be used here.", traversal.span)
+        return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
+
+
+NO_NAMES: Final = _NoNames()
+
+
+def is_constant(expression: Expression) -> bool:
+    """Whether the expression is made of literals alone."""
+    kind = expression.__class__
+    if kind is StringLiteral or kind is Literal:
+        return True
+    if isinstance(expression, TupleCons):
+        return all(is_constant(item) for item in expression.items)
+    if isinstance(expression, ObjectCons):
+        return all((k.bare or is_constant(k.expression)) and is_constant(v) for k, v in expression.items)
+    if isinstance(expression, Parentheses):
+        return is_constant(expression.inner)
+    return isinstance(expression, Unary) and is_constant(expression.operand)
+
+
+def constant(expression: Expression) -> tuple[Value, list[Diagnostic]]:
+    """The value of an expression that may refer to nothing."""
+    value, problems = evaluate(expression, NO_NAMES)
+    return value, [_no_calls(p) if p.summary == "Call to unknown function" else p for p in problems]
+
+
+def _no_calls(problem: Diagnostic) -> Diagnostic:
+    return replace(problem, summary="Function calls not allowed", detail="Functions may not be called here.")
+
+
+def _of_type(attribute: Attribute | None, wanted: Type, problems: list[Diagnostic]) -> Any:
+    """The raw value of a constant argument; None when it is absent, null or wrong."""
+    if attribute is None:
+        return None
+    value, found = constant(attribute.expression)
+    problems.extend(found)
+    if has_errors(found):
+        return None
+    try:
+        return convert(value, wanted).raw
+    except ConversionProblem as problem:
+        detail = f'Inappropriate value for "{attribute.name}": {describe(problem)}.'
+        problems.append(error("Unsuitable value type", detail, attribute.expression.span))
+        return None
+
+
+def constant_text(attribute: Attribute | None, problems: list[Diagnostic]) -> str | None:
+    """A constant string argument, None when it is absent or wrong."""
+    found = _of_type(attribute, STRING, problems)
+    return found if isinstance(found, str) else None
+
+
+def constant_flag(attribute: Attribute | None, problems: list[Diagnostic], *, default: bool) -> bool:
+    """A constant bool argument."""
+    found = _of_type(attribute, BOOL, problems)
+    return found if isinstance(found, bool) else default
+
+
+def constant_texts(attribute: Attribute | None, problems: list[Diagnostic]) -> tuple[str, ...]:
+    """A constant list of strings, nulls left out."""
+    found = _of_type(attribute, ListType(STRING), problems)
+    return tuple(v.raw for v in found or () if isinstance(v.raw, str))

@@ -1,0 +1,417 @@
+"""Syntax trees and schemas to a Configuration: every block of every module gets its meaning.
+
+The files of a called module are asked for through a function, so that nothing here reads any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from nexusform.address import Mode
+from nexusform.configuration.condition_blocks import decode_conditions
+from nexusform.configuration.model import (
+    AnyBody,
+    Check,
+    Configuration,
+    ImportBlock,
+    Local,
+    Module,
+    ModuleCall,
+    Moved,
+    Output,
+    ProviderBlock,
+    Removed,
+    ResourceBlock,
+    Settings,
+    Variable,
+)
+from nexusform.configuration.module_blocks import CallHeader, decode_call, decode_provider
+from nexusform.configuration.moving_blocks import decode_import, decode_moved, decode_removed
+from nexusform.configuration.override_files import apply_overrides
+from nexusform.configuration.resource_blocks import Home, Registered, decode_resource
+from nexusform.configuration.settings_block import decode_settings
+from nexusform.configuration.value_blocks import decode_locals, decode_output, decode_variable
+from nexusform.configuration.written import already, check_name, header_text, only_block
+from nexusform.diagnostics import Diagnostic, did_you_mean, error
+from nexusform.language.bodies import BodySchema, content
+from nexusform.language.positions import describe
+from nexusform.language.syntax import Block
+from nexusform.source import SourceFile, Span
+
+ROOT_FACE = BodySchema(
+    blocks={
+        "nexusform": (),
+        "variable": ("name",),
+        "locals": (),
+        "output": ("name",),
+        "resource": ("type", "name"),
+        "data": ("type", "name"),
+        "module": ("name",),
+        "provider": ("name",),
+        "moved": (),
+        "removed": (),
+        "import": (),
+        "check": ("name",),
+    }
+)
+_CHECK_FACE = BodySchema(blocks={"data": ("type", "name"), "assert": ()})
+LARGEST_TREE = 10_000  # module calls in all: far above honest use, and low enough to end in a message
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedFile:
+    """One file of a module: its own name, text, tree, and the lint ids of comments by line."""
+
+    name: str
+    source: SourceFile
+    body: AnyBody
+    override: bool
+    ignored: Mapping[int, frozenset[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleFiles:
+    """The files of one directory, by name. `directory` as shown to the user; `identity` is equal
+    for two spellings of one directory.
+    """
+
+    directory: str
+    identity: str
+    files: tuple[ParsedFile, ...]
+
+
+# The files of the directory that a call names, seen from the caller's directory.
+ReadModule: TypeAlias = Callable[[str, CallHeader], tuple[ModuleFiles | None, list[Diagnostic]]]
+
+
+def decode(
+    root: ModuleFiles, read_module: ReadModule, registered: Registered
+) -> tuple[Configuration, list[Diagnostic]]:
+    """The configuration of a module tree and everything wrong with it.
+
+    With errors the configuration holds what could be understood.
+    """
+    tree = _Tree(read_module, registered)
+    module, settings = _Decoder(tree, root, (), (), (root.identity,)).module()
+    return Configuration(module, settings, tree.files), _distinct(tree.problems)
+
+
+def _distinct(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
+    # A module that is called twice says everything twice.
+    found = {(p.summary, p.detail, p.subject): p for p in problems}
+    return list(found.values())
+
+
+class _Tree:
+    """What the decoders of all modules share."""
+
+    def __init__(self, read_module: ReadModule, registered: Registered) -> None:
+        self.read_module = read_module
+        self.registered = registered
+        self.problems: list[Diagnostic] = []
+        self.files: dict[str, SourceFile] = {}
+        self.calls = 0
+
+
+class _Decoder:
+    """Reads one module; `chain` are the identities of the directories on the way to it."""
+
+    def __init__(
+        self,
+        tree: _Tree,
+        source: ModuleFiles,
+        path: tuple[str, ...],
+        prefix: tuple[tuple[str, int], ...],
+        chain: tuple[str, ...],
+    ) -> None:
+        self.tree = tree
+        self.source = source
+        self.path = path
+        self.prefix = prefix
+        self.chain = chain
+        self.problems = tree.problems
+        self.variables: dict[str, Variable] = {}
+        self.locals: dict[str, Local] = {}
+        self.outputs: dict[str, Output] = {}
+        self.resources: dict[tuple[Mode, str, str], ResourceBlock] = {}
+        self.calls: dict[str, ModuleCall] = {}
+        self.providers: dict[str, ProviderBlock] = {}
+        self.checks: dict[str, Check] = {}
+        self.moved: list[Moved] = []
+        self.removed: list[Removed] = []
+        self.imports: list[ImportBlock] = []
+
+    def module(self) -> tuple[Module, Settings]:
+        """The module and its settings."""
+        primary, overriding = self._blocks()
+        settings_blocks = [b for b, _ in primary if b.type == "nexusform"]
+        settings_overrides = [b for b in overriding if b.type == "nexusform"]
+        settings = decode_settings(settings_blocks, settings_overrides, self.problems, root=not self.path)
+        blocks, overridden = apply_overrides(primary, overriding, self.tree.registered, self.problems)
+        for block, home in blocks:
+            before = len(self.problems)
+            _READERS[block.type](self, block, home)
+            self._name_block(block, before)
+        for block in overridden:
+            for local in decode_locals(block, self.problems):
+                self._override_local(local)
+        return self._result(), settings
+
+    def _result(self) -> Module:
+        return Module(
+            path=self.path,
+            directory=self.source.directory,
+            variables=self.variables,
+            locals=self.locals,
+            outputs=self.outputs,
+            resources=self.resources,
+            calls=self.calls,
+            providers=self.providers,
+            moved=tuple(self.moved),
+            removed=tuple(self.removed),
+            imports=tuple(self.imports),
+            checks=tuple(self.checks.values()),
+        )
+
+    def _blocks(self) -> tuple[list[tuple[Block, Home]], list[Block]]:
+        """All blocks of the ordinary files with where they stand, and those of override files."""
+        primary: list[tuple[Block, Home]] = []
+        overriding: list[Block] = []
+        for file in self.source.files:
+            self.tree.files[file.source.name] = file.source
+            parts, wrong = content(file.body, ROOT_FACE)
+            self.problems.extend(_explained(p) for p in wrong)
+            if file.override:
+                overriding.extend(parts.blocks)
+            else:
+                home = Home(self.path, self.prefix, file.name, file.ignored)
+                primary.extend((block, home) for block in parts.blocks)
+        return primary, overriding
+
+    def _name_block(self, block: Block, before: int) -> None:
+        """Say of each new problem in which block it stands."""
+        if len(self.problems) > before:
+            header = header_text(block)
+            self.problems[before:] = [
+                p if p.block else replace(p, block=header) for p in self.problems[before:]
+            ]
+
+    def _duplicate(self, summary: str, detail: str, span: Span) -> None:
+        self.problems.append(error(summary, detail, span))
+
+    # --- one reader per block type -------------------------------------------------------------
+
+    def settings_read(self, block: Block, home: Home) -> None:
+        """Settings are read before everything else."""
+
+    def read_variable(self, block: Block, _home: Home) -> None:
+        """`variable`."""
+        found = decode_variable(block, self.problems)
+        if found is None:
+            return
+        earlier = self.variables.setdefault(found.name, found)
+        if earlier is not found:
+            rule = "Variable names must be unique within a module."
+            detail = already("A variable named", found.name, earlier.span, rule)
+            self._duplicate("Duplicate variable declaration", detail, found.span)
+
+    def read_locals(self, block: Block, _home: Home) -> None:
+        """`locals`."""
+        for found in decode_locals(block, self.problems):
+            earlier = self.locals.setdefault(found.name, found)
+            if earlier is not found:
+                rule = "Local value names must be unique within a module."
+                detail = already("A local value named", found.name, earlier.span, rule)
+                self._duplicate("Duplicate local value definition", detail, found.span)
+
+    def _override_local(self, local: Local) -> None:
+        if local.name in self.locals:
+            self.locals[local.name] = local
+            return
+        detail = (
+            f'There is no local value named "{local.name}". An override file can only override a local value that '
+            "was already defined in a primary configuration file."
+        )
+        self._duplicate("Missing base local value definition to override", detail, local.span)
+
+    def read_output(self, block: Block, _home: Home) -> None:
+        """`output`."""
+        found = decode_output(block, self.problems)
+        if found is None:
+            return
+        earlier = self.outputs.setdefault(found.name, found)
+        if earlier is not found:
+            rule = "Output names must be unique within a module."
+            detail = already("An output named", found.name, earlier.span, rule)
+            self._duplicate("Duplicate output definition", detail, found.span)
+
+    def read_resource(self, block: Block, home: Home) -> None:
+        """`resource` and `data`."""
+        mode: Mode = "managed" if block.type == "resource" else "data"
+        found = decode_resource(block, mode, home, self.tree.registered, self.problems)
+        if found is not None:
+            self._unique_resource(found)
+            self.resources.setdefault((mode, found.type, found.name), found)
+
+    def _unique_resource(self, found: ResourceBlock) -> None:
+        earlier = self.resources.get((found.mode, found.type, found.name))
+        if earlier is None:
+            return
+        noun = "resource" if found.mode == "managed" else "data resource"
+        word = "resource" if found.mode == "managed" else "data"
+        detail = (
+            f'A {found.type} {noun} named "{found.name}" was already declared at {describe(earlier.header_span)}. '
+            "Resource names must be unique per type in each module."
+        )
+        self._duplicate(f'Duplicate {word} "{found.type}" configuration', detail, found.header_span)
+
+    def read_provider(self, block: Block, _home: Home) -> None:
+        """`provider`."""
+        found = decode_provider(block, self.problems)
+        if found is None:
+            return
+        earlier = self.providers.setdefault(found.key, found)
+        if earlier is found:
+            return
+        place = describe(earlier.span)
+        detail = (
+            f'A provider configuration for "{found.name}" with alias "{found.alias}" was already given at {place}. '
+            "Each configuration for the same provider must have a distinct alias."
+            if found.alias
+            else f'A default (non-aliased) provider configuration for "{found.name}" was already given at {place}. '
+            'If multiple configurations are required, set the "alias" argument for alternative configurations.'
+        )
+        self._duplicate("Duplicate provider configuration", detail, found.span)
+
+    def read_moved(self, block: Block, _home: Home) -> None:
+        """`moved`."""
+        found = decode_moved(block, self.problems)
+        self.moved.extend([found] if found else [])
+
+    def read_removed(self, block: Block, _home: Home) -> None:
+        """`removed`."""
+        found = decode_removed(block, self.problems)
+        self.removed.extend([found] if found else [])
+
+    def read_import(self, block: Block, _home: Home) -> None:
+        """`import`."""
+        if self.path:
+            detail = "An import block was found in a module that is called. Import blocks stand in the root module."
+            self._duplicate("Invalid import configuration", detail, block.header_span)
+            return
+        found = decode_import(block, self.problems)
+        self.imports.extend([found] if found else [])
+
+    def read_check(self, block: Block, home: Home) -> None:
+        """`check`."""
+        label = block.labels[0]
+        if not check_name(label, "Invalid check block name", self.problems):
+            return
+        parts, wrong = content(block.body, _CHECK_FACE)
+        self.problems.extend(wrong)
+        asserts = decode_conditions(parts.blocks, "assert", self.problems)
+        if not any(b.type == "assert" for b in parts.blocks):
+            detail = "Check blocks must have at least one assert block."
+            self._duplicate("Zero assert blocks", detail, block.header_span)
+        scoped = only_block(parts.blocks, "data", self.problems)
+        data = None
+        if scoped is not None:
+            data = decode_resource(scoped, "data", home, self.tree.registered, self.problems)
+            if data is not None:
+                self._unique_resource(data)
+        found = Check(label.value, data, asserts, block.header_span)
+        earlier = self.checks.setdefault(label.value, found)
+        if earlier is not found:
+            rule = "Check blocks must be unique within each module."
+            detail = already("A check block named", label.value, earlier.span, rule)
+            self._duplicate(f'Duplicate check "{label.value}" configuration', detail, block.header_span)
+
+    def read_module(self, block: Block, home: Home) -> None:
+        """`module`, and the whole module that it calls."""
+        header = decode_call(block, self.problems)
+        if header is None:
+            return
+        if header.name in self.calls:
+            rule = "Module calls must have unique names within a module."
+            detail = already("A module call named", header.name, self.calls[header.name].header_span, rule)
+            self._duplicate("Duplicate module call", detail, header.header_span)
+            return
+        child = self._called(header, home, block)
+        if child is None:
+            return
+        self._check_inputs(header, child)
+        self.calls[header.name] = ModuleCall(
+            name=header.name,
+            source=header.source,
+            module=child,
+            inputs=header.inputs,
+            count=header.count,
+            for_each=header.for_each,
+            depends_on=header.depends_on,
+            span=header.span,
+            header_span=header.header_span,
+        )
+
+    def _called(self, header: CallHeader, home: Home, block: Block) -> Module | None:
+        tree = self.tree
+        tree.calls += 1
+        if tree.calls > LARGEST_TREE:
+            if tree.calls == LARGEST_TREE + 1:
+                detail = f"The modules call each other more than {LARGEST_TREE:,} times in all."
+                self._duplicate("Too many modules", detail, header.header_span)
+            return None
+        files, wrong = tree.read_module(self.source.directory, header)
+        self.problems.extend(wrong)
+        if files is None:
+            return None
+        if files.identity in self.chain:
+            detail = (
+                f'The module in "{files.directory}" calls itself, directly or through other modules: '
+                f"module.{'.module.'.join([*self.path, header.name])}."
+            )
+            self._duplicate("Module cycle", detail, header.source_span)
+            return None
+        prefix = (*self.prefix, (home.file, block.span.start.byte))
+        path = (*self.path, header.name)
+        return _Decoder(tree, files, path, prefix, (*self.chain, files.identity)).module()[0]
+
+    def _check_inputs(self, header: CallHeader, child: Module) -> None:
+        for name, (_, span) in header.inputs.items():
+            if name not in child.variables:
+                detail = (
+                    f'An argument named "{name}" is not expected here.{did_you_mean(name, child.variables)}'
+                )
+                self.problems.append(error("Unsupported argument", detail, span))
+        for name, variable in child.variables.items():
+            if variable.default is None and name not in header.inputs:
+                detail = f'The argument "{name}" is required, but no definition was found.'
+                self.problems.append(error("Missing required argument", detail, header.header_span))
+
+
+_READERS: Mapping[str, Callable[[_Decoder, Block, Home], None]] = {
+    "nexusform": _Decoder.settings_read,
+    "variable": _Decoder.read_variable,
+    "locals": _Decoder.read_locals,
+    "output": _Decoder.read_output,
+    "resource": _Decoder.read_resource,
+    "data": _Decoder.read_resource,
+    "provider": _Decoder.read_provider,
+    "moved": _Decoder.read_moved,
+    "removed": _Decoder.read_removed,
+    "import": _Decoder.read_import,
+    "check": _Decoder.read_check,
+    "module": _Decoder.read_module,
+}
+
+_HINTS = {
+    '"terraform"': ' Settings stand in a block of type "nexusform".',
+    '"ephemeral"': " nexusform keeps every resource in its state.",
+}
+
+
+def _explained(problem: Diagnostic) -> Diagnostic:
+    """The complaint about a block that users bring along from elsewhere, with what to do instead."""
+    hint = next((h for word, h in _HINTS.items() if word in problem.detail), "")
+    return replace(problem, detail=problem.detail + hint) if hint else problem

@@ -1,0 +1,279 @@
+"""Directories to a Configuration, and variable files to values: the only reader of these files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import Final
+
+from nexusform.configuration.decoder import ModuleFiles, ParsedFile, decode
+from nexusform.configuration.ignore_comments import ignored_rules
+from nexusform.configuration.model import AnyBody, Configuration
+from nexusform.configuration.module_blocks import CallHeader
+from nexusform.configuration.resource_blocks import Registered
+from nexusform.configuration.variable_values import (
+    Given,
+    Origin,
+    from_environment,
+    from_file,
+    from_option,
+    settle,
+)
+from nexusform.diagnostics import Diagnostic, error
+from nexusform.language import tree_codec
+from nexusform.language.json_syntax import parse_json_file
+from nexusform.language.parser import SYNTAX_VERSION, parse_file
+from nexusform.schema import BlockSchema
+from nexusform.source import Position, SourceFile, Span
+from nexusform.values import Value
+
+__all__ = ["Origin", "load", "read_variables"]
+
+NATIVE: Final = ".nf.hcl"
+JSON: Final = ".nf.json"
+LARGEST_FILE: Final = 64 * 1024 * 1024  # bytes
+_SMALLEST_CACHED: Final = 4096  # characters; less is parsed faster than looked up
+_MOST_CACHED: Final = 512  # trees kept on disk
+_VARIABLE_FILES: Final = ("nexusform.nfvars.hcl", "nexusform.nfvars.json")
+_AUTO: Final = (".auto.nfvars.hcl", ".auto.nfvars.json")
+
+
+def load(
+    directory: str,
+    *,
+    cache_directory: str | None,
+    managed: Mapping[str, BlockSchema] | None = None,
+    data: Mapping[str, BlockSchema] | None = None,
+) -> tuple[Configuration | None, list[Diagnostic]]:
+    """Read the module tree whose root is a directory, and everything wrong with it.
+
+    `managed` and `data` are the schemas by type name; without them types are not checked. Parsed
+    trees are kept below `cache_directory` when one is given. None when nothing could be read; with
+    errors the configuration holds what could be understood (its files serve to show source lines).
+    """
+    reader = _Reader(cache_directory)
+    root, problems = reader.module(directory, None)
+    if root is None:
+        return None, problems
+    configuration, wrong = decode(root, reader.called, Registered(managed, data))
+    return configuration, [*problems, *wrong]
+
+
+def read_variables(
+    configuration: Configuration,
+    *,
+    environment: Mapping[str, str],
+    var_options: Sequence[tuple[str, str]],
+    directory: str,
+    files: MutableMapping[str, SourceFile] | None = None,
+) -> tuple[dict[str, tuple[Value, Origin]], list[Diagnostic]]:
+    """The value of every variable of the root module with where it came from.
+
+    `var_options` are ("var", "name=value") and ("var-file", path) in the order given. Files found in
+    the directory come before them, the environment before those. `files` is filled with every
+    variable file read, for the source lines of diagnostics.
+    """
+    problems: list[Diagnostic] = []
+    given = from_environment(environment)
+    for path in _automatic_files(directory):
+        given.extend(_variable_file(path, problems, files))
+    for kind, text in var_options:
+        if kind == "var-file":
+            given.extend(_variable_file(text, problems, files))
+            continue
+        assignment, wrong = from_option(text)
+        problems.extend(wrong)
+        given.extend([assignment] if assignment else [])
+    values, wrong = settle(configuration.root.variables, given)
+    return values, [*problems, *wrong]
+
+
+# --- modules -----------------------------------------------------------------------------------
+
+
+class _Reader:
+    """Reads directories, each once."""
+
+    def __init__(self, cache_directory: str | None) -> None:
+        self._cache = _Cache(cache_directory) if cache_directory else None
+        self._modules: dict[str, ModuleFiles] = {}
+
+    def called(self, parent: str, call: CallHeader) -> tuple[ModuleFiles | None, list[Diagnostic]]:
+        """The files of the module that a call names, seen from the caller's directory."""
+        return self.module(os.path.join(parent, call.source), call.source_span)  # noqa: PTH118 - a shown path
+
+    def module(self, directory: str, asked: Span | None) -> tuple[ModuleFiles | None, list[Diagnostic]]:
+        """The files of one directory; `asked` is the source argument that names it."""
+        directory = os.path.normpath(directory)
+        identity = os.path.realpath(directory)
+        known = self._modules.get(identity)
+        if known is not None:
+            return known, []
+        try:
+            names = sorted(os.listdir(directory), key=os.fsencode)  # noqa: PTH208 - names, not paths
+        except OSError as problem:
+            summary = "Unreadable module directory" if asked else "Unreadable configuration directory"
+            detail = f'The directory "{directory}" cannot be read: {problem.strerror}.'
+            return None, [error(summary, detail, asked)]
+        problems: list[Diagnostic] = []
+        files = [f for n in names if _is_configuration(n) and (f := self._file(directory, n, problems))]
+        if not files and not problems:
+            detail = (
+                f'The directory "{directory}" contains no nexusform configuration files '
+                f"(*{NATIVE} or *{JSON})."
+            )
+            problems.append(error("No configuration files", detail, asked))
+        found = ModuleFiles(directory, identity, tuple(files))
+        self._modules[identity] = found
+        return found, problems
+
+    def _file(self, directory: str, name: str, problems: list[Diagnostic]) -> ParsedFile | None:
+        path = os.path.normpath(os.path.join(directory, name))  # noqa: PTH118 - a shown path
+        source = _read(path, problems)
+        if source is None:
+            return None
+        body, wrong = self._parse(source)
+        problems.extend(wrong)
+        return ParsedFile(name, source, body, _is_override(name), ignored_rules(source))
+
+    def _parse(self, source: SourceFile) -> tuple[AnyBody, list[Diagnostic]]:
+        worth_keeping = self._cache is not None and len(source.text) >= _SMALLEST_CACHED
+        if self._cache is not None and worth_keeping:
+            kept = self._cache.get(source)
+            if kept is not None:
+                return kept, []
+        body: AnyBody
+        if source.name.endswith(JSON):
+            body, problems = parse_json_file(source)
+        else:
+            body, problems = parse_file(source)
+        if self._cache is not None and worth_keeping and not problems:
+            self._cache.put(source, body)
+        return body, problems
+
+
+def _is_configuration(name: str) -> bool:
+    hidden = name.startswith((".", "#")) or name.endswith("~")
+    return name.endswith((NATIVE, JSON)) and not hidden
+
+
+def _is_override(name: str) -> bool:
+    stem = name.removesuffix(NATIVE).removesuffix(JSON)
+    return stem == "override" or stem.endswith("_override")
+
+
+def _read(path: str, problems: list[Diagnostic]) -> SourceFile | None:
+    """A regular file's text; None after a diagnostic."""
+    shown = os.fsencode(path).decode(errors="replace")
+    start = Position(1, 1, 0)
+    place = Span(shown, start, start)
+    try:
+        raw = _regular_bytes(path)
+    except OSError as problem:
+        detail = f'The file "{shown}" cannot be read: {problem.strerror or problem}.'
+        problems.append(error("Unreadable file", detail, place))
+        return None
+    if len(raw) > LARGEST_FILE:
+        detail = f'The file "{shown}" is larger than {LARGEST_FILE // 2**20} MiB. Split it up.'
+        problems.append(error("File too large", detail, place))
+        return None
+    try:
+        return SourceFile(shown, raw.decode())
+    except UnicodeDecodeError as problem:
+        line = raw.count(b"\n", 0, problem.start) + 1
+        detail = (
+            f'The file "{shown}" is not UTF-8: byte {problem.start}, on line {line}, belongs to no character. '
+            "Save it as UTF-8."
+        )
+        problems.append(error("Invalid character encoding", detail, place))
+        return None
+
+
+def _regular_bytes(path: str) -> bytes:
+    """At most one byte more than LARGEST_FILE. Raises OSError, also for what is no regular file."""
+    # Not to hang on a pipe: opened without waiting, looked at before the first read.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError("it is not a regular file")
+        return file.read(LARGEST_FILE + 1)
+
+
+# --- variables ---------------------------------------------------------------------------------
+
+
+def _automatic_files(directory: str) -> list[str]:
+    """The variable files that are read without being named, weakest first."""
+    try:
+        names = sorted(os.listdir(directory), key=os.fsencode)  # noqa: PTH208 - names, not paths
+    except OSError:
+        return []
+    found = [n for n in _VARIABLE_FILES if n in names]
+    found.extend(n for n in names if n.endswith(_AUTO) and not n.startswith("."))
+    return [os.path.normpath(os.path.join(directory, n)) for n in found]  # noqa: PTH118 - a shown path
+
+
+def _variable_file(
+    path: str, problems: list[Diagnostic], files: MutableMapping[str, SourceFile] | None
+) -> list[Given]:
+    if not os.path.exists(path):  # noqa: PTH110 - paths are strings here
+        detail = f'Given variables file "{path}" does not exist.'
+        problems.append(error("Failed to read variables file", detail))
+        return []
+    source = _read(path, problems)
+    if source is None:
+        return []
+    if files is not None:
+        files[source.name] = source
+    given, wrong = from_file(source)
+    problems.extend(wrong)
+    return given
+
+
+# --- the cache of parsed trees -----------------------------------------------------------------
+
+
+class _Cache:
+    """Parsed trees on disk, by the hash of the text and the version of the syntax.
+
+    A cache that cannot be read or written is no cache; nothing is said about it.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._directory = os.path.join(directory, "trees")  # noqa: PTH118 - paths are strings here
+
+    def _path(self, source: SourceFile) -> str:
+        kind = "json" if source.name.endswith(JSON) else "hcl"
+        digest = hashlib.sha256(f"{SYNTAX_VERSION} {kind}\n".encode() + source.text.encode())
+        return os.path.join(self._directory, digest.hexdigest())  # noqa: PTH118 - paths are strings here
+
+    def get(self, source: SourceFile) -> AnyBody | None:
+        """The tree of a text, its spans in the file's name; None when it is not kept."""
+        try:
+            with open(self._path(source), "rb") as file:  # noqa: PTH123 - paths are strings here
+                return tree_codec.decode(file.read(), source.name)
+        except OSError:
+            return None
+
+    def put(self, source: SourceFile, body: AnyBody) -> None:
+        """Keep a tree: written beside its place and moved there whole."""
+        path = self._path(source)
+        try:
+            os.makedirs(self._directory, exist_ok=True)  # noqa: PTH103 - paths are strings here
+            descriptor, temporary = tempfile.mkstemp(dir=self._directory)
+            with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
+                file.write(tree_codec.encode(body))
+            os.replace(temporary, path)  # noqa: PTH105 - paths are strings here
+            self._prune()
+        except OSError:
+            return
+
+    def _prune(self) -> None:
+        """Forget the oldest trees beyond a number."""
+        with os.scandir(self._directory) as entries:
+            aged = sorted((entry.stat().st_mtime, entry.path) for entry in entries)
+        for _, path in aged[:-_MOST_CACHED]:
+            os.remove(path)  # noqa: PTH107 - paths are strings here

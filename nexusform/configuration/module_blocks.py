@@ -1,0 +1,112 @@
+"""`module` and `provider` blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nexusform.configuration.constants import constant_text
+from nexusform.configuration.model import ProviderBlock
+from nexusform.configuration.resource_blocks import remaining, repetition
+from nexusform.configuration.written import check_name, is_name, references
+from nexusform.diagnostics import Diagnostic, error
+from nexusform.language.bodies import BodySchema, content, just_attributes
+from nexusform.language.syntax import Block, Expression, Traversal
+from nexusform.source import Span
+
+MODULE_FACE = BodySchema(
+    attributes={
+        "source": True,
+        "version": False,
+        "providers": False,
+        "count": False,
+        "for_each": False,
+        "depends_on": False,
+    }
+)
+PROVIDER_FACE = BodySchema(attributes={"alias": False})
+_LOCAL = ("./", "../")
+
+
+@dataclass(frozen=True, slots=True)
+class CallHeader:
+    """A `module` block before the module it calls has been read."""
+
+    name: str
+    source: str
+    source_span: Span
+    inputs: Mapping[str, tuple[Expression, Span]]
+    count: Expression | None
+    for_each: Expression | None
+    depends_on: tuple[Traversal, ...]
+    span: Span
+    header_span: Span
+
+
+def decode_call(block: Block, problems: list[Diagnostic]) -> CallHeader | None:
+    """A `module` block; None when its name is none or its source leads nowhere."""
+    label = block.labels[0]
+    named = check_name(label, "Invalid module instance name", problems)
+    parts, wrong = content(block.body, MODULE_FACE, partial=True)
+    problems.extend(wrong)
+    inputs, wrong = just_attributes(remaining(block.body, MODULE_FACE))
+    problems.extend(wrong)
+    given = parts.attributes
+    if "version" in given:
+        detail = "Modules are directories of this machine and have no versions. Remove the argument."
+        problems.append(error("Unsupported argument", detail, given["version"].name_span))
+    if "providers" in given:
+        detail = "Every module uses the provider configurations of the root module. Remove the argument."
+        problems.append(error("Unsupported argument", detail, given["providers"].name_span))
+    count, for_each = repetition(given, "module", problems)
+    depends_on = references(given.get("depends_on"), problems)
+    source = constant_text(given.get("source"), problems)
+    if not named or source is None or not _is_local(source, given["source"].expression.span, problems):
+        return None
+    return CallHeader(
+        name=label.value,
+        source=source,
+        source_span=given["source"].expression.span,
+        inputs={n: (a.expression, a.span) for n, a in inputs.items()},
+        count=count,
+        for_each=for_each,
+        depends_on=depends_on,
+        span=block.span,
+        header_span=block.header_span,
+    )
+
+
+def _is_local(source: str, span: Span, problems: list[Diagnostic]) -> bool:
+    if source.startswith(_LOCAL) or source in {".", ".."}:
+        return True
+    if source.startswith("/"):
+        detail = f'Write the directory relative to this module, beginning with "./" or "../", not "{source}".'
+    else:
+        detail = (
+            f'nexusform reads modules from local directories only, and "{source}" does not begin with "./" or '
+            '"../". Fetch the module into a directory beside this one and give its path.'
+        )
+    problems.append(error("Unsupported module source", detail, span))
+    return False
+
+
+def decode_provider(block: Block, problems: list[Diagnostic]) -> ProviderBlock | None:
+    """A `provider` block; None when its name or alias is none."""
+    label = block.labels[0]
+    named = check_name(label, "Invalid provider configuration name", problems)
+    parts, wrong = content(block.body, PROVIDER_FACE, partial=True)
+    problems.extend(wrong)
+    attribute = parts.attributes.get("alias")
+    alias = constant_text(attribute, problems) or ""
+    if attribute is not None and alias and not is_name(alias):
+        detail = (
+            "An alias must be a valid name. A name must start with a letter or underscore and may contain only "
+            "letters, digits, underscores, and dashes."
+        )
+        problems.append(error("Invalid provider configuration alias", detail, attribute.expression.span))
+        return None
+    if not named:
+        return None
+    key = f"{label.value}.{alias}" if alias else label.value
+    body = remaining(block.body, PROVIDER_FACE)
+    return ProviderBlock(key, label.value, alias, body, block.header_span)

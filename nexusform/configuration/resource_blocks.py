@@ -1,0 +1,260 @@
+"""`resource` and `data` blocks: meta-arguments and lifecycle read, the rest left for the schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nexusform.address import ConfigAddress, Mode
+from nexusform.configuration.condition_blocks import decode_conditions
+from nexusform.configuration.constants import constant_flag
+from nexusform.configuration.model import AnyBody, Lifecycle, ResourceBlock
+from nexusform.configuration.written import (
+    check_name,
+    keyword,
+    listed_expressions,
+    only_block,
+    reference,
+    references,
+    relative_path,
+)
+from nexusform.diagnostics import Diagnostic, did_you_mean, error
+from nexusform.language.bodies import BodySchema, Content, content
+from nexusform.language.syntax import (
+    Attribute,
+    Block,
+    Body,
+    Expression,
+    Index,
+    JsonBody,
+    JsonObject,
+    Traversal,
+    TraverseAttribute,
+)
+from nexusform.schema import BlockSchema
+from nexusform.values import PathStep
+
+META_ARGUMENTS = ("count", "for_each", "depends_on", "provider")
+META_FACE = BodySchema(attributes=dict.fromkeys(META_ARGUMENTS, False), blocks={"lifecycle": ()})
+_CONDITIONS = {"precondition": (), "postcondition": ()}
+_LIFECYCLES: Mapping[Mode, BodySchema] = {
+    "managed": BodySchema(
+        attributes=dict.fromkeys(
+            ("create_before_destroy", "prevent_destroy", "ignore_changes", "replace_triggered_by"), False
+        ),
+        blocks=_CONDITIONS,
+    ),
+    "data": BodySchema(blocks=_CONDITIONS),
+}
+_FOREIGN = {
+    "connection": "nexusform has no provisioners.",
+    "provisioner": "nexusform has no provisioners.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """The resource types and data sources known, by name; None when they are not to be checked."""
+
+    managed: Mapping[str, BlockSchema] | None = None
+    data: Mapping[str, BlockSchema] | None = None
+
+    def of(self, mode: Mode) -> Mapping[str, BlockSchema] | None:
+        """The types of a mode."""
+        return self.managed if mode == "managed" else self.data
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where a block stands: its module's static path, the position of the module's call, the file's
+    own name, and the lint ids of comments by the line below them.
+    """
+
+    module: tuple[str, ...]
+    prefix: tuple[tuple[str, int], ...] = ()
+    file: str = ""
+    ignored: Mapping[int, frozenset[str]] = field(default_factory=dict)
+
+
+def decode_resource(
+    block: Block, mode: Mode, home: Home, registered: Registered, problems: list[Diagnostic]
+) -> ResourceBlock | None:
+    """One `resource` or `data` block; None when it cannot be told what it declares."""
+    kind, name = block.labels
+    if not _check_labels(block, mode, problems):
+        return None
+    _check_type(block, mode, registered, problems)
+    parts, wrong = content(block.body, META_FACE, partial=True)
+    problems.extend(wrong)
+    _refuse_foreign(block, problems)
+    count, for_each = repetition(parts.attributes, "resource", problems)
+    start = block.span.start
+    return ResourceBlock(
+        address=ConfigAddress(home.module, mode, kind.value, name.value),
+        mode=mode,
+        type=kind.value,
+        name=name.value,
+        body=remaining(block.body, META_FACE),
+        count=count,
+        for_each=for_each,
+        depends_on=references(parts.attributes.get("depends_on"), problems),
+        provider=_provider_key(parts.attributes.get("provider"), problems),
+        lifecycle=_lifecycle(parts, mode, problems),
+        span=block.span,
+        header_span=block.header_span,
+        position=(*home.prefix, (home.file, start.byte)),
+        ignored_rules=home.ignored.get(start.line, frozenset()),
+    )
+
+
+def _check_labels(block: Block, mode: Mode, problems: list[Diagnostic]) -> bool:
+    kind, name = block.labels
+    noun = ("resource type", "resource") if mode == "managed" else ("data source", "data resource")
+    valid_kind = check_name(kind, f"Invalid {noun[0]} name", problems)
+    return check_name(name, f"Invalid {noun[1]} name", problems) and valid_kind
+
+
+def _check_type(block: Block, mode: Mode, registered: Registered, problems: list[Diagnostic]) -> None:
+    known = registered.of(mode)
+    label = block.labels[0]
+    if known is None or label.value in known:
+        return
+    other = registered.of("data" if mode == "managed" else "managed") or {}
+    if label.value in other:
+        there = "a data source" if mode == "managed" else "a managed resource type"
+        keyword_ = "data" if mode == "managed" else "resource"
+        hint = f' It is {there}: write {keyword_} "{label.value}" "{block.labels[1].value}".'
+    else:
+        hint = did_you_mean(label.value, known)
+    summary, noun = (
+        ("Invalid resource type", "resource type")
+        if mode == "managed"
+        else ("Invalid data source", "data source")
+    )
+    problems.append(error(summary, f'nexusform has no {noun} "{label.value}".{hint}', label.span))
+
+
+def _refuse_foreign(block: Block, problems: list[Diagnostic]) -> None:
+    if isinstance(block.body, Body):
+        for inner in block.body.blocks:
+            if inner.type in _FOREIGN:
+                detail = f'Blocks of type "{inner.type}" are not expected here: {_FOREIGN[inner.type]}'
+                problems.append(error("Unsupported block type", detail, inner.type_span))
+
+
+def repetition(
+    attributes: Mapping[str, Attribute], noun: str, problems: list[Diagnostic]
+) -> tuple[Expression | None, Expression | None]:
+    """`count` and `for_each`, of which at most one may stand."""
+    count, for_each = attributes.get("count"), attributes.get("for_each")
+    if count is not None and for_each is not None:
+        problems.append(
+            error(
+                'Invalid combination of "count" and "for_each"',
+                'The "count" and "for_each" meta-arguments are mutually-exclusive, only one should be used to be '
+                f"explicit about the number of {noun}s to be created.",
+                for_each.name_span,
+            )
+        )
+        for_each = None
+    return count.expression if count else None, for_each.expression if for_each else None
+
+
+def _provider_key(attribute: Attribute | None, problems: list[Diagnostic]) -> str:
+    """`name` or `name.alias`; "" when it is not written."""
+    if attribute is None:
+        return ""
+    found = reference(attribute.expression, problems)
+    if found is None:
+        return ""
+    match found.steps:
+        case ():
+            return found.root.name
+        case (TraverseAttribute(alias),):
+            return f"{found.root.name}.{alias}"
+    problems.append(
+        error(
+            "Invalid provider configuration reference",
+            "The provider argument requires a provider name, optionally followed by a period and then a "
+            "configuration alias.",
+            attribute.expression.span,
+        )
+    )
+    return ""
+
+
+# --- lifecycle ---------------------------------------------------------------------------------
+
+
+def _lifecycle(parts: Content, mode: Mode, problems: list[Diagnostic]) -> Lifecycle:
+    block = only_block(parts.blocks, "lifecycle", problems)
+    if block is None:
+        return Lifecycle()
+    inner, wrong = content(block.body, _LIFECYCLES[mode])
+    problems.extend(wrong)
+    given = inner.attributes
+    ignore_all, ignored = _ignore_changes(given.get("ignore_changes"), problems)
+    return Lifecycle(
+        create_before_destroy=constant_flag(given.get("create_before_destroy"), problems, default=False),
+        prevent_destroy=constant_flag(given.get("prevent_destroy"), problems, default=False),
+        ignore_all=ignore_all,
+        ignore_changes=ignored,
+        replace_triggered_by=_triggers(given.get("replace_triggered_by"), problems),
+        preconditions=decode_conditions(inner.blocks, "precondition", problems),
+        postconditions=decode_conditions(inner.blocks, "postcondition", problems),
+        span=block.span,
+    )
+
+
+def _ignore_changes(
+    attribute: Attribute | None, problems: list[Diagnostic]
+) -> tuple[bool, tuple[tuple[PathStep, ...], ...]]:
+    if attribute is None:
+        return False, ()
+    if keyword(attribute) == "all":
+        return True, ()
+    paths: list[tuple[PathStep, ...]] = []
+    for item in listed_expressions(attribute, problems):
+        found = reference(item, problems)
+        path = relative_path(found, problems) if found is not None else None
+        if path is not None:
+            paths.append(path)
+    return False, tuple(paths)
+
+
+def _triggers(attribute: Attribute | None, problems: list[Diagnostic]) -> tuple[Expression, ...]:
+    """References, whose instance keys may be expressions (`nexus_rack.r[count.index]`)."""
+    if attribute is None:
+        return ()
+    found: list[Expression] = []
+    for item in listed_expressions(attribute, problems):
+        if isinstance(item, Index):
+            found.append(item)
+            continue
+        traversal = reference(item, problems)
+        if isinstance(traversal, Traversal):
+            found.append(traversal)
+    return tuple(found)
+
+
+# --- what is left for the schema ---------------------------------------------------------------
+
+
+def remaining(body: AnyBody, taken: BodySchema) -> AnyBody:
+    """The body without the arguments and blocks that have been read."""
+    if isinstance(body, JsonBody):
+        objects = tuple(
+            JsonObject(
+                tuple(
+                    p for p in o.properties if p.name not in taken.attributes and p.name not in taken.blocks
+                ),
+                o.span,
+            )
+            for o in body.objects
+        )
+        return JsonBody(objects, body.span)
+    attributes = tuple(a for a in body.attributes if a.name not in taken.attributes)
+    blocks = tuple(b for b in body.blocks if b.type not in taken.blocks)
+    if len(attributes) == len(body.attributes) and len(blocks) == len(body.blocks):
+        return body
+    return Body(attributes, blocks, body.span, body.end_span)

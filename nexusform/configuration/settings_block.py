@@ -1,0 +1,104 @@
+"""The `nexusform` block: which version, which catalogue, where state lives, which lint rules rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from nexusform import __version__
+from nexusform.configuration.constants import constant_text, constant_texts
+from nexusform.configuration.model import Settings
+from nexusform.configuration.version_constraint import satisfies
+from nexusform.configuration.written import only_block
+from nexusform.diagnostics import Diagnostic, error, warning
+from nexusform.language.bodies import BodySchema, content
+from nexusform.language.positions import describe
+from nexusform.language.syntax import Attribute, Block
+from nexusform.source import Span
+
+SETTINGS_FACE = BodySchema(
+    attributes={"required_version": False, "sku_catalogue": False}, blocks={"backend": ("type",), "lint": ()}
+)
+_LINT = BodySchema(attributes={"ignore": False})
+
+
+def decode_settings(
+    blocks: Sequence[Block], overrides: Sequence[Block], problems: list[Diagnostic], *, root: bool
+) -> Settings:
+    """What all `nexusform` blocks of a module say together; those of override files win."""
+    settings = Settings()
+    for block in blocks:
+        settings = _add(settings, block, problems, override=False)
+    for block in overrides:
+        settings = _add(settings, block, problems, override=True)
+    if not root:
+        _only_in_root(settings, problems)
+        return Settings()
+    return settings
+
+
+def _add(settings: Settings, block: Block, problems: list[Diagnostic], *, override: bool) -> Settings:
+    parts, wrong = content(block.body, SETTINGS_FACE)
+    problems.extend(wrong)
+    given = parts.attributes
+    settings = replace(settings, span=settings.span or block.header_span)
+    if "required_version" in given:
+        version = _required_version(given["required_version"], problems)
+        settings = replace(settings, required_version=version)
+    catalogue = constant_text(given.get("sku_catalogue"), problems)
+    if catalogue is not None:
+        span = given["sku_catalogue"].expression.span
+        if settings.sku_catalogue_span is not None and not override:
+            problems.append(_twice("sku_catalogue", settings.sku_catalogue_span, given["sku_catalogue"]))
+        settings = replace(settings, sku_catalogue=catalogue, sku_catalogue_span=span)
+    lint = only_block(parts.blocks, "lint", problems)
+    if lint is not None:
+        inner, wrong = content(lint.body, _LINT)
+        problems.extend(wrong)
+        ignored = frozenset(constant_texts(inner.attributes.get("ignore"), problems))
+        settings = replace(settings, ignored_rules=settings.ignored_rules | ignored)
+    backend = only_block(parts.blocks, "backend", problems)
+    if backend is None:
+        return settings
+    if settings.backend is not None and not override:
+        detail = (
+            "A module may have only one backend configuration. It was already given at "
+            f"{describe(settings.backend.header_span)}."
+        )
+        problems.append(error("Duplicate backend configuration", detail, backend.header_span))
+        return settings
+    return replace(settings, backend=backend, backend_type=backend.labels[0].value)
+
+
+def _twice(name: str, earlier: Span, attribute: Attribute) -> Diagnostic:
+    detail = f'The setting "{name}" was already given at {describe(earlier)}.'
+    return error("Duplicate setting", detail, attribute.name_span)
+
+
+def _required_version(attribute: Attribute, problems: list[Diagnostic]) -> str:
+    constraint = constant_text(attribute, problems)
+    if constraint is None:
+        return ""
+    kept = satisfies(__version__, constraint)
+    if kept is None:
+        detail = (
+            f'"{constraint}" is not a version constraint. Write comparisons separated by commas, for example '
+            '">= 0.1, < 2".'
+        )
+        problems.append(error("Invalid version constraint", detail, attribute.expression.span))
+    elif not kept:
+        detail = (
+            f"This configuration asks for nexusform {constraint}; this is version {__version__}. Use another "
+            "version of nexusform, or change the constraint. Constraints are normally set for good reason."
+        )
+        problems.append(error("Unsupported nexusform version", detail, attribute.expression.span))
+    return constraint
+
+
+def _only_in_root(settings: Settings, problems: list[Diagnostic]) -> None:
+    if settings.backend is not None:
+        detail = "State belongs to the root module: a backend block in any other module has no effect."
+        problems.append(warning("Backend configuration ignored", detail, settings.backend.header_span))
+    if settings.sku_catalogue_span is not None:
+        detail = "The catalogue is a setting of the root module; in any other module it has no effect."
+        problems.append(warning("SKU catalogue ignored", detail, settings.sku_catalogue_span))

@@ -1,0 +1,123 @@
+"""`variable`, `locals` and `output` blocks: the names through which values come in and go out."""
+
+from __future__ import annotations
+
+from nexusform.configuration.condition_blocks import decode_conditions
+from nexusform.configuration.constants import constant, constant_flag, constant_text
+from nexusform.configuration.model import Local, Output, Variable
+from nexusform.configuration.written import check_name, is_name, references
+from nexusform.diagnostics import Diagnostic, error, has_errors
+from nexusform.language.bodies import BodySchema, content, just_attributes
+from nexusform.language.conversion import convert, describe
+from nexusform.language.syntax import Attribute, Block
+from nexusform.language.type_expressions import type_expression
+from nexusform.values import DYNAMIC, NULL, ConversionProblem, Type, Value
+
+VARIABLE_FACE = BodySchema(
+    attributes=dict.fromkeys(("type", "default", "description", "sensitive", "nullable"), False),
+    blocks={"validation": ()},
+)
+OUTPUT_FACE = BodySchema(
+    attributes={"value": True, "description": False, "sensitive": False, "depends_on": False},
+    blocks={"precondition": ()},
+)
+_RESERVED = ("source", "version", "providers", "count", "for_each", "lifecycle", "depends_on", "locals")
+
+
+def decode_variable(block: Block, problems: list[Diagnostic]) -> Variable | None:
+    """A `variable` block; None when its name is none."""
+    label = block.labels[0]
+    if not check_name(label, "Invalid variable name", problems):
+        return None
+    if label.value in _RESERVED:
+        problems.append(
+            error(
+                "Invalid variable name",
+                f'The variable name "{label.value}" is reserved due to its special meaning inside module blocks.',
+                label.span,
+            )
+        )
+        return None
+    parts, wrong = content(block.body, VARIABLE_FACE)
+    problems.extend(wrong)
+    given = parts.attributes
+    of = _type(given.get("type"), problems)
+    nullable = constant_flag(given.get("nullable"), problems, default=True)
+    return Variable(
+        name=label.value,
+        type=of,
+        default=_default(given.get("default"), of, problems, nullable=nullable),
+        description=constant_text(given.get("description"), problems) or "",
+        sensitive=constant_flag(given.get("sensitive"), problems, default=False),
+        nullable=nullable,
+        validations=decode_conditions(parts.blocks, "validation", problems),
+        span=block.header_span,
+    )
+
+
+def _type(attribute: Attribute | None, problems: list[Diagnostic]) -> Type:
+    if attribute is None:
+        return DYNAMIC
+    found, wrong = type_expression(attribute.expression)
+    problems.extend(wrong)
+    return found if found is not None else DYNAMIC
+
+
+def _default(
+    attribute: Attribute | None, of: Type, problems: list[Diagnostic], *, nullable: bool
+) -> Value | None:
+    if attribute is None:
+        return None
+    value, wrong = constant(attribute.expression)
+    problems.extend(wrong)
+    if has_errors(wrong):
+        return NULL  # there is a default, only a wrong one: not a required variable
+    fault = ""
+    try:
+        value = convert(value, of)
+    except ConversionProblem as problem:
+        fault = (
+            f"This default value is not compatible with the variable's type constraint: {describe(problem)}."
+        )
+    if not fault and value.is_null and not nullable:
+        fault = "A null default value is not valid when nullable = false."
+    if fault:
+        problems.append(error("Invalid default value for variable", fault, attribute.expression.span))
+        return NULL
+    return value
+
+
+def decode_locals(block: Block, problems: list[Diagnostic]) -> list[Local]:
+    """The names of a `locals` block."""
+    attributes, wrong = just_attributes(block.body)
+    problems.extend(wrong)
+    found: list[Local] = []
+    for name, attribute in attributes.items():
+        if is_name(name):
+            found.append(Local(name, attribute.expression, attribute.span))
+        else:
+            detail = (
+                "A name must start with a letter or underscore and may contain only letters, digits, "
+                "underscores, and dashes."
+            )
+            problems.append(error("Invalid local value name", detail, attribute.name_span))
+    return found
+
+
+def decode_output(block: Block, problems: list[Diagnostic]) -> Output | None:
+    """An `output` block; None when its name is none or it has no value."""
+    label = block.labels[0]
+    named = check_name(label, "Invalid output name", problems)
+    parts, wrong = content(block.body, OUTPUT_FACE)
+    problems.extend(wrong)
+    given = parts.attributes
+    value = given.get("value")
+    sensitive = constant_flag(given.get("sensitive"), problems, default=False)
+    text = constant_text(given.get("description"), problems) or ""
+    depends_on = references(given.get("depends_on"), problems)
+    preconditions = decode_conditions(parts.blocks, "precondition", problems)
+    if value is None or not named:
+        return None
+    return Output(
+        label.value, value.expression, text, sensitive, depends_on, preconditions, block.header_span
+    )

@@ -1,0 +1,200 @@
+"""Values for the root module's variables: what was given where, brought to the variable's type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from nexusform.configuration.constants import constant
+from nexusform.configuration.model import Variable
+from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors, warning
+from nexusform.language.bodies import just_attributes
+from nexusform.language.conversion import convert, describe
+from nexusform.language.json_syntax import parse_json_file
+from nexusform.language.parser import parse_expression, parse_file
+from nexusform.language.positions import describe as place_of
+from nexusform.language.syntax import Expression
+from nexusform.source import SourceFile, Span
+from nexusform.values import (
+    DYNAMIC,
+    SENSITIVE,
+    STRING,
+    ConversionProblem,
+    PrimitiveType,
+    Type,
+    Value,
+    string,
+    unknown,
+)
+
+ENVIRONMENT_PREFIX = "NF_VAR_"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value came from: "default", "-var", "environment variable NF_VAR_x" or a file's name,
+    and the place of its text where there is one.
+    """
+
+    text: str
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One assignment: text from the command line or the environment, or an expression of a file."""
+
+    name: str
+    value: str | Expression
+    origin: Origin
+
+
+def from_environment(environment: Mapping[str, str]) -> list[Given]:
+    """The NF_VAR_ variables, sorted."""
+    return [
+        Given(key.removeprefix(ENVIRONMENT_PREFIX), text, Origin(f"environment variable {key}"))
+        for key, text in sorted(environment.items())
+        if key.startswith(ENVIRONMENT_PREFIX)
+    ]
+
+
+def from_option(text: str) -> tuple[Given | None, list[Diagnostic]]:
+    """The assignment of `-var NAME=VALUE`."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        detail = (
+            f'The given -var option "{text}" is not correctly specified. It must be a variable name and value '
+            'separated by an equals sign, like -var="key=value".'
+        )
+        return None, [error("Invalid -var option", detail)]
+    if name != name.strip():
+        detail = (
+            f'The given -var option "{text}" must not have spaces around the name. To pass a name and value '
+            "with spaces, quote the whole option."
+        )
+        return None, [error("Invalid variable name", detail)]
+    return Given(name, value, Origin("-var")), []
+
+
+def from_file(source: SourceFile) -> tuple[list[Given], list[Diagnostic]]:
+    """The assignments of a variable file."""
+    if source.name.endswith(".json"):
+        json_body, problems = parse_json_file(source)
+        attributes, wrong = just_attributes(json_body)
+    else:
+        body, problems = parse_file(source)
+        attributes, wrong = just_attributes(body)
+    found = [Given(n, a.expression, Origin(source.name, a.span)) for n, a in attributes.items()]
+    return found, [*problems, *wrong]
+
+
+def settle(
+    variables: Mapping[str, Variable], given: Iterable[Given]
+) -> tuple[dict[str, tuple[Value, Origin]], list[Diagnostic]]:
+    """The value and origin of every declared variable; of several assignments the last one counts."""
+    problems: list[Diagnostic] = []
+    last: dict[str, Given] = {}
+    for each in given:
+        if each.name in variables:
+            last[each.name] = each
+        else:
+            problems.extend(_undeclared(each, variables))
+    values: dict[str, tuple[Value, Origin]] = {}
+    for name, variable in variables.items():
+        values[name] = _value_of(variable, last.get(name), problems)
+    return values, problems
+
+
+def _undeclared(given: Given, variables: Mapping[str, Variable]) -> Iterable[Diagnostic]:
+    hint = did_you_mean(given.name, variables)
+    advice = f'To use this value, add a "variable" block to the configuration.{hint}'
+    if given.origin.text == "-var":
+        detail = (
+            f'A variable named "{given.name}" was assigned on the command line, but the root module does not '
+            f"declare a variable of that name. {advice}"
+        )
+        yield error("Value for undeclared variable", detail)
+    elif given.origin.span is not None:
+        detail = (
+            f'The root module does not declare a variable named "{given.name}" but a value was found in file '
+            f'"{given.origin.text}". {advice}'
+        )
+        yield warning("Value for undeclared variable", detail, given.origin.span)
+
+
+def _value_of(variable: Variable, given: Given | None, problems: list[Diagnostic]) -> tuple[Value, Origin]:
+    origin = Origin("default", variable.span)
+    value: Value | None = variable.default
+    if given is not None:
+        origin = given.origin
+        value, wrong = _given_value(variable, given)
+        problems.extend(wrong)
+        if not has_errors(wrong) and value.is_null and not variable.nullable:
+            value, origin = variable.default, Origin("default", variable.span)
+            if value is None:
+                problems.append(_null(variable, given))
+                value = unknown(variable.type)
+    if value is None:
+        problems.append(_missing(variable))
+        value = unknown(variable.type)
+    return (value.with_marks(SENSITIVE) if variable.sensitive else value), origin
+
+
+def _given_value(variable: Variable, given: Given) -> tuple[Value, list[Diagnostic]]:
+    if isinstance(given.value, str):
+        value, problems = _from_text(variable, given.value)
+    else:
+        value, problems = constant(given.value)
+    if has_errors(problems):
+        return unknown(variable.type), problems
+    try:
+        return convert(value, variable.type), problems
+    except ConversionProblem as problem:
+        declared = place_of(variable.span)
+        through = f" (from {given.origin.text})" if given.origin.span is None else ""
+        detail = (
+            f"The given value{through} is not suitable for var.{variable.name} declared at {declared}: "
+            f"{describe(problem)}."
+        )
+        subject = variable.span if isinstance(given.value, str) else given.value.span
+        return unknown(variable.type), [error("Invalid value for input variable", detail, subject)]
+
+
+def _from_text(variable: Variable, text: str) -> tuple[Value, list[Diagnostic]]:
+    """Text is taken as it is for a primitive type, and read as an expression for any other.
+
+    Where the type is open, brackets at the beginning make it an expression.
+    """
+    if not _reads_as_expression(variable.type, text):
+        return string(text), []
+    source = SourceFile(f"<value for var.{variable.name}>", text)
+    expression, problems = parse_expression(source)
+    if expression is None:
+        return unknown(variable.type), problems
+    value, wrong = constant(expression)
+    return value, [*problems, *wrong]
+
+
+def _reads_as_expression(of: Type, text: str) -> bool:
+    if of is DYNAMIC:
+        return text.lstrip()[:1] in {"[", "{"} and bool(text.strip())
+    return not isinstance(of, PrimitiveType) or of not in _LITERAL
+
+
+_LITERAL = (STRING, PrimitiveType("number"), PrimitiveType("bool"))
+
+
+def _null(variable: Variable, given: Given) -> Diagnostic:
+    detail = (
+        f"The given value (from {given.origin.text}) is not suitable for var.{variable.name} declared at "
+        f"{place_of(variable.span)}: required variable may not be set to null."
+    )
+    return error("Required variable not set", detail, given.origin.span or variable.span)
+
+
+def _missing(variable: Variable) -> Diagnostic:
+    detail = (
+        f'The root module input variable "{variable.name}" is not set, and has no default value. Use a -var or '
+        "-var-file command line argument to provide a value for this variable."
+    )
+    return error("No value for required variable", detail, variable.span)
