@@ -22,5 +22,11 @@ def digest(seed: int, vm: VmName, candidate: str) -> bytes:
 
 def lowest(start: bytes, names: Sequence[bytes], tied: Sequence[int]) -> int:
     """Which position in `tied` (indices into `names`) has the lowest digest behind `start`."""
-    digests = [blake2b(start + names[item], digest_size=8).digest() for item in tied]
+    # The digest of the common start is copied: that halves the cost of a candidate.
+    copy = blake2b(start, digest_size=DIGEST_BYTES).copy
+    digests = []
+    for item in tied:
+        text = copy()
+        text.update(names[item])
+        digests.append(text.digest())
     return digests.index(min(digests))
