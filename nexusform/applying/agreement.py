@@ -1,0 +1,153 @@
+"""Whether a provider's answer agrees with what was planned.
+
+A known planned value must come back as planned, except where the schema says that it is predicted:
+there the platform has the last word, and what it says is taken over as observed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from nexusform.schema import Attribute, BlockSchema, at_path
+from nexusform.values import UNKNOWN, Path
+
+PROVENANCE: Final = "provenance"
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """A prediction that did not come true: where, what was foretold and what is."""
+
+    address: str
+    path: Path
+    predicted: Any
+    observed: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """What the comparison gave.
+
+    `attributes` are to be remembered (provenance set where something was observed);
+    `disagreements` the paths of planned values that came back otherwise without being allowed
+    to; `hits` counts predicted entries that were observed as foretold, `misses` the others.
+    """
+
+    attributes: Mapping[str, Any]
+    disagreements: tuple[Path, ...] = ()
+    hits: int = 0
+    misses: tuple[Miss, ...] = ()
+
+
+def agree(
+    address: str,
+    schema: BlockSchema | None,
+    planned: Mapping[str, Any],
+    answer: Mapping[str, Any],
+    observed: Sequence[Path],
+) -> Agreement:
+    """Compare an answer with the plan; `observed` are the paths that the provider saw itself."""
+    if not observed and answer == planned:
+        return Agreement(answer)
+    differing = tuple(_differences(planned, answer, ()))
+    surprising = tuple(p for p in differing if not _is_predicted(schema, p))
+    seen = [p for p in observed if _is_predicted(schema, p)]
+    entries = _entries_of(answer, [*seen, *(p for p in differing if p not in surprising)])
+    tally = _Tally()
+    for entry in entries:
+        tally.add(address, entry, [p for p in differing if p[: len(entry)] == entry], planned, answer)
+    attributes = _with_provenance(answer, entries) if entries else answer
+    return Agreement(attributes, surprising, tally.hits, tuple(tally.misses))
+
+
+@dataclass(slots=True)
+class _Tally:
+    hits: int = 0
+    misses: list[Miss] = field(default_factory=list)
+
+    def add(
+        self,
+        address: str,
+        entry: Path,
+        differing: Sequence[Path],
+        planned: Mapping[str, Any],
+        answer: Mapping[str, Any],
+    ) -> None:
+        if _at(planned, entry) in (None, UNKNOWN):
+            return  # nothing was foretold of it
+        told = [p for p in differing if p[-1:] != (PROVENANCE,)]
+        if not told:
+            known_before = _at(planned, (*entry, PROVENANCE)) == "observed"
+            self.hits += 0 if known_before else 1
+            return
+        at = told[0]
+        self.misses.append(Miss(address, at, _at(planned, at), _at(answer, at)))
+
+
+def _differences(planned: Any, answer: Any, path: Path) -> Iterator[Path]:
+    """Paths where a known planned value came back otherwise; a part that is absent counts as null."""
+    if planned is UNKNOWN or (planned == answer and isinstance(planned, bool) == isinstance(answer, bool)):
+        return
+    if isinstance(planned, Mapping) and isinstance(answer, Mapping):
+        for name in planned:
+            yield from _differences(planned[name], answer.get(name), (*path, name))
+        if path:  # a computed map must not have grown, while a whole object may have more attributes
+            yield from ((*path, name) for name in answer if name not in planned)
+        return
+    if isinstance(planned, list) and isinstance(answer, list) and len(planned) == len(answer):
+        for position, (want, have) in enumerate(zip(planned, answer, strict=True)):
+            yield from _differences(want, have, (*path, position))
+        return
+    yield path
+
+
+def _is_predicted(schema: BlockSchema | None, path: Path) -> bool:
+    governing = at_path(schema, path) if schema else None
+    return isinstance(governing, Attribute) and governing.predicted
+
+
+def _entries_of(answer: Mapping[str, Any], paths: Sequence[Path]) -> list[Path]:
+    """The innermost objects around the paths that say where they know themselves from.
+
+    A path that no such object encloses stands for itself. Without repetitions, in first order.
+    """
+    entries: dict[Path, None] = {}
+    for path in paths:
+        around = [path[:n] for n in range(len(path), -1, -1) if _has_provenance(_at(answer, path[:n]))]
+        entries[around[0] if around else path] = None
+    return list(entries)
+
+
+def _has_provenance(value: Any) -> bool:
+    return isinstance(value, Mapping) and PROVENANCE in value
+
+
+def _with_provenance(answer: Mapping[str, Any], entries: Sequence[Path]) -> dict[str, Any]:
+    changed = dict(answer)
+    for entry in entries:
+        if _has_provenance(_at(answer, entry)):
+            changed = _put(changed, (*entry, PROVENANCE), "observed")
+    return changed
+
+
+def _at(value: Any, path: Path) -> Any:
+    for step in path:
+        if isinstance(value, Mapping):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value):
+            value = value[step]
+        else:
+            return None
+    return value
+
+
+def _put(value: Any, path: Path, new: Any) -> Any:
+    """A copy of `value` with the part at `path` replaced; the parts beside it are shared."""
+    if not path:
+        return new
+    step, rest = path[0], path[1:]
+    if isinstance(value, list) and isinstance(step, int):
+        return [*value[:step], _put(value[step], rest, new), *value[step + 1 :]]
+    return {**value, step: _put(value.get(step), rest, new)}

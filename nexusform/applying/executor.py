@@ -1,0 +1,350 @@
+"""Follow a plan's steps in the order of their graph. Start reading at `execute`.
+
+One thread, the caller's, decides everything: it hands steps that wait for nothing to the workers,
+and takes their answers back. Before a step is handed out its intent is in the journal; the outcomes
+that came in meanwhile are written in the same go, so that a busy run costs one flush per round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from nexusform.applying.agreement import Miss
+from nexusform.applying.events import Listener, Outcome, StepEvent
+from nexusform.applying.outcomes import after_answer, after_problem
+from nexusform.applying.recorder import Recorder
+from nexusform.applying.requests import Call, call_for, carry_out, deposed_of, object_of
+from nexusform.applying.standing import with_current, without_deposed
+from nexusform.applying.workers import Finished, Workers
+from nexusform.planning.plan import Plan, Step, StepKind
+from nexusform.ports import BackendProblem, Clock, Provider, ProviderAnswer, ResourceType
+from nexusform.state.journal import Done
+from nexusform.state.model import State
+
+PROGRESS_SECONDS: Final = 10.0  # how often a step that takes long is told of
+CHECKPOINT_SECONDS: Final = 20.0  # how often a backend without a journal of its own gets the state
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to apply.
+
+    `parallelism` steps at a time; `fail_fast`: the first failure stops the rest; `stopping` is
+    asked before every step whether somebody wants to stop; `checkpoint` gets the state from time
+    to time.
+    """
+
+    parallelism: int = 10
+    fail_fast: bool = False
+    stopping: Callable[[], bool] = lambda: False
+    checkpoint: Callable[[State], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What came of a plan.
+
+    `ends` are the steps' ends in the plan's order; `added`, `changed`, `destroyed` and
+    `forgotten` count the main steps that were done. `hits` and `misses` are predictions that a
+    provider looked at. `interrupted`: stopped on request. `problem` tells that the journal could
+    not be written any more, "" otherwise.
+    """
+
+    state: State
+    ends: tuple[StepEvent, ...]
+    added: int = 0
+    changed: int = 0
+    destroyed: int = 0
+    forgotten: int = 0
+    hits: int = 0
+    misses: tuple[Miss, ...] = ()
+    interrupted: bool = False
+    problem: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every step was done."""
+        return not self.problem and all(end.outcome is Outcome.DONE for end in self.ends)
+
+
+def execute(
+    plan: Plan,
+    recorder: Recorder,
+    providers: Mapping[str, Provider],
+    types: Mapping[str, ResourceType],
+    *,
+    clock: Clock,
+    listener: Listener,
+    options: Options | None = None,
+) -> Applied:
+    """Carry out a plan on the recorder's state, which has taken the opening records.
+
+    `providers` are by the name that changes carry. A failed step skips what waits for it; the
+    others go on. Returns when nothing more can run.
+    """
+    run = _Run(plan, recorder, providers, types, clock=clock, listener=listener, options=options or Options())
+    return run.run()
+
+
+@dataclass(slots=True)
+class _Counts:
+    added: int = 0
+    changed: int = 0
+    destroyed: int = 0
+    forgotten: int = 0
+
+    def count(self, step: Step) -> None:
+        if not step.main:
+            return
+        if step.kind is StepKind.CREATE:
+            self.added += 1
+        elif step.kind is StepKind.DELETE:
+            self.destroyed += 1
+        elif step.kind is StepKind.FORGET:
+            self.forgotten += 1
+        else:
+            self.changed += 1
+
+
+@dataclass(slots=True)
+class _Timing:
+    started: float
+    told: float
+
+
+@dataclass(slots=True)
+class _Graph:
+    """What waits for what, and what waits for nothing any more (smallest id first)."""
+
+    dependents: dict[int, list[int]] = field(default_factory=dict)
+    open_waits: dict[int, int] = field(default_factory=dict)
+    ready: list[int] = field(default_factory=list)
+
+    @staticmethod
+    def of(steps: Mapping[int, Step]) -> _Graph:
+        graph = _Graph()
+        for step in steps.values():
+            waits = {w for w in step.waits_for if w in steps}
+            graph.open_waits[step.id] = len(waits)
+            for waited in waits:
+                graph.dependents.setdefault(waited, []).append(step.id)
+        graph.ready = [step for step, waits in graph.open_waits.items() if not waits]
+        heapify(graph.ready)
+        return graph
+
+    def done(self, step: int) -> None:
+        for dependent in self.dependents.get(step, ()):
+            self.open_waits[dependent] -= 1
+            if not self.open_waits[dependent]:
+                heappush(self.ready, dependent)
+
+    def below(self, step: int) -> list[int]:
+        """Everything that waits for a step, directly or not, nearest first."""
+        found: dict[int, None] = {}
+        waiting = list(self.dependents.get(step, ()))
+        while waiting:
+            at = waiting.pop(0)
+            if at not in found:
+                found[at] = None
+                waiting.extend(self.dependents.get(at, ()))
+        return list(found)
+
+
+class _Run:
+    """One execution; all its methods run in the caller's thread except `carry_out`."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        recorder: Recorder,
+        providers: Mapping[str, Provider],
+        types: Mapping[str, ResourceType],
+        *,
+        clock: Clock,
+        listener: Listener,
+        options: Options,
+    ) -> None:
+        self._plan = plan
+        self._steps = {step.id: step for step in plan.steps}
+        self._providers = providers
+        self._types = types
+        self._recorder = recorder
+        self._clock = clock
+        self._listener = listener
+        self._options = options
+        self._graph = _Graph.of(self._steps)
+        self._workers: Workers[Call, ProviderAnswer | None] = Workers(max(options.parallelism, 1), carry_out)
+        self._timings: dict[int, _Timing] = {}
+        self._ends: dict[int, StepEvent] = {}
+        self._untold: list[StepEvent] = []
+        self._counts = _Counts()
+        self._hits = 0
+        self._misses: list[Miss] = []
+        self._failed = False
+        self._interrupted = False
+        self._problem = ""
+        self._saved_at = self._now()
+
+    def run(self) -> Applied:
+        """Hand out and take back until nothing is left that may run."""
+        while True:
+            calls = self._gather()
+            if self._flush():
+                self._tell()
+                for call in calls:
+                    self._start(call)
+            if not self._workers.running:
+                break
+            for finished in self._workers.collect(self._patience()):
+                self._take_back(finished)
+            self._tell_progress()
+            self._save_now_and_then()
+        self._workers.close()
+        self._skip_the_rest()
+        self._tell()
+        return self._result()
+
+    # --- handing out ---------------------------------------------------------------------------
+
+    def _gather(self) -> list[Call]:
+        """Note the intents of what may start now; steps that ask no provider end here."""
+        calls: list[Call] = []
+        while self._graph.ready and len(calls) < self._workers.free and self._may_start():
+            step = self._steps[heappop(self._graph.ready)]
+            change = self._plan.changes[step.change]
+            provider = self._providers.get(change.provider)
+            if step.kind is StepKind.FORGET:
+                self._forget(step)
+            elif provider is None:
+                self._end(step, Outcome.FAILED, f'There is no provider "{change.provider}".')
+            else:
+                call = call_for(step, change, provider)
+                self._recorder.intend(call)
+                calls.append(call)
+        return calls
+
+    def _may_start(self) -> bool:
+        self._interrupted = self._interrupted or self._options.stopping()
+        return not (self._interrupted or self._problem or (self._failed and self._options.fail_fast))
+
+    def _start(self, call: Call) -> None:
+        now = self._now()
+        self._timings[call.step.id] = _Timing(now, now)
+        self._listener.started(self._event(call.step))
+        self._workers.submit(call)
+
+    def _forget(self, step: Step) -> None:
+        change = self._plan.changes[step.change]
+        before = self._recorder.instance(change.address)
+        left = without_deposed(before, change.deposed) if change.deposed else with_current(before, None)
+        self._recorder.note(Done(change.address, object_of(step, change).creation, left))
+        self._end(step, Outcome.DONE, "")
+
+    # --- taking back ---------------------------------------------------------------------------
+
+    def _take_back(self, finished: Finished[Call, ProviderAnswer | None]) -> None:
+        call = finished.task
+        schema = self._types[call.key.type].schema if call.key.type in self._types else None
+        before = self._recorder.instance(call.change.address)
+        if finished.problem is None:
+            result = after_answer(call, finished.answer, schema, before)
+        else:
+            result = after_problem(call, finished.problem, before)
+        self._recorder.conclude(call, result.instance, result.error)
+        self._hits += result.hits
+        self._misses.extend(result.misses)
+        self._end(call.step, Outcome.FAILED if result.error else Outcome.DONE, result.error)
+
+    def _end(self, step: Step, outcome: Outcome, error: str) -> None:
+        event = self._event(step, outcome, error)
+        self._ends[step.id] = event
+        self._timings.pop(step.id, None)
+        self._untold.append(event)
+        if outcome is Outcome.DONE:
+            self._counts.count(step)
+            self._graph.done(step.id)
+            return
+        self._failed = True
+        reason = f"{event.address} failed, and this depends on it."
+        for dependent in self._graph.below(step.id):
+            self._skip(self._steps[dependent], reason)
+
+    def _skip(self, step: Step, reason: str) -> None:
+        if step.id not in self._ends:
+            event = self._event(step, Outcome.SKIPPED, reason)
+            self._ends[step.id] = event
+            self._untold.append(event)
+
+    def _skip_the_rest(self) -> None:
+        if self._interrupted:
+            reason = "The apply was interrupted before it."
+        elif self._problem:
+            reason = "The journal could not be written any more."
+        else:
+            reason = "An earlier step failed, and -fail-fast was given."
+        for step in self._plan.steps:
+            self._skip(step, reason)
+
+    # --- the journal, time and events ----------------------------------------------------------
+
+    def _flush(self) -> bool:
+        try:
+            self._recorder.flush()
+        except BackendProblem as problem:
+            self._problem = str(problem)
+            return False
+        return True
+
+    def _tell(self) -> None:
+        """Tell of the steps that ended; called once their outcomes are durable."""
+        for event in self._untold:
+            self._listener.ended(event)
+        self._untold.clear()
+
+    def _now(self) -> float:
+        return self._clock.now().timestamp()
+
+    def _patience(self) -> float:
+        """Seconds until somebody must be told that a step goes on."""
+        now = self._now()
+        told = min((timing.told for timing in self._timings.values()), default=now)
+        return max(told + PROGRESS_SECONDS - now, 0.01)
+
+    def _tell_progress(self) -> None:
+        now = self._now()
+        for step, timing in self._timings.items():
+            if now - timing.told >= PROGRESS_SECONDS:
+                timing.told = now
+                self._listener.progressed(self._event(self._steps[step]))
+
+    def _save_now_and_then(self) -> None:
+        if self._options.checkpoint and self._now() - self._saved_at >= CHECKPOINT_SECONDS:
+            self._saved_at = self._now()
+            self._options.checkpoint(self._recorder.state())
+
+    def _event(self, step: Step, outcome: Outcome | None = None, error: str = "") -> StepEvent:
+        change = self._plan.changes[step.change]
+        timing = self._timings.get(step.id)
+        elapsed = max(self._now() - timing.started, 0.0) if timing else 0.0
+        told = step.planned if step.planned is not None else step.prior
+        shown = str((told or {}).get("id", ""))
+        deposed = deposed_of(step, change)
+        return StepEvent(str(change.address), step.kind, shown, elapsed, outcome, error, deposed)
+
+    def _result(self) -> Applied:
+        counts = self._counts
+        return Applied(
+            state=self._recorder.state(),
+            ends=tuple(self._ends[step.id] for step in self._plan.steps),
+            added=counts.added,
+            changed=counts.changed,
+            destroyed=counts.destroyed,
+            forgotten=counts.forgotten,
+            hits=self._hits,
+            misses=tuple(self._misses),
+            interrupted=self._interrupted,
+            problem=self._problem,
+        )

@@ -1,0 +1,137 @@
+"""What an answer or a failure of a provider leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nexusform.applying.agreement import Agreement, Miss, agree
+from nexusform.applying.requests import Call
+from nexusform.applying.standing import remembered, with_current, with_successor, without_deposed
+from nexusform.planning.plan import StepKind
+from nexusform.ports import ProviderAnswer, ProviderProblem
+from nexusform.schema import BlockSchema
+from nexusform.state.model import InstanceState
+from nexusform.values import UNKNOWN, Path
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a step ended.
+
+    `instance` is what stands at its address now, `error` "" when all is well; `hits` and `misses`
+    say what became of the predictions.
+    """
+
+    instance: InstanceState | None
+    error: str = ""
+    hits: int = 0
+    misses: tuple[Miss, ...] = ()
+
+
+def after_answer(
+    call: Call, answer: ProviderAnswer | None, schema: BlockSchema | None, before: InstanceState | None
+) -> Result:
+    """What stands after an answer.
+
+    An answer that contradicts the plan is kept all the same, and told as an error.
+    """
+    if answer is None:
+        left = without_deposed(before, call.deposed) if call.deposed else with_current(before, None)
+        return Result(left)
+    address = str(call.change.address)
+    found = agree(address, schema, call.step.planned or {}, answer.attributes, answer.observed)
+    unknown = _unknown_paths(found.attributes)
+    attributes = known_parts(found.attributes) if unknown else found.attributes
+    complaint = _complaint(call, found, answer.attributes, unknown)
+    return Result(_with(call, attributes, before, tainted=False), complaint, found.hits, found.misses)
+
+
+def after_problem(call: Call, problem: ProviderProblem, before: InstanceState | None) -> Result:
+    """What stands after a failure; a create that failed after the object came to be taints it."""
+    error = str(problem) or "The provider gave no reason."
+    if call.step.kind is StepKind.CREATE and problem.exists:
+        attributes = problem.attributes if problem.attributes is not None else call.step.planned
+        return Result(_with(call, known_parts(attributes or {}), before, tainted=True), error)
+    changing = call.step.kind in (StepKind.UPDATE, StepKind.RELEASE)
+    if changing and problem.attributes is not None:
+        return Result(_with(call, known_parts(problem.attributes), before, tainted=False), error)
+    return Result(before, error)
+
+
+def _with(
+    call: Call, attributes: Mapping[str, Any], before: InstanceState | None, *, tainted: bool
+) -> InstanceState:
+    made = remembered(call.change, attributes, tainted=tainted)
+    if call.step.kind is StepKind.RELEASE and before is not None and before.current is not None:
+        made = replace(before.current, attributes=attributes)
+    return with_successor(before, made, call.key.type) if call.keeps_old else with_current(before, made)
+
+
+def known_parts(value: Any) -> Any:
+    """The value with null where it is unknown; containers without unknown parts are shared."""
+    if value is UNKNOWN:
+        return None
+    if isinstance(value, Mapping):
+        return {name: known_parts(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [known_parts(part) for part in value]
+    return value
+
+
+def _complaint(call: Call, found: Agreement, answer: Mapping[str, Any], unknown: Sequence[Path]) -> str:
+    """What is wrong with an answer, in sentences; "" when nothing is."""
+    told: list[str] = []
+    name = call.provider.name
+    for path in found.disagreements:
+        planned, given = _shown(call, call.step.planned, path), _shown(call, answer, path)
+        told.append(f"{path_text(path)} was planned as {planned}, and the provider answered {given}.")
+    told.extend(f"{path_text(path)} is still unknown in the answer." for path in unknown)
+    if not told:
+        return ""
+    return (
+        f"The answer of provider {name} does not agree with the plan. {' '.join(told)} "
+        "The answer was saved, so the next plan starts from it; the object is not marked for replacement."
+    )
+
+
+def path_text(path: Path) -> str:
+    """A path as configuration writes it: `nodes["a-np1-3"].machine`."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif step.isidentifier():
+            text += f".{step}" if text else step
+        else:
+            text += f'["{step}"]'
+    return text
+
+
+def _unknown_paths(value: Any, path: Path = ()) -> list[Path]:
+    if value is UNKNOWN:
+        return [path]
+    if isinstance(value, Mapping):
+        return [p for name, part in value.items() for p in _unknown_paths(part, (*path, name))]
+    if isinstance(value, list):
+        return [p for position, part in enumerate(value) for p in _unknown_paths(part, (*path, position))]
+    return []
+
+
+def _at(value: Any, path: Path) -> Any:
+    for step in path:
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return value
+
+
+def _shown(call: Call, attributes: Any, path: Path) -> str:
+    if any(path[: len(s)] == s or s[: len(path)] == path for s in call.change.sensitive_after):
+        return "(sensitive value)"
+    from json import dumps
+
+    text = dumps(_at(attributes, path), ensure_ascii=False, default=str)
+    return text if len(text) <= 80 else f"{text[:77]}..."

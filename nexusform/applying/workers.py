@@ -1,0 +1,86 @@
+"""Threads that call providers, and nothing else: decisions stay with the executor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Generic, TypeVar
+
+from nexusform.ports import ProviderProblem
+
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Finished(Generic[Task, Answer]):
+    """A call that ended: with an answer, or with the problem that the provider raised."""
+
+    task: Task
+    answer: Answer | None
+    problem: ProviderProblem | None
+
+
+class Workers(Generic[Task, Answer]):
+    """At most `count` calls at once; threads start as they are needed.
+
+    The threads are daemons: a run that must stop at once does not wait for a provider that hangs.
+    """
+
+    def __init__(self, count: int, call: Callable[[Task], Answer]) -> None:
+        self._count = count
+        self._call = call
+        self._inbox: SimpleQueue[Task | None] = SimpleQueue()
+        self._outbox: SimpleQueue[Finished[Task, Answer]] = SimpleQueue()
+        self._threads: list[Thread] = []
+        self._running = 0
+
+    @property
+    def free(self) -> int:
+        """How many more calls may be handed out now."""
+        return self._count - self._running
+
+    @property
+    def running(self) -> int:
+        """How many calls were handed out and not collected."""
+        return self._running
+
+    def submit(self, task: Task) -> None:
+        """Hand out one call."""
+        self._running += 1
+        if len(self._threads) < min(self._running, self._count):
+            thread = Thread(target=self._work, daemon=True, name=f"step-{len(self._threads)}")
+            thread.start()
+            self._threads.append(thread)
+        self._inbox.put(task)
+
+    def collect(self, seconds: float) -> list[Finished[Task, Answer]]:
+        """Wait for at least one call to end, at most `seconds`; everything that ended meanwhile."""
+        ended: list[Finished[Task, Answer]] = []
+        try:
+            ended.append(self._outbox.get(timeout=seconds))
+            while True:
+                ended.append(self._outbox.get_nowait())
+        except Empty:
+            self._running -= len(ended)
+            return ended
+
+    def close(self) -> None:
+        """Let the idle threads go."""
+        for _ in self._threads:
+            self._inbox.put(None)
+
+    def _work(self) -> None:
+        while (task := self._inbox.get()) is not None:
+            self._outbox.put(self._attempt(task))
+
+    def _attempt(self, task: Task) -> Finished[Task, Answer]:
+        try:
+            return Finished(task, self._call(task), None)
+        except ProviderProblem as problem:
+            return Finished(task, None, problem)
+        except Exception as bug:  # noqa: BLE001 - a provider's bug fails its step, not the whole apply
+            words = f"The provider stopped with an error of its own: {type(bug).__name__}: {bug}"
+            return Finished(task, None, ProviderProblem(words))

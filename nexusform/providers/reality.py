@@ -1,0 +1,232 @@
+"""A file that plays the part of the real site: what stands, apart from what state remembers.
+
+The file is a JSON list of {type, id, creation, attributes}, sorted by the first three; people edit
+it. An effect is durable before the provider answers. Small realities are rewritten as a whole each
+time; in larger ones effects go to a log beside the file (`FILE.pending`), which is folded in when
+the run ends, or when the file is next opened after a kill.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final, TypeAlias
+
+from nexusform.ports import ObjectKey, ProviderProblem
+
+Attributes: TypeAlias = Mapping[str, Any]
+
+SIZE_LIMIT: Final = 512 * 1024 * 1024  # bytes; a reality beyond it is a mistake
+REWRITTEN_BELOW: Final = 200  # objects; more than these go to the log
+
+
+class Reality:
+    """The objects of a reality file. Calls may come from several threads at once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._log_path = path.with_name(path.name + ".pending")
+        self._lock = Lock()
+        self._flushing = Lock()
+        self._objects: dict[ObjectKey, Attributes] | None = None
+        self._pending: list[bytes] = []
+        self._taken = 0
+        self._durable = 0
+        self._log: int | None = None
+
+    def get(self, key: ObjectKey) -> Attributes | None:
+        """What stands under a key, or None."""
+        with self._lock:
+            return self._loaded().get(key)
+
+    def named(self, resource_type: str, object_id: str) -> list[tuple[ObjectKey, Attributes]]:
+        """All objects of a type with an id, by creation number."""
+        with self._lock:
+            found = [
+                (k, a) for k, a in self._loaded().items() if (k.type, k.id) == (resource_type, object_id)
+            ]
+        return sorted(found, key=lambda pair: pair[0].creation)
+
+    def put(self, key: ObjectKey, attributes: Attributes) -> None:
+        """Set what stands under a key; durable on return."""
+        self._change(key, attributes)
+
+    def remove(self, key: ObjectKey) -> None:
+        """Take an object away; durable on return. None there is no error."""
+        self._change(key, None)
+
+    def close(self) -> None:
+        """Fold the log into the file."""
+        with self._flushing, self._lock:
+            if self._log is not None:
+                self._rewrite()
+
+    # --- changes -------------------------------------------------------------------------------
+
+    def _change(self, key: ObjectKey, attributes: Attributes | None) -> None:
+        with self._lock:
+            objects = self._loaded()
+            if attributes is None:
+                if objects.pop(key, None) is None:
+                    return
+            else:
+                objects[key] = attributes
+            self._pending.append(_line(key, attributes))
+            self._taken += 1
+            ticket = self._taken
+        self._make_durable(ticket)
+
+    def _make_durable(self, ticket: int) -> None:
+        """Wait until the change with this number is on disk; whoever comes first writes for all."""
+        with self._flushing:
+            if self._durable >= ticket:
+                return
+            with self._lock:
+                lines, upto = self._pending, self._taken
+                self._pending = []
+                small = len(self._loaded()) <= REWRITTEN_BELOW and self._log is None
+                if small:
+                    self._rewrite()
+            if not small:
+                self._append(b"".join(lines))
+            self._durable = upto
+
+    def _append(self, lines: bytes) -> None:
+        try:
+            if self._log is None:
+                self._log = os.open(self._log_path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
+                _sync_directory(self._path.parent)
+            os.write(self._log, lines)
+            os.fsync(self._log)
+        except OSError as problem:
+            raise ProviderProblem(f"{self._log_path} cannot be written: {problem.strerror}.") from None
+
+    def _rewrite(self) -> None:
+        """Write the whole file atomically, then drop the log."""
+        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}.tmp")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("wb") as file:
+                file.write(_document(self._loaded()))
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self._path)
+            _sync_directory(self._path.parent)
+            if self._log is not None:
+                os.close(self._log)
+                self._log = None
+            self._log_path.unlink(missing_ok=True)
+        except OSError as problem:
+            raise ProviderProblem(
+                f"The reality file {self._path} cannot be written: {problem.strerror}."
+            ) from None
+
+    # --- reading -------------------------------------------------------------------------------
+
+    def _loaded(self) -> dict[ObjectKey, Attributes]:
+        if self._objects is None:
+            objects = _parse(_content(self._path), self._path)
+            replayed = _content(self._log_path)
+            for line in replayed.split(b"\n")[:-1]:  # a torn last line was never answered for
+                _replay(line, objects, self._log_path)
+            self._objects = objects
+            if replayed:
+                self._rewrite()
+        return self._objects
+
+
+def _line(key: ObjectKey, attributes: Attributes | None) -> bytes:
+    import orjson
+
+    return orjson.dumps([key.type, key.id, key.creation, attributes], option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _replay(line: bytes, objects: dict[ObjectKey, Attributes], path: Path) -> None:
+    import orjson
+
+    try:
+        kind, name, creation, attributes = orjson.loads(line)
+    except ValueError:
+        raise ProviderProblem(f"{path} is damaged: it holds a line that is not a change record.") from None
+    key = ObjectKey(kind, name, creation)
+    if attributes is None:
+        objects.pop(key, None)
+    else:
+        objects[key] = attributes
+
+
+def _document(objects: Mapping[ObjectKey, Attributes]) -> bytes:
+    import orjson
+
+    ordered = sorted(objects, key=lambda key: (key.type, key.id, key.creation))
+    rows = [{"type": k.type, "id": k.id, "creation": k.creation, "attributes": objects[k]} for k in ordered]
+    return orjson.dumps(rows, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a regular file, b"" when there is none."""
+    try:
+        # O_NONBLOCK: a pipe without a writer must not make us wait
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise ProviderProblem(f"The reality file {path} is not a regular file.")
+            if status.st_size > SIZE_LIMIT:
+                raise ProviderProblem(f"The reality file {path} is larger than {SIZE_LIMIT} bytes.")
+            return file.read()
+    except FileNotFoundError:
+        return b""
+    except OSError as problem:
+        raise ProviderProblem(f"The reality file {path} cannot be read: {problem.strerror}.") from None
+
+
+def _parse(content: bytes, path: Path) -> dict[ObjectKey, Attributes]:
+    import orjson
+
+    if not content.strip():
+        return {}
+    try:
+        rows = orjson.loads(content)
+    except orjson.JSONDecodeError as problem:
+        raise ProviderProblem(
+            f"The reality file {path} is not JSON: "
+            f"line {problem.lineno}, column {problem.colno}: {problem.msg}."
+        ) from None
+    if not isinstance(rows, list):
+        raise ProviderProblem(
+            f"The reality file {path} must be a list of {{type, id, creation, attributes}}."
+        )
+    objects: dict[ObjectKey, Attributes] = {}
+    for position, row in enumerate(rows):
+        key = _key_of(row)
+        if key is None:
+            raise ProviderProblem(
+                f"The reality file {path}: entry {position} must be an object with type and id (texts), "
+                "creation (a whole number) and attributes (an object)."
+            )
+        if key in objects:
+            raise ProviderProblem(
+                f"The reality file {path}: entry {position} repeats {key.type} {key.id}, "
+                f"creation {key.creation}."
+            )
+        objects[key] = row["attributes"]
+    return objects
+
+
+def _key_of(row: Any) -> ObjectKey | None:
+    match row:
+        case {"type": str(kind), "id": str(name), "attributes": dict(), **rest}:
+            creation = rest.get("creation", 0)
+            return ObjectKey(kind, name, creation) if type(creation) is int else None
+    return None
+
+
+def _sync_directory(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,33 @@
+"""The providers that configurations may name, one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from nexusform.ports import Provider
+from nexusform.providers import simulated
+from nexusform.schema import BlockSchema
+
+Make: TypeAlias = Callable[[Mapping[str, Any], str, ExitStack], Provider]
+
+DEFAULT: Final = "simulated"
+
+
+@dataclass(frozen=True)
+class ProviderKind:
+    """A kind of provider: its settings and how it is made.
+
+    `make(settings, directory, leaving)`: evaluated settings as plain data, the root module's
+    directory, and where to register what must be closed. Raises ProviderProblem.
+    """
+
+    settings: BlockSchema
+    make: Make
+
+
+PROVIDERS: Final[Mapping[str, ProviderKind]] = {
+    DEFAULT: ProviderKind(simulated.SETTINGS, simulated.make),
+}

@@ -1,0 +1,188 @@
+"""The `simulated` provider: serves every type and sends nothing anywhere.
+
+Without settings, reality is what state remembers. With `reality = "FILE"` a JSON file plays the
+real site. `fault` blocks plant errors, delays and unexpected answers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path as FilePath
+from typing import Any, Final
+
+from nexusform.applying.outcomes import known_parts
+from nexusform.ports import ChangeRequest, ObjectKey, ProviderAnswer, ProviderProblem, ReadAnswer, ReadRequest
+from nexusform.providers.faults import OPERATIONS, Fault, Faults, read_fault, with_answer
+from nexusform.providers.reality import Reality
+from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
+from nexusform.values import BOOL, DYNAMIC, NUMBER, STRING, Path
+
+NAME: Final = "nexusform.dev/builtin/simulated"
+
+_FAULT: Final = BlockSchema(
+    {
+        "address": Attribute(STRING, "Instance address that the fault hits; may hold `*`.", required=True),
+        "operation": Attribute(STRING, "The call that it hits.", required=True, choices=OPERATIONS),
+        "error": Attribute(STRING, "Message to fail with; without it the call succeeds.", optional=True),
+        "delay": Attribute(STRING, 'Time to wait first, for example "2s".', optional=True),
+        "times": Attribute(NUMBER, "How often it hits; 0 = always.", optional=True, default=1, minimum=0),
+        "after_effect": Attribute(BOOL, "Fail after the effect.", optional=True, default=False),
+        "answer": Attribute(DYNAMIC, "Map of attribute path to the value answered instead.", optional=True),
+    },
+    description="A planted fault, for tests and drills.",
+)
+
+SETTINGS: Final = BlockSchema(
+    {
+        "reality": Attribute(
+            STRING,
+            "JSON file that plays the real site, relative to the root module's directory.",
+            optional=True,
+        ),
+    },
+    {"fault": NestedBlock(_FAULT, Nesting.LIST, "A planted fault.")},
+    "Records what is planned and sends nothing.",
+)
+
+
+def make(settings: Mapping[str, Any], directory: str, leaving: ExitStack) -> SimulatedProvider:
+    """The provider for evaluated settings.
+
+    `directory` is the root module's; `leaving` closes what is open when the run ends. Raises
+    ProviderProblem when a setting is wrong.
+    """
+    faults = Faults([read_fault(block) for block in settings.get("fault") or ()])
+    named = settings.get("reality")
+    reality = Reality(FilePath(directory) / str(named)) if named else None
+    if reality is not None:
+        leaving.callback(reality.close)
+    return SimulatedProvider(reality, faults)
+
+
+class SimulatedProvider:
+    """A provider without a site. See the module's text."""
+
+    name = NAME
+    sends = False
+
+    def __init__(
+        self,
+        reality: Reality | None = None,
+        faults: Faults | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._reality = reality
+        self._faults = faults or Faults(())
+        self._sleep = sleep
+        self.observes = reality is not None or self._faults.touches("read")
+
+    def read(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
+        """What stands; without a reality file, what state remembers. Raises ProviderProblem."""
+        return [self._read(request) for request in requests]
+
+    def create(self, request: ChangeRequest) -> ProviderAnswer:
+        """Make the object, or find that it is there already. Raises ProviderProblem."""
+        planned = known_parts(request.planned or {})
+        hit = self._before("create", request)
+        standing = self._reality.get(request.key) if self._reality else None
+        made = standing if standing is not None else with_answer(planned, _answers(hit))
+        if self._reality and standing is None:
+            self._reality.put(request.key, made)
+        self._after(hit, made, exists=True)
+        return _answer(planned, made, hit)
+
+    def update(self, request: ChangeRequest) -> ProviderAnswer:
+        """Change the object. Raises ProviderProblem."""
+        planned = known_parts(request.planned or {})
+        hit = self._before("update", request)
+        made: Mapping[str, Any] = planned
+        if self._reality:
+            standing = self._reality.get(request.key)
+            if standing is None:
+                raise ProviderProblem(
+                    f"{request.key.type} {request.key.id} is gone, so it cannot be changed."
+                )
+            made = _merged(request.prior, planned, standing)
+        made = with_answer(made, _answers(hit)) if hit else made
+        if self._reality:
+            self._reality.put(request.key, made)
+        self._after(hit, made, exists=False)
+        return _answer(planned, made, hit)
+
+    def delete(self, request: ChangeRequest) -> None:
+        """Remove the object. Raises ProviderProblem."""
+        hit = self._before("delete", request)
+        if self._reality:
+            self._reality.remove(request.key)
+        self._after(hit, None, exists=False)
+
+    def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
+        """The only object of that type and id in the reality file."""
+        found = self._reality.named(resource_type, object_id) if self._reality else []
+        return found[0] if len(found) == 1 else None
+
+    def _read(self, request: ReadRequest) -> ReadAnswer:
+        hit = self._faults.strike("read", request.address)
+        self._delay_and_fail(hit, after_effect=True)
+        standing: Mapping[str, Any] | None = request.attributes or None
+        if self._reality:
+            standing = self._reality.get(request.key)
+        answers = _answers(hit)
+        if standing is not None and answers:
+            standing = with_answer(standing, answers)
+        return ReadAnswer(standing, observed=self._reality is not None or bool(answers))
+
+    def _before(self, operation: str, request: ChangeRequest) -> list[Fault]:
+        hit = self._faults.strike(operation, request.address)
+        self._delay_and_fail(hit, after_effect=False)
+        return hit
+
+    def _delay_and_fail(self, hit: Sequence[Fault], *, after_effect: bool) -> None:
+        """Wait, and fail where a fault fails before the effect (reads have none)."""
+        for fault in hit:
+            if fault.delay:
+                self._sleep(fault.delay)
+        for fault in hit:
+            if fault.error and (after_effect or not fault.after_effect):
+                raise ProviderProblem(fault.error)
+
+    def _after(self, hit: Sequence[Fault], made: Mapping[str, Any] | None, *, exists: bool) -> None:
+        for fault in hit:
+            if fault.error and fault.after_effect:
+                raise ProviderProblem(fault.error, exists=exists, attributes=made)
+
+
+def _answers(hit: Sequence[Fault]) -> list[tuple[Path, Any]]:
+    return [pair for fault in hit for pair in fault.answer]
+
+
+def _answer(planned: Mapping[str, Any], made: Mapping[str, Any], hit: Sequence[Fault]) -> ProviderAnswer:
+    """The answer, and what was seen rather than echoed: what differs, and what a fault answered."""
+    seen = dict.fromkeys([*(path for path, _ in _answers(hit)), *_differing(planned, made, ())])
+    return ProviderAnswer(made, tuple(seen))
+
+
+def _merged(prior: Any, planned: Any, standing: Any) -> Any:
+    """What an update leaves: what it changes as planned, the rest as it stands."""
+    if planned == prior:
+        return standing
+    if isinstance(prior, Mapping) and isinstance(planned, Mapping) and isinstance(standing, Mapping):
+        names = [*planned, *(n for n in standing if n not in planned and n not in prior)]
+        return {n: _merged(prior.get(n), planned.get(n), standing.get(n)) for n in names}
+    return planned
+
+
+def _differing(planned: Any, made: Any, path: Path) -> Iterator[Path]:
+    if planned == made:
+        return
+    if isinstance(planned, Mapping) and isinstance(made, Mapping):
+        for name in dict.fromkeys([*planned, *made]):
+            yield from _differing(planned.get(name), made.get(name), (*path, name))
+        return
+    if isinstance(planned, list) and isinstance(made, list) and len(planned) == len(made):
+        for position, (want, have) in enumerate(zip(planned, made, strict=True)):
+            yield from _differing(want, have, (*path, position))
+        return
+    yield path

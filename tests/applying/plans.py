@@ -1,0 +1,88 @@
+"""Small plans, backends and listeners for the tests of applying."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from nexusform.address import Address
+from nexusform.applying.events import StepEvent
+from nexusform.planning.plan import Action, Change, Plan, Step, StepKind
+
+
+def address(name: str, kind: str = "nexus_rack") -> Address:
+    return Address((), "managed", kind, name)
+
+
+def attributes(name: str, **more: Any) -> dict[str, Any]:
+    return {"id": f"lab/{name}", "name": name, **more}
+
+
+def change(name: str, action: Action, creation: int, prior: int = 0, **more: Any) -> Change:
+    before = None if action is Action.CREATE else attributes(name)
+    after = None if action in (Action.DELETE, Action.FORGET) else attributes(name, size=2)
+    given = {"before": before, "after": after, "provider": "simulated", **more}
+    return Change(address=address(name), action=action, creation=creation, prior_creation=prior, **given)
+
+
+def step(number: int, kind: StepKind, of: int, change: Change, waits_for: Sequence[int] = ()) -> Step:
+    prior = None if kind is StepKind.CREATE else change.before
+    planned = None if kind in (StepKind.DELETE, StepKind.FORGET) else change.after
+    return Step(number, kind, of, tuple(waits_for), prior, planned, main=kind is not StepKind.RELEASE)
+
+
+def creating(waits: Mapping[int, Sequence[int]]) -> Plan:
+    """A plan that creates one object per number, each waiting for others."""
+    changes = tuple(change(f"r{n}", Action.CREATE, n + 1) for n in waits)
+    steps = tuple(step(n, StepKind.CREATE, i, changes[i], waits[n]) for i, n in enumerate(waits))
+    return Plan(changes=changes, steps=steps, nexusform_version="0.1.0")
+
+
+class Lines:
+    """As much of a state backend as the executor sees; `written` are the journal's lines."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self.flushes = 0
+
+    def append_all(self, records: Sequence[bytes]) -> None:
+        self.flushes += 1
+        self.written.extend(records)
+
+    def append(self, record: bytes) -> None:
+        self.append_all([record])
+
+
+class Notes:
+    """A listener that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, StepEvent]] = []
+
+    def started(self, event: StepEvent) -> None:
+        self.told.append(("started", event))
+
+    def progressed(self, event: StepEvent) -> None:
+        self.told.append(("progressed", event))
+
+    def ended(self, event: StepEvent) -> None:
+        self.told.append(("ended", event))
+
+    def outcomes(self) -> dict[str, str]:
+        return {e.address: str(e.outcome) for what, e in self.told if what == "ended"}
+
+
+class Ticking:
+    """A clock that goes on by itself, a second at each look."""
+
+    def __init__(self, seconds: float = 1.0) -> None:
+        self.at = datetime(2026, 1, 1, tzinfo=UTC)
+        self.seconds = seconds
+
+    def now(self) -> datetime:
+        self.at += timedelta(seconds=self.seconds)
+        return self.at
+
+    def sleep(self, seconds: float) -> None:
+        self.at += timedelta(seconds=seconds)

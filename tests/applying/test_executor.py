@@ -1,0 +1,356 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from threading import Lock
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nexusform.applying.executor import Applied, Options, execute
+from nexusform.applying.opening import opening_records
+from nexusform.applying.recorder import Recorder
+from nexusform.planning.plan import Action, Plan, StepKind
+from nexusform.ports import BackendProblem, ChangeRequest, ProviderAnswer, ProviderProblem, ResourceType
+from nexusform.providers.simulated import make
+from nexusform.schema import Attribute, BlockSchema
+from nexusform.state.draft import replay
+from nexusform.state.journal import read
+from nexusform.state.model import InstanceState, ObjectState, State
+from nexusform.values import DYNAMIC, NUMBER, STRING, MapType
+from tests.applying.plans import Lines, Notes, Ticking, address, attributes, change, creating, step
+
+
+class Site:
+    """A provider whose objects can be looked at; names in `broken` fail."""
+
+    name = "site"
+    sends = True
+    observes = True
+
+    def __init__(self, journal: Lines, broken: frozenset[str] = frozenset()) -> None:
+        self.journal = journal
+        self.broken = broken
+        self.order: list[str] = []
+        self.lock = Lock()
+
+    def create(self, request: ChangeRequest) -> ProviderAnswer:
+        assert any(b'"intent"' in line and request.key.id.encode() in line for line in self.journal.written)
+        with self.lock:
+            self.order.append(request.address)
+        if request.address.split(".")[1] in self.broken:
+            raise ProviderProblem("out of stock")
+        return ProviderAnswer(request.planned or {})
+
+    def update(self, request: ChangeRequest) -> ProviderAnswer:
+        return self.create(request)
+
+    def delete(self, request: ChangeRequest) -> None:
+        self.create(request)
+
+
+def run(
+    plan: Plan,
+    provider: Any = None,
+    state: State | None = None,
+    lines: Lines | None = None,
+    types: dict[str, ResourceType] | None = None,
+    **options: Any,
+) -> tuple[Applied, Lines, Notes]:
+    from contextlib import ExitStack
+
+    state = state or State()
+    lines = lines or Lines()
+    notes = Notes()
+    recorder = Recorder(lines, state)  # type: ignore[arg-type]
+    for record in opening_records(plan, state, "lineage-1"):
+        recorder.note(record)
+    given_providers = {"simulated": provider or make({}, ".", ExitStack())}
+    applied = execute(
+        plan,
+        recorder,
+        given_providers,
+        types or {},
+        clock=Ticking(),
+        listener=notes,
+        options=Options(**options),
+    )
+    return applied, lines, notes
+
+
+def standing(*names: str) -> State:
+    return State(
+        lineage="l",
+        serial=3,
+        instances={
+            address(n): InstanceState(ObjectState(attributes(n), creation=i + 1)) for i, n in enumerate(names)
+        },
+        last_creation=len(names),
+    )
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> tuple[dict[int, list[int]], frozenset[str]]:
+    size = draw(st.integers(1, 24))
+    waits = {n: sorted(draw(st.sets(st.integers(0, n - 1), max_size=3))) if n else [] for n in range(size)}
+    broken = draw(st.sets(st.sampled_from([f"r{n}" for n in range(size)]), max_size=3))
+    return waits, frozenset(broken)
+
+
+@settings(max_examples=120, deadline=None)
+@given(graphs(), st.integers(1, 6))
+def test_order_is_kept_and_failures_skip_exactly_what_waits_for_them(
+    graph: tuple[dict[int, list[int]], frozenset[str]], parallelism: int
+) -> None:
+    waits, broken = graph
+    lines = Lines()
+    site = Site(lines, broken)
+    applied, _, notes = run(creating(waits), site, lines=lines, parallelism=parallelism)
+
+    doomed: set[int] = set()
+    for number, waited in waits.items():
+        if any(w in doomed or f"r{w}" in broken for w in waited):
+            doomed.add(number)
+    expected = {
+        f"nexus_rack.r{n}": "skipped" if n in doomed else "failed" if f"r{n}" in broken else "done"
+        for n in waits
+    }
+    assert notes.outcomes() == expected
+    position = {name: i for i, name in enumerate(site.order)}
+    for number, waited in waits.items():
+        if number not in doomed:
+            assert all(position[f"nexus_rack.r{w}"] < position[f"nexus_rack.r{number}"] for w in waited)
+    assert sorted(a.name for a in applied.state.instances) == sorted(
+        f"r{n}" for n in waits if expected[f"nexus_rack.r{n}"] == "done"
+    )
+    records, problems = read(lines.written)
+    replayed, opened = replay(State(), records)
+    assert (replayed, opened, problems) == (applied.state, [], [])
+
+
+def test_one_apply_raises_the_serial_once_and_gives_a_lineage() -> None:
+    applied, _, _ = run(creating({0: [], 1: [0], 2: [1]}))
+    assert (applied.state.serial, applied.state.lineage, applied.state.last_creation) == (1, "lineage-1", 3)
+    assert (applied.added, applied.changed, applied.destroyed) == (3, 0, 0)
+
+
+def test_fail_fast_starts_nothing_new() -> None:
+    lines = Lines()
+    applied, _, notes = run(
+        creating({0: [], 1: [], 2: []}),
+        Site(lines, frozenset({"r0"})),
+        lines=lines,
+        parallelism=1,
+        fail_fast=True,
+    )
+    assert notes.outcomes() == {
+        "nexus_rack.r0": "failed",
+        "nexus_rack.r1": "skipped",
+        "nexus_rack.r2": "skipped",
+    }
+    assert not applied.complete
+
+
+def test_a_request_to_stop_lets_running_steps_end() -> None:
+    looks = iter([False, True, True, True])
+    applied, _, notes = run(creating({0: [], 1: [0]}), parallelism=1, stopping=lambda: next(looks))
+    assert notes.outcomes() == {"nexus_rack.r0": "done", "nexus_rack.r1": "skipped"}
+    assert applied.interrupted
+    assert len(applied.state.instances) == 1
+
+
+def test_a_create_that_failed_after_the_object_existed_is_tainted() -> None:
+    class Halfway(Site):
+        def create(self, request: ChangeRequest) -> ProviderAnswer:
+            raise ProviderProblem("no answer", exists=True, attributes={"id": "lab/r0", "size": 9})
+
+    applied, _, _ = run(creating({0: []}), Halfway(Lines()))
+    made = applied.state.instances[address("r0")].current
+    assert made is not None
+    assert made.tainted
+    assert made.attributes["size"] == 9
+    assert applied.ends[0].error == "no answer"
+
+
+def test_create_before_destroy_keeps_the_old_object_until_its_delete() -> None:
+    state = standing("r0")
+    replaced = change("r0", Action.REPLACE_CREATE_FIRST, 2, 1)
+    plan = Plan(
+        changes=(replaced,),
+        steps=(
+            step(0, StepKind.CREATE, 0, replaced),
+            step(1, StepKind.DELETE, 0, replaced, [0]),
+        ),
+    )
+    applied, _, _ = run(plan, state=state)
+    assert applied.state.instances[address("r0")].deposed == {}
+    assert (applied.added, applied.destroyed) == (1, 1)
+
+    class Clinging(Site):
+        def delete(self, request: ChangeRequest) -> None:
+            assert request.key.creation == 1
+            raise ProviderProblem("in use")
+
+    lines = Lines()
+    applied, _, notes = run(plan, Clinging(lines), state=state, lines=lines)
+    left = applied.state.instances[address("r0")]
+    assert left.current is not None
+    assert left.current.creation == 2
+    assert [old.creation for old in left.deposed.values()] == [1]
+    (key,) = left.deposed
+    assert len(key) == 8
+    assert notes.told[-1][1].deposed == key
+
+    removal = change("r0", Action.DELETE, 0, 1, deposed=key)
+    plan = Plan(changes=(removal,), steps=(step(0, StepKind.DELETE, 0, removal),))
+    applied, _, _ = run(plan, state=applied.state)
+    kept = applied.state.instances[address("r0")]
+    assert kept.current is not None
+    assert kept.deposed == {}
+
+
+def test_a_replaced_object_whose_successor_fails_is_gone() -> None:
+    replaced = change("r0", Action.REPLACE, 2, 1)
+    plan = Plan(
+        changes=(replaced,),
+        steps=(step(0, StepKind.DELETE, 0, replaced), step(1, StepKind.CREATE, 0, replaced, [0])),
+    )
+
+    class Barren(Site):
+        def create(self, request: ChangeRequest) -> ProviderAnswer:
+            raise ProviderProblem("no room")
+
+        def delete(self, request: ChangeRequest) -> None:
+            return
+
+    applied, _, _ = run(plan, Barren(Lines()), state=standing("r0"))
+    assert applied.state.instances == {}
+    assert (applied.added, applied.destroyed) == (0, 1)
+
+
+def test_release_is_recorded_and_does_not_count() -> None:
+    updated = change("r0", Action.UPDATE, 1, 1, dependencies=("nexus_site.s",))
+    release = replace(step(0, StepKind.RELEASE, 0, updated), planned=attributes("r0", size=1))
+    plan = Plan(changes=(updated,), steps=(release, step(1, StepKind.UPDATE, 0, updated, [0])))
+    applied, _, _ = run(plan, state=standing("r0"))
+    made = applied.state.instances[address("r0")].current
+    assert made is not None
+    assert (made.attributes["size"], made.dependencies, applied.changed) == (2, ("nexus_site.s",), 1)
+
+
+def test_forgetting_asks_no_provider() -> None:
+    forgotten = change("r0", Action.FORGET, 0, 1)
+    plan = Plan(changes=(forgotten,), steps=(step(0, StepKind.FORGET, 0, forgotten),))
+    applied, _, _ = run(plan, Site(Lines(), frozenset({"r0"})), state=standing("r0", "r1"))
+    assert list(applied.state.instances) == [address("r1")]
+    assert applied.forgotten == 1
+
+
+SCHEMA = BlockSchema(
+    {
+        "id": Attribute(STRING, "Id.", computed=True),
+        "name": Attribute(STRING, "Name.", required=True),
+        "size": Attribute(NUMBER, "Size.", optional=True),
+        "nodes": Attribute(MapType(DYNAMIC), "Nodes.", computed=True, predicted=True),
+    }
+)
+TYPES = {"nexus_rack": ResourceType("nexus_rack", 2, SCHEMA, lambda a: str(a["id"]))}
+
+
+def answering(answer: dict[str, Any]) -> Any:
+    from contextlib import ExitStack
+
+    block = {"address": "*", "operation": "create", "answer": answer, "times": 0}
+    return make({"fault": [block]}, ".", ExitStack())
+
+
+def planned_nodes() -> Plan:
+    plan = creating({0: [], 1: [0]})
+    nodes = {
+        "a-0": {"machine": "m1", "provenance": "predicted"},
+        "a-1": {"machine": "m2", "provenance": "predicted"},
+    }
+    first = {**(plan.steps[0].planned or {}), "nodes": nodes}
+    return replace(plan, steps=(replace(plan.steps[0], planned=first), plan.steps[1]))
+
+
+def test_an_answer_that_contradicts_a_configured_value_is_saved_and_told() -> None:
+    applied, _, notes = run(planned_nodes(), answering({"size": 7}), types=TYPES)
+    made = applied.state.instances[address("r0")].current
+    assert made is not None
+    assert made.attributes["size"] == 7
+    assert not made.tainted
+    assert "size was planned as 2, and the provider answered 7" in applied.ends[0].error
+    assert notes.outcomes() == {"nexus_rack.r0": "failed", "nexus_rack.r1": "skipped"}
+
+
+def test_an_observed_prediction_is_taken_over_and_counted() -> None:
+    applied, _, _ = run(
+        planned_nodes(),
+        answering({'nodes["a-0"].machine': "m1", 'nodes["a-1"].machine': "m9"}),
+        types=TYPES,
+    )
+    made = applied.state.instances[address("r0")].current
+    assert made is not None
+    assert made.attributes["nodes"] == {
+        "a-0": {"machine": "m1", "provenance": "observed"},
+        "a-1": {"machine": "m9", "provenance": "observed"},
+    }
+    assert applied.ends[0].error == ""
+    (miss,) = (m for m in applied.misses if m.address == "nexus_rack.r0")
+    assert (miss.predicted, miss.observed, applied.hits) == ("m2", "m9", 1)
+
+
+def test_what_is_merely_echoed_stays_predicted_and_is_not_counted() -> None:
+    applied, _, _ = run(planned_nodes(), types=TYPES)
+    made = applied.state.instances[address("r0")].current
+    assert made is not None
+    assert made.attributes["nodes"]["a-0"]["provenance"] == "predicted"
+    assert (applied.hits, applied.misses) == (0, ())
+
+
+def test_a_journal_that_cannot_be_written_stops_before_the_next_step() -> None:
+    class Full(Lines):
+        def append_all(self, records: Any) -> None:
+            if self.flushes:
+                raise BackendProblem("no space left")
+            super().append_all(records)
+
+    lines = Full()
+    site = Site(lines)
+    applied, _, _ = run(creating({0: [], 1: [0]}), site, lines=lines)
+    assert site.order == ["nexus_rack.r0"]
+    assert applied.problem == "no space left"
+    assert not applied.complete
+
+
+def test_long_steps_are_told_of_every_ten_seconds() -> None:
+    from threading import Event
+
+    released = Event()
+
+    class Slow(Site):
+        def create(self, request: ChangeRequest) -> ProviderAnswer:
+            released.wait(5)
+            return ProviderAnswer(request.planned or {})
+
+    class Counting(Notes):
+        def progressed(self, event: Any) -> None:
+            super().progressed(event)
+            released.set()
+
+    lines = Lines()
+    recorder = Recorder(lines, State())  # type: ignore[arg-type]
+    notes = Counting()
+    execute(creating({0: []}), recorder, {"simulated": Slow(lines)}, {}, clock=Ticking(8), listener=notes)
+    assert [what for what, _ in notes.told][0] == "started"
+    assert "progressed" in [what for what, _ in notes.told]
+
+
+@pytest.mark.parametrize("name", ["simulated.other", ""])
+def test_a_missing_provider_fails_the_step(name: str) -> None:
+    plan = creating({0: []})
+    plan = replace(plan, changes=(replace(plan.changes[0], provider=name),))
+    applied, _, _ = run(plan)
+    assert f'There is no provider "{name}"' in applied.ends[0].error

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.ports import Provider
+from nexusform.providers.registry import PROVIDERS
+from tests.contracts.provider_contract import CHECKS
+
+# Settings with which each writable provider of the registry is run; read-only ones have none.
+SETTINGS: dict[str, list[dict[str, Any]]] = {
+    "simulated": [{}, {"reality": "site.json"}],
+}
+CASES = [(name, settings) for name, given in SETTINGS.items() for settings in given]
+
+
+@pytest.mark.parametrize(("name", "settings"), CASES, ids=str)
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_contract(
+    name: str, settings: dict[str, Any], check: Callable[[Provider], None], tmp_path: Path
+) -> None:
+    with ExitStack() as leaving:
+        check(PROVIDERS[name].make(settings, str(tmp_path), leaving))
+
+
+def test_every_provider_of_the_registry_is_held_to_the_contract() -> None:
+    assert set(SETTINGS) == set(PROVIDERS)

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.ports import ChangeRequest, ObjectKey, ProviderProblem, ReadRequest
+from nexusform.providers.faults import read_delay, read_path
+from nexusform.providers.simulated import SimulatedProvider, make
+from nexusform.values import UNKNOWN
+
+
+def key(number: int = 1, name: str = "a") -> ObjectKey:
+    return ObjectKey("nexus_kubernetes_cluster", f"lab/{name}", number)
+
+
+def creating(number: int = 1, name: str = "a", **attributes: Any) -> ChangeRequest:
+    planned = {"id": f"lab/{name}", **attributes}
+    return ChangeRequest(key(number, name), f"nexus_kubernetes_cluster.{name}", None, planned)
+
+
+def provider(directory: Path, **settings: Any) -> SimulatedProvider:
+    return make(settings, str(directory), ExitStack())
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return json.loads(path.read_text())
+
+
+def test_the_reality_file_is_made_and_sorted(tmp_path: Path) -> None:
+    site = provider(tmp_path, reality="site.json")
+    site.create(creating(2, "b"))
+    site.create(creating(1, "a", count=3))
+    assert [(r["type"], r["id"], r["creation"]) for r in rows(tmp_path / "site.json")] == [
+        ("nexus_kubernetes_cluster", "lab/a", 1),
+        ("nexus_kubernetes_cluster", "lab/b", 2),
+    ]
+    assert rows(tmp_path / "site.json")[0]["attributes"] == {"id": "lab/a", "count": 3}
+
+
+def test_an_edited_reality_is_what_is_read(tmp_path: Path) -> None:
+    provider(tmp_path, reality="site.json").create(creating(count=3))
+    edited = rows(tmp_path / "site.json")
+    edited[0]["attributes"]["count"] = 5
+    (tmp_path / "site.json").write_text(json.dumps(edited))
+    (answer,) = provider(tmp_path, reality="site.json").read([ReadRequest(key(), {"count": 3})])
+    assert answer.attributes == {"id": "lab/a", "count": 5}
+    assert answer.observed
+
+
+def test_an_update_leaves_alone_what_it_does_not_change(tmp_path: Path) -> None:
+    site = provider(tmp_path, reality="site.json")
+    site.create(creating(count=3, place="m1"))
+    edited = rows(tmp_path / "site.json")
+    edited[0]["attributes"]["place"] = "m7"
+    (tmp_path / "site.json").write_text(json.dumps(edited))
+    prior = {"id": "lab/a", "count": 3, "place": "m1"}
+    request = ChangeRequest(key(), "nexus_kubernetes_cluster.a", prior, {**prior, "count": 4})
+    answer = provider(tmp_path, reality="site.json").update(request)
+    assert answer.attributes == {"id": "lab/a", "count": 4, "place": "m7"}
+    assert answer.observed == (("place",),)
+
+
+def test_an_echo_observes_nothing(tmp_path: Path) -> None:
+    assert provider(tmp_path).create(creating(count=1)).observed == ()
+    assert not provider(tmp_path).observes
+    assert provider(tmp_path, reality="r.json").observes
+
+
+def test_import_finds_the_only_object(tmp_path: Path) -> None:
+    site = provider(tmp_path, reality="site.json")
+    site.create(creating(4, "a"))
+    found = site.find("nexus_kubernetes_cluster", "lab/a")
+    assert found is not None
+    assert found[0] == key(4)
+    site.create(creating(5, "a"))
+    assert site.find("nexus_kubernetes_cluster", "lab/a") is None
+    assert provider(tmp_path).find("nexus_kubernetes_cluster", "lab/a") is None
+
+
+def test_many_effects_are_durable_before_their_answers_and_folded_in_at_the_end(tmp_path: Path) -> None:
+    leaving = ExitStack()
+    site = make({"reality": "site.json"}, str(tmp_path), leaving)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: site.create(creating(n, f"c{n:04}")), range(1, 601)))
+    # Another process that looks now, as after a kill, sees every one of them.
+    (tmp_path / "copy").mkdir()
+    for name in os.listdir(tmp_path):
+        if name.startswith("site.json"):
+            (tmp_path / "copy" / name).write_bytes((tmp_path / name).read_bytes())
+    with (tmp_path / "copy" / "site.json.pending").open("ab") as torn:
+        torn.write(b'["nexus_rack","half')
+    after_kill = provider(tmp_path / "copy", reality="site.json")
+    answers = after_kill.read([ReadRequest(key(n, f"c{n:04}"), {}) for n in range(1, 601)])
+    assert all(a.attributes is not None for a in answers)
+    assert len(rows(tmp_path / "copy" / "site.json")) == 600
+
+    leaving.close()
+    assert len(rows(tmp_path / "site.json")) == 600
+    assert not (tmp_path / "site.json.pending").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("{", "is not JSON: line 1"),
+        ("{}", "must be a list"),
+        ('[{"type": "t"}]', "entry 0 must be an object with type and id"),
+        ('[{"type":"t","id":"i","creation":"1","attributes":{}}]', "entry 0 must be"),
+        ('[{"type":"t","id":"i","attributes":{}},{"type":"t","id":"i","attributes":{}}]', "entry 1 repeats"),
+    ],
+)
+def test_a_broken_reality_file_is_told_of(tmp_path: Path, content: str, told: str) -> None:
+    (tmp_path / "site.json").write_text(content)
+    with pytest.raises(ProviderProblem, match="site.json") as caught:
+        provider(tmp_path, reality="site.json").create(creating())
+    assert told in str(caught.value)
+    assert (tmp_path / "site.json").read_text() == content
+
+
+def test_a_pipe_is_no_reality(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "site.json")
+    with pytest.raises(ProviderProblem, match="not a regular file"):
+        provider(tmp_path, reality="site.json").create(creating())
+
+
+def fault(**more: Any) -> dict[str, Any]:
+    return {"address": "nexus_kubernetes_cluster.*", "operation": "create", **more}
+
+
+def test_a_fault_hits_as_often_as_it_says(tmp_path: Path) -> None:
+    site = provider(tmp_path, fault=[fault(error="quota", times=2)])
+    for _ in range(2):
+        with pytest.raises(ProviderProblem, match="quota"):
+            site.create(creating())
+    assert site.create(creating()).attributes == {"id": "lab/a"}
+    always = provider(tmp_path, fault=[fault(error="quota", times=0)])
+    for _ in range(5):
+        with pytest.raises(ProviderProblem, match="quota"):
+            always.create(creating())
+
+
+def test_a_fault_of_another_address_or_operation_does_not_hit(tmp_path: Path) -> None:
+    elsewhere = fault(error="x") | {"address": "nexus_kubernetes_cluster.b*"}
+    site = provider(tmp_path, fault=[elsewhere, fault(error="x", operation="delete")])
+    assert site.create(creating()).attributes == {"id": "lab/a"}
+
+
+def test_brackets_in_a_fault_address_are_meant_literally(tmp_path: Path) -> None:
+    site = provider(tmp_path, fault=[fault(error="hit") | {"address": 'nexus_rack.r["a*"]'}])
+    with pytest.raises(ProviderProblem, match="hit"):
+        site.create(ChangeRequest(key(), 'nexus_rack.r["a1"]', None, {}))
+
+
+def test_after_effect_leaves_the_object(tmp_path: Path) -> None:
+    site = provider(tmp_path, reality="site.json", fault=[fault(error="cut off", after_effect=True)])
+    with pytest.raises(ProviderProblem, match="cut off") as caught:
+        site.create(creating(count=2))
+    assert caught.value.exists
+    assert caught.value.attributes == {"id": "lab/a", "count": 2}
+    assert len(rows(tmp_path / "site.json")) == 1
+
+
+def test_a_delay_waits_and_an_answer_overrules(tmp_path: Path) -> None:
+    waited: list[float] = []
+    answer = {'nodes["a-0"].machine': "m9"}
+    made = provider(tmp_path, fault=[fault(delay="2s", answer=answer)])
+    site = SimulatedProvider(None, made._faults, waited.append)
+    given = site.create(creating(nodes={"a-0": {"machine": "m1", "rack": "r1"}}))
+    assert waited == [2.0]
+    assert given.attributes["nodes"] == {"a-0": {"machine": "m9", "rack": "r1"}}
+    assert given.observed == (("nodes", "a-0", "machine"),)
+
+
+def test_a_read_fault_drills_drift_without_a_reality(tmp_path: Path) -> None:
+    site = provider(tmp_path, fault=[fault(operation="read", answer={"count": 9}, times=0)])
+    assert site.observes
+    request = ReadRequest(key(), {"count": 3}, "nexus_kubernetes_cluster.a")
+    (answer,) = site.read([request])
+    assert (answer.attributes, answer.observed) == ({"count": 9}, True)
+
+
+def test_unknown_parts_become_null(tmp_path: Path) -> None:
+    assert provider(tmp_path).create(creating(note=UNKNOWN)).attributes["note"] is None
+
+
+def test_durations_and_paths() -> None:
+    assert [read_delay(t) for t in ("2s", "300ms", "1.5m", "4")] == [2.0, 0.3, 90.0, 4.0]
+    assert read_path('a.b["c d"][2].e') == ("a", "b", "c d", 2, "e")
+    with pytest.raises(ProviderProblem, match="no duration"):
+        read_delay("soon")
+    with pytest.raises(ProviderProblem, match="no attribute path"):
+        read_path("a..b")
+    with pytest.raises(ProviderProblem, match="operation must be one of"):
+        make({"fault": [fault() | {"operation": "burn"}]}, ".", ExitStack())
