@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from nexusform.scheduling.racks import hinted
 from nexusform.scheduling.racks.explanation import Explanation
@@ -70,6 +71,10 @@ class RackScheduler:
 
     def place(self, demand: Demand) -> tuple[int, Placement] | Shortage:
         """Place one more VM: its handle and where it stands, or why nothing fits."""
+        return self.attempt(demand) or self._shortage(demand)
+
+    def attempt(self, demand: Demand) -> tuple[int, Placement] | None:
+        """As `place`, but without the reasons: None when nothing fits."""
         if demand.hints or demand.last_resort is not None:
             return self._place_hinted(demand)
         session = self._session
@@ -79,7 +84,7 @@ class RackScheduler:
         number = demand.vm.number
         packed = session.place(number)
         if packed == NOWHERE:
-            return self._shortage(demand)
+            return None
         handle = self._ledger.write(packed, number)
         return handle, self._site.placement(packed >> CELLS_BITS & MACHINE_MASK, packed & CELLS_MASK)
 
@@ -170,16 +175,21 @@ class RackScheduler:
             {self._site.rack_name[rack]: tally.racks[rack] for rack in sorted(tally.racks)} if tally else {}
         )
 
-    def _place_hinted(self, demand: Demand) -> tuple[int, Placement] | Shortage:
+    def _place_hinted(self, demand: Demand) -> tuple[int, Placement] | None:
         self._close_session()
         record = hinted.choose(self._ledger, demand, self.spread, self.seed)
         if record is None:
-            return self._shortage(demand)
+            return None
         return self._add(record), self._site.placement(record.machine, record.cells)
 
     def _shortage(self, demand: Demand) -> Shortage:
-        self._close_session()
-        return find_shortage(self._ledger, demand)
+        """Why nothing fits; the reasons of a pool's VM hold for the next ones of the pool."""
+        session = self._session
+        if session is None:
+            return find_shortage(self._ledger, demand)
+        if session.shortage is None:
+            session.shortage = find_shortage(self._ledger, demand)
+        return replace(session.shortage, demand=demand)
 
     def _add(self, record: Record) -> int:
         ledger = self._ledger

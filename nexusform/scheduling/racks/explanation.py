@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nexusform.scheduling.decision import Refusal
+from nexusform.scheduling.racks.faces import KeyPart
 from nexusform.scheduling.racks.model import Demand, Placement
 from nexusform.scheduling.racks.shortage import Shortage
 
@@ -15,18 +16,6 @@ class Left:
 
     rule: str
     machines: int
-
-
-@dataclass(frozen=True, slots=True)
-class KeyPart:
-    """One figure by which candidates are compared.
-
-    The rule's name, the figure (lower wins), and the figure in words for people ("" = not worth saying).
-    """
-
-    rule: str
-    value: int
-    text: str
 
 
 @dataclass(frozen=True, slots=True)

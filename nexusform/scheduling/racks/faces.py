@@ -1,4 +1,4 @@
-"""What a rule may look at: one machine, one rack, as they stand for one demand. Frozen."""
+"""What a rule may look at, one machine or one rack as it stands for one demand, and what a key says."""
 
 from __future__ import annotations
 
@@ -34,3 +34,15 @@ class RackUse:
     memory_used: int
     cluster_vms: int
     pool_vms: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPart:
+    """One figure by which candidates are compared.
+
+    The rule's name, the figure (lower wins), and the figure in words for people ("" = not worth saying).
+    """
+
+    rule: str
+    value: int
+    text: str

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from nexusform.scheduling.racks.explanation import KeyPart
-from nexusform.scheduling.racks.faces import Host, RackUse
+from nexusform.scheduling.racks.faces import Host, KeyPart, RackUse
 from nexusform.scheduling.racks.model import Demand, RackSpread
 from nexusform.scheduling.racks.rules import (
     disk,

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.racks import profile
-from nexusform.scheduling.racks.explanation import Explanation, KeyPart, Left, Ranked
-from nexusform.scheduling.racks.faces import Host, RackUse
+from nexusform.scheduling.racks.explanation import Explanation, Left, Ranked
+from nexusform.scheduling.racks.faces import Host, KeyPart, RackUse
 from nexusform.scheduling.racks.ledger import Ledger, Tally
 from nexusform.scheduling.racks.model import Demand, Placement, RackSpread
 from nexusform.scheduling.racks.rules import cells

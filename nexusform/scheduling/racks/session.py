@@ -6,6 +6,7 @@ from nexusform.scheduling.racks.ledger import pack
 from nexusform.scheduling.racks.model import Demand, RackSpread
 from nexusform.scheduling.racks.queues import MachineFront, Queues, RackFront
 from nexusform.scheduling.racks.rules.tie_break import lowest
+from nexusform.scheduling.racks.shortage import Shortage
 from nexusform.scheduling.racks.site import CELLS_BITS
 
 NOWHERE = -1
@@ -34,6 +35,7 @@ class Session:
         "cluster_name",
         "owner",
         "pool_name",
+        "shortage",
         "sku",
         "zones",
     )
@@ -42,6 +44,7 @@ class Session:
         vm, ledger = demand.vm, queues.ledger
         self.owner, self.cluster_name, self.pool_name = vm.owner, vm.cluster, vm.pool
         self.sku, self.zones = demand.sku, demand.zones
+        self.shortage: Shortage | None = None  # once a VM did not fit: why; no later one can
         self._queues = queues
         self._ledger = ledger
         self._shape = ledger.site.shape(demand.sku)

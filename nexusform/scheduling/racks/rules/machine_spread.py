@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from nexusform.scheduling.racks.explanation import KeyPart
-from nexusform.scheduling.racks.faces import Host
+from nexusform.scheduling.racks.faces import Host, KeyPart
 from nexusform.scheduling.racks.model import Demand
 
 

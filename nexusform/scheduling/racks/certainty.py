@@ -1,0 +1,222 @@
+"""How much of a plan's placements hangs on ties: the same operations under other seeds.
+
+A plan's walk is kept as a list of operations; `repeat` plays it again from the situation before the
+walk with the seeds 0, 1, 2, ... and compares every VM's place with the plan's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from nexusform.scheduling.decision import Certainty
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.model import Demand, Placement, VmName, VmSku
+
+Token = Hashable
+PoolId = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A VM was placed. `token` names it for later operations and in the answer."""
+
+    token: Token
+    demand: Demand
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A VM left: one placed by an earlier operation (by token), or one that stood before (by handle)."""
+
+    token: Token = None
+    handle: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """A VM was set on a machine that the plan did not choose (a pinned one).
+
+    With `infer_cells` its cells are inferred there, otherwise `placement` names them. It has no
+    certainty of its own.
+    """
+
+    token: Token
+    vm: VmName
+    sku: VmSku
+    placement: Placement
+    infer_cells: bool = False
+
+
+Operation = Place | Release | Stand
+
+
+@dataclass(frozen=True, slots=True)
+class PoolCertainty:
+    """What held for the VMs that the plan placed for one pool.
+
+    `vms` were placed; `rack_certain` and `machine_certain` of them had the same rack, machine in
+    every run. `counts` are VMs per rack in the plan; `counts_certain` says that they were the same in
+    every run, and `certain_racks` names the racks whose own count was.
+    """
+
+    owner: str
+    pool: str
+    vms: int
+    rack_certain: int
+    machine_certain: int
+    counts: Mapping[str, int]
+    counts_certain: bool
+    certain_racks: tuple[str, ...]
+
+    @property
+    def vms_on_certain_counts(self) -> int:
+        """VMs on racks whose count held in every run ("racks certain for 24 of 24")."""
+        return sum(self.counts.get(rack, 0) for rack in self.certain_racks)
+
+
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """The outcome of `runs` repetitions.
+
+    `outcomes[run][token]` is where the VM stood, None where it did not fit; it is kept only when asked
+    for.
+    """
+
+    runs: int
+    vms: Mapping[Token, Certainty]
+    pools: tuple[PoolCertainty, ...]
+    outcomes: tuple[Mapping[Token, Placement | None], ...] = ()
+
+
+FEWEST_RUNS = 10
+MOST_RUNS = 100
+MOST_PLACEMENTS = 200_000
+
+
+def default_runs(vms: int) -> int:
+    """How often to repeat a plan that places this many VMs: 100 times, less for large plans, or never."""
+    if vms <= 0:
+        return 0
+    runs = min(MOST_RUNS, MOST_PLACEMENTS // vms)
+    return runs if runs >= FEWEST_RUNS else 0
+
+
+def replay(
+    base: RackScheduler, operations: Sequence[Operation], seed: int | None = None
+) -> dict[Token, Placement | None]:
+    """Play the operations on a copy of `base`: where each placed VM stands, None where it did not fit.
+
+    The release of a VM that did not fit is passed over.
+    """
+    scheduler = base.copy(seed)
+    handles: dict[Token, int] = {}
+    placed: dict[Token, Placement | None] = {}
+    for operation in operations:
+        if isinstance(operation, Place):
+            answer = scheduler.attempt(operation.demand)
+            placed[operation.token] = None
+            if answer is not None:
+                handles[operation.token], placed[operation.token] = answer
+        elif isinstance(operation, Stand):
+            handles[operation.token] = _stand(scheduler, operation)
+        elif operation.handle is not None:
+            scheduler.release(operation.handle)
+        elif operation.token in handles:
+            scheduler.release(handles.pop(operation.token))
+    return placed
+
+
+def _stand(scheduler: RackScheduler, operation: Stand) -> int:
+    placement = operation.placement
+    if operation.infer_cells:
+        placement = replace(placement, cells=scheduler.infer_cells(operation.sku, placement.machine))
+    return scheduler.occupy(operation.vm, operation.sku, placement)
+
+
+def repeat(
+    base: RackScheduler, operations: Sequence[Operation], runs: int, *, keep_outcomes: bool = False
+) -> Repetition:
+    """Play the operations with the seeds 0..runs-1 and compare with those of `base`'s own seed.
+
+    `base` is as it was before the first operation, and stays so. With no runs nothing is known and
+    the answer is empty. A VM that the plan could not place has no certainty; one that a run could not
+    place does not match in that run.
+    """
+    if runs <= 0:
+        return Repetition(0, {}, ())
+    actual = replay(base, operations)
+    demands = {operation.token: operation.demand for operation in operations if isinstance(operation, Place)}
+    tallies = _Tallies(demands, actual)
+    outcomes = []
+    for seed in range(runs):
+        outcome = replay(base, operations, seed)
+        tallies.compare(outcome)
+        if keep_outcomes:
+            outcomes.append(outcome)
+    return Repetition(runs, tallies.vms(runs), tallies.pools(runs), tuple(outcomes))
+
+
+class _Tallies:
+    """What matched so far."""
+
+    def __init__(self, demands: Mapping[Token, Demand], actual: Mapping[Token, Placement | None]) -> None:
+        self._pool_of: dict[Token, PoolId] = {
+            token: (demand.vm.owner, demand.vm.pool) for token, demand in demands.items()
+        }
+        self._actual = {token: place for token, place in actual.items() if place is not None}
+        self._racks: Counter[Token] = Counter()
+        self._machines: Counter[Token] = Counter()
+        self._counts = self._per_rack(self._actual)
+        # Per pool, the racks whose count has been right so far; racks without a VM belong to it, too.
+        self._wrong: dict[PoolId, set[str]] = {pool: set() for pool in self._counts}
+
+    def _per_rack(self, outcome: Mapping[Token, Placement | None]) -> dict[PoolId, Counter[str]]:
+        counts: dict[PoolId, Counter[str]] = {}
+        for token, place in outcome.items():
+            tally = counts.setdefault(self._pool_of[token], Counter())
+            if place is not None:
+                tally[place.rack] += 1
+        return counts
+
+    def compare(self, outcome: Mapping[Token, Placement | None]) -> None:
+        """Take one run into account."""
+        for token, place in self._actual.items():
+            other = outcome[token]
+            if other is not None and other.rack == place.rack:
+                self._racks[token] += 1
+                if other.machine == place.machine:
+                    self._machines[token] += 1
+        found = self._per_rack(outcome)
+        for pool, counts in self._counts.items():
+            other_counts = found.get(pool, Counter())
+            self._wrong[pool].update(
+                rack for rack in counts.keys() | other_counts.keys() if counts[rack] != other_counts[rack]
+            )
+
+    def vms(self, runs: int) -> dict[Token, Certainty]:
+        """Shares per VM, in the order of the operations."""
+        return {
+            token: Certainty(self._racks[token] / runs, self._machines[token] / runs)
+            for token in self._actual
+        }
+
+    def pools(self, runs: int) -> tuple[PoolCertainty, ...]:
+        """One entry per pool, in the order of their first VM."""
+        members: dict[PoolId, list[Token]] = {}
+        for token in self._actual:
+            members.setdefault(self._pool_of[token], []).append(token)
+        return tuple(
+            PoolCertainty(
+                owner=pool[0],
+                pool=pool[1],
+                vms=len(tokens),
+                rack_certain=sum(self._racks[token] == runs for token in tokens),
+                machine_certain=sum(self._machines[token] == runs for token in tokens),
+                counts=dict(sorted(self._counts[pool].items())),
+                counts_certain=not self._wrong[pool],
+                certain_racks=tuple(sorted(set(self._counts[pool]) - self._wrong[pool])),
+            )
+            for pool, tokens in members.items()
+        )
