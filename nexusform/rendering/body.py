@@ -8,16 +8,15 @@ from typing import Any, Final
 from nexusform.rendering.difference import (
     ABSENT,
     IMPORTANT,
-    NO_MARKS,
     SAME,
     Difference,
     Kind,
-    Marks,
     Walk,
     difference,
     leaf,
     same,
 )
+from nexusform.rendering.marks import NO_MARKS, Marks
 from nexusform.rendering.sequences import paired
 from nexusform.schema import BlockSchema, NestedBlock, Nesting, order_attribute
 from nexusform.values import DYNAMIC, UNKNOWN, Type

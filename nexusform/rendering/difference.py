@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
+from nexusform.rendering.marks import NO_MARKS, Marks
 from nexusform.rendering.sequences import paired
 from nexusform.values import (
     DYNAMIC,
@@ -77,57 +78,12 @@ ABSENT: Final = _Absent()
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
-    """Paths as tries, seen from one value: True = this value, a dict = parts of it, None = none."""
-
-    old: Any = None
-    new: Any = None
-    forces: Any = None
-
-    @staticmethod
-    def of(old: Iterable[Path] = (), new: Iterable[Path] = (), forces: Iterable[Path] = ()) -> Marks:
-        """From lists of paths."""
-        marks = Marks(_trie(old), _trie(new), _trie(forces))
-        return NO_MARKS if marks == NO_MARKS else marks
-
-    def at(self, old: PathStep | None, new: PathStep | None) -> Marks:
-        """Seen from a part: its step on each side."""
-        if self is NO_MARKS:
-            return self
-        inner = Marks(
-            _down(self.old, old), _down(self.new, new), _down(self.forces, new if new is not None else old)
-        )
-        return NO_MARKS if inner == NO_MARKS else inner
-
-
-NO_MARKS: Final = Marks()
-
-
-def _trie(paths: Iterable[Path]) -> Any:
-    root: Any = None
-    for path in paths:
-        if not path:
-            return True
-        root = root if root is not None else {}
-        node = root
-        for step in path[:-1]:
-            inner = node.setdefault(step, {})
-            if inner is True:
-                break
-            node = inner
-        else:
-            node[path[-1]] = True
-    return root
-
-
-def _down(trie: Any, step: PathStep | None) -> Any:
-    return trie.get(step) if trie.__class__ is dict else None
-
-
-@dataclass(frozen=True, slots=True)
 class Walk:
-    """Options of one walk: whether unchanged parts are kept in the tree, and whether a null is a
-    value of its own (as in JSON) rather than an attribute that is not there."""
+    """Options of one walk.
+
+    `show_unchanged` keeps unchanged parts in the tree; `keep_null` takes a null for a value of its
+    own (as in JSON) rather than for an attribute that is not there.
+    """
 
     show_unchanged: bool = False
     keep_null: bool = False

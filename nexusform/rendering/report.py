@@ -21,7 +21,8 @@ from nexusform.planning.plan import (
 )
 from nexusform.ports import Registries
 from nexusform.rendering.body import body_difference
-from nexusform.rendering.difference import ABSENT, Difference, Marks, Walk, difference
+from nexusform.rendering.difference import ABSENT, Difference, Walk, difference
+from nexusform.rendering.marks import Marks
 from nexusform.rendering.placement_rows import (
     Detail,
     PlacementGroup,

@@ -8,8 +8,9 @@ from nexusform.address import Address, address_order
 from nexusform.ports import Registries
 from nexusform.rendering.body import body_difference
 from nexusform.rendering.colours import PLAIN, Painter, harmless
-from nexusform.rendering.difference import Marks, Walk
+from nexusform.rendering.difference import Walk
 from nexusform.rendering.hcl_text import hcl_value
+from nexusform.rendering.marks import Marks
 from nexusform.rendering.report import block_header, schema_lookup
 from nexusform.rendering.stanza_text import body_lines
 from nexusform.schema import BlockSchema
