@@ -73,8 +73,9 @@ class ParsedFile:
 
 @dataclass(frozen=True, slots=True)
 class ModuleFiles:
-    """The files of one directory, by name. `directory` as shown to the user; `identity` is equal
-    for two spellings of one directory.
+    """The files of one directory, by name.
+
+    `directory` is as shown to the user; `identity` is equal for two spellings of one directory.
     """
 
     directory: str
@@ -231,8 +232,8 @@ class _Decoder:
             self.locals[local.name] = local
             return
         detail = (
-            f'There is no local value named "{local.name}". An override file can only override a local value that '
-            "was already defined in a primary configuration file."
+            f'There is no local value named "{local.name}". An override file can only override a local value '
+            "that was already defined in a primary configuration file."
         )
         self._duplicate("Missing base local value definition to override", detail, local.span)
 
@@ -259,10 +260,11 @@ class _Decoder:
         earlier = self.resources.get((found.mode, found.type, found.name))
         if earlier is None:
             return
+        place = describe(earlier.header_span)
         noun = "resource" if found.mode == "managed" else "data resource"
         word = "resource" if found.mode == "managed" else "data"
         detail = (
-            f'A {found.type} {noun} named "{found.name}" was already declared at {describe(earlier.header_span)}. '
+            f'A {found.type} {noun} named "{found.name}" was already declared at {place}. '
             "Resource names must be unique per type in each module."
         )
         self._duplicate(f'Duplicate {word} "{found.type}" configuration', detail, found.header_span)
@@ -277,11 +279,12 @@ class _Decoder:
             return
         place = describe(earlier.span)
         detail = (
-            f'A provider configuration for "{found.name}" with alias "{found.alias}" was already given at {place}. '
-            "Each configuration for the same provider must have a distinct alias."
+            f'A provider configuration for "{found.name}" with alias "{found.alias}" was already given at '
+            f"{place}. Each configuration for the same provider must have a distinct alias."
             if found.alias
-            else f'A default (non-aliased) provider configuration for "{found.name}" was already given at {place}. '
-            'If multiple configurations are required, set the "alias" argument for alternative configurations.'
+            else f'A default (non-aliased) provider configuration for "{found.name}" was already given at '
+            f'{place}. If multiple configurations are required, set the "alias" argument for alternative '
+            "configurations."
         )
         self._duplicate("Duplicate provider configuration", detail, found.span)
 
@@ -298,7 +301,7 @@ class _Decoder:
     def read_import(self, block: Block, _home: Home) -> None:
         """`import`."""
         if self.path:
-            detail = "An import block was found in a module that is called. Import blocks stand in the root module."
+            detail = "Import blocks stand in the root module; this module is called by another one."
             self._duplicate("Invalid import configuration", detail, block.header_span)
             return
         found = decode_import(block, self.problems)

@@ -78,8 +78,9 @@ class IteratorScope:
 
 
 def read_dynamic(block: Block, known: Mapping[str, str], problems: list[Diagnostic]) -> DynamicBlock | None:
-    """The parts of a `dynamic` block. `known` maps the block types allowed here to the name of
-    their label ("" for none). Adds to `problems`; None when it cannot be used.
+    """The parts of a `dynamic` block; None when it cannot be used. Adds to `problems`.
+
+    `known` maps the block types allowed here to the name of their label ("" for none).
     """
     kind = block.labels[0].value
     if kind not in known:

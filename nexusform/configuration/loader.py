@@ -185,8 +185,8 @@ def _read(path: str, problems: list[Diagnostic]) -> SourceFile | None:
     except UnicodeDecodeError as problem:
         line = raw.count(b"\n", 0, problem.start) + 1
         detail = (
-            f'The file "{shown}" is not UTF-8: byte {problem.start}, on line {line}, belongs to no character. '
-            "Save it as UTF-8."
+            f'The file "{shown}" is not UTF-8: byte {problem.start}, on line {line}, belongs to no '
+            "character. Save it as UTF-8."
         )
         problems.append(error("Invalid character encoding", detail, place))
         return None
@@ -211,7 +211,7 @@ def _automatic_files(directory: str) -> list[str]:
         names = sorted(os.listdir(directory), key=os.fsencode)  # noqa: PTH208 - names, not paths
     except OSError:
         return []
-    found = [n for n in _VARIABLE_FILES if n in names]
+    found = [n for n in names if n in _VARIABLE_FILES]
     found.extend(n for n in names if n.endswith(_AUTO) and not n.startswith("."))
     return [os.path.normpath(os.path.join(directory, n)) for n in found]  # noqa: PTH118 - a shown path
 

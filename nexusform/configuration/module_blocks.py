@@ -83,8 +83,8 @@ def _is_local(source: str, span: Span, problems: list[Diagnostic]) -> bool:
         detail = f'Write the directory relative to this module, beginning with "./" or "../", not "{source}".'
     else:
         detail = (
-            f'nexusform reads modules from local directories only, and "{source}" does not begin with "./" or '
-            '"../". Fetch the module into a directory beside this one and give its path.'
+            f'nexusform reads modules from local directories only, and "{source}" does not begin with "./" '
+            'or "../". Fetch the module into a directory beside this one and give its path.'
         )
     problems.append(error("Unsupported module source", detail, span))
     return False
@@ -100,8 +100,8 @@ def decode_provider(block: Block, problems: list[Diagnostic]) -> ProviderBlock |
     alias = constant_text(attribute, problems) or ""
     if attribute is not None and alias and not is_name(alias):
         detail = (
-            "An alias must be a valid name. A name must start with a letter or underscore and may contain only "
-            "letters, digits, underscores, and dashes."
+            "An alias must be a valid name. A name must start with a letter or underscore and may contain "
+            "only letters, digits, underscores, and dashes."
         )
         problems.append(error("Invalid provider configuration alias", detail, attribute.expression.span))
         return None

@@ -131,12 +131,14 @@ def _module_steps(words: list[str | tuple[Key]]) -> tuple[tuple[ModuleStep, ...]
     steps: list[ModuleStep] = []
     at = 0
     while at + 1 < len(words) and words[at] == "module" and isinstance(words[at + 1], str):
-        name, key = str(words[at + 1]), None
+        name = str(words[at + 1])
         at += 2
-        if at < len(words) and isinstance(words[at], tuple):
-            (key,) = words[at]  # type: ignore[misc] - a tuple, as was just asked
+        following = words[at] if at < len(words) else ""
+        if isinstance(following, tuple):
+            steps.append(ModuleStep(name, following[0]))
             at += 1
-        steps.append(ModuleStep(name, key))
+        else:
+            steps.append(ModuleStep(name))
     return tuple(steps), at
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nexusform.configuration.constants import constant_text
+from nexusform.configuration.evaluation import body_face
 from nexusform.configuration.module_blocks import MODULE_FACE, PROVIDER_FACE
 from nexusform.configuration.overrides import merge_block
 from nexusform.configuration.resource_blocks import META_FACE, Home, Registered
@@ -12,7 +13,6 @@ from nexusform.configuration.value_blocks import OUTPUT_FACE, VARIABLE_FACE
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.language.bodies import BodySchema, content, just_attributes
 from nexusform.language.syntax import Block
-from nexusform.schema import Nesting
 
 _Placed = tuple[Block, Home]
 _Key = tuple[str, ...]
@@ -39,8 +39,9 @@ def apply_overrides(
     registered: Registered,
     problems: list[Diagnostic],
 ) -> tuple[list[_Placed], list[Block]]:
-    """The ordinary blocks as the override files change them, and the `locals` blocks of those
-    files (merged by name when they are decoded).
+    """The ordinary blocks as the override files change them, and the `locals` blocks of those files.
+
+    The latter are merged by name when they are decoded.
     """
     blocks = list(primary)
     names: list[Block] = []
@@ -77,8 +78,8 @@ def _missing(block: Block) -> Diagnostic:
     summary, noun, done = _MISSING[block.type]
     named = " ".join(f'"{label.value}"' for label in block.labels)
     detail = (
-        f"There is no {noun} {named}. An override file can only override a {noun} that was already {done} in a "
-        "primary configuration file."
+        f"There is no {noun} {named}. An override file can only override a {noun} that was already {done} in "
+        "a primary configuration file."
     )
     return error(summary, detail, block.header_span)
 
@@ -93,12 +94,10 @@ def _face(base: Block, override: Block, registered: Registered) -> BodySchema:
         known = registered.of("managed" if base.type == "resource" else "data") or {}
         schema = known.get(base.labels[0].value)
         if schema is not None:
-            blocks = {
-                n: (b.label or "name",) if b.nesting is Nesting.MAP else () for n, b in schema.blocks.items()
-            }
+            face = body_face(schema)
             return BodySchema(
-                attributes=dict.fromkeys((*META_FACE.attributes, *schema.attributes), False),
-                blocks={**META_FACE.blocks, **blocks, "dynamic": ("type",)},
+                attributes={**META_FACE.attributes, **face.attributes},
+                blocks={**META_FACE.blocks, **face.blocks},
             )
     taken = META_FACE if base.type in {"resource", "data"} else MODULE_FACE
     names = [n for b in (base, override) for n in just_attributes(b.body)[0] if n not in taken.blocks]

@@ -66,8 +66,10 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Where a block stands: its module's static path, the position of the module's call, the file's
-    own name, and the lint ids of comments by the line below them.
+    """Where a block stands.
+
+    `module` is its module's static path, `prefix` the position of the module's call, `file` the
+    file's own name, `ignored` the lint ids of comments by the line below them.
     """
 
     module: tuple[str, ...]
@@ -151,8 +153,8 @@ def repetition(
         problems.append(
             error(
                 'Invalid combination of "count" and "for_each"',
-                'The "count" and "for_each" meta-arguments are mutually-exclusive, only one should be used to be '
-                f"explicit about the number of {noun}s to be created.",
+                'The "count" and "for_each" meta-arguments are mutually-exclusive, only one should be used '
+                f"to be explicit about the number of {noun}s to be created.",
                 for_each.name_span,
             )
         )

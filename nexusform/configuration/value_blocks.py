@@ -5,7 +5,7 @@ from __future__ import annotations
 from nexusform.configuration.condition_blocks import decode_conditions
 from nexusform.configuration.constants import constant, constant_flag, constant_text
 from nexusform.configuration.model import Local, Output, Variable
-from nexusform.configuration.written import check_name, is_name, references
+from nexusform.configuration.written import NAME_RULE, check_name, is_name, references
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.language.bodies import BodySchema, content, just_attributes
 from nexusform.language.conversion import convert, describe
@@ -33,7 +33,8 @@ def decode_variable(block: Block, problems: list[Diagnostic]) -> Variable | None
         problems.append(
             error(
                 "Invalid variable name",
-                f'The variable name "{label.value}" is reserved due to its special meaning inside module blocks.',
+                f'The variable name "{label.value}" is reserved due to its special meaning inside '
+                "module blocks.",
                 label.span,
             )
         )
@@ -96,11 +97,7 @@ def decode_locals(block: Block, problems: list[Diagnostic]) -> list[Local]:
         if is_name(name):
             found.append(Local(name, attribute.expression, attribute.span))
         else:
-            detail = (
-                "A name must start with a letter or underscore and may contain only letters, digits, "
-                "underscores, and dashes."
-            )
-            problems.append(error("Invalid local value name", detail, attribute.name_span))
+            problems.append(error("Invalid local value name", NAME_RULE, attribute.name_span))
     return found
 
 

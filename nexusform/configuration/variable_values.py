@@ -32,8 +32,9 @@ ENVIRONMENT_PREFIX = "NF_VAR_"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value came from: "default", "-var", "environment variable NF_VAR_x" or a file's name,
-    and the place of its text where there is one.
+    """Where a value came from: "default", "-var", "environment variable NF_VAR_x" or a file's name.
+
+    `span` is the place of its text where there is one.
     """
 
     text: str
@@ -63,8 +64,8 @@ def from_option(text: str) -> tuple[Given | None, list[Diagnostic]]:
     name, equals, value = text.partition("=")
     if not equals:
         detail = (
-            f'The given -var option "{text}" is not correctly specified. It must be a variable name and value '
-            'separated by an equals sign, like -var="key=value".'
+            f'The given -var option "{text}" is not correctly specified. It must be a variable name and '
+            'value separated by an equals sign, like -var="key=value".'
         )
         return None, [error("Invalid -var option", detail)]
     if name != name.strip():
@@ -194,7 +195,7 @@ def _null(variable: Variable, given: Given) -> Diagnostic:
 
 def _missing(variable: Variable) -> Diagnostic:
     detail = (
-        f'The root module input variable "{variable.name}" is not set, and has no default value. Use a -var or '
-        "-var-file command line argument to provide a value for this variable."
+        f'The root module input variable "{variable.name}" is not set, and has no default value. Use a -var '
+        "or -var-file command line argument to provide a value for this variable."
     )
     return error("No value for required variable", detail, variable.span)

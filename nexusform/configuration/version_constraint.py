@@ -41,7 +41,7 @@ def satisfies(version: str, constraint: str) -> bool | None:
 
 def _numbers(text: str) -> _Version:
     parts = [int(p) for p in text.split(".") if p]
-    first, second, third = (parts + [0, 0, 0])[:3]
+    first, second, third = [*parts, 0, 0, 0][:3]
     return first, second, third
 
 

@@ -26,7 +26,10 @@ from nexusform.source import Position, SourceFile, Span
 from nexusform.values import PathStep
 
 _NAME = re.compile(r"[^\W\d][\w-]*")
-_NAME_RULE = "A name must start with a letter or underscore and may contain only letters, digits, underscores, and dashes."
+NAME_RULE = (
+    "A name must start with a letter or underscore and may contain only letters, digits, underscores, and "
+    "dashes."
+)
 _REFERENCE_RULE = (
     "A single static variable reference is required: only attribute access and indexing with constant keys. "
     "No calculations, function calls, template expressions, etc are allowed here."
@@ -42,7 +45,7 @@ def check_name(label: Label, summary: str, problems: list[Diagnostic]) -> bool:
     """Whether a label is a name; says so when it is not."""
     if is_name(label.value):
         return True
-    problems.append(error(summary, _NAME_RULE, label.span))
+    problems.append(error(summary, NAME_RULE, label.span))
     return False
 
 

@@ -1,0 +1,303 @@
+"""A body that has been checked against its schema, ready to be evaluated for any number of instances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nexusform.configuration.arguments import Argument
+from nexusform.configuration.dynamic_blocks import DynamicBlock, iterations, label_text, unknown_iteration
+from nexusform.configuration.places import inside
+from nexusform.diagnostics import Diagnostic, error
+from nexusform.language.evaluator import Scope
+from nexusform.language.positions import describe as place_of
+from nexusform.language.references import traversals as references_in
+from nexusform.language.syntax import Traversal
+from nexusform.schema import NestedBlock, Nesting, order_attribute
+from nexusform.source import Span
+from nexusform.values import UNKNOWN, Path, PathStep
+
+
+class Findings:
+    """What an evaluation has found so far besides the values."""
+
+    __slots__ = ("problems", "sensitive")
+
+    def __init__(self) -> None:
+        self.problems: list[Diagnostic] = []
+        self.sensitive: list[Path] = []
+
+
+class PreparedBody:
+    """A checked body. `evaluate` it for every instance; it never changes.
+
+    `template` is what stands in every instance (constants, defaults, None), `varying` the arguments
+    that are evaluated each time, `secret` the names that the schema holds sensitive.
+    """
+
+    __slots__ = ("_arguments", "_blocks", "_copied", "_place", "_secret", "_template", "_varying")
+
+    def __init__(
+        self,
+        place: Span,
+        arguments: Mapping[str, Argument],
+        *,
+        template: dict[str, Any],
+        varying: Sequence[Argument],
+        blocks: Sequence[BlockType],
+        secret: Sequence[str],
+    ) -> None:
+        self._place = place
+        self._arguments = arguments
+        self._template = template
+        self._varying = tuple(varying)
+        self._blocks = tuple(blocks)
+        self._secret = tuple(secret)
+        self._copied = tuple(n for n, v in template.items() if v.__class__ in (list, dict))
+
+    def evaluate(self, scope: Scope) -> tuple[dict[str, Any], tuple[Path, ...], list[Diagnostic]]:
+        """The values as plain data by name, the paths of sensitive parts, problems.
+
+        Absent and null arguments read as their default or None, those that nexusform computes are
+        left out; what is not known, or wrong, is UNKNOWN.
+        """
+        findings = Findings()
+        values = self.fill(scope, findings)
+        return values, tuple(findings.sensitive), findings.problems
+
+    def fill(self, scope: Scope, findings: Findings) -> dict[str, Any]:
+        """As `evaluate`, adding to what an enclosing body has found; paths begin at this body."""
+        values = self._template.copy()
+        for name in self._copied:
+            values[name] = copy_plain(values[name])
+        for argument in self._varying:
+            plain, sensitive, problems = argument.evaluate(scope)
+            name = argument.attribute.name
+            if problems:
+                findings.problems.extend(problems)
+            if plain is not None:
+                values[name] = plain
+            elif argument.schema.required:
+                findings.problems.append(missing_argument(name, argument.span))
+                values[name] = UNKNOWN
+            if sensitive:
+                findings.sensitive.extend((name, *path) for path in sensitive)
+        for name in self._secret:
+            if values.get(name) is not None and (name,) not in findings.sensitive:
+                findings.sensitive.append((name,))
+        for block in self._blocks:
+            block.fill(values, scope, findings)
+        return values
+
+    def locate(self, path: Path) -> Span:
+        """Where a value stands: as near to the end of the path as the text goes."""
+        if not path:
+            return self._place
+        argument = self._arguments.get(str(path[0]))
+        if argument is not None:
+            return inside(argument.attribute.expression, path[1:])
+        for block in self._blocks:
+            if path[0] == block.name:
+                return block.locate(path[1:]) or self._place
+        return self._place
+
+    def traversals(self) -> Iterator[Traversal]:
+        """Every reference of the body, those to iterators of its dynamic blocks left out."""
+        for argument in self._arguments.values():
+            yield from references_in(argument.attribute.expression)
+        for block in self._blocks:
+            yield from block.traversals()
+
+
+# --- nested blocks -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A nested block as written."""
+
+    label: str
+    body: PreparedBody
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """A dynamic block with its content."""
+
+    dynamic: DynamicBlock
+    body: PreparedBody
+
+    @property
+    def span(self) -> Span:
+        """Where it stands."""
+        return self.dynamic.header_span
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A nested block with its values."""
+
+    label: str
+    values: dict[str, Any]
+    span: Span
+
+
+class BlockType:
+    """All nested blocks of one type in a body, in source order; `place` is the body's."""
+
+    __slots__ = ("items", "name", "nested", "place")
+
+    def __init__(self, name: str, nested: NestedBlock, items: Sequence[Item | Repeated], place: Span) -> None:
+        self.name = name
+        self.nested = nested
+        self.items = tuple(items)
+        self.place = place
+
+    def fill(self, values: dict[str, Any], scope: Scope, findings: Findings) -> None:
+        """Put the blocks' values where the nesting says."""
+        known = True
+        repeated = False
+        made: list[_Made] = []
+        for item in self.items:
+            if isinstance(item, Item):
+                self._make(made, item.label, item, scope, findings)
+            else:
+                repeated = True
+                known = self._repeat(made, item, scope, findings) and known
+        if known:
+            if repeated:
+                findings.problems.extend(
+                    count_problems(self.nested, self.name, [(m.label, m.span) for m in made], self.place)
+                )
+            self._put(values, made)
+            return
+        values[self.name] = UNKNOWN
+        if self.nested.nesting is Nesting.MAP:
+            values[order_attribute(self.name)] = UNKNOWN
+
+    def _put(self, values: dict[str, Any], made: Sequence[_Made]) -> None:
+        if self.nested.nesting is Nesting.SINGLE:
+            values[self.name] = made[0].values if made else None
+        elif self.nested.nesting is Nesting.LIST:
+            values[self.name] = [m.values for m in made]
+        else:
+            by_label = {m.label: m.values for m in made}
+            values[self.name] = by_label
+            values[order_attribute(self.name)] = list(by_label)
+
+    def _repeat(self, made: list[_Made], item: Repeated, scope: Scope, findings: Findings) -> bool:
+        """Make a dynamic block's blocks; whether they are known."""
+        scopes, problems = iterations(item.dynamic, scope)
+        findings.problems.extend(problems)
+        if scopes is None:
+            apart = Findings()
+            item.body.fill(unknown_iteration(item.dynamic, scope), apart)
+            findings.problems.extend(apart.problems)
+            return False
+        known = True
+        for inner in scopes:
+            label: str | None = ""
+            if item.dynamic.label is not None:
+                label, problems = label_text(item.dynamic.label, inner)
+                findings.problems.extend(problems)
+            known = known and label is not None
+            self._make(made, label or "", item, inner, findings)
+        return known
+
+    def _make(
+        self, made: list[_Made], label: str, item: Item | Repeated, scope: Scope, findings: Findings
+    ) -> None:
+        start = len(findings.sensitive)
+        made.append(_Made(label, item.body.fill(scope, findings), item.span))
+        if len(findings.sensitive) > start:
+            prefix: Path = (self.name,)
+            if self.nested.nesting is not Nesting.SINGLE:
+                prefix += (label if self.nested.nesting is Nesting.MAP else len(made) - 1,)
+            findings.sensitive[start:] = [(*prefix, *p) for p in findings.sensitive[start:]]
+
+    def locate(self, path: Path) -> Span | None:
+        """Where a block, or something in it, stands; None without any block of this type."""
+        if not self.items:
+            return None
+        if self.nested.nesting is Nesting.SINGLE:
+            return self.items[0].body.locate(path)
+        item = self._item_at(path[0]) if path else self.items[0]
+        return item.body.locate(path[1:])
+
+    def _item_at(self, step: PathStep) -> Item | Repeated:
+        repeated = next((i for i in self.items if isinstance(i, Repeated)), None)
+        if isinstance(step, str):
+            named = next((i for i in self.items if isinstance(i, Item) and i.label == step), None)
+            return named or repeated or self.items[0]
+        before_repeated = self.items.index(repeated) if repeated else len(self.items)
+        return self.items[step] if 0 <= step < before_repeated else repeated or self.items[-1]
+
+    def traversals(self) -> Iterator[Traversal]:
+        """The references of the blocks."""
+        for item in self.items:
+            if isinstance(item, Item):
+                yield from item.body.traversals()
+                continue
+            dynamic = item.dynamic
+            yield from references_in(dynamic.for_each)
+            inner = list(item.body.traversals())
+            inner.extend(references_in(dynamic.label) if dynamic.label else ())
+            yield from (t for t in inner if t.root.name != dynamic.iterator)
+
+
+# --- what is asked of their number -------------------------------------------------------------
+
+
+def missing_argument(name: str, span: Span) -> Diagnostic:
+    """The complaint about a required argument that is absent or null."""
+    detail = f'The argument "{name}" is required, but no definition was found.'
+    return error("Missing required argument", detail, span)
+
+
+def count_problems(
+    nested: NestedBlock, name: str, found: Sequence[tuple[str, Span]], place: Span
+) -> Iterator[Diagnostic]:
+    """Too few or too many blocks of a type, or two with one label. `found`: label and place of each."""
+    single = nested.nesting is Nesting.SINGLE
+    most = 1 if single else nested.max_items
+    if len(found) < nested.min_items:
+        if single:
+            yield error(f"Missing {name} block", f'A block of type "{name}" is required here.', place)
+        else:
+            need = f'At least {nested.min_items} "{name}" blocks are required.'
+            yield error(f"Insufficient {name} blocks", need, place)
+    if most is not None and len(found) > most:
+        yield _surplus(name, most, [span for _, span in found])
+    if nested.nesting is Nesting.MAP and len(found) > 1:
+        yield from _same_labels(name, found)
+
+
+def _same_labels(name: str, found: Sequence[tuple[str, Span]]) -> Iterator[Diagnostic]:
+    first: dict[str, Span] = {}
+    for label, span in found:
+        if label in first:
+            yield error(
+                f"Duplicate {name} block",
+                f'A {name} block "{label}" was already given at {place_of(first[label])}; each needs a label '
+                "of its own.",
+                span,
+            )
+        first.setdefault(label, span)
+
+
+def _surplus(name: str, most: int, spans: Sequence[Span]) -> Diagnostic:
+    if most == 1:
+        detail = f"Only one {name} block is allowed. Another was given at {place_of(spans[0])}."
+        return error(f"Duplicate {name} block", detail, spans[1])
+    return error(f"Too many {name} blocks", f'No more than {most} "{name}" blocks are allowed.', spans[most])
+
+
+def copy_plain(plain: Any) -> Any:
+    """A copy that shares no list or mapping with the original."""
+    if plain.__class__ is dict:
+        return {k: copy_plain(v) for k, v in plain.items()}
+    if plain.__class__ is list:
+        return [copy_plain(v) for v in plain]
+    return plain
