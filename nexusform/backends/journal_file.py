@@ -1,0 +1,125 @@
+"""A file of lines that only grows: each line is on disk when `append` returns.
+
+A `#compacted DIGEST` line says that what stands before it is in the document with that SHA-256.
+It is written before the document: a crash between the two leaves either a document without the
+digest (the lines count) or with it (they do not), never a journal that counts twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from nexusform.backends.atomic_file import (
+    PRIVATE,
+    explained,
+    make_directories,
+    read_regular,
+    sync_directory,
+    write_all,
+)
+
+_MARK: Final = b"#compacted "
+_CHUNK: Final = 65536
+
+
+class JournalFile:
+    """The journal at one path; threads may append at once and share the waiting for the disk."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+        self._writing = Lock()
+        self._syncing = Lock()
+        self._written = 0
+        self._synced = 0
+
+    def append(self, record: bytes) -> None:
+        """Add one line, durable on return. Raises BackendProblem; ValueError for no single line."""
+        if b"\n" in record or record.startswith(b"#"):
+            raise ValueError("a journal record is one line that does not begin with #")
+        self._add(record)
+
+    def mark_compacted(self, document: bytes) -> None:
+        """Say that the lines so far are in this document, if there are any. Raises BackendProblem."""
+        if self._descriptor is not None or self._path.exists():
+            self._add(_MARK + _digest(document))
+
+    def remove(self) -> None:
+        """Remove the file. Raises BackendProblem."""
+        with self._writing, explained("empty the journal", self._path):
+            self._close()
+            with suppress(FileNotFoundError):
+                self._path.unlink()
+                sync_directory(self._path.parent)
+
+    def lines(self, document_path: Path) -> list[bytes]:
+        """The whole lines that are not in the document yet. Raises BackendProblem."""
+        with explained("read the journal", self._path):
+            data = read_regular(self._path)
+        if not data:
+            return []
+        lines = data.split(b"\n")[:-1]
+        marks = [at for at, line in enumerate(lines) if line.startswith(_MARK)]
+        if marks:
+            with explained("read", document_path):
+                mark = _MARK + _digest(read_regular(document_path) or b"")
+            done = [at for at in marks if lines[at] == mark]
+            lines = lines[done[-1] + 1 :] if done else lines
+        return [line for line in lines if not line.startswith(_MARK)]
+
+    def _add(self, line: bytes) -> None:
+        with explained("write to the journal", self._path):
+            with self._writing:
+                descriptor = self._open()
+                try:
+                    write_all(descriptor, line + b"\n")
+                except OSError:
+                    self._close()  # the next one opens it anew and cuts the torn line off
+                    raise
+                self._written += 1
+                mine = self._written
+            with self._syncing:
+                # One sync serves every line that was written before it began.
+                if self._synced < mine:
+                    reached = self._written
+                    os.fsync(descriptor)
+                    self._synced = reached
+
+    def _open(self) -> int:
+        if self._descriptor is None:
+            directory = self._path.parent
+            make_directories(directory)
+            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
+            _cut_torn_line(self._path)
+            sync_directory(directory)
+        return self._descriptor
+
+    def _close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _digest(document: bytes) -> bytes:
+    return hashlib.sha256(document).hexdigest().encode()
+
+
+def _cut_torn_line(path: Path) -> None:
+    """Cut off what stands after the last newline: the write of a process that was killed."""
+    with path.open("r+b") as file:
+        size = end = file.seek(0, os.SEEK_END)
+        while end > 0:
+            start = max(0, end - _CHUNK)
+            file.seek(start)
+            newline = file.read(end - start).rfind(b"\n")
+            if newline >= 0:
+                end = start + newline + 1
+                break
+            end = start
+        if end < size:
+            file.truncate(end)

@@ -1,0 +1,118 @@
+"""State in a file of this machine, the default.
+
+For a state file F: `F.lock.info` says who holds the lock, `F.journal` what an apply has done
+since F was written, `F.backup` is the version before, and `F.d/NAME/` holds the files of the
+workspace NAME. Directories are made on the first write.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from nexusform.backends.atomic_file import PRIVATE, explained, make_directories, read_regular, write_whole
+from nexusform.backends.journal_file import JournalFile
+from nexusform.backends.local_lock import LocalLock
+from nexusform.backends.workspace_names import DEFAULT, check_name
+from nexusform.ports import BackendProblem, LockInfo
+
+_SUFFIXES: Final = ("", ".lock.info", ".journal", ".backup")
+
+
+class LocalBackend:
+    """The state of one workspace in files; `path` is that of the default workspace."""
+
+    def __init__(self, path: str, workspace_directory: str = "", workspace: str = DEFAULT) -> None:
+        self._base = Path(path)
+        self._workspaces = Path(workspace_directory or f"{path}.d")
+        self._path = self._path_of(workspace)
+        self._lock = LocalLock(_beside(self._path, ".lock.info"))
+        self._journal = JournalFile(_beside(self._path, ".journal"))
+
+    def describe(self) -> str:
+        """The path of the state file."""
+        return str(self._path)
+
+    def read(self) -> bytes | None:
+        """The state document, None when there is none."""
+        with explained("read the state", self._path):
+            return read_regular(self._path)
+
+    def write(self, document: bytes) -> None:
+        """Replace the document; the one before becomes the backup. The same document: nothing."""
+        self._lock.check_still_held()
+        before = self.read()
+        if document == before:
+            return
+        with explained("write the state", self._path):
+            make_directories(self._path.parent)
+            write_whole(self._path, document, PRIVATE, backup=_beside(self._path, ".backup"))
+
+    def append(self, record: bytes) -> None:
+        """Add one record to the journal, durable on return."""
+        self._lock.check_still_held()
+        self._journal.append(record)
+
+    def journal(self) -> list[bytes]:
+        """All whole records since the last compaction."""
+        return self._journal.lines(self._path)
+
+    def compact(self, document: bytes) -> None:
+        """Write the document and empty the journal, so that a crash in between counts nothing twice."""
+        self._lock.check_still_held()
+        self._journal.mark_compacted(document)
+        self.write(document)
+        self._journal.remove()
+
+    def lock(self, info: LockInfo) -> list[str]:
+        """Take the lock or raise LockHeld; a holder that died on this host is replaced."""
+        return self._lock.take(info)
+
+    def unlock(self, lock_id: str) -> None:
+        """Give the lock back."""
+        self._lock.release(lock_id)
+
+    def holder(self) -> LockInfo | None:
+        """Who holds the lock now."""
+        return self._lock.holder()
+
+    def force_unlock(self, lock_id: str) -> None:
+        """Break the lock with this id."""
+        self._lock.break_lock(lock_id)
+
+    def workspaces(self) -> list[str]:
+        """The default workspace and those that have a directory."""
+        with explained("list the workspaces in", self._workspaces):
+            try:
+                names = [entry.name for entry in self._workspaces.iterdir() if entry.is_dir()]
+            except FileNotFoundError:
+                names = []
+        return [DEFAULT, *sorted(name for name in names if name != DEFAULT)]
+
+    def for_workspace(self, name: str) -> LocalBackend:
+        """The same place, another workspace."""
+        return LocalBackend(str(self._base), str(self._workspaces), name)
+
+    def delete_workspace(self, name: str) -> None:
+        """Remove the files of a workspace and its directory."""
+        check_name(name)
+        if name == DEFAULT:
+            raise BackendProblem(f'The workspace "{DEFAULT}" cannot be deleted.')
+        path = self._path_of(name)
+        directory = path.parent
+        if not directory.is_dir():
+            raise BackendProblem(f'There is no workspace "{name}".')
+        with explained("delete the workspace in", directory):
+            for suffix in _SUFFIXES:
+                _beside(path, suffix).unlink(missing_ok=True)
+            directory.rmdir()
+
+    def _path_of(self, workspace: str) -> Path:
+        check_name(workspace)
+        if workspace == DEFAULT:
+            return self._base
+        return self._workspaces / workspace / self._base.name
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)

@@ -1,0 +1,219 @@
+"""The lock beside a local state: a file that says who holds it.
+
+Two things together: the file exists (made complete under another name and linked into place, so
+only one can make it), and its holder keeps a flock on it, which the system lifts when the
+process ends. Whoever finds the file and gets the flock knows that the holder on this host is
+gone; under that flock it renames a file of its own over it. Of two that try, one gets the flock;
+the other, getting it later, sees that the file at the path is no longer the one it locked.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import socket
+import sys
+from contextlib import suppress
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from nexusform.backends import lock_text
+from nexusform.backends.atomic_file import explained, make_directories, write_all
+from nexusform.backends.processes import is_gone, start_mark
+from nexusform.ports import BackendProblem, LockHeld, LockInfo
+
+_READABLE: Final = 0o644  # others are to see who holds the lock
+_ATTEMPTS: Final = 100
+_START: Final = "Start"
+
+
+class _Flock(Enum):
+    TAKEN = 1
+    HELD = 2
+    UNSUPPORTED = 3
+
+
+def _flock(descriptor: int) -> _Flock:
+    if sys.platform == "win32":
+        return _Flock.UNSUPPORTED
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as problem:
+        held = problem.errno in (errno.EWOULDBLOCK, errno.EACCES)
+        return _Flock.HELD if held else _Flock.UNSUPPORTED
+    return _Flock.TAKEN
+
+
+class LocalLock:
+    """The lock file at one path. Raises BackendProblem when the file system refuses."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+        self._made: list[Path] = []
+
+    def take(self, info: LockInfo) -> list[str]:
+        """Take the lock or raise LockHeld; warnings when a dead holder was replaced."""
+        with explained("make the lock file", self._path):
+            for _ in range(_ATTEMPTS):
+                try:
+                    if self._create(info):
+                        return []
+                    warnings = self._take_over(info)
+                except FileNotFoundError:
+                    continue  # somebody gave the lock back, or took its empty directory away
+                if warnings is not None:
+                    return warnings
+        raise LockHeld(self.holder())
+
+    def holder(self) -> LockInfo | None:
+        """Who the file says holds the lock, None when there is none."""
+        data = self._content()
+        if data is None:
+            return None
+        found = lock_text.from_json(data)
+        if found is None:
+            raise BackendProblem(
+                f'The lock file "{self._path}" does not say who holds the lock. If no other run is active, '
+                "delete it."
+            )
+        return found
+
+    def release(self, lock_id: str) -> None:
+        """Give the lock back; a BackendProblem when it is no longer held under this id."""
+        try:
+            holder = self.holder()
+            if holder is None or holder.id != lock_id:
+                now = f"it is held by {lock_text.describe(holder)}" if holder else "nobody holds it"
+                raise BackendProblem(f'The lock "{lock_id}" was not released: {now} now. Somebody broke it.')
+            self._remove()
+        finally:
+            self._let_go()
+
+    def break_lock(self, lock_id: str) -> None:
+        """Remove the lock of another process."""
+        holder = self.holder()
+        if holder is None:
+            raise BackendProblem(f'Nothing to unlock: nobody holds the lock "{self._path}".')
+        if holder.id != lock_id:
+            raise BackendProblem(
+                f'Not unlocked: the lock is held by {lock_text.describe(holder)}, not by "{lock_id}".'
+            )
+        self._remove()
+        self._let_go()
+
+    def check_still_held(self) -> None:
+        """Raise a BackendProblem when this object took the lock and somebody broke it since."""
+        if self._descriptor is not None and not self._is_at_path(self._descriptor):
+            raise BackendProblem(
+                f'The lock "{self._path}" was broken by somebody else while it was held here. Nothing more '
+                "is written, so that two runs do not write over each other."
+            )
+
+    # --- how ---------------------------------------------------------------------------------
+
+    def _content(self) -> bytes | None:
+        with explained("read the lock file", self._path):
+            try:
+                return self._path.read_bytes()
+            except FileNotFoundError:
+                return None
+
+    def _create(self, info: LockInfo) -> bool:
+        """Make the file if there is none. Raises OSError."""
+        self._made += make_directories(self._path.parent)
+        aside, descriptor = self._prepare(info)
+        try:
+            try:
+                self._path.hardlink_to(aside)
+            except FileExistsError:
+                os.close(descriptor)
+                return False
+            except OSError:
+                # A file system without hard links.
+                os.close(descriptor)
+                return self._create_in_place(info)
+        finally:
+            aside.unlink()
+        self._descriptor = descriptor
+        return True
+
+    def _create_in_place(self, info: LockInfo) -> bool:
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, _READABLE)
+        except FileExistsError:
+            return False
+        _flock(descriptor)
+        write_all(descriptor, _text(info))
+        os.fsync(descriptor)
+        self._descriptor = descriptor
+        return True
+
+    def _prepare(self, info: LockInfo) -> tuple[Path, int]:
+        """A complete lock file under a name of its own, flocked."""
+        aside = self._path.with_name(f"{self._path.name}.{secrets.token_hex(4)}.tmp")
+        descriptor = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL, _READABLE)
+        _flock(descriptor)
+        write_all(descriptor, _text(info))
+        os.fsync(descriptor)
+        return aside, descriptor
+
+    def _take_over(self, info: LockInfo) -> list[str] | None:
+        """Replace a dead holder; None when the file changed meanwhile. May raise LockHeld, OSError."""
+        descriptor = self._open_existing()
+        try:
+            # Where flock is not supported nobody can be replaced without a race.
+            taken = _flock(descriptor) is _Flock.TAKEN
+            if not self._is_at_path(descriptor):
+                return None
+            if not taken:
+                raise LockHeld(self.holder())
+            data = os.read(descriptor, 1 << 20)
+            holder = lock_text.from_json(data)
+            if holder is None or not _is_dead(holder, lock_text.member(data, _START)):
+                raise LockHeld(holder)
+            aside, ours = self._prepare(info)
+            aside.replace(self._path)
+            self._descriptor = ours
+            who = lock_text.describe(holder)
+            return [f"The lock of {who} was taken over: that process no longer runs."]
+        finally:
+            os.close(descriptor)
+
+    def _open_existing(self) -> int:
+        try:
+            return os.open(self._path, os.O_RDWR)
+        except PermissionError:
+            return os.open(self._path, os.O_RDONLY)
+
+    def _is_at_path(self, descriptor: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(descriptor), self._path.stat())
+        except FileNotFoundError:
+            return False
+
+    def _remove(self) -> None:
+        with explained("remove the lock file", self._path), suppress(FileNotFoundError):
+            self._path.unlink()
+
+    def _let_go(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+        # Directories that only the lock needed go again; one that is in use by now stays.
+        with suppress(OSError):
+            while self._made:
+                self._made.pop().rmdir()
+        self._made = []
+
+
+def _text(info: LockInfo) -> bytes:
+    return lock_text.to_json(info, **{_START: start_mark(info.pid)})
+
+
+def _is_dead(holder: LockInfo, mark: str) -> bool:
+    return holder.host == socket.gethostname() and is_gone(holder.pid, mark)

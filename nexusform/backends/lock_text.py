@@ -1,0 +1,59 @@
+"""LockInfo as the JSON that lock files and state servers hold."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from nexusform.ports import LockInfo
+
+# Member in JSON -> field. The first seven are what Terraform writes too.
+_TEXT_MEMBERS: Final = {
+    "ID": "id",
+    "Operation": "operation",
+    "Info": "info",
+    "Who": "who",
+    "Version": "version",
+    "Created": "created",
+    "Path": "path",
+    "Host": "host",
+    "Link": "link",
+}
+
+
+def to_json(info: LockInfo, **more: str) -> bytes:
+    """The lock as indented JSON; `more` are members of the backend's own."""
+    members: dict[str, Any] = {member: getattr(info, name) for member, name in _TEXT_MEMBERS.items()}
+    return json.dumps(members | {"Pid": info.pid} | more, indent=2).encode() + b"\n"
+
+
+def from_json(data: bytes) -> LockInfo | None:
+    """The lock that the JSON tells of, None when it tells of none; absent members are empty."""
+    members = _members(data)
+    texts = {name: members.get(member, "") for member, name in _TEXT_MEMBERS.items()}
+    pid = members.get("Pid", 0)
+    if not texts["id"] or not all(isinstance(text, str) for text in texts.values()):
+        return None
+    return LockInfo(**texts, pid=pid if isinstance(pid, int) and not isinstance(pid, bool) else 0)
+
+
+def member(data: bytes, name: str) -> str:
+    """One member as text, "" when there is none."""
+    found = _members(data).get(name, "")
+    return found if isinstance(found, str) else ""
+
+
+def _members(data: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def describe(info: LockInfo) -> str:
+    """Who holds the lock, as part of a sentence."""
+    since = f" since {info.created}" if info.created else ""
+    return (
+        f"{info.who or 'somebody'} (process {info.pid} on {info.host}, {info.operation}{since}, ID {info.id})"
+    )

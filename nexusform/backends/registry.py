@@ -1,0 +1,74 @@
+"""The kinds of backends, in the order in which they are listed. One line adds one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from nexusform.backends.local_file import LocalBackend
+from nexusform.backends.memory import MemoryBackend
+from nexusform.ports import StateBackend
+from nexusform.schema import Attribute, BlockSchema
+from nexusform.values import STRING
+
+DEFAULT_PATH: Final = "state/nexusform.nfstate"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a run takes place.
+
+    `directory` is the root module's; `data_directory` (NF_DATA_DIR) is for what a remote backend
+    keeps on this machine.
+    """
+
+    directory: str
+    data_directory: str
+
+
+@dataclass(frozen=True)
+class BackendKind:
+    """One kind: the settings of its `backend` block, and how to make one from them.
+
+    `open` takes the settings as plain data (absent: null) and raises BackendProblem.
+    """
+
+    schema: BlockSchema
+    open: Callable[[Mapping[str, Any], Place], StateBackend]
+
+
+def _open_local(settings: Mapping[str, Any], place: Place) -> StateBackend:
+    root = Path(place.directory)
+    workspaces = settings.get("workspace_dir")
+    return LocalBackend(
+        str(root / (settings.get("path") or DEFAULT_PATH)), str(root / workspaces) if workspaces else ""
+    )
+
+
+def _open_memory(settings: Mapping[str, Any], place: Place) -> StateBackend:  # noqa: ARG001 - needs nothing
+    return MemoryBackend()
+
+
+_LOCAL: Final = BlockSchema(
+    {
+        "path": Attribute(
+            STRING,
+            f'The state file, relative to the root module\'s directory; "{DEFAULT_PATH}" when absent.',
+            optional=True,
+        ),
+        "workspace_dir": Attribute(
+            STRING,
+            "The directory of other workspaces; the state file's path with `.d` when absent.",
+            optional=True,
+        ),
+    },
+    description="State in a file of this machine.",
+)
+_MEMORY: Final = BlockSchema({}, description="State in memory, gone when the command ends.")
+
+BACKENDS: Final[Mapping[str, BackendKind]] = {
+    "local": BackendKind(_LOCAL, _open_local),
+    "memory": BackendKind(_MEMORY, _open_memory),
+}

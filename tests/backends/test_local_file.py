@@ -1,0 +1,236 @@
+"""What the local backend does with files beyond what every backend promises."""
+
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.backends import atomic_file
+from nexusform.backends.local_file import LocalBackend
+from nexusform.ports import BackendProblem, LockHeld, LockInfo
+
+HERE = socket.gethostname()
+as_root = pytest.mark.skipif(os.geteuid() == 0, reason="root may do anything")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "s.nfstate"
+
+
+@pytest.fixture
+def backend(path: Path) -> LocalBackend:
+    return LocalBackend(str(path))
+
+
+def info(lock_id: str = "mine", pid: int | None = None, host: str = HERE) -> LockInfo:
+    return LockInfo(lock_id, "apply", "me", "0", "now", "p", host, os.getpid() if pid is None else pid)
+
+
+def names(path: Path) -> list[str]:
+    return sorted(entry.name for entry in path.parent.iterdir())
+
+
+def test_nothing_is_made_by_reading(backend: LocalBackend, path: Path) -> None:
+    backend.read()
+    backend.journal()
+    backend.holder()
+    backend.workspaces()
+    assert not path.parent.exists()
+
+
+def test_the_previous_version_is_the_backup(backend: LocalBackend, path: Path) -> None:
+    backend.write(b"one")
+    assert names(path) == ["s.nfstate"]
+    backend.write(b"two")
+    backend.write(b"two")
+    assert names(path) == ["s.nfstate", "s.nfstate.backup"]
+    assert path.with_name("s.nfstate.backup").read_bytes() == b"one"
+
+
+def test_the_backup_is_kept_where_hard_links_are_not(
+    backend: LocalBackend, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(atomic_file.Path, "hardlink_to", refuse)
+    backend.lock(info())
+    with pytest.raises(LockHeld):
+        LocalBackend(str(path)).lock(info("other"))
+    backend.write(b"one")
+    backend.write(b"two")
+    backend.unlock("mine")
+    assert path.with_name("s.nfstate.backup").read_bytes() == b"one"
+    assert names(path) == ["s.nfstate", "s.nfstate.backup"]
+
+
+def test_state_is_for_its_owner_and_a_wider_mode_is_kept(backend: LocalBackend, path: Path) -> None:
+    backend.write(b"one")
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o640)
+    backend.write(b"two")
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_failed_write_leaves_the_file_as_it_was(
+    backend: LocalBackend, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend.write(b"one")
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(atomic_file, "write_all", full)
+    with pytest.raises(BackendProblem, match="No space left"):
+        backend.write(b"two")
+    assert path.read_bytes() == b"one"
+    assert names(path) == ["s.nfstate"]
+
+
+def test_a_link_to_the_state_stays_a_link(tmp_path: Path) -> None:
+    real = tmp_path / "real.nfstate"
+    link = tmp_path / "link.nfstate"
+    real.write_bytes(b"one")
+    link.symlink_to(real)
+    LocalBackend(str(link)).write(b"two")
+    assert link.is_symlink()
+    assert real.read_bytes() == b"two"
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_what_is_no_regular_file_is_refused(path: Path, make: Any) -> None:
+    path.parent.mkdir()
+    make(path)
+    with pytest.raises(BackendProblem, match="regular file"):
+        LocalBackend(str(path)).read()
+
+
+def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("")
+    backend = LocalBackend(str(tmp_path / "state" / "s.nfstate"))
+    with pytest.raises(BackendProblem, match="A part of the path is a file"):
+        backend.write(b"one")
+    with pytest.raises(BackendProblem, match="Cannot make the lock file"):
+        backend.lock(info())
+
+
+@as_root
+def test_missing_rights_are_told(backend: LocalBackend, path: Path) -> None:
+    path.parent.mkdir(mode=0o500)
+    with pytest.raises(BackendProblem, match="Permission denied"):
+        backend.write(b"one")
+
+
+def test_a_torn_record_is_passed_over_and_cut_off_by_the_next(backend: LocalBackend, path: Path) -> None:
+    backend.append(b"{a}")
+    journal = path.with_name("s.nfstate.journal")
+    journal.write_bytes(journal.read_bytes() + b"{torn" * 30000)
+    again = LocalBackend(str(path))
+    assert again.journal() == [b"{a}"]
+    again.append(b"{b}")
+    assert again.journal() == [b"{a}", b"{b}"]
+    assert journal.read_bytes() == b"{a}\n{b}\n"
+
+
+def test_a_crash_before_the_document_is_written_keeps_the_records(backend: LocalBackend, path: Path) -> None:
+    backend.write(b"one")
+    backend.append(b"{a}")
+    backend._journal.mark_compacted(b"two")
+    assert LocalBackend(str(path)).journal() == [b"{a}"]
+    LocalBackend(str(path)).append(b"{b}")
+    assert LocalBackend(str(path)).journal() == [b"{a}", b"{b}"]
+
+
+def test_a_crash_after_the_document_is_written_counts_nothing_twice(
+    backend: LocalBackend, path: Path
+) -> None:
+    backend.write(b"one")
+    backend.append(b"{a}")
+    backend._journal.mark_compacted(b"two")
+    backend.write(b"two")
+    assert LocalBackend(str(path)).journal() == []
+    LocalBackend(str(path)).append(b"{b}")
+    assert LocalBackend(str(path)).journal() == [b"{b}"]
+
+
+def test_the_lock_leaves_nothing_behind(backend: LocalBackend, path: Path) -> None:
+    backend.lock(info())
+    assert names(path) == ["s.nfstate.lock.info"]
+    backend.unlock("mine")
+    assert not path.parent.exists()
+
+
+def dead_lock(path: Path, **changes: Any) -> Path:
+    """A lock file as a holder that no longer runs left it."""
+    backend = LocalBackend(str(path))
+    backend.lock(info("theirs"))
+    file = path.with_name("s.nfstate.lock.info")
+    document = json.loads(file.read_text()) | changes
+    backend.unlock("theirs")
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(document))
+    return file
+
+
+def test_a_number_that_another_process_has_by_now_is_no_living_holder(
+    backend: LocalBackend, path: Path
+) -> None:
+    dead_lock(path, Start="an earlier boot/123")
+    (warning,) = backend.lock(info())
+    assert "ID theirs" in warning
+
+
+def test_a_holder_that_still_runs_keeps_its_lock(backend: LocalBackend, path: Path) -> None:
+    dead_lock(path)
+    with pytest.raises(LockHeld):
+        backend.lock(info())
+
+
+def test_a_holder_elsewhere_keeps_its_lock(backend: LocalBackend, path: Path) -> None:
+    dead_lock(path, Host="elsewhere", Start="x/1", Pid=999_999_999)
+    with pytest.raises(LockHeld) as held:
+        backend.lock(info())
+    assert held.value.holder is not None
+    assert held.value.holder.host == "elsewhere"
+    backend.force_unlock("theirs")
+    assert backend.lock(info()) == []
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"ID": 3}', "{}"])
+def test_a_lock_file_of_nonsense_is_never_taken_for_a_dead_holder(
+    backend: LocalBackend, path: Path, text: str
+) -> None:
+    path.parent.mkdir()
+    path.with_name("s.nfstate.lock.info").write_text(text)
+    with pytest.raises(LockHeld):
+        backend.lock(info())
+    with pytest.raises(BackendProblem, match="delete it"):
+        backend.force_unlock("x")
+
+
+def test_who_lost_the_lock_writes_no_more(backend: LocalBackend, path: Path) -> None:
+    backend.lock(info())
+    backend.write(b"one")
+    other = LocalBackend(str(path))
+    other.force_unlock("mine")
+    other.lock(info("other"))
+    for work in (backend.write, backend.append, backend.compact):
+        with pytest.raises(BackendProblem, match="broken by somebody else"):
+            work(b"two")
+    assert path.read_bytes() == b"one"
+    with pytest.raises(BackendProblem, match="ID other"):
+        backend.unlock("mine")
+    assert other.holder() == info("other")
+
+
+def test_files_of_the_user_in_a_workspace_are_not_deleted(backend: LocalBackend, path: Path) -> None:
+    backend.for_workspace("w").write(b"one")
+    notes = path.with_name("s.nfstate.d") / "w" / "notes.txt"
+    notes.write_text("mine")
+    with pytest.raises(BackendProblem, match="Directory not empty"):
+        backend.delete_workspace("w")
+    assert notes.exists()
