@@ -21,9 +21,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from nexusform.scheduling.catalogue import CATALOGUES
-from nexusform.scheduling.racks import session
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.model import Demand, Machine, RackSpread, VmName
+from nexusform.scheduling.racks.rules import tie_break
 from nexusform.scheduling.racks.shortage import Shortage
 
 SKUS = CATALOGUES["2026-03"].vm_skus
@@ -60,18 +60,18 @@ class Digests:
 
     def __init__(self) -> None:
         self.count = 0
-        self._lowest = session.lowest
+        self._lowest = tie_break.lowest
 
     def __enter__(self) -> Digests:
-        def counted(start, names, tied):  # noqa: ANN001, ANN202 - same face as tie_break.lowest
+        def counted(text, names, tied):  # noqa: ANN001, ANN202 - same face as tie_break.lowest
             self.count += len(tied)
-            return self._lowest(start, names, tied)
+            return self._lowest(text, names, tied)
 
-        session.lowest = counted
+        tie_break.lowest = counted
         return self
 
     def __exit__(self, *_: object) -> None:
-        session.lowest = self._lowest
+        tie_break.lowest = self._lowest
 
 
 def measure(racks: int, machines: int, vms: int, pool_size: int) -> tuple[float, int]:

@@ -7,11 +7,11 @@ of step 3 or 4. Costs time in proportion to the machines in the zones.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 
 from nexusform.scheduling.racks.ledger import Ledger, Record, Tally
 from nexusform.scheduling.racks.model import Demand, Hint, HintScope, RackSpread
-from nexusform.scheduling.racks.rules import hints
-from nexusform.scheduling.racks.rules.tie_break import lowest, prefix
+from nexusform.scheduling.racks.rules import hints, tie_break
 from nexusform.scheduling.racks.site import Shape
 
 _EMPTY = Tally({}, {}, {})
@@ -48,21 +48,21 @@ def choose(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> Rec
     found = candidates(ledger, demand, shape)
     if not found:
         return None
-    start = prefix(seed, demand.vm)
+    vm_text = tie_break.of_vm(seed, demand.vm)
     racks = list(dict.fromkeys(site.rack_of[machine] for machine in found))
-    rack = _best(racks, [_rack_key(ledger, demand, spread, rack) for rack in racks], start, site.rack_names)
+    rack = _best(racks, [_rack_key(ledger, demand, spread, rack) for rack in racks], vm_text, site.rack_names)
     hosts = [machine for machine in found if site.rack_of[machine] == rack]
     keys = [_machine_key(ledger, demand, shape, machine) for machine in hosts]
-    machine = _best(hosts, keys, start, site.machine_names)
+    machine = _best(hosts, keys, vm_text, site.machine_names)
     step = shape.steps[ledger.rooms[machine]]
     assert step is not None
     return Record(site.pool(demand.vm), shape.number, machine, step.cells, demand.vm.number)
 
 
-def _best(items: list[int], keys: Sequence[tuple[int, ...]], start: bytes, names: Sequence[bytes]) -> int:
+def _best(items: list[int], keys: Sequence[tuple[int, ...]], vm_text: blake2b, names: Sequence[bytes]) -> int:
     low = min(keys)
     tied = [item for item, key in zip(items, keys, strict=True) if key == low]
-    return tied[lowest(start, names, tied)] if len(tied) > 1 else tied[0]
+    return tied[tie_break.lowest(vm_text, names, tied)] if len(tied) > 1 else tied[0]
 
 
 def _rack_key(ledger: Ledger, demand: Demand, spread: RackSpread, rack: int) -> tuple[int, ...]:

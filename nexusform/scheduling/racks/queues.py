@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from heapq import heappop, heappush
 
-from nexusform.scheduling.racks.ledger import Counts, Ledger, Tally
+from nexusform.scheduling.racks.ledger import Ledger, Tally
 from nexusform.scheduling.racks.model import RackSpread
 from nexusform.scheduling.racks.site import Shape
 
@@ -23,28 +23,30 @@ INDEX_MASK = (1 << INDEX_BITS) - 1
 MEMORY_BITS = 48
 COUNT_BITS = 32
 ALONE = 1 << MEMORY_BITS
+OWN = -1  # the front came from the session's own heap
+FEW = 8  # so many entries are inserted one by one; more are sorted in
 
 
 class Queues:
-    """The rankings of one scheduler: machines by (rack, SKU), racks by (SKU, zones).
+    """The rankings of one scheduler, each made when first asked for.
 
-    Each is made when first asked for. `machines` ranks schedulable machines on which the SKU fits;
-    `racks` ranks the racks of the zones, and those found full for the SKU leave it.
+    Every rack has two: its schedulable machines for ordinary SKUs and for extra-large ones. Every
+    (SKU, zones) has one of the racks in the zones; racks found full for the SKU leave it.
     """
 
-    __slots__ = ("_machines", "_of_rack", "_racks", "ledger")
+    __slots__ = ("_machines", "_racks", "ledger", "repeated")
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self._machines: dict[tuple[int, int], list[int]] = {}
-        self._of_rack: dict[int, list[tuple[Shape, list[int]]]] = {}
+        self.repeated = False  # whether an item may stand twice in a ranking
+        self._machines: dict[tuple[int, bool], list[int]] = {}
         self._racks: dict[tuple[int, frozenset[str] | None], tuple[list[int], frozenset[int]]] = {}
 
-    def machine_entry(self, machine: int, shape: Shape) -> int:
+    def machine_entry(self, machine: int, extra_large: bool) -> int:
         """Step 4 for a machine without VMs of the cluster: extra-large company first, then memory."""
         ledger = self.ledger
         key = ledger.memory[machine]
-        if shape.extra_large and not ledger.extra_large[machine]:
+        if extra_large and not ledger.extra_large[machine]:
             key |= ALONE
         return key << INDEX_BITS | machine
 
@@ -53,18 +55,13 @@ class Queues:
         key = self.ledger.rack_vms[rack] << MEMORY_BITS | self.ledger.rack_memory[rack]
         return key << INDEX_BITS | rack
 
-    def machines(self, rack: int, shape: Shape) -> list[int]:
-        """The ranking of a rack's machines."""
-        ranking = self._machines.get((rack, shape.number))
+    def machines(self, rack: int, extra_large: bool) -> list[int]:
+        """The ranking of a rack's machines, whether or not anything fits on them."""
+        ranking = self._machines.get((rack, extra_large))
         if ranking is None:
-            rooms, steps, entry = self.ledger.rooms, shape.steps, self.machine_entry
-            ranking = sorted(
-                entry(machine, shape)
-                for machine in self.ledger.site.schedulable_in[rack]
-                if steps[rooms[machine]] is not None
-            )
-            self._machines[rack, shape.number] = ranking
-            self._of_rack.setdefault(rack, []).append((shape, ranking))
+            schedulable = self.ledger.site.schedulable_in[rack]
+            ranking = sorted(self.machine_entry(machine, extra_large) for machine in schedulable)
+            self._machines[rack, extra_large] = ranking
         return ranking
 
     def racks(self, shape: Shape, zones: frozenset[str] | None) -> list[int]:
@@ -79,11 +76,13 @@ class Queues:
     def lowered(self, machine: int) -> None:
         """A VM left the machine: rank the machine and its rack anew wherever they are ranked."""
         ledger = self.ledger
+        self.repeated = True
         rack = ledger.site.rack_of[machine]
         if not ledger.site.machines[machine].refusal:
-            for shape, ranking in self._of_rack.get(rack, ()):
-                if shape.steps[ledger.rooms[machine]] is not None:
-                    insort(ranking, self.machine_entry(machine, shape))
+            for extra_large in (False, True):
+                ranking = self._machines.get((rack, extra_large))
+                if ranking is not None:
+                    insort(ranking, self.machine_entry(machine, extra_large))
         for ranking, racks in self._racks.values():
             if rack in racks:
                 insort(ranking, self.rack_entry(rack))
@@ -93,153 +92,172 @@ class Queues:
 
         `but` is the ranking of a session that looks after the machine itself.
         """
-        ledger = self.ledger
-        if ledger.site.machines[machine].refusal:
-            return
-        for shape, ranking in self._of_rack.get(ledger.site.rack_of[machine], ()):
-            if shape.extra_large and ranking is not but and shape.steps[ledger.rooms[machine]] is not None:
-                insort(ranking, self.machine_entry(machine, shape))
+        site = self.ledger.site
+        ranking = self._machines.get((site.rack_of[machine], True))
+        if ranking is not None and ranking is not but and not site.machines[machine].refusal:
+            self.repeated = True
+            insort(ranking, self.machine_entry(machine, extra_large=True))
+
+
+class Pool:
+    """The pool that a session places: its SKU, and the counts of its cluster and of itself."""
+
+    __slots__ = ("by_cluster", "cluster", "ledger", "pool", "queues", "shape")
+
+    def __init__(self, queues: Queues, shape: Shape, cluster: Tally, pool: Tally, spread: RackSpread) -> None:
+        self.queues = queues
+        self.ledger = queues.ledger
+        self.shape = shape
+        self.cluster = cluster
+        self.pool = pool
+        self.by_cluster = spread is RackSpread.CLUSTER
 
 
 class MachineFront:
     """One rack in a session: `front` are the machines that tie for the next VM (indices)."""
 
-    __slots__ = (
-        "_cluster",
-        "_ledger",
-        "_owner_xl",
-        "_pool",
-        "_queues",
-        "_shape",
-        "_start",
-        "front",
-        "own",
-        "shared",
-    )
+    __slots__ = ("_aside", "_key", "_of", "_own", "_start", "front", "shared")
 
-    def __init__(self, queues: Queues, rack: int, shape: Shape, cluster: Tally, pool: Tally) -> None:
-        self._queues = queues
-        self._ledger = queues.ledger
-        self._shape = shape
-        self._cluster = cluster.machines
-        self._owner_xl = cluster.extra_large
-        self._pool = pool.machines
-        self.shared = queues.machines(rack, shape)
+    def __init__(self, of: Pool, rack: int) -> None:
+        self._of = of
+        self.shared = of.queues.machines(rack, of.shape.extra_large)
         self._start = 0  # entries of `shared` before this one are this session's until `give_back`
-        self.own: list[int] = []
+        self._key = 0
+        self._own: list[int] = []
+        self._aside: list[int] = []  # machines on which the SKU does not fit
         self.front: list[int] = []
 
     def offer(self, machine: int) -> None:
         """Rank a machine that holds VMs of the cluster, if the SKU still fits: step 4 in full."""
-        ledger, shape = self._ledger, self._shape
+        of = self._of
+        ledger, shape = of.ledger, of.shape
         if shape.steps[ledger.rooms[machine]] is None:
+            self._aside.append(machine)
             return
-        key = self._cluster.get(machine, 0) << COUNT_BITS | self._pool.get(machine, 0)
+        key = of.cluster.machines.get(machine, 0) << COUNT_BITS | of.pool.machines.get(machine, 0)
         if shape.extra_large:
-            alone = ledger.extra_large[machine] <= self._owner_xl.get(machine, 0)
+            alone = ledger.extra_large[machine] <= of.cluster.extra_large.get(machine, 0)
             key = key << 1 | alone
-        heappush(self.own, (key << MEMORY_BITS | ledger.memory[machine]) << INDEX_BITS | machine)
+        heappush(self._own, (key << MEMORY_BITS | ledger.memory[machine]) << INDEX_BITS | machine)
 
     def refill(self) -> list[int]:
         """The machines that tie for the next VM; empty when none is left."""
         while self._start < len(self.shared) and not self.front:
             self._take_tied()
         if not self.front:
-            self.front = pop_tied(self.own)
+            self._key = OWN
+            self.front = pop_tied(self._own)
         return self.front
 
     def _take_tied(self) -> None:
-        """Take the first group of equal entries; into `front` go those that are right and uncounted."""
-        ranking, at, ledger, shape = self.shared, self._start, self._ledger, self._shape
-        rooms, steps, memory, counted = ledger.rooms, shape.steps, ledger.memory, self._cluster
-        company = ledger.extra_large if shape.extra_large else None
-        key, last = ranking[at] >> INDEX_BITS, -1
-        for entry in ranking[at : upper_end(ranking, at)]:
-            machine = entry & INDEX_MASK
-            if machine == last or steps[rooms[machine]] is None:
-                continue
-            last = machine
-            actual = memory[machine]
-            if company is not None and not company[machine]:
-                actual |= ALONE
-            if actual != key:
-                if actual > key:
-                    insort(ranking, actual << INDEX_BITS | machine, at)
-            elif machine in counted:
-                self.offer(machine)
-            else:
-                self.front.append(machine)
-        self._start = upper_end(ranking, at)
+        """Take the first group of equal keys; `front` gets those that are right, fit and are uncounted."""
+        of, ranking, start = self._of, self.shared, self._start
+        memory = of.ledger.memory
+        key = self._key = ranking[start] >> INDEX_BITS
+        self._start = upper_end(ranking, start)
+        group = [entry & INDEX_MASK for entry in ranking[start : self._start]]
+        if of.queues.repeated:
+            group = list(dict.fromkeys(group))
+        if of.shape.extra_large:
+            entry = of.queues.machine_entry
+            right = [machine for machine in group if entry(machine, extra_large=True) >> INDEX_BITS == key]
+        else:
+            right = [machine for machine in group if memory[machine] == key]
+        if len(right) < len(group):
+            self._correct(group)
+        rooms, steps, counted = of.ledger.rooms, of.shape.steps, of.cluster.machines
+        self.front = [
+            machine for machine in right if machine not in counted and steps[rooms[machine]] is not None
+        ]
+        if len(self.front) < len(right):
+            for machine in right:
+                if machine in counted or steps[rooms[machine]] is None:
+                    self.offer(machine)
+
+    def _correct(self, group: list[int]) -> None:
+        """Rank machines anew whose keys have risen; an entry above its machine's key is dropped."""
+        entry_of, extra_large = self._of.queues.machine_entry, self._of.shape.extra_large
+        past = (self._key + 1) << INDEX_BITS
+        for machine in group:
+            entry = entry_of(machine, extra_large)
+            if entry >= past:
+                insort(self.shared, entry, self._start)
 
     def give_back(self) -> None:
-        """The session ends: everything that still fits is ranked with the others again."""
-        entry, shape = self._queues.machine_entry, self._shape
-        rooms, steps = self._ledger.rooms, shape.steps
-        back = [*self.front, *[entry & INDEX_MASK for entry in self.own]]
+        """The session ends: its machines are ranked with the others again."""
+        queues, extra_large = self._of.queues, self._of.shape.extra_large
+        others = [entry & INDEX_MASK for entry in self._own]
+        others += self._aside
+        if self._key == OWN:
+            others += self.front
+            self.front = []
         put_back(
             self.shared,
             self._start,
-            [entry(machine, shape) for machine in back if steps[rooms[machine]] is not None],
+            [self._key << INDEX_BITS | machine for machine in self.front],
+            [queues.machine_entry(machine, extra_large) for machine in others],
         )
 
 
 class RackFront:
     """The racks in a session: `front` are the racks that tie for the next VM (indices)."""
 
-    __slots__ = ("_by_cluster", "_cluster", "_pool", "_queues", "_start", "front", "own", "shared")
+    __slots__ = ("_key", "_of", "_own", "_start", "front", "shared")
 
-    def __init__(
-        self, queues: Queues, shared: list[int], spread: RackSpread, cluster: Tally, pool: Tally
-    ) -> None:
-        self._queues = queues
-        self._by_cluster = spread is RackSpread.CLUSTER
-        self._cluster = cluster.racks
-        self._pool = pool.racks
-        self.shared = shared
+    def __init__(self, of: Pool, zones: frozenset[str] | None) -> None:
+        self._of = of
+        self.shared = of.queues.racks(of.shape, zones)
         self._start = 0  # as in MachineFront
-        self.own: list[int] = []
+        self._key = 0
+        self._own: list[int] = []
         self.front: list[int] = []
 
     def offer(self, rack: int) -> None:
         """Rank a rack that holds VMs of the pool (or of the cluster, when those are counted first)."""
-        key = self._pool.get(rack, 0)
-        if self._by_cluster:
-            key |= self._cluster.get(rack, 0) << COUNT_BITS
-        ledger = self._queues.ledger
+        of = self._of
+        key = of.pool.racks.get(rack, 0)
+        if of.by_cluster:
+            key |= of.cluster.racks.get(rack, 0) << COUNT_BITS
+        ledger = of.ledger
         key = (key << COUNT_BITS | ledger.rack_vms[rack]) << MEMORY_BITS | ledger.rack_memory[rack]
-        heappush(self.own, key << INDEX_BITS | rack)
+        heappush(self._own, key << INDEX_BITS | rack)
 
     def refill(self) -> list[int]:
         """The racks that tie for the next VM; empty when none is left."""
         while self._start < len(self.shared) and not self.front:
             self._take_tied()
         if not self.front:
-            self.front = pop_tied(self.own)
+            self._key = OWN
+            self.front = pop_tied(self._own)
         return self.front
 
     def _take_tied(self) -> None:
-        ranking, at, queues = self.shared, self._start, self._queues
-        counted: Counts = self._cluster if self._by_cluster else self._pool
-        last = -1
-        for entry in ranking[at : upper_end(ranking, at)]:
+        of, ranking, start = self._of, self.shared, self._start
+        counted = of.cluster.racks if of.by_cluster else of.pool.racks
+        self._key = ranking[start] >> INDEX_BITS
+        self._start = upper_end(ranking, start)
+        for entry in dict.fromkeys(ranking[start : self._start]):
             rack = entry & INDEX_MASK
-            if rack == last:
-                continue
-            last = rack
-            actual = queues.rack_entry(rack)
-            if actual != entry:
-                if actual > entry:
-                    insort(ranking, actual, at)
-            elif rack in counted:
+            actual = of.queues.rack_entry(rack)
+            if actual > entry:
+                insort(ranking, actual, self._start)
+            elif actual == entry and rack in counted:
                 self.offer(rack)
-            else:
+            elif actual == entry:
                 self.front.append(rack)
-        self._start = upper_end(ranking, at)
 
     def give_back(self) -> None:
         """The session ends: racks that were not found full are ranked with the others again."""
-        back = [*self.front, *[entry & INDEX_MASK for entry in self.own]]
-        put_back(self.shared, self._start, [self._queues.rack_entry(rack) for rack in back])
+        own = [entry & INDEX_MASK for entry in self._own]
+        if self._key == OWN:
+            own += self.front
+            self.front = []
+        put_back(
+            self.shared,
+            self._start,
+            [self._key << INDEX_BITS | rack for rack in self.front],
+            [self._of.queues.rack_entry(rack) for rack in own],
+        )
 
 
 def upper_end(ranking: list[int], at: int) -> int:
@@ -247,10 +265,15 @@ def upper_end(ranking: list[int], at: int) -> int:
     return bisect_left(ranking, ((ranking[at] >> INDEX_BITS) + 1) << INDEX_BITS, at)
 
 
-def put_back(ranking: list[int], start: int, entries: list[int]) -> None:
-    """Replace the first `start` entries by others."""
-    ranking[:start] = entries
-    ranking.sort()
+def put_back(ranking: list[int], start: int, front: list[int], others: list[int]) -> None:
+    """Replace the first `start` entries by `front`, ascending and not above what follows, and `others`."""
+    ranking[:start] = front
+    if len(others) > FEW:
+        ranking += others
+        ranking.sort()
+    else:
+        for entry in others:
+            insort(ranking, entry)
 
 
 def pop_tied(heap: list[int]) -> list[int]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from nexusform.scheduling.racks.ledger import pack
 from nexusform.scheduling.racks.model import Demand, RackSpread
-from nexusform.scheduling.racks.queues import MachineFront, Queues, RackFront
-from nexusform.scheduling.racks.rules.tie_break import lowest
+from nexusform.scheduling.racks.queues import MachineFront, Pool, Queues, RackFront
+from nexusform.scheduling.racks.rules import tie_break
 from nexusform.scheduling.racks.shortage import Shortage
 from nexusform.scheduling.racks.site import CELLS_BITS
 
@@ -20,17 +20,14 @@ class Session:
 
     __slots__ = (
         "_base",
-        "_cluster",
         "_fronts",
         "_ledger",
         "_machine_names",
-        "_pool",
-        "_prefix",
-        "_queues",
+        "_of",
         "_rack_names",
         "_racks",
         "_rooms",
-        "_shape",
+        "_start",
         "_steps",
         "cluster_name",
         "owner",
@@ -45,19 +42,16 @@ class Session:
         self.owner, self.cluster_name, self.pool_name = vm.owner, vm.cluster, vm.pool
         self.sku, self.zones = demand.sku, demand.zones
         self.shortage: Shortage | None = None  # once a VM did not fit: why; no later one can
-        self._queues = queues
+        shape = ledger.site.shape(demand.sku)
         self._ledger = ledger
-        self._shape = ledger.site.shape(demand.sku)
-        self._steps = self._shape.steps
+        self._steps = shape.steps
         self._rooms = ledger.rooms
-        self._cluster = ledger.cluster(vm.owner)
-        self._pool = ledger.pool(vm.owner, vm.pool)
-        self._base = pack(ledger.site.pool(vm), self._shape.number)
-        self._prefix = f"{seed}|{vm.cluster}|{vm.pool}|"
+        self._base = pack(ledger.site.pool(vm), shape.number)
+        self._start = tie_break.start(seed, vm)
         self._rack_names = ledger.site.rack_names
         self._machine_names = ledger.site.machine_names
-        shared = queues.racks(self._shape, demand.zones)
-        self._racks = RackFront(queues, shared, spread, self._cluster, self._pool)
+        self._of = Pool(queues, shape, ledger.cluster(vm.owner), ledger.pool(vm.owner, vm.pool), spread)
+        self._racks = RackFront(self._of, demand.zones)
         self._fronts: dict[int, MachineFront] = {}
 
     def takes(self, demand: Demand) -> bool:
@@ -73,59 +67,57 @@ class Session:
 
     def place(self, number: int | str) -> int:
         """Steps 1 to 5 for the VM with this number. Gives its packed record, or NOWHERE."""
-        racks = self._racks
+        racks, rooms = self._racks, self._rooms
         while True:
-            rack_front = racks.front or racks.refill()
-            if not rack_front:
+            tied = racks.front or racks.refill()
+            if not tied:
                 return NOWHERE
-            at = 0
-            if len(rack_front) > 1:
-                at = lowest(f"{self._prefix}{number}|".encode(), self._rack_names, rack_front)
-            rack = rack_front[at]
+            at = self._lowest(number, self._rack_names, tied) if len(tied) > 1 else 0
+            # Out of the front either way: its key is about to rise, or it is full for this SKU.
+            rack = tied.pop(at)
             machines = self._fronts.get(rack) or self._open(rack)
-            front = machines.front or machines.refill()
-            # Out of the front either way: its key is about to rise, or the rack is full for this SKU.
-            rack_front[at] = rack_front[-1]
-            rack_front.pop()
-            if front:
+            tied = machines.front or machines.refill()
+            if tied:
                 break
-        at = 0
-        if len(front) > 1:
-            at = lowest(f"{self._prefix}{number}|".encode(), self._machine_names, front)
-        machine = front[at]
-        front[at] = front[-1]
-        front.pop()
-        step = self._steps[self._rooms[machine]]
+        at = self._lowest(number, self._machine_names, tied) if len(tied) > 1 else 0
+        machine = tied.pop(at)
+        step = self._steps[rooms[machine]]
         assert step is not None
-        self._rooms[machine] = step.room
+        rooms[machine] = step.room
         self._count(rack, machine, machines)
         racks.offer(rack)
         machines.offer(machine)
         return self._base | machine << CELLS_BITS | step.cells
 
+    def _lowest(self, number: int | str, names: list[bytes], tied: list[int]) -> int:
+        text = self._start.copy()
+        text.update(f"{number}|".encode())
+        return tie_break.lowest(text, names, tied)
+
     def _open(self, rack: int) -> MachineFront:
-        front = self._fronts[rack] = MachineFront(self._queues, rack, self._shape, self._cluster, self._pool)
+        front = self._fronts[rack] = MachineFront(self._of, rack)
         return front
 
     def _count(self, rack: int, machine: int, front: MachineFront) -> None:
-        ledger, memory = self._ledger, self._shape.memory
-        ledger.memory[machine] += memory
-        ledger.rack_memory[rack] += memory
+        ledger, of = self._ledger, self._of
+        cluster, pool, shape = of.cluster, of.pool, of.shape
+        ledger.memory[machine] += shape.memory
+        ledger.rack_memory[rack] += shape.memory
         ledger.rack_vms[rack] += 1
-        counts = self._cluster.machines
+        counts = cluster.machines
         counts[machine] = counts.get(machine, 0) + 1
-        counts = self._cluster.racks
+        counts = cluster.racks
         counts[rack] = counts.get(rack, 0) + 1
-        counts = self._pool.machines
+        counts = pool.machines
         counts[machine] = counts.get(machine, 0) + 1
-        counts = self._pool.racks
+        counts = pool.racks
         counts[rack] = counts.get(rack, 0) + 1
-        if self._shape.extra_large:
+        if shape.extra_large:
             ledger.extra_large[machine] += 1
-            counts = self._cluster.extra_large
+            counts = cluster.extra_large
             counts[machine] = counts.get(machine, 0) + 1
             if ledger.extra_large[machine] == 1:
-                self._queues.extra_large_arrived(machine, but=front.shared)
+                of.queues.extra_large_arrived(machine, but=front.shared)
 
     def close(self) -> None:
         """Give racks and machines back to the shared ranking."""
