@@ -1,0 +1,131 @@
+"""What the lint rules look at: pools and where they stand, sites and their machines. Frozen.
+
+Measured words ("6 machines will house two VMs because of it") come from `SiteFacts.rehearse`, which
+plays the site's pools in another order or with other zones; without it (`validate`) rules say only
+what the configuration's literals tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from nexusform.scheduling.racks.model import CONTROL_PLANE, Machine, Placement, VmSku
+from nexusform.source import Span
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFacts:
+    """One pool of VMs as it stands after the plan.
+
+    Rules speak of the pools of which this plan places VMs (no-surge-room of their whole site).
+    `owner` is the cluster's id (site and name), `address` the resource instance that holds the
+    pool, `block` its header for messages. `numbers` are all VMs of the pool, `new_numbers` those
+    that this plan places (in the order in which it places them), `placements` by number (empty
+    when nothing was placed). `zones` None = all. `zones_span` is the availability_zones argument,
+    `span` the pool's block.
+    """
+
+    address: str
+    owner: str
+    cluster: str
+    pool: str
+    site_id: str
+    sku: VmSku
+    numbers: tuple[int | str, ...]
+    new_numbers: tuple[int | str, ...] = ()
+    zones: frozenset[str] | None = None
+    placements: Mapping[int | str, Placement] = field(default_factory=dict)
+    max_surge: str = "1"
+    max_unavailable: str = "0"
+    span: Span | None = None
+    zones_span: Span | None = None
+    block: str = ""
+
+    @property
+    def count(self) -> int:
+        """Number of VMs."""
+        return len(self.numbers)
+
+    @property
+    def memory_gib(self) -> int:
+        """Host memory of the whole pool."""
+        return self.count * self.sku.memory_gib
+
+    @property
+    def is_control_plane(self) -> bool:
+        """Whether it is a cluster's control plane rather than an agent pool."""
+        return self.pool == CONTROL_PLANE
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a rehearsal came to.
+
+    `unplaced` VMs found no room. By owner: `shared` is how many machines house more than one VM of
+    the cluster, `most` the largest number of them on one machine, `machines` how many machines house
+    any, `vms` how many VMs stand. `free_largest` is how many more VMs of `largest` (the largest SKU in
+    play) would fit afterwards.
+    """
+
+    unplaced: int
+    shared: Mapping[str, int]
+    most: Mapping[str, int]
+    machines: Mapping[str, int]
+    vms: Mapping[str, int]
+    largest: str
+    free_largest: int
+
+
+Rehearse: TypeAlias = Callable[[Sequence[PoolFacts]], Outcome]
+CountFree: TypeAlias = Callable[[VmSku, frozenset[str] | None], int]
+
+
+@dataclass(frozen=True, slots=True)
+class SiteFacts:
+    """A site: its machines in order of rack, slot and name.
+
+    `rehearse(pools)` places the new VMs of these pools in this order on the site as it was before
+    the plan. `count_free(sku, zones)` is how many more VMs of a SKU fit after the plan.
+    """
+
+    id: str
+    machines: tuple[Machine, ...] = ()
+    rehearse: Rehearse | None = None
+    count_free: CountFree | None = None
+
+    @property
+    def racks(self) -> tuple[str, ...]:
+        """Rack names in the order in which upgrades take them: by bytes."""
+        return tuple(sorted({machine.rack for machine in self.machines}, key=str.encode))
+
+    def racks_in(self, zones: frozenset[str] | None) -> tuple[str, ...]:
+        """The racks of these zones, in the same order."""
+        wanted = {m.rack for m in self.machines if zones is None or m.availability_zone in zones}
+        return tuple(rack for rack in self.racks if rack in wanted)
+
+    def schedulable(self, zones: frozenset[str] | None) -> list[Machine]:
+        """The machines of these zones that take new VMs."""
+        return [m for m in self.machines if not m.refusal and (zones is None or m.availability_zone in zones)]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything that rules look at.
+
+    `pools` in the order in which they are created; `vm_skus` are the SKUs of the catalogue. Where
+    no state is known (`validate`), every pool counts as new.
+    """
+
+    pools: tuple[PoolFacts, ...]
+    sites: Mapping[str, SiteFacts] = field(default_factory=dict)
+    vm_skus: tuple[VmSku, ...] = ()
+
+    def site(self, pool: PoolFacts) -> SiteFacts:
+        """The pool's site; an empty one when nothing is known of it."""
+        return self.sites.get(pool.site_id) or SiteFacts(pool.site_id)
+
+    def on_site(self, site_id: str) -> tuple[PoolFacts, ...]:
+        """The pools of one site, in the order of creation."""
+        return tuple(pool for pool in self.pools if pool.site_id == site_id)

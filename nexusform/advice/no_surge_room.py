@@ -1,0 +1,60 @@
+"""no-surge-room: a Kubernetes upgrade of the pool would not find room for its surge VMs.
+
+An upgrade adds `max_surge` VMs before it removes any (the control plane one); without room for them
+it fails.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from nexusform.advice.facts import Facts, PoolFacts
+from nexusform.advice.wording import counted, finding, listed
+from nexusform.diagnostics import Diagnostic
+
+ID: Final = "no-surge-room"
+WHAT: Final = "no room for the surge VMs of an upgrade"
+
+
+def surge_count(max_surge: str, count: int, *, control_plane: bool = False) -> int:
+    """How many VMs an upgrade adds first: a count, or per cent of the pool rounded up.
+
+    At most the pool's size; the control plane takes one. Text that is neither counts as none.
+    """
+    if control_plane:
+        return min(1, count)
+    match = re.fullmatch(r"(\d{1,9})(%?)", max_surge.strip())
+    if match is None:
+        return 0
+    number = int(match.group(1))
+    return min(-(-count * number // 100) if match.group(2) else number, count)
+
+
+def rule(facts: Facts) -> list[Diagnostic]:
+    """One finding for every pool that could not be upgraded, on sites where this plan places VMs."""
+    touched = {pool.site_id for pool in facts.pools if pool.new_numbers}
+    found = []
+    for pool in facts.pools:
+        site = facts.site(pool)
+        needed = surge_count(pool.max_surge, pool.count, control_plane=pool.is_control_plane)
+        if not needed or pool.site_id not in touched or site.count_free is None:
+            continue
+        free = site.count_free(pool.sku, pool.zones)
+        if free < needed:
+            found.append(finding(ID, WHAT, _detail(pool, needed, free), pool))
+    return found
+
+
+def _detail(pool: PoolFacts, needed: int, free: int) -> str:
+    where = f" in the zones {listed(sorted(pool.zones))}" if pool.zones else ""
+    room = counted(free, "more fits", "more fit") if free else "no more fits"
+    ways = [f"keep the room of {counted(needed - free, 'VM')} free (a lower count)"]
+    if pool.zones:
+        ways.append("widen availability_zones")
+    if not pool.is_control_plane:
+        ways.append('set max_surge = "0" and max_unavailable = "1": an upgrade then takes VMs away first')
+    return (
+        f"An upgrade of {pool.cluster} adds {counted(needed, 'VM')} of {pool.sku.name} to {pool.pool} first, "
+        f"and {room}{where}. The upgrade would fail. Ways out: {'; or '.join(ways)}."
+    )

@@ -1,0 +1,74 @@
+"""shared-machine: VMs of one cluster had to share a machine, so they fail together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from nexusform.advice.facts import Facts, PoolFacts, SiteFacts
+from nexusform.advice.wording import counted, finding, listed
+from nexusform.diagnostics import Diagnostic
+
+ID: Final = "shared-machine"
+
+
+def rule(facts: Facts) -> list[Diagnostic]:
+    """One finding for every cluster of which this plan places VMs.
+
+    Silent where pinned zones are the whole reason: zones-pinned says so.
+    """
+    owners: dict[str, list[PoolFacts]] = {}
+    for pool in facts.pools:
+        owners.setdefault(pool.owner, []).append(pool)
+    found = []
+    for pools in owners.values():
+        shared = _shared(pools)
+        if not shared or not any(pool.new_numbers for pool in pools):
+            continue
+        site = facts.site(pools[0])
+        if _pins_explain_it(pools, site, facts):
+            continue
+        found.append(
+            finding(ID, "VMs of one cluster share a machine", _detail(pools, shared, site), _first_new(pools))
+        )
+    return found
+
+
+def _first_new(pools: Sequence[PoolFacts]) -> PoolFacts:
+    return next(pool for pool in pools if pool.new_numbers)
+
+
+def _shared(pools: Sequence[PoolFacts]) -> dict[str, list[str]]:
+    """Machines with more than one VM of the cluster: name -> the pools of its VMs, by machine name."""
+    standing: dict[str, list[str]] = {}
+    for pool in pools:
+        for placement in pool.placements.values():
+            standing.setdefault(placement.machine, []).append(pool.pool)
+    return {machine: names for machine, names in sorted(standing.items()) if len(names) > 1}
+
+
+def _pins_explain_it(pools: Sequence[PoolFacts], site: SiteFacts, facts: Facts) -> bool:
+    if site.rehearse is None or not any(pool.zones and pool.new_numbers for pool in pools):
+        return False
+    owner = pools[0].owner
+    freed = [replace(p, zones=None) if p.owner == owner else p for p in facts.on_site(site.id)]
+    return not site.rehearse(freed).shared.get(owner, 0)
+
+
+def _detail(pools: Sequence[PoolFacts], shared: dict[str, list[str]], site: SiteFacts) -> str:
+    cluster = pools[0].cluster
+    vms = sum(pool.count for pool in pools)
+    take = len(site.schedulable(None))
+    examples = listed(
+        [f"{machine} ({listed(sorted(set(names)))})" for machine, names in shared.items()], most=4
+    )
+    why = (
+        f"The site has {counted(take, 'machine')} that take VMs, and {cluster} has {vms} VMs."
+        if vms > take
+        else "No machine without a VM of this cluster had the room left."
+    )
+    return (
+        f"{counted(len(shared), 'machine houses', 'machines house')} two or more VMs of {cluster}, which "
+        f"fail together: {examples}. {why} A lower count, or larger clusters created first, keeps them apart."
+    )

@@ -1,0 +1,133 @@
+"""small-before-large: a smaller cluster or pool is created before a larger one.
+
+Larger means more host memory in total. VMs are placed in the order of creation, and small ones
+break cells that extra-large ones need whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from nexusform.advice.facts import Facts, Outcome, PoolFacts, SiteFacts
+from nexusform.advice.wording import counted, finding, listed
+from nexusform.diagnostics import Diagnostic
+
+ID: Final = "small-before-large"
+WHAT: Final = "created before a larger one"
+
+
+class Group(NamedTuple):
+    """Pools that are created together: a cluster's, in order."""
+
+    owner: str
+    name: str
+    pools: tuple[PoolFacts, ...]
+
+    @property
+    def memory_gib(self) -> int:
+        """Host memory of all of them."""
+        return sum(pool.memory_gib for pool in self.pools)
+
+
+def rule(facts: Facts) -> list[Diagnostic]:
+    """Findings for clusters, then for pools inside a cluster; only for what this plan creates."""
+    found: list[Diagnostic] = []
+    for site_id in dict.fromkeys(pool.site_id for pool in facts.pools):
+        pools = facts.on_site(site_id)
+        created = [group for group in _groups(pools) if _is_new(group.pools)]
+        site = facts.sites.get(site_id) or SiteFacts(site_id)
+        found += _clusters(created, pools, site)
+        for group in created:
+            found += _inside(group, pools, site)
+    return found
+
+
+def _groups(pools: Sequence[PoolFacts]) -> list[Group]:
+    owners: dict[str, list[PoolFacts]] = {}
+    for pool in pools:
+        owners.setdefault(pool.owner, []).append(pool)
+    return [Group(owner, members[0].cluster, tuple(members)) for owner, members in owners.items()]
+
+
+def _is_new(pools: Sequence[PoolFacts]) -> bool:
+    """Whether all VMs are placed by this plan, so that the order is still open."""
+    return any(pool.numbers for pool in pools) and all(
+        len(pool.new_numbers) == len(pool.numbers) for pool in pools
+    )
+
+
+def _clusters(created: Sequence[Group], pools: Sequence[PoolFacts], site: SiteFacts) -> list[Diagnostic]:
+    findings = []
+    gain = ""
+    for position, group in enumerate(created):
+        larger = [later for later in created[position + 1 :] if later.memory_gib > group.memory_gib]
+        if not larger:
+            continue
+        if not gain:
+            order = sorted(created, key=lambda g: -g.memory_gib)
+            names = ", ".join(g.name for g in order)
+            best = [pool for g in order for pool in g.pools]
+            gain = _gain(f"In the order {names}", pools, _reordered(pools, best), site)
+        sizes = listed([f"{later.name} ({later.memory_gib:,} GiB)" for later in larger])
+        detail = (
+            f"{group.name} ({group.memory_gib:,} GiB in all) is created before {sizes}. Put larger clusters "
+            f"first: larger blocks of free cells stay whole. {gain}"
+        )
+        findings.append(finding(ID, WHAT, detail.rstrip(), group.pools[0]))
+    return findings
+
+
+def _inside(group: Group, pools: Sequence[PoolFacts], site: SiteFacts) -> list[Diagnostic]:
+    agent_pools = [pool for pool in group.pools if not pool.is_control_plane]
+    for position, pool in enumerate(agent_pools):
+        larger = [later for later in agent_pools[position + 1 :] if later.memory_gib > pool.memory_gib]
+        if not larger:
+            continue
+        control = [p for p in group.pools if p.is_control_plane]
+        order = [*control, *sorted(agent_pools, key=lambda p: -p.memory_gib)]
+        names = ", ".join(p.pool for p in order if not p.is_control_plane)
+        sizes = listed([f"{later.pool} ({later.memory_gib:,} GiB)" for later in larger])
+        detail = (
+            f"In {group.name}, {pool.pool} ({pool.memory_gib:,} GiB in all) is placed before {sizes}. "
+            f"Put larger pools first. {_gain(f'In the order {names}', pools, _reordered(pools, order), site)}"
+        )
+        return [finding(ID, WHAT, detail.rstrip(), pool)]
+    return []
+
+
+def _reordered(pools: Sequence[PoolFacts], order: Sequence[PoolFacts]) -> list[PoolFacts]:
+    """The pools with those of `order` in its order, in the places that they take up together."""
+    moved = {id(pool) for pool in order}
+    queue = iter(order)
+    return [next(queue) if id(pool) in moved else pool for pool in pools]
+
+
+def _gain(lead: str, pools: Sequence[PoolFacts], better: Sequence[PoolFacts], site: SiteFacts) -> str:
+    """What the better order would gain, measured; "" when nothing can be measured."""
+    if site.rehearse is None:
+        return ""
+    now, then = site.rehearse(pools), site.rehearse(better)
+    gains = _differences(now, then)
+    if gains:
+        return f"{lead}, {listed(gains)}."
+    return f"{lead} nothing would be gained today: as many VMs fit, and as many cells stay free."
+
+
+def _differences(now: Outcome, then: Outcome) -> list[str]:
+    gains = []
+    if then.unplaced < now.unplaced:
+        more = now.unplaced - then.unplaced
+        gains.append(f"{counted(more, 'more VM fits', 'more VMs fit')} ({then.unplaced:,} would not)")
+    fewer = sum(now.shared.values()) - sum(then.shared.values())
+    if fewer > 0:
+        gains.append(
+            f"{counted(fewer, 'fewer machine houses', 'fewer machines house')} two VMs of one cluster"
+        )
+    room = then.free_largest - now.free_largest
+    if room > 0:
+        gains.append(
+            f"room for {room:,} more {then.largest} stays free ({then.free_largest:,} instead of "
+            f"{now.free_largest:,})"
+        )
+    return gains

@@ -1,0 +1,83 @@
+"""zones-pinned: a pool names its availability zones.
+
+Pinning is the main reason for VMs of one cluster to share a machine. It is right for a pool of two
+or three VMs on racks no two of which are neighbours: an upgrade takes rack after rack.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Final
+
+from nexusform.advice.facts import Facts, Outcome, PoolFacts, SiteFacts
+from nexusform.advice.wording import counted, finding, listed
+from nexusform.diagnostics import Diagnostic
+
+ID: Final = "zones-pinned"
+MAX_REHEARSALS: Final = 16
+
+
+def rule(facts: Facts) -> list[Diagnostic]:
+    """One finding for every pinned pool, with what the pin costs in this plan."""
+    found: list[Diagnostic] = []
+    as_written: dict[str, Outcome] = {}
+    for pool in facts.pools:
+        site = facts.site(pool)
+        if not pool.zones or not pool.new_numbers or _is_spread_by_hand(pool, site):
+            continue
+        zones, racks = sorted(pool.zones), site.racks_in(pool.zones)
+        where = f"the racks {listed(racks)}" if len(racks) > 1 else f"the rack {racks[0]}" if racks else ""
+        detail = f"{pool.pool} of {pool.cluster} is pinned to {where or f'the zones {listed(zones)}'}."
+        cost = ""
+        if site.rehearse is not None and len(found) < MAX_REHEARSALS:
+            if site.id not in as_written:
+                as_written[site.id] = site.rehearse(facts.on_site(site.id))
+            freed = [replace(p, zones=None) if p is pool else p for p in facts.on_site(site.id)]
+            cost = _cost(pool, as_written[site.id], site.rehearse(freed))
+        advice = "Leave availability_zones out, or name as many zones as you can."
+        words = [detail, cost, advice] if cost else [detail, _why(pool, site), advice]
+        found.append(finding(ID, "pool pinned to availability zones", " ".join(words), pool, pool.zones_span))
+    return found
+
+
+def _is_spread_by_hand(pool: PoolFacts, site: SiteFacts) -> bool:
+    """Two or three VMs on racks no two of which are neighbours (or, no racks known, on several zones)."""
+    if pool.count not in {2, 3}:
+        return False
+    racks = site.racks_in(pool.zones)
+    if racks:
+        places = [site.racks.index(rack) for rack in racks]
+        return len(racks) > 1 and all(b - a > 1 for a, b in pairwise(places))
+    return len(pool.zones or ()) > 1
+
+
+def _why(pool: PoolFacts, site: SiteFacts) -> str:
+    if site.machines and set(site.racks_in(pool.zones)) == set(site.racks):
+        return "These are all racks of the site: the pin only keeps the pool off racks added later."
+    return (
+        "VMs of one cluster end up on one machine mostly because of pins, and growth and repairs find "
+        "fewer machines."
+    )
+
+
+def _cost(pool: PoolFacts, pinned: Outcome, freed: Outcome) -> str:
+    shared = pinned.shared.get(pool.owner, 0) - freed.shared.get(pool.owner, 0)
+    unplaced = pinned.unplaced - freed.unplaced
+    words = []
+    if unplaced > 0:
+        words.append(f"{counted(unplaced, 'VM does', 'VMs do')} not fit because of it.")
+    if shared > 0:
+        several = "two" if pinned.most.get(pool.owner, 0) == 2 else "two or more"
+        words.append(
+            f"{counted(shared, 'machine')} will house {several} VMs of {pool.cluster} because of it."
+        )
+    if not words:
+        return (
+            f"It costs nothing in this plan: no more machines house two VMs of {pool.cluster} than without "
+            "it. Growth and repairs will find fewer machines."
+        )
+    if not freed.unplaced:
+        vms, machines = freed.vms.get(pool.owner, 0), freed.machines.get(pool.owner, 0)
+        words.append(f"Without the pin all {counted(vms, 'VM')} fit on {counted(machines, 'machine')}.")
+    return " ".join(words)

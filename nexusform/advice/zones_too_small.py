@@ -1,0 +1,60 @@
+"""zones-too-small: the zones of a pool have fewer machines than the pool has VMs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Final
+
+from nexusform.advice.facts import Facts, PoolFacts, SiteFacts
+from nexusform.advice.wording import counted, finding, listed
+from nexusform.diagnostics import Diagnostic
+
+ID: Final = "zones-too-small"
+
+
+def rule(facts: Facts) -> list[Diagnostic]:
+    """One finding for every pool whose VMs must share machines although other racks have more."""
+    found = []
+    for pool in facts.pools:
+        site = facts.site(pool)
+        inside, all_machines = len(site.schedulable(pool.zones)), len(site.schedulable(None))
+        if not pool.zones or not pool.new_numbers or inside >= min(pool.count, all_machines):
+            continue
+        wider = _wider(pool, site)
+        enough = len(site.schedulable(frozenset(wider)))
+        detail = (
+            f"The zones {listed(sorted(pool.zones))} have {counted(inside, 'machine')} that take new VMs, and "
+            f"{pool.pool} of {pool.cluster} has {pool.count} VMs: some machines must house several, and they "
+            f"fail together. {_gain(pool, site, wider, enough, facts)}"
+        )
+        found.append(
+            finding(ID, "fewer machines in the zones than VMs in the pool", detail, pool, pool.zones_span)
+        )
+    return found
+
+
+def _wider(pool: PoolFacts, site: SiteFacts) -> list[str]:
+    """The fewest zones, those of the pool among them, that have a machine for every VM (or all)."""
+    chosen = set(pool.zones or ())
+    sizes = Counter(m.availability_zone for m in site.schedulable(None) if m.availability_zone not in chosen)
+    have = len(site.schedulable(frozenset(chosen)))
+    for zone, size in sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0])):
+        if have >= pool.count:
+            break
+        chosen.add(zone)
+        have += size
+    return sorted(chosen)
+
+
+def _gain(pool: PoolFacts, site: SiteFacts, wider: list[str], enough: int, facts: Facts) -> str:
+    quoted = ", ".join(f'"{zone}"' for zone in wider)
+    zones = f"availability_zones = [{quoted}]"
+    if site.rehearse is not None:
+        widened = [replace(p, zones=frozenset(wider)) if p is pool else p for p in facts.on_site(site.id)]
+        after = site.rehearse(widened)
+        shared = after.shared.get(pool.owner, 0)
+        left = f"{counted(shared, 'machine houses', 'machines house')} two or more" if shared else "none does"
+        fits = "" if not after.unplaced else f" {counted(after.unplaced, 'VM')} of the site would not fit."
+        return f"With {zones}, {left} ({pool.cluster} as a whole).{fits}"
+    return f"{zones} has {enough}."
