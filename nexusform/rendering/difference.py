@@ -6,7 +6,7 @@ data's own shape is taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -19,8 +19,6 @@ from nexusform.values import (
     ListType,
     MapType,
     ObjectType,
-    Path,
-    PathStep,
     SetType,
     TupleType,
     Type,

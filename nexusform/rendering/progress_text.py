@@ -83,7 +83,7 @@ def apply_complete_line(
 
 
 def destroy_complete_line(destroyed: int, paint: Painter = PLAIN) -> str:
-    """`Destroy complete! Resources: D destroyed.`"""
+    """`Destroy complete! Resources: D destroyed.`: tools read it."""
     return paint(f"Destroy complete! Resources: {destroyed} destroyed.", "bold", "green")
 
 

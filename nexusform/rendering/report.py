@@ -217,41 +217,33 @@ def _condensed(
     counts: Counter[PlacementAction] | None,
     below: bool,
 ) -> dict[str, str]:
-    """Texts such as `(53 placed, see below)` for the maps of placements of one object."""
+    """Texts such as `(53 placed, see below)` for the maps of placements of one object.
+
+    A map that changes without any placement changing (observed figures) is shown as it is.
+    """
     found: dict[str, str] = {}
+    parts = [f"{counts[action]} {word}" for action, word in _WORDS if counts[action]] if counts else []
     for name in PLACEMENT_MAPS:
-        old, new = (before or {}).get(name), (after or {}).get(name)
-        if not _holds_placements(old) and not _holds_placements(new):
-            continue
-        parts = [f"{counts[action]} {word}" for action, word in _WORDS if counts[action]] if counts else []
-        if parts:
-            kept = _kept(old, new)
-            parts += [f"{kept} kept"] if kept else []
-            found[name] = f"({', '.join(parts)}{', see below' if below else ''})"
-        else:
-            found[name] = _changed_inside(old, new)
+        old, new = _placements(before, name), _placements(after, name)
+        if parts and (old or new):
+            told = [*parts, *_untold(old, new, counts or Counter())]
+            found[name] = f"({', '.join(told)}{', see below' if below else ''})"
+        elif new and not before:
+            found[name] = f"({len(new)} placed)"
+        elif old and not after:
+            found[name] = f"({len(old)} removed)"
     return found
 
 
-def _holds_placements(plain: Any) -> bool:
-    return plain.__class__ is dict and bool(plain)
+def _placements(side: Mapping[str, Any] | None, name: str) -> dict[str, Any]:
+    plain = (side or {}).get(name)
+    return plain if plain.__class__ is dict else {}
 
 
-def _kept(old: Any, new: Any) -> int:
-    # What stands on both sides as it was; rows for what is kept are made only on request.
-    if old.__class__ is not dict or new.__class__ is not dict:
-        return 0
-    return sum(1 for name, value in new.items() if old.get(name) == value)
-
-
-def _changed_inside(old: Any, new: Any) -> str:
-    before: dict[str, Any] = old if old.__class__ is dict else {}
-    after: dict[str, Any] = new if new.__class__ is dict else {}
-    changed = sum(1 for name in after if name in before and before[name] != after[name])
-    parts = [
-        (sum(1 for n in after if n not in before), "added"),
-        (changed, "changed"),
-        (sum(1 for n in before if n not in after), "removed"),
-        (sum(1 for n in after if n in before) - changed, "unchanged"),
-    ]
-    return f"({', '.join(f'{n} {word}' for n, word in parts if n)})"
+def _untold(old: dict[str, Any], new: dict[str, Any], counts: Counter[PlacementAction]) -> list[str]:
+    # What stands on both sides: as it was, or changed in a way that no row tells.
+    kept = sum(1 for name, value in new.items() if name in old and old[name] == value)
+    changed = sum(1 for name in new if name in old) - kept
+    changed -= counts[PlacementAction.MOVE] + counts[PlacementAction.UPDATE]
+    found = [f"{kept} kept"] if kept else []
+    return [*found, f"{changed} otherwise changed"] if changed > 0 else found
