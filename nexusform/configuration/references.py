@@ -1,0 +1,381 @@
+"""Whether every reference of a configuration leads somewhere, as far as can be told without values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Final
+
+from nexusform.address import Mode
+from nexusform.configuration.dependencies import dependencies
+from nexusform.configuration.model import Configuration, Module, ResourceBlock
+from nexusform.configuration.uses import Node, Sight, Use, uses
+from nexusform.diagnostics import Diagnostic, did_you_mean, error
+from nexusform.language.syntax import Step, Traversal, TraverseAttribute, TraverseIndex
+from nexusform.schema import BlockSchema, implied_type
+from nexusform.source import Span
+from nexusform.values import ListType, MapType, ObjectType, SetType, TupleType, Type
+
+__all__ = ["Node", "check_references", "dependencies", "modules"]
+
+_Schemas = Mapping[str, BlockSchema]
+_FIXED: Final = {
+    "path": ("module", "root", "cwd"),
+    "nexusform": ("workspace", "applying"),
+    "count": ("index",),
+    "each": ("key", "value"),
+}
+_FOREIGN = ("terraform", "tofu")
+
+
+def modules(root: Module) -> Iterator[Module]:
+    """A module and all that it calls, callers first."""
+    stack = [root]
+    while stack:
+        module = stack.pop()
+        yield module
+        stack.extend(call.module for call in reversed(list(module.calls.values())))
+
+
+def check_references(
+    configuration: Configuration,
+    managed: Mapping[str, BlockSchema],
+    data: Mapping[str, BlockSchema],
+) -> list[Diagnostic]:
+    """What is wrong with the references of all modules, in the order of the text of each."""
+    problems: list[Diagnostic] = []
+    seen: set[tuple[str, Span | None]] = set()
+    for module in modules(configuration.root):
+        checker = _Checker(module, {"managed": managed, "data": data})
+        for use in uses(module):
+            for problem in checker.check(use):
+                # A module that is called twice says everything twice.
+                if (problem.summary, problem.subject) not in seen:
+                    seen.add((problem.summary, problem.subject))
+                    problems.append(problem if problem.block else replace(problem, block=use.header))
+        problems.extend(_provider_problems(module, configuration.root))
+    return problems
+
+
+def _provider_problems(module: Module, root: Module) -> Iterator[Diagnostic]:
+    """Aliases that nobody configured; a plain provider name needs no configuration."""
+    known = {**root.providers, **module.providers}
+    for block in module.resources.values():
+        if "." in block.provider and block.provider not in known:
+            detail = (
+                f"There is no provider configuration {block.provider}.{did_you_mean(block.provider, known)} "
+                "Write a provider block with this alias in the root module."
+            )
+            summary = "Provider configuration not present"
+            yield error(summary, detail, block.header_span, block=block.header)
+
+
+class _Checker:
+    """Checks the references of one module."""
+
+    def __init__(self, module: Module, schemas: Mapping[Mode, _Schemas]) -> None:
+        self.module = module
+        self.schemas = schemas
+        self.place = f"module.{'.module.'.join(module.path)}" if module.path else "the root module"
+
+    def check(self, use: Use) -> Iterable[Diagnostic]:
+        """What is wrong with one reference."""
+        name = use.traversal.root.name
+        special = _SPECIAL.get(name)
+        if special is not None:
+            return special(self, use.traversal, use.sight)
+        if name in _FOREIGN:
+            return _foreign(use.traversal)
+        return self._resource(use.traversal, use.sight, "managed", use.traversal.steps)
+
+    # --- names of the module -------------------------------------------------------------------
+
+    def variable(self, traversal: Traversal, _sight: Sight) -> Iterator[Diagnostic]:
+        """`var.x`."""
+        name = _first_name(traversal)
+        if name is None:
+            yield _incomplete(traversal, "an input variable")
+        elif name not in self.module.variables:
+            hint = did_you_mean(name, self.module.variables)
+            advice = hint or f' This variable can be declared with a variable "{name}" {{}} block.'
+            detail = f'An input variable with the name "{name}" has not been declared.{advice}'
+            yield error("Reference to undeclared input variable", detail, traversal.span)
+
+    def local(self, traversal: Traversal, _sight: Sight) -> Iterator[Diagnostic]:
+        """`local.x`."""
+        name = _first_name(traversal)
+        if name is None:
+            yield _incomplete(traversal, "a local value")
+        elif name not in self.module.locals:
+            hint = did_you_mean(name, self.module.locals)
+            detail = f'A local value with the name "{name}" has not been declared.{hint}'
+            yield error("Reference to undeclared local value", detail, traversal.span)
+
+    def call(self, traversal: Traversal, sight: Sight) -> Iterator[Diagnostic]:
+        """`module.x`, `module.x.output`."""
+        name = _first_name(traversal)
+        if name is None:
+            yield _incomplete(traversal, "a module")
+            return
+        call = self.module.calls.get(name)
+        if call is None:
+            hint = did_you_mean(name, self.module.calls)
+            detail = f'No module call named "{name}" is declared in {self.place}.{hint}'
+            yield error("Reference to undeclared module", detail, traversal.span)
+            return
+        what = f"module.{name}"
+        key = _repetition(call.count, call.for_each)
+        steps = traversal.steps[1:]
+        yield from _key_problems(what, key, steps, traversal, "module")
+        output = steps[1:] if steps and isinstance(steps[0], TraverseIndex) else steps
+        if sight.whole and output:
+            yield _not_whole(traversal)
+            return
+        # Without the key that the call needs, the first name is no output's.
+        found = output[0] if output and (not key or len(output) < len(steps)) else None
+        if isinstance(found, TraverseAttribute) and found.name not in call.module.outputs:
+            hint = did_you_mean(found.name, call.module.outputs)
+            detail = f'The module "{name}" has no output named "{found.name}".{hint}'
+            yield error("Unsupported attribute", detail, found.span, context=traversal.span)
+
+    # --- names that nexusform gives ------------------------------------------------------------
+
+    def fixed(self, traversal: Traversal, _sight: Sight) -> Iterator[Diagnostic]:
+        """`path.*`, `nexusform.*`."""
+        yield from _fixed_attribute(traversal)
+
+    def count(self, traversal: Traversal, sight: Sight) -> Iterator[Diagnostic]:
+        """`count.index`."""
+        if not sight.count:
+            detail = (
+                'The "count" object can only be used in "module", "resource", and "data" blocks, and only '
+                'when the "count" argument is set.'
+            )
+            yield error('Reference to "count" in non-counted context', detail, traversal.span)
+            return
+        yield from _fixed_attribute(traversal)
+
+    def each(self, traversal: Traversal, sight: Sight) -> Iterator[Diagnostic]:
+        """`each.key`, `each.value`."""
+        if not sight.each:
+            detail = (
+                'The "each" object can be used only in "module", "resource", "data" and "import" blocks, and '
+                'only when the "for_each" argument is set.'
+            )
+            yield error('Reference to "each" in context without for_each', detail, traversal.span)
+            return
+        yield from _fixed_attribute(traversal)
+
+    def itself(self, traversal: Traversal, sight: Sight) -> Iterator[Diagnostic]:
+        """`self`."""
+        if not sight.itself or sight.block is None:
+            detail = (
+                'The "self" object is not available in this context. It can be used only in postcondition '
+                "blocks of resource and data blocks."
+            )
+            yield error('Invalid "self" reference', detail, traversal.span)
+            return
+        schema = self.schemas[sight.block.mode].get(sight.block.type)
+        if schema is not None:
+            yield from _attribute_problems(implied_type(schema), traversal.steps, traversal)
+
+    # --- resources -----------------------------------------------------------------------------
+
+    def data(self, traversal: Traversal, sight: Sight) -> Iterator[Diagnostic]:
+        """`data.t.n`."""
+        if not traversal.steps or not isinstance(traversal.steps[0], TraverseAttribute):
+            yield error(
+                "Invalid reference",
+                'The "data" object must be followed by two attribute names: the data source type and the '
+                "resource name.",
+                traversal.span,
+            )
+            return
+        yield from self._resource(traversal, sight, "data", traversal.steps[1:])
+
+    def _resource(
+        self, traversal: Traversal, sight: Sight, mode: Mode, rest: tuple[Step, ...]
+    ) -> Iterator[Diagnostic]:
+        first = traversal.steps[0] if mode == "data" else traversal.root
+        kind = first.name if not isinstance(first, TraverseIndex) else ""
+        if not rest or not isinstance(rest[0], TraverseAttribute):
+            yield self._no_resource_name(traversal, kind, mode)
+            return
+        name, steps = rest[0].name, rest[1:]
+        block = self._block(mode, kind, name, sight)
+        if block is None:
+            yield self._undeclared(traversal, mode, kind, name)
+            return
+        if sight.block is not None and sight.block.address == block.address:
+            detail = f"Configuration for {block.address} may not refer to itself."
+            yield error("Self-referential block", detail, traversal.span)
+            return
+        label = f"data.{kind}.{name}" if mode == "data" else f"{kind}.{name}"
+        key = _repetition(block.count, block.for_each)
+        if sight.whole:
+            inner = steps[1:] if steps and isinstance(steps[0], TraverseIndex) else steps
+            if inner:
+                yield _not_whole(traversal)
+            return
+        problems = list(_key_problems(label, key, steps, traversal, "resource"))
+        yield from problems
+        schema = self.schemas[mode].get(kind)
+        if schema is not None and not problems:
+            yield from _attribute_problems(implied_type(schema), steps[1:] if key else steps, traversal)
+
+    def _block(self, mode: Mode, kind: str, name: str, sight: Sight) -> ResourceBlock | None:
+        scoped = sight.scoped
+        if scoped is not None and (mode, kind, name) == ("data", scoped.type, scoped.name):
+            return scoped
+        return self.module.resources.get((mode, kind, name))
+
+    def _no_resource_name(self, traversal: Traversal, kind: str, mode: Mode) -> Diagnostic:
+        if mode == "managed" and kind not in self.schemas["managed"]:
+            known = [*_SPECIAL, *self.schemas["managed"]]
+            detail = (
+                f'"{kind}" is no name that can be used here. Names are var.NAME, local.NAME, module.NAME, '
+                f"data.TYPE.NAME or TYPE.NAME; text stands in quotes.{did_you_mean(kind, known)}"
+            )
+        else:
+            detail = (
+                "A reference to a resource type must be followed by at least one attribute access, "
+                "specifying the resource name."
+            )
+        return error("Invalid reference", detail, traversal.span)
+
+    def _undeclared(self, traversal: Traversal, mode: Mode, kind: str, name: str) -> Diagnostic:
+        noun = "managed" if mode == "managed" else "data"
+        detail = f'A {noun} resource "{kind}" "{name}" has not been declared in {self.place}.'
+        other: Mode = "data" if mode == "managed" else "managed"
+        if (other, kind, name) in self.module.resources:
+            written = f"data.{kind}.{name}" if other == "data" else f"{kind}.{name}"
+            detail += f" Did you mean the {'data' if other == 'data' else 'managed'} resource {written}?"
+        else:
+            detail += self._near(mode, kind, name)
+        return error("Reference to undeclared resource", detail, traversal.span)
+
+    def _near(self, mode: Mode, kind: str, name: str) -> str:
+        same_type = [n for m, k, n in self.module.resources if m == mode and k == kind]
+        near = get_close_matches(name, same_type, n=1, cutoff=0.6)
+        prefix = "data." if mode == "data" else ""
+        if near:
+            return f" Did you mean {prefix}{kind}.{near[0]}?"
+        declared = [f"{k}.{n}" for m, k, n in self.module.resources if m == mode]
+        near = get_close_matches(f"{kind}.{name}", declared, n=1, cutoff=0.7)
+        return f" Did you mean {prefix}{near[0]}?" if near else ""
+
+
+_SPECIAL: Final[Mapping[str, Callable[[_Checker, Traversal, Sight], Iterator[Diagnostic]]]] = {
+    "var": _Checker.variable,
+    "local": _Checker.local,
+    "module": _Checker.call,
+    "data": _Checker.data,
+    "path": _Checker.fixed,
+    "nexusform": _Checker.fixed,
+    "count": _Checker.count,
+    "each": _Checker.each,
+    "self": _Checker.itself,
+}
+
+
+# --- pieces of a traversal ---------------------------------------------------------------------
+
+
+def _first_name(traversal: Traversal) -> str | None:
+    first = traversal.steps[0] if traversal.steps else None
+    return first.name if isinstance(first, TraverseAttribute) else None
+
+
+def _incomplete(traversal: Traversal, noun: str) -> Diagnostic:
+    root = traversal.root.name
+    detail = f'The "{root}" object cannot be used by itself: write {root}.NAME, the name of {noun}.'
+    return error("Invalid reference", detail, traversal.span)
+
+
+def _fixed_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
+    root = traversal.root.name
+    known = _FIXED[root]
+    name = _first_name(traversal)
+    if name in known:
+        return
+    listed = " and ".join(f"{root}.{k}" for k in known)
+    if name is None:
+        detail = f'The "{root}" object cannot be used by itself. Its attributes are {listed}.'
+        yield error("Invalid reference", detail, traversal.span)
+        return
+    detail = (
+        f'The "{root}" object does not have an attribute named "{name}".{did_you_mean(name, known)} '
+        f"Its attributes are {listed}."
+    )
+    yield error(f'Invalid "{root}" attribute', detail, traversal.steps[0].span, context=traversal.span)
+
+
+def _foreign(traversal: Traversal) -> Iterator[Diagnostic]:
+    name = _first_name(traversal)
+    here = f"nexusform.{name}" if name in _FIXED["nexusform"] else "nexusform.workspace"
+    detail = f'There is no "{traversal.root.name}" object in nexusform: write {here}.'
+    yield error("Invalid reference", detail, traversal.span)
+
+
+def _repetition(count: object, for_each: object) -> str:
+    return "count" if count is not None else "for_each" if for_each is not None else ""
+
+
+def _key_problems(
+    what: str, key: str, steps: tuple[Step, ...], traversal: Traversal, noun: str
+) -> Iterator[Diagnostic]:
+    """An instance key where there is none, or none where there is one."""
+    indexed = bool(steps) and isinstance(steps[0], TraverseIndex)
+    if indexed and not key:
+        detail = (
+            f'Because {what} does not have "count" or "for_each" set, references to it must not include an '
+            f"index key. Remove the bracketed index to refer to the single instance of this {noun}."
+        )
+        yield error(f"Unexpected {noun} instance key", detail, steps[0].span, context=traversal.span)
+    elif steps and not indexed and key and not _is_number(steps[0]):
+        example = f"{what}[{'count.index' if key == 'count' else 'each.key'}]"
+        detail = (
+            f'Because {what} has "{key}" set, its attributes must be accessed on specific instances. For '
+            f"example, to correlate with indices of a referring resource, use: {example}"
+        )
+        yield error(f"Missing {noun} instance key", detail, traversal.span)
+
+
+def _is_number(step: Step) -> bool:
+    return isinstance(step, TraverseAttribute) and step.name.isdecimal()
+
+
+def _not_whole(traversal: Traversal) -> Diagnostic:
+    detail = (
+        "References in depends_on must be to a whole object (a resource, a module), not to an attribute of "
+        "an object."
+    )
+    return error("Invalid depends_on reference", detail, traversal.span)
+
+
+def _attribute_problems(of: Type, steps: tuple[Step, ...], traversal: Traversal) -> Iterator[Diagnostic]:
+    """The first step that the type says cannot be taken."""
+    for step in steps:
+        if isinstance(of, ObjectType):
+            name = step.name if isinstance(step, TraverseAttribute) else step.key
+            inner = of.attribute(name) if isinstance(name, str) else None
+            if inner is None:
+                known = [n for n, _ in of.attributes]
+                hint = did_you_mean(str(name), known)
+                detail = (
+                    f'This object has no argument, nested block, or exported attribute named "{name}".{hint}'
+                )
+                yield error("Unsupported attribute", detail, step.span, context=traversal.span)
+                return
+            of = inner
+        elif isinstance(of, (MapType, ListType)):
+            if isinstance(of, ListType) and isinstance(step, TraverseAttribute) and not _is_number(step):
+                detail = "This value is a list: pick an element by its number, or use [*] for all."
+                yield error("Unsupported attribute", detail, step.span, context=traversal.span)
+                return
+            of = of.element
+        elif isinstance(of, (SetType, TupleType)):
+            return
+        else:
+            return

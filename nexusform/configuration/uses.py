@@ -1,0 +1,167 @@
+"""Who refers to what: every reference of a module with the thing that makes it and what it may see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from nexusform.configuration.model import (
+    Check,
+    Condition,
+    ImportBlock,
+    Module,
+    ModuleCall,
+    Output,
+    ResourceBlock,
+)
+from nexusform.language.references import body_traversals, traversals
+from nexusform.language.syntax import Expression, Traversal
+
+Kind: TypeAlias = Literal[
+    "variable", "local", "output", "resource", "data", "module", "provider", "check", "import"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One thing of a module that may need others: the module's static path, what it is, its name.
+
+    The name of a resource or data block is `type.name`, that of a provider its key; an import's is
+    its number.
+    """
+
+    module: tuple[str, ...]
+    kind: Kind
+    name: str
+
+    def __str__(self) -> str:
+        words = {"variable": "var.", "local": "local.", "data": "data.", "module": "module."}
+        prefix = words.get(self.kind, "" if self.kind == "resource" else f"{self.kind}.")
+        return "".join(f"module.{m}." for m in self.module) + prefix + self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """Which names an expression may use beyond those of its module.
+
+    `block` is the resource that it stands in, `scoped` the data block of its check, `whole` tells
+    that references must be to whole objects (depends_on).
+    """
+
+    count: bool = False
+    each: bool = False
+    itself: bool = False
+    block: ResourceBlock | None = None
+    scoped: ResourceBlock | None = None
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A reference made by a node; `header` is the block it stands in."""
+
+    node: Node
+    traversal: Traversal
+    sight: Sight
+    header: str = ""
+
+
+_NOTHING = Sight()
+_WHOLE = Sight(whole=True)
+
+
+def resource_node(block: ResourceBlock) -> Node:
+    """The node of a resource or data block."""
+    kind: Kind = "resource" if block.mode == "managed" else "data"
+    return Node(block.address.module, kind, f"{block.type}.{block.name}")
+
+
+def uses(module: Module) -> Iterator[Use]:
+    """Every reference that stands in a module's files, nested modules left out."""
+    path = module.path
+    for variable in module.variables.values():
+        node, header = Node(path, "variable", variable.name), f'variable "{variable.name}"'
+        yield from _conditions(node, variable.validations, _NOTHING, header)
+    for local in module.locals.values():
+        yield from _expressions(Node(path, "local", local.name), [local.expression], _NOTHING, "locals")
+    for output in module.outputs.values():
+        yield from _output(Node(path, "output", output.name), output)
+    for block in module.resources.values():
+        yield from resource_uses(resource_node(block), block)
+    for call in module.calls.values():
+        yield from _call(Node(path, "module", call.name), call)
+    for provider in module.providers.values():
+        header = f'provider "{provider.name}"'
+        node = Node(path, "provider", provider.key)
+        yield from (Use(node, t, _NOTHING, header) for t in body_traversals(provider.body))
+    for number, block_to_import in enumerate(module.imports):
+        yield from _import(Node(path, "import", str(number)), block_to_import)
+    for check in module.checks:
+        yield from _check(Node(path, "check", check.name), check)
+
+
+def _expressions(
+    node: Node, expressions: Iterable[Expression | None], sight: Sight, header: str
+) -> Iterator[Use]:
+    for expression in expressions:
+        if expression is not None:
+            for traversal in traversals(expression):
+                yield Use(node, traversal, sight, header)
+
+
+def _conditions(node: Node, conditions: Iterable[Condition], sight: Sight, header: str) -> Iterator[Use]:
+    for each in conditions:
+        yield from _expressions(node, [each.condition, each.error_message], sight, header)
+
+
+def _output(node: Node, output: Output) -> Iterator[Use]:
+    header = f'output "{output.name}"'
+    yield from _expressions(node, [output.expression], _NOTHING, header)
+    yield from _conditions(node, output.preconditions, _NOTHING, header)
+    yield from _expressions(node, output.depends_on, _WHOLE, header)
+
+
+def resource_uses(node: Node, block: ResourceBlock) -> Iterator[Use]:
+    """The references of a resource or data block."""
+    header = block.header
+    inside = Sight(count=block.count is not None, each=block.for_each is not None, block=block)
+    yield from _expressions(node, [block.count, block.for_each], Sight(block=block), header)
+    for traversal in body_traversals(block.body):
+        yield Use(node, traversal, inside, header)
+    yield from _expressions(node, block.depends_on, Sight(whole=True, block=block), header)
+    lifecycle = block.lifecycle
+    if lifecycle.span is None:
+        return
+    yield from _expressions(node, lifecycle.replace_triggered_by, inside, header)
+    yield from _conditions(node, lifecycle.preconditions, inside, header)
+    after = Sight(count=inside.count, each=inside.each, itself=True, block=block)
+    yield from _conditions(node, lifecycle.postconditions, after, header)
+
+
+def _call(node: Node, call: ModuleCall) -> Iterator[Use]:
+    header = f'module "{call.name}"'
+    yield from _expressions(node, [call.count, call.for_each], _NOTHING, header)
+    yield from _expressions(node, call.depends_on, _WHOLE, header)
+    yield from input_uses(call, (*node.module, call.name))
+
+
+def input_uses(call: ModuleCall, path: tuple[str, ...]) -> Iterator[Use]:
+    """The references of a call's inputs, made by the variables of the called module."""
+    sight = Sight(count=call.count is not None, each=call.for_each is not None)
+    for name, (expression, _) in call.inputs.items():
+        yield from _expressions(Node(path, "variable", name), [expression], sight, f'module "{call.name}"')
+
+
+def _import(node: Node, block: ImportBlock) -> Iterator[Use]:
+    sight = Sight(each=block.for_each is not None)
+    yield from _expressions(node, [block.for_each], _NOTHING, "import")
+    yield from _expressions(node, [block.id], sight, "import")
+    target = list(_expressions(node, [block.to], sight, "import"))
+    yield from target[1:]  # what stands in the brackets; the first is the address itself
+
+
+def _check(node: Node, check: Check) -> Iterator[Use]:
+    if check.data is not None:
+        yield from resource_uses(node, check.data)
+    yield from _conditions(node, check.asserts, Sight(scoped=check.data), f'check "{check.name}"')
