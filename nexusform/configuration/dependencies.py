@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from nexusform.configuration.model import Configuration, Module, ModuleCall, ResourceBlock
-from nexusform.configuration.uses import Node, resource_node, uses
+from nexusform.configuration.uses import Node, Uses, all_uses, resource_node
+from nexusform.language.parser import collector_off
 from nexusform.language.syntax import Step, Traversal, TraverseAttribute, TraverseIndex
 from nexusform.source import Span
 
@@ -14,15 +15,20 @@ DEFAULT_PROVIDER = "simulated"
 _Edges = dict[Node, dict[Node, Span]]
 
 
-def dependencies(configuration: Configuration) -> Mapping[Node, Mapping[Node, Span]]:
+@collector_off()
+def dependencies(
+    configuration: Configuration, known: Uses | None = None
+) -> Mapping[Node, Mapping[Node, Span]]:
     """For every node of every module the nodes that it needs directly, with where it says so.
 
     A node inside a called module needs the call (its count, for_each and depends_on); a called
     module's variable needs what its input refers to; a reference to a whole module needs all its
     outputs, in depends_on all it holds. What leads nowhere is left out (check_references tells).
+    `known` are the references when they have been found before (`all_uses`).
     """
     edges: _Edges = {}
-    _module_edges(configuration.root, None, configuration.root, edges)
+    made = all_uses(configuration) if known is None else known
+    _module_edges(configuration.root, None, configuration.root, made, edges)
     return edges
 
 
@@ -39,13 +45,13 @@ def nodes_of(module: Module) -> Iterator[Node]:
     yield from (Node(path, "check", c.name) for c in module.checks)
 
 
-def _module_edges(module: Module, call: ModuleCall | None, root: Module, edges: _Edges) -> None:
+def _module_edges(module: Module, call: ModuleCall | None, root: Module, made: Uses, edges: _Edges) -> None:
     caller = Node(module.path[:-1], "module", module.path[-1]) if module.path else None
     for node in nodes_of(module):
         needs = edges.setdefault(node, {})
         if caller is not None and call is not None:
             needs[caller] = call.header_span
-    for use in uses(module):
+    for use in made[module.path]:
         needs = edges.setdefault(use.node, {})
         for target in _targets(module, use.traversal, everything=use.sight.whole):
             if target != use.node:
@@ -55,7 +61,7 @@ def _module_edges(module: Module, call: ModuleCall | None, root: Module, edges: 
         if provider is not None:
             edges[resource_node(block)].setdefault(provider, block.header_span)
     for each in module.calls.values():
-        _module_edges(each.module, each, root, edges)
+        _module_edges(each.module, each, root, made, edges)
 
 
 def _provider(block: ResourceBlock, module: Module, root: Module) -> Node | None:

@@ -25,7 +25,7 @@ from nexusform.configuration.variable_values import (
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.language import tree_codec
 from nexusform.language.json_syntax import parse_json_file
-from nexusform.language.parser import SYNTAX_VERSION, parse_file
+from nexusform.language.parser import SYNTAX_VERSION, collector_off, parse_file
 from nexusform.schema import BlockSchema
 from nexusform.source import Position, SourceFile, Span
 from nexusform.values import Value
@@ -55,10 +55,11 @@ def load(
     errors the configuration holds what could be understood (its files serve to show source lines).
     """
     reader = _Reader(cache_directory)
-    root, problems = reader.module(directory, None)
-    if root is None:
-        return None, problems
-    configuration, wrong = decode(root, reader.called, Registered(managed, data))
+    with collector_off():
+        root, problems = reader.module(directory, None)
+        if root is None:
+            return None, problems
+        configuration, wrong = decode(root, reader.called, Registered(managed, data))
     return configuration, [*problems, *wrong]
 
 

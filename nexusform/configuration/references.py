@@ -10,14 +10,14 @@ from typing import Final
 from nexusform.address import Mode
 from nexusform.configuration.dependencies import dependencies
 from nexusform.configuration.model import Configuration, Module, ResourceBlock
-from nexusform.configuration.uses import Node, Sight, Use, uses
+from nexusform.configuration.uses import Node, Sight, Use, Uses, all_uses, modules
 from nexusform.diagnostics import Diagnostic, did_you_mean, error
 from nexusform.language.syntax import Step, Traversal, TraverseAttribute, TraverseIndex
 from nexusform.schema import BlockSchema, implied_type
 from nexusform.source import Span
 from nexusform.values import ListType, MapType, ObjectType, SetType, TupleType, Type
 
-__all__ = ["Node", "check_references", "dependencies", "modules"]
+__all__ = ["Node", "all_uses", "check_references", "dependencies", "modules"]
 
 _Schemas = Mapping[str, BlockSchema]
 _FIXED: Final = {
@@ -29,26 +29,22 @@ _FIXED: Final = {
 _FOREIGN = ("terraform", "tofu")
 
 
-def modules(root: Module) -> Iterator[Module]:
-    """A module and all that it calls, callers first."""
-    stack = [root]
-    while stack:
-        module = stack.pop()
-        yield module
-        stack.extend(call.module for call in reversed(list(module.calls.values())))
-
-
 def check_references(
     configuration: Configuration,
     managed: Mapping[str, BlockSchema],
     data: Mapping[str, BlockSchema],
+    known: Uses | None = None,
 ) -> list[Diagnostic]:
-    """What is wrong with the references of all modules, in the order of the text of each."""
+    """What is wrong with the references of all modules, module by module.
+
+    `known` are the references when they have been found before (`all_uses`).
+    """
+    made = all_uses(configuration) if known is None else known
     problems: list[Diagnostic] = []
     seen: set[tuple[str, Span | None]] = set()
     for module in modules(configuration.root):
         checker = _Checker(module, {"managed": managed, "data": data})
-        for use in uses(module):
+        for use in made[module.path]:
             for problem in checker.check(use):
                 # A module that is called twice says everything twice.
                 if (problem.summary, problem.subject) not in seen:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from nexusform.configuration.model import (
     Check,
     Condition,
+    Configuration,
     ImportBlock,
     Module,
     ModuleCall,
     Output,
     ResourceBlock,
 )
+from nexusform.language.parser import collector_off
 from nexusform.language.references import body_traversals, traversals
 from nexusform.language.syntax import Expression, Traversal
 
@@ -67,6 +69,9 @@ class Use:
     header: str = ""
 
 
+# The references of every module, by its path.
+Uses: TypeAlias = Mapping[tuple[str, ...], tuple[Use, ...]]
+
 _NOTHING = Sight()
 _WHOLE = Sight(whole=True)
 
@@ -75,6 +80,21 @@ def resource_node(block: ResourceBlock) -> Node:
     """The node of a resource or data block."""
     kind: Kind = "resource" if block.mode == "managed" else "data"
     return Node(block.address.module, kind, f"{block.type}.{block.name}")
+
+
+def modules(root: Module) -> Iterator[Module]:
+    """A module and all that it calls, callers first."""
+    stack = [root]
+    while stack:
+        module = stack.pop()
+        yield module
+        stack.extend(call.module for call in reversed(list(module.calls.values())))
+
+
+@collector_off()
+def all_uses(configuration: Configuration) -> Uses:
+    """Every reference of a configuration, found once for all who ask."""
+    return {module.path: tuple(uses(module)) for module in modules(configuration.root)}
 
 
 def uses(module: Module) -> Iterator[Use]:
