@@ -52,9 +52,9 @@ def _unlisted(pool: PoolFacts, site: SiteFacts, machines: Sequence[Machine]) -> 
         )
     do_not = "does not" if len(without) == 1 else "do not"
     return (
-        f"{counted(len(without), 'machine')} of {len(machines)} in the zones of {pool.pool} of {pool.cluster} "
-        f"({hardware}) {do_not} list {pool.sku.name} and cannot house its VMs. Choose a SKU that all of them "
-        "list, or zones with one kind of hardware."
+        f"{counted(len(without), 'machine')} of {len(machines)} in the zones of {pool.pool} of "
+        f"{pool.cluster} ({hardware}) {do_not} list {pool.sku.name} and cannot house its VMs. Choose a SKU "
+        "that all of them list, or zones with one kind of hardware."
     )
 
 

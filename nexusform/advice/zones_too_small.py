@@ -23,10 +23,11 @@ def rule(facts: Facts) -> list[Diagnostic]:
             continue
         wider = _wider(pool, site)
         enough = len(site.schedulable(frozenset(wider)))
+        have, zones = counted(inside, "machine"), listed(sorted(pool.zones))
         detail = (
-            f"The zones {listed(sorted(pool.zones))} have {counted(inside, 'machine')} that take new VMs, and "
-            f"{pool.pool} of {pool.cluster} has {pool.count} VMs: some machines must house several, and they "
-            f"fail together. {_gain(pool, site, wider, enough, facts)}"
+            f"The zones {zones} have {have} that take new VMs, and {pool.pool} of {pool.cluster} has "
+            f"{pool.count} VMs: some machines must house several, and they fail together. "
+            f"{_gain(pool, site, wider, enough, facts)}"
         )
         found.append(
             finding(ID, "fewer machines in the zones than VMs in the pool", detail, pool, pool.zones_span)
