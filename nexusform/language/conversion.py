@@ -45,7 +45,7 @@ def convert(value: Value, of: Type) -> Value:
     if raw is None or raw is UNKNOWN:
         if given is not DYNAMIC:
             _require_convertible(given, of)
-        return Value(settled(of), raw, value.marks)
+        return Value(_filled(settled(of), given), raw, value.marks)
     if given == of and not _fills_in(of):
         return value
     return _CONVERTERS[of.__class__](value, of)
@@ -125,8 +125,11 @@ def _elements(value: Value, of: Type) -> tuple[tuple[PathStep, Value], ...]:
     raise ConversionProblem((), f"{friendly_name(of, constraint=True)} required")
 
 
-def _converted(parts: Iterable[tuple[PathStep, Value]], element: Type, kind: str) -> tuple[Type, list[Value]]:
+def _converted(
+    parts: Iterable[tuple[PathStep, Value]], of: ListType | SetType | MapType, given: Type, kind: str
+) -> tuple[Type, list[Value]]:
     # Every part as `element`; when that leaves types open, all brought to one type.
+    element = of.element
     items = []
     for step, part in parts:
         try:
@@ -136,7 +139,9 @@ def _converted(parts: Iterable[tuple[PathStep, Value]], element: Type, kind: str
     if not has_dynamic(element):
         return settled(element), items
     if not items:
-        return settled(element), items
+        filled = _filled(of, given)
+        assert isinstance(filled, (ListType, SetType, MapType))
+        return settled(filled.element), items
     common = unify([v.type for v in items])
     if common is None:
         raise ConversionProblem((), f"all {kind} elements must have the same type")
@@ -144,21 +149,21 @@ def _converted(parts: Iterable[tuple[PathStep, Value]], element: Type, kind: str
 
 
 def _to_list(value: Value, of: ListType) -> Value:
-    element, items = _converted(_elements(value, of), of.element, "list")
+    element, items = _converted(_elements(value, of), of, value.type, "list")
     if isinstance(value.type, SetType) and not value.is_wholly_known:
         return Value(ListType(element), UNKNOWN, value.marks)  # its order and length are not known
     return Value(ListType(element), tuple(items), value.marks)
 
 
 def _to_set(value: Value, of: SetType) -> Value:
-    element, items = _converted(_elements(value, of), of.element, "set")
+    element, items = _converted(_elements(value, of), of, value.type, "set")
     return set_value(items, element).with_marks(value.marks)
 
 
 def _to_map(value: Value, of: MapType) -> Value:
     if not isinstance(value.type, (MapType, ObjectType)):
         raise ConversionProblem((), f"{friendly_name(of, constraint=True)} required")
-    element, items = _converted(value.raw.items(), of.element, "map")
+    element, items = _converted(value.raw.items(), of, value.type, "map")
     return Value(MapType(element), dict(zip(value.raw, items, strict=True)), value.marks)
 
 
@@ -234,6 +239,23 @@ def settled(of: Type) -> Type:
         return TupleType(tuple([settled(t) for t in of.elements]))
     assert not isinstance(of, PrimitiveType)
     return type(of)(settled(of.element))
+
+
+def _filled(of: Type, given: Type) -> Type:
+    # `of` with its open parts taken from the type of the value at hand, as far as they are there.
+    if of is DYNAMIC or given is DYNAMIC or not has_dynamic(of):
+        return given if of is DYNAMIC else of
+    if isinstance(of, ObjectType):
+        if not isinstance(given, ObjectType):
+            return of
+        return ObjectType(tuple([(n, _filled(t, given.attribute(n) or t)) for n, t in of.attributes]))
+    if isinstance(of, TupleType):
+        if not isinstance(given, TupleType):
+            return of
+        return TupleType(tuple([_filled(t, g) for t, g in zip(of.elements, given.elements, strict=True)]))
+    assert not isinstance(of, PrimitiveType)
+    inner = unify(_part_types(given)) if not isinstance(given, PrimitiveType) else None
+    return of if inner is None else type(of)(_filled(of.element, inner))
 
 
 def _require_convertible(given: Type, of: Type) -> None:

@@ -40,7 +40,7 @@ def number_text(given: Number) -> str:
         return str(given)
     if given < 0:
         return "-" + number_text(-given)
-    digits, point = _shortest_digits(given)
+    digits, point = shortest_digits(given)
     if point <= 0:
         return "0." + "0" * -point + digits
     if len(digits) <= point:
@@ -48,8 +48,9 @@ def number_text(given: Number) -> str:
     return f"{digits[:point]}.{digits[point:]}"
 
 
-def _shortest_digits(given: Number) -> tuple[str, int]:
-    # The digits d1 d2 ... of 0.d1d2... * 10**point: the fewest that lie nearer to this number
+def shortest_digits(given: Number) -> tuple[str, int]:
+    """The digits d1 d2 ... of the shortest decimal 0.d1d2... * 10**point for a number above zero."""
+    # The fewest digits that lie nearer to this number
     # than half the distance to its neighbours of PRECISION bits.
     numerator, denominator = given.numerator, given.denominator
     shift = PRECISION - numerator.bit_length()

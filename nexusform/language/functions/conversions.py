@@ -7,7 +7,14 @@ from typing import Final
 
 from nexusform.diagnostics import has_errors
 from nexusform.language.conversion import convert, describe
-from nexusform.language.functions.function import Example, Function, FunctionProblem, Parameter, Thunk
+from nexusform.language.functions.function import (
+    Example,
+    Function,
+    FunctionProblem,
+    Parameter,
+    Thunk,
+    anything,
+)
 from nexusform.language.value_notes import quoted
 from nexusform.values import (
     BOOL,
@@ -55,9 +62,7 @@ def _why_not(given: Value, of: Type, problem: ConversionProblem) -> str:
 
 
 def _conversion(name: str, of: Type, description: str, *examples: Example) -> Function:
-    parameter = Parameter(
-        "v", DYNAMIC, "a value", allow_null=True, allow_unknown=True, allow_dynamic=True, allow_marked=True
-    )
+    parameter = anything("v", "a value", marked=True)
     return Function(name, description, (parameter,), of, _converter(of), examples)
 
 
@@ -94,15 +99,7 @@ def _can(*attempts: Thunk) -> Value:
 
 
 def _anything(description: str) -> Parameter:
-    return Parameter(
-        "value",
-        DYNAMIC,
-        description,
-        allow_null=True,
-        allow_unknown=True,
-        allow_dynamic=True,
-        allow_marked=True,
-    )
+    return anything("value", description, marked=True)
 
 
 def _own_type(arguments: Sequence[Value]) -> Type:

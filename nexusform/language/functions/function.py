@@ -39,7 +39,11 @@ class FunctionProblem(Exception):  # noqa: N818 - a finding about the user's cal
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter. What is not allowed is refused (null) or handled before the function runs."""
+    """One parameter. What is not allowed is refused (null) or handled before the function runs.
+
+    `inner_marks`: marks inside the argument stay where they are, since the function only moves
+    elements; its own mark goes to the result all the same.
+    """
 
     name: str
     type: Type
@@ -48,6 +52,7 @@ class Parameter:
     allow_unknown: bool = False
     allow_dynamic: bool = False
     allow_marked: bool = False
+    inner_marks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,20 @@ class Example:
 
     call: str
     result: str
+
+
+def anything(name: str, description: str, *, marked: bool = False, inner_marks: bool = False) -> Parameter:
+    """A parameter that takes every value: null, unknown, of any type."""
+    return Parameter(
+        name,
+        DYNAMIC,
+        description,
+        allow_null=True,
+        allow_unknown=True,
+        allow_dynamic=True,
+        allow_marked=marked,
+        inner_marks=inner_marks,
+    )
 
 
 ResultType: TypeAlias = Type | Callable[[Sequence[Value]], Type]
@@ -116,7 +135,10 @@ def call(function: Function, arguments: Sequence[Value]) -> Value:
         parameter = function.parameter(position)
         if given.raw is None and not parameter.allow_null:
             raise FunctionProblem(NULL_ARGUMENT, position)
-        if not parameter.allow_marked and (given.marks or given.raw.__class__ in _COMPOUND):
+        if parameter.inner_marks:
+            marks |= given.marks
+            given = given.without_marks()
+        elif not parameter.allow_marked and (given.marks or given.raw.__class__ in _COMPOUND):
             given, more = unmark_deep(given)
             marks |= more
         if given.type is DYNAMIC and given.raw is UNKNOWN and not parameter.allow_dynamic:

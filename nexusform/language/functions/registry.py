@@ -1,28 +1,181 @@
-"""Every function by name: what a configuration may call."""
+"""Every function by name: what a configuration may call, and the page that describes them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Final
 
 from nexusform.language.functions import (
     conversions,
+    dates,
+    encoding,
+    file_access,
+    formatting,
+    hashing,
+    mappings,
+    networks,
     numeric,
+    regular_expressions,
     sequences,
+    sets,
+    templating,
     text,
 )
 from nexusform.language.functions.function import Function, Functions
+from nexusform.language.surroundings import Clock, FileProblem, Files
+from nexusform.values import friendly_name
 
-_FAMILIES: Final = (
+# One line for every family: its title on the page, and the functions that need nothing from outside.
+FAMILIES: Final[tuple[tuple[str, tuple[Function, ...]], ...]] = (
     ("Numbers", numeric.FUNCTIONS),
     ("Text", text.FUNCTIONS),
+    ("Text from patterns", formatting.FUNCTIONS),
+    ("Regular expressions", regular_expressions.FUNCTIONS),
     ("Lists", sequences.FUNCTIONS),
+    ("Maps", mappings.FUNCTIONS),
+    ("Sets", sets.FUNCTIONS),
     ("Types and marks", conversions.FUNCTIONS),
+    ("Encodings", encoding.FUNCTIONS),
+    ("Hashes and UUIDs", hashing.FUNCTIONS),
+    ("IP networks", networks.FUNCTIONS),
+    ("Dates", dates.FUNCTIONS),
+    ("Paths", file_access.PATH_FUNCTIONS),
 )
 
 
-def pure_functions() -> Functions:
-    """The functions that need nothing from outside."""
-    found: dict[str, Function] = {}
-    for _, family in _FAMILIES:
-        found.update({f.name: f for f in family})
+def standard_functions(
+    files: Files,
+    clock: Clock,
+    base_directory: str,
+    *,
+    plan_time: datetime | None = None,
+    applying: bool = False,
+) -> Functions:
+    """Every function, reading files below `base_directory` and the clock.
+
+    `plan_time` is what plantimestamp() gives (the first moment it is asked for, by default).
+    timestamp() is unknown unless `applying`.
+    """
+    families = [*FAMILIES, *_outside_families(files, clock, base_directory, plan_time, applying=applying)]
+    functions = {f.name: f for _, family in families for f in family}
+    return _with_templates(functions, files, base_directory)
+
+
+def _with_templates(functions: dict[str, Function], files: Files, base_directory: str) -> Functions:
+    renderer = templating.TemplateRenderer()
+    reader = file_access.FileReader(files, base_directory)
+    for each in templating.template_functions(reader, renderer):
+        functions[each.name] = each
+    found = MappingProxyType(dict(sorted(functions.items())))
+    renderer.functions = found
     return found
+
+
+def _outside_families(
+    files: Files, clock: Clock, base_directory: str, plan_time: datetime | None, *, applying: bool
+) -> Sequence[tuple[str, tuple[Function, ...]]]:
+    fixed: list[datetime] = [plan_time] if plan_time is not None else []
+
+    def planned() -> datetime:
+        if not fixed:
+            fixed.append(clock.now())
+        return fixed[0]
+
+    now: Callable[[], datetime] | None = clock.now if applying else None
+    reader = file_access.FileReader(files, base_directory)
+    return (
+        ("Clock", dates.clock_functions(planned, now)),
+        ("Files", file_access.file_functions(reader)),
+    )
+
+
+# --- the reference page --------------------------------------------------------------------------
+
+
+class _NoFiles:
+    # Stands where functions are only described.
+    def read(self, path: str) -> bytes:
+        raise FileProblem(f"No file can be read here: {path}")
+
+    def exists(self, path: str) -> bool:
+        raise FileProblem(f"No file can be looked for here: {path}")
+
+    def glob(self, base: str, pattern: str) -> list[str]:
+        raise FileProblem(f"No file can be looked for here: {base}/{pattern}")
+
+    def absolute(self, path: str) -> str:
+        return path
+
+    def expand_home(self, path: str) -> str:
+        return path
+
+
+class _NoClock:
+    def now(self) -> datetime:
+        return datetime(2000, 1, 1, tzinfo=UTC)
+
+    def sleep(self, seconds: float) -> None:
+        del seconds
+
+
+def described_families() -> Sequence[tuple[str, tuple[Function, ...]]]:
+    """Every family with its title; those that need something from outside cannot be called."""
+    files, clock = _NoFiles(), _NoClock()
+    reader = file_access.FileReader(files, "")
+    return (
+        *FAMILIES,
+        *_outside_families(files, clock, "", clock.now(), applying=False),
+        ("Templates", templating.template_functions(reader, templating.TemplateRenderer())),
+    )
+
+
+def signature(function: Function) -> str:
+    """How a function is called: `join(separator, lists...)`."""
+    names = [p.name for p in function.parameters]
+    if function.variadic is not None:
+        names.append(f"{function.variadic.name}...")
+    return f"{function.name}({', '.join(names)})"
+
+
+def reference_markdown() -> str:
+    """The reference page of all functions, as Markdown."""
+    families = described_families()
+    count = sum(len(family) for _, family in families)
+    lines = [
+        "# Functions",
+        "",
+        f"The {count} functions that expressions may call. Arguments are converted to the type of their",
+        "parameter; an unknown argument gives an unknown result; what is computed from something",
+        "sensitive is sensitive. This page is generated by `reference_markdown` in",
+        "nexusform/language/functions/registry.py.",
+        "",
+    ]
+    for title, family in families:
+        lines += [f"## {title}", ""]
+        for function in sorted(family, key=lambda f: f.name):
+            lines += _section(function)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _section(function: Function) -> list[str]:
+    lines = [f"### `{signature(function)}`", "", function.description, ""]
+    parameters = [*function.parameters, *([function.variadic] if function.variadic else [])]
+    for parameter in parameters:
+        kind = friendly_name(parameter.type, constraint=True)
+        lines.append(f"- `{parameter.name}` ({kind}): {parameter.description}")
+    if parameters:
+        lines.append("")
+    if function.examples:
+        lines += ["```hcl", *[f"{e.call} # {e.result}" for e in function.examples], "```", ""]
+    return lines
+
+
+def example_calls() -> Mapping[str, tuple[tuple[str, str], ...]]:
+    """The examples of every function: what is called, and what it gives."""
+    return {
+        f.name: tuple([(e.call, e.result) for e in f.examples])
+        for _, family in described_families()
+        for f in family
+    }

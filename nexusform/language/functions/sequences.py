@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from nexusform.language.conversion import convert as _convert
 from nexusform.language.conversion import equals, unify
-from nexusform.language.functions.function import Example, Function, FunctionProblem, Parameter
+from nexusform.language.functions.function import Example, Function, FunctionProblem, Parameter, anything
 from nexusform.language.functions.text import clusters
 from nexusform.language.numbers import normalised
 from nexusform.values import (
@@ -15,6 +15,7 @@ from nexusform.values import (
     DYNAMIC,
     DYNAMIC_UNKNOWN,
     FALSE,
+    NO_MARKS,
     NUMBER,
     STRING,
     TRUE,
@@ -252,7 +253,7 @@ def _concat(*arguments: Value) -> Value:
 def _distinct(given: Value) -> Value:
     if not given.is_wholly_known:
         return Value(given.type, UNKNOWN)
-    kept = {}
+    kept: dict[Any, Value] = {}
     for item in given.raw:
         kept.setdefault(order_key(item), item)
     return Value(given.type, tuple(kept.values()))
@@ -261,20 +262,22 @@ def _distinct(given: Value) -> Value:
 def _flatten(given: Value) -> Value:
     _require_sequence(given, "can only flatten lists, sets and tuples", 0)
     found: list[Value] = []
-    if not _collect_flat(given, found):
-        return DYNAMIC_UNKNOWN
-    return tuple_value(found)
+    marks: list[frozenset[str]] = []
+    known = _collect_flat(given, found, marks)
+    return (tuple_value(found) if known else DYNAMIC_UNKNOWN).with_marks(NO_MARKS.union(*marks))
 
 
-def _collect_flat(given: Value, found: list[Value]) -> bool:
-    # Whether everything is known that decides how many elements there are.
+def _collect_flat(given: Value, found: list[Value], marks: list[frozenset[str]]) -> bool:
+    # Whether everything is known that decides how many elements there are; `marks` gathers those
+    # of the lists that are opened.
+    marks.append(given.marks)
     for item in given.raw:
         if item.raw is UNKNOWN and (item.type is DYNAMIC or isinstance(item.type, _SEQUENCES)):
             return False
         if isinstance(item.type, _SEQUENCES) and item.raw is not None:
             if isinstance(item.type, SetType) and not item.is_wholly_known:
                 return False
-            if not _collect_flat(item, found):
+            if not _collect_flat(item, found, marks):
                 return False
         else:
             found.append(item)
@@ -396,7 +399,10 @@ FUNCTIONS: Final = (
     Function(
         "chunklist",
         "The list cut into lists of at most so many elements.",
-        (Parameter("list", _ANY_LIST, "a list"), Parameter("size", NUMBER, "elements in each, 0 for all")),
+        (
+            Parameter("list", _ANY_LIST, "a list", inner_marks=True),
+            Parameter("size", NUMBER, "elements in each, 0 for all"),
+        ),
         _chunked_type,
         _chunk_list,
         (Example('chunklist(["a", "b", "c"], 2)[1][0]', '"c"'),),
@@ -419,7 +425,7 @@ FUNCTIONS: Final = (
         _coalesced_list_type,
         _coalesce_list,
         (Example('coalescelist([], ["c", "d"])', '["c", "d"]'),),
-        Parameter("vals", DYNAMIC, "lists", allow_null=True, allow_unknown=True, allow_dynamic=True),
+        anything("vals", "lists", inner_marks=True),
     ),
     Function(
         "compact",
@@ -436,7 +442,7 @@ FUNCTIONS: Final = (
         _concatenated_type,
         _concat,
         (Example('concat(["a"], ["b", "c"])', '["a", "b", "c"]'),),
-        Parameter("seqs", DYNAMIC, "lists or tuples"),
+        Parameter("seqs", DYNAMIC, "lists or tuples", inner_marks=True),
     ),
     Function(
         "contains",
@@ -457,7 +463,10 @@ FUNCTIONS: Final = (
     Function(
         "element",
         "The element at an index, counting round and round the list.",
-        (_list("a list or tuple"), Parameter("index", NUMBER, "from 0; negative counts from the end")),
+        (
+            _list("a list or tuple", inner_marks=True),
+            Parameter("index", NUMBER, "from 0; negative counts from the end"),
+        ),
         _element_type,
         _element,
         (Example('element(["a", "b", "c"], 1)', '"b"'), Example('element(["a", "b", "c"], 3)', '"a"')),
@@ -465,7 +474,7 @@ FUNCTIONS: Final = (
     Function(
         "flatten",
         "The elements of the lists inside a list, however deep, as one tuple.",
-        (_list("lists inside a list"),),
+        (_list("lists inside a list", inner_marks=True),),
         DYNAMIC,
         _flatten,
         (Example('flatten([["a", "b"], [], ["c", ["d"]]])', '["a", "b", "c", "d"]'),),
@@ -510,7 +519,7 @@ FUNCTIONS: Final = (
     Function(
         "one",
         "The only element of a list, null when it is empty; more than one is an error.",
-        (_list("a list, set or tuple", allow_unknown=True, allow_dynamic=True),),
+        (_list("a list, set or tuple", allow_unknown=True, allow_dynamic=True, inner_marks=True),),
         DYNAMIC,
         _one,
         (Example('one(["a"])', '"a"'), Example("one([])", "null")),
@@ -527,7 +536,7 @@ FUNCTIONS: Final = (
     Function(
         "reverse",
         "The list in the opposite order.",
-        (_list(),),
+        (_list(inner_marks=True),),
         _reversed_type,
         _reverse,
         (Example("reverse([1, 2, 3])", "[3, 2, 1]"),),
@@ -536,7 +545,7 @@ FUNCTIONS: Final = (
         "slice",
         "The elements from a start index up to, not including, an end index.",
         (
-            _list("a list or tuple"),
+            _list("a list or tuple", inner_marks=True),
             Parameter("start_index", NUMBER, "the first index"),
             Parameter("end_index", NUMBER, "the index after the last"),
         ),

@@ -104,10 +104,7 @@ def _reversed(text: str) -> str:
 
 
 def _split(separator: Value, text: Value) -> Value:
-    if not separator.raw:
-        parts = list(text.raw)
-    else:
-        parts = text.raw.split(separator.raw)
+    parts = text.raw.split(separator.raw) if separator.raw else list(text.raw)
     return Value(_STRINGS, tuple([Value(STRING, p) for p in parts]))
 
 

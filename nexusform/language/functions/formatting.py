@@ -1,0 +1,289 @@
+"""format and formatlist: text from a pattern with verbs such as `%s` and `%05.2f`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+from nexusform.language.conversion import convert, describe
+from nexusform.language.functions.function import Example, Function, FunctionProblem, Parameter, anything
+from nexusform.language.functions.json_text import json_string, json_text
+from nexusform.language.functions.text import clusters
+from nexusform.language.numbers import shortest_digits
+from nexusform.language.positions import count_clusters
+from nexusform.values import (
+    BOOL,
+    NUMBER,
+    STRING,
+    UNKNOWN,
+    ConversionProblem,
+    ListType,
+    PrimitiveType,
+    SetType,
+    TupleType,
+    Value,
+)
+
+_VERB: Final = re.compile(
+    r"%(?P<flags>[ +\-0#]*)(?P<width>[1-9][0-9]*)?(?:\.(?P<precision>[0-9]+))?(?:\[(?P<index>[1-9][0-9]*)\])?"
+)
+_MODES: Final = "vtbdoxXeEfgGsq"
+_WIDEST: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Verb:
+    text: str
+    offset: int
+    flags: str
+    width: int
+    precision: int | None
+    mode: str
+
+
+def _format(pattern: Value, *arguments: Value) -> Value:
+    if not all(a.is_wholly_known for a in arguments):
+        return Value(STRING, UNKNOWN)
+    return Value(STRING, formatted(pattern.raw, arguments))
+
+
+def formatted(pattern: str, arguments: Sequence[Value]) -> str:
+    """The pattern with its verbs replaced by the arguments. Raises FunctionProblem."""
+    pieces: list[str] = []
+    at, following, highest = 0, 0, 0
+    while True:
+        start = pattern.find("%", at)
+        if start < 0:
+            pieces.append(pattern[at:])
+            break
+        pieces.append(pattern[at:start])
+        if pattern[start : start + 2] == "%%":
+            pieces.append("%")
+            at = start + 2
+            continue
+        verb, position = _read_verb(pattern, start, following)
+        if position >= len(arguments):
+            raise FunctionProblem(
+                f'not enough arguments for "{verb.text}" at {verb.offset}: '
+                f"need index {position + 1} but have {len(arguments)} total"
+            )
+        pieces.append(_rendered(verb, arguments[position]))
+        following, highest = position + 1, max(highest, position + 1)
+        at = start + len(verb.text)
+    if highest < len(arguments):
+        used = f"only {highest} used by format string" if highest else "no verbs in format string"
+        raise FunctionProblem(f"too many arguments; {used}", highest + 1)
+    return "".join(pieces)
+
+
+def _read_verb(pattern: str, start: int, following: int) -> tuple[_Verb, int]:
+    match = _VERB.match(pattern, start)
+    assert match is not None
+    offset = len(pattern[:start].encode())
+    if match.end() >= len(pattern):
+        raise FunctionProblem(f"invalid format string starting at offset {offset + 1}")
+    mode = pattern[match.end()]
+    if mode not in _MODES:
+        place = offset + match.end() - start
+        raise FunctionProblem(f"unrecognized format character {mode!r} at offset {place}")
+    width, precision = int(match["width"] or 0), match["precision"]
+    if width > _WIDEST or int(precision or 0) > _WIDEST:
+        raise FunctionProblem(f"width and precision must not be greater than {_WIDEST}")
+    text = pattern[start : match.end() + 1]
+    verb = _Verb(text, offset, match["flags"], width, None if precision is None else int(precision), mode)
+    return verb, int(match["index"]) - 1 if match["index"] else following
+
+
+def _rendered(verb: _Verb, argument: Value) -> str:
+    mode = verb.mode
+    if mode == "v":
+        return _default(verb, argument)
+    if argument.raw is None:
+        raise FunctionProblem(
+            f'unsupported value for "{verb.text}" at {verb.offset}: null value cannot be formatted'
+        )
+    if mode in {"s", "q"}:
+        text = _as(verb, argument, STRING)
+        return _string(verb, text)
+    if mode == "t":
+        return "true" if _as(verb, argument, BOOL) else "false"
+    number = _as(verb, argument, NUMBER)
+    return _integer(verb, number) if mode in "bdoxX" else _decimal(verb, number, mode)
+
+
+def _default(verb: _Verb, argument: Value) -> str:
+    if argument.raw is None or "#" in verb.flags or not isinstance(argument.type, PrimitiveType):
+        return _padded(verb, json_text(argument))
+    if argument.type == STRING:
+        return _padded(verb, argument.raw)
+    if argument.type == BOOL:
+        return "true" if argument.raw else "false"
+    return _decimal(verb, argument.raw, "g")
+
+
+def _as(verb: _Verb, argument: Value, of: PrimitiveType) -> Any:
+    try:
+        return convert(argument, of).raw
+    except ConversionProblem as problem:
+        raise FunctionProblem(
+            f'unsupported value for "{verb.text}" at {verb.offset}: {describe(problem)}'
+        ) from None
+
+
+def _padded(verb: _Verb, text: str) -> str:
+    missing = verb.width - (len(text) if text.isascii() else count_clusters(text))
+    if missing <= 0:
+        return text
+    if "-" in verb.flags:
+        return text + " " * missing
+    return ("0" if "0" in verb.flags else " ") * missing + text
+
+
+def _string(verb: _Verb, text: str) -> str:
+    if verb.precision is not None:
+        text = "".join(clusters(text)[: verb.precision])
+    return _padded(verb, json_string(text) if verb.mode == "q" else text)
+
+
+def _signed(verb: _Verb, negative: bool, digits: str) -> str:
+    # A number's digits with sign and padding; zeros go between the two.
+    sign = "-" if negative else "+" if "+" in verb.flags else " " if " " in verb.flags else ""
+    missing = verb.width - len(sign) - len(digits)
+    if missing <= 0:
+        return sign + digits
+    if "-" in verb.flags:
+        return sign + digits + " " * missing
+    return sign + "0" * missing + digits if "0" in verb.flags else " " * missing + sign + digits
+
+
+_BASES: Final = {"b": "b", "d": "d", "o": "o", "x": "x", "X": "X"}
+_PREFIXES: Final = {"b": "0b", "d": "", "o": "0", "x": "0x", "X": "0X"}
+
+
+def _integer(verb: _Verb, number: Any) -> str:
+    if not isinstance(number, int):
+        raise FunctionProblem(f'unsupported value for "{verb.text}" at {verb.offset}: an integer is required')
+    digits = format(abs(number), _BASES[verb.mode])
+    if verb.precision is not None:
+        digits = digits.rjust(verb.precision, "0")
+    if "#" in verb.flags:
+        digits = _PREFIXES[verb.mode] + digits
+    return _signed(verb, number < 0, digits)
+
+
+# --- decimals: exact, rounded half to even, as big floats are printed ----------------------------
+
+
+def _decimal(verb: _Verb, number: Any, mode: str) -> str:
+    size = abs(number)
+    if mode == "f":
+        digits = _fixed(size, 6 if verb.precision is None else verb.precision)
+    elif mode in "eE":
+        digits = _scientific(size, 6 if verb.precision is None else verb.precision, mode)
+    else:
+        digits = _general(size, verb.precision, mode)
+    return _signed(verb, number < 0, digits)
+
+
+def _fixed(size: int | Fraction, places: int) -> str:
+    scaled = str(round(size * 10**places)).rjust(places + 1, "0")
+    return f"{scaled[:-places]}.{scaled[-places:]}" if places else scaled
+
+
+def _significant(size: int | Fraction, count: int | None) -> tuple[str, int]:
+    # The digits of 0.d1d2... * 10**point: the shortest exact ones, or rounded to a count.
+    if size == 0:
+        return "0", 1
+    digits, point = shortest_digits(size)
+    if count is None or len(digits) <= count:
+        return digits, point
+    exponent = point - count
+    scaled = round(Fraction(size) / 10**exponent) if exponent >= 0 else round(size * 10**-exponent)
+    text = str(scaled)
+    return text, exponent + len(text)
+
+
+def _scientific(size: int | Fraction, places: int | None, mode: str) -> str:
+    digits, point = _significant(size, None if places is None else places + 1)
+    if places is not None:
+        digits = digits[: places + 1].ljust(places + 1, "0")
+    exponent = point - 1 if size else 0
+    mantissa = digits[0] + ("." + digits[1:] if len(digits) > 1 else "")
+    return f"{mantissa}{mode}{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
+
+
+def _general(size: int | Fraction, precision: int | None, mode: str) -> str:
+    count = None if precision is None else max(precision, 1)
+    digits, point = _significant(size, count)
+    digits = digits.rstrip("0") or "0"
+    limit = 6 if count is None else count
+    if count is not None and count > len(digits) >= point:
+        limit = len(digits)
+    if point - 1 < -4 or point - 1 >= limit:
+        exponent = point - 1
+        mantissa = digits[0] + ("." + digits[1:] if len(digits) > 1 else "")
+        return f"{mantissa}{'e' if mode == 'g' else 'E'}{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
+    if point <= 0:
+        return "0." + "0" * -point + digits
+    return digits.ljust(point, "0") if len(digits) <= point else f"{digits[:point]}.{digits[point:]}"
+
+
+# --- formatlist ----------------------------------------------------------------------------------
+
+
+def _format_list(pattern: Value, *arguments: Value) -> Value:
+    kind = ListType(STRING)
+    lists = [
+        (i, a)
+        for i, a in enumerate(arguments, 1)
+        if isinstance(a.type, (ListType, SetType, TupleType)) and a.raw is not None
+    ]
+    if pattern.raw is UNKNOWN or any(a.raw is UNKNOWN for _, a in lists):
+        return Value(kind, UNKNOWN)
+    count = len(lists[0][1].raw) if lists else 1
+    for position, given in lists:
+        if len(given.raw) != count:
+            raise FunctionProblem(
+                f"argument {position} has length {len(given.raw)}, which is inconsistent with "
+                f"argument {lists[0][0]} of length {count}",
+                position,
+            )
+    spread = {i for i, _ in lists}
+    results = []
+    for turn in range(count):
+        chosen = [a.raw[turn] if i in spread else a for i, a in enumerate(arguments, 1)]
+        try:
+            results.append(_format(pattern, *chosen))
+        except FunctionProblem as problem:
+            raise FunctionProblem(
+                f"error on format iteration {turn}: {problem.message}", problem.argument
+            ) from None
+    return Value(kind, tuple(results))
+
+
+FUNCTIONS: Final = (
+    Function(
+        "format",
+        "Text from a pattern: %s text, %d whole number, %f decimals, %x hexadecimal, %q quoted, %v anything.",
+        (Parameter("format", STRING, "the pattern"),),
+        STRING,
+        _format,
+        (
+            Example('format("Hello, %s!", "Ander")', '"Hello, Ander!"'),
+            Example('format("%03d|%.2f|%x", 7, 2.5, 255)', '"007|2.50|ff"'),
+        ),
+        anything("args", "what the verbs show"),
+    ),
+    Function(
+        "formatlist",
+        "One text for every element of the lists among the arguments; other arguments are repeated.",
+        (Parameter("format", STRING, "the pattern", allow_unknown=True),),
+        ListType(STRING),
+        _format_list,
+        (Example('formatlist("%s-%d", ["a", "b"], 1)', 'tolist(["a-1", "b-1"])'),),
+        anything("args", "lists and single values"),
+    ),
+)

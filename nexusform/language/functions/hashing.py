@@ -1,0 +1,89 @@
+"""Hashes and UUIDs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Final
+
+from nexusform.language.functions.encoding import encode_base64
+from nexusform.language.functions.function import Function, FunctionProblem, plain_function
+from nexusform.values import STRING, UNKNOWN, Value
+
+_Hash = Callable[[bytes], str]
+
+
+def _hexadecimal(algorithm: str) -> _Hash:
+    return lambda data: hashlib.new(algorithm, data, usedforsecurity=False).hexdigest()
+
+
+def _base64(algorithm: str) -> _Hash:
+    return lambda data: encode_base64(hashlib.new(algorithm, data, usedforsecurity=False).digest())
+
+
+# What each hash is called, what it is, and how it is computed.
+HASHES: Final[tuple[tuple[str, str, _Hash], ...]] = (
+    ("base64sha256", "SHA-256 in base64", _base64("sha256")),
+    ("base64sha512", "SHA-512 in base64", _base64("sha512")),
+    ("md5", "MD5 in hexadecimal", _hexadecimal("md5")),
+    ("sha1", "SHA-1 in hexadecimal", _hexadecimal("sha1")),
+    ("sha256", "SHA-256 in hexadecimal", _hexadecimal("sha256")),
+    ("sha512", "SHA-512 in hexadecimal", _hexadecimal("sha512")),
+)
+
+_SAMPLES: Final = {
+    "base64sha256": "LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=",
+    "md5": "5d41402abc4b2a76b9719d911017c592",
+    "sha1": "aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d",
+    "sha256": "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824",
+}
+
+
+def _hash_function(name: str, what: str, digest: _Hash) -> Function:
+    sample = _SAMPLES.get(name)
+    return plain_function(
+        name,
+        f"The {what} of the text's UTF-8 bytes.",
+        [("str", STRING, "the text")],
+        returns=STRING,
+        compute=lambda text: digest(text.encode()),
+        examples=[(f'{name}("hello")', f'"{sample}"')] if sample else [],
+    )
+
+
+def _uuid5(namespace: str, name: str) -> str:
+    import uuid
+
+    known = {
+        "dns": uuid.NAMESPACE_DNS,
+        "url": uuid.NAMESPACE_URL,
+        "oid": uuid.NAMESPACE_OID,
+        "x500": uuid.NAMESPACE_X500,
+    }
+    try:
+        space = known[namespace] if namespace in known else uuid.UUID(namespace)
+    except ValueError:
+        raise FunctionProblem(
+            f'"{namespace}" is not a namespace: give a UUID, or one of "dns", "url", "oid" and "x500"', 0
+        ) from None
+    return str(uuid.uuid5(space, name))
+
+
+FUNCTIONS: Final = (
+    *[_hash_function(*each) for each in HASHES],
+    Function(
+        "uuid",
+        "A random UUID; known only after apply, since every evaluation gives another.",
+        (),
+        STRING,
+        lambda: Value(STRING, UNKNOWN),
+    ),
+    plain_function(
+        "uuidv5",
+        "The UUID that belongs to a name in a namespace.",
+        [("namespace", STRING, 'a UUID, or "dns", "url", "oid", "x500"'), ("name", STRING, "the name")],
+        returns=STRING,
+        compute=_uuid5,
+        examples=[('uuidv5("dns", "www.terraform.io")', '"a5008fae-b28c-5ba5-96cd-82b4c53552d6"')],
+    ),
+)

@@ -1,0 +1,243 @@
+"""Functions on maps and objects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from nexusform.diagnostics import did_you_mean
+from nexusform.language.conversion import convert
+from nexusform.language.functions.function import Example, Function, FunctionProblem, Parameter, anything
+from nexusform.values import (
+    DYNAMIC,
+    DYNAMIC_UNKNOWN,
+    NO_MARKS,
+    STRING,
+    UNKNOWN,
+    ConversionProblem,
+    ListType,
+    MapType,
+    ObjectType,
+    TupleType,
+    Type,
+    Value,
+    friendly_name,
+    object_value,
+)
+
+_STRINGS: Final = ListType(STRING)
+
+
+def _keys_type(arguments: Sequence[Value]) -> Type:
+    of = arguments[0].type
+    if isinstance(of, MapType):
+        return _STRINGS
+    if isinstance(of, ObjectType):
+        return TupleType((STRING,) * len(of.attributes))
+    if of is DYNAMIC:
+        return DYNAMIC
+    raise FunctionProblem("must have map or object type", 0)
+
+
+def _keys(given: Value) -> Value:
+    kind = _keys_type([given])
+    if isinstance(given.type, ObjectType):
+        return Value(kind, tuple([Value(STRING, n) for n, _ in given.type.attributes]))
+    if given.raw is UNKNOWN:
+        return Value(kind, UNKNOWN)
+    return Value(kind, tuple([Value(STRING, k) for k in given.raw]))
+
+
+def _values_type(arguments: Sequence[Value]) -> Type:
+    of = arguments[0].type
+    if isinstance(of, MapType):
+        return ListType(of.element)
+    if isinstance(of, ObjectType):
+        return TupleType(tuple([t for _, t in of.attributes]))
+    raise FunctionProblem("values() requires a map as the first argument")
+
+
+def _values(given: Value) -> Value:
+    return Value(_values_type([given]), tuple(given.raw.values()))
+
+
+def _lookup_type(arguments: Sequence[Value]) -> Type:
+    of, key = arguments[0].type, arguments[1].raw
+    if isinstance(of, MapType):
+        return of.element
+    if not isinstance(of, ObjectType):
+        raise FunctionProblem("lookup() requires a map as the first argument", 0)
+    found = None if key is UNKNOWN else of.attribute(key)
+    return found or DYNAMIC
+
+
+def _lookup(given: Value, key: Value, *default: Value) -> Value:
+    if len(default) > 1:
+        raise FunctionProblem("lookup() takes two or three arguments")
+    of = given.type
+    if given.type is DYNAMIC:
+        return DYNAMIC_UNKNOWN
+    kind = _lookup_type([given, key])
+    fallback = default[0] if default else None
+    if fallback is not None and isinstance(of, MapType):
+        try:
+            fallback = convert(fallback, kind)
+        except ConversionProblem:
+            raise FunctionProblem(
+                "the default value must have the same type as the map elements", 2
+            ) from None
+    if given.raw is UNKNOWN or key.raw is UNKNOWN:
+        return Value(kind, UNKNOWN)
+    found: Value | None = given.raw.get(key.raw)
+    if found is not None:
+        return found
+    if fallback is not None:
+        return fallback
+    hint = did_you_mean(key.raw, given.raw)
+    if isinstance(of, ObjectType):
+        raise FunctionProblem(f'the given object has no attribute "{key.raw}"{hint.rstrip("?")}', 0)
+    raise FunctionProblem(f'lookup failed to find key "{key.raw}"{hint.rstrip("?")}')
+
+
+def _merge(*maps: Value) -> Value:
+    for position, given in enumerate(maps):
+        if given.type is not DYNAMIC and not isinstance(given.type, (MapType, ObjectType)):
+            raise FunctionProblem(
+                f'arguments must be maps or objects, got "{friendly_name(given.type)}"', position
+            )
+    marks = NO_MARKS.union(*[m.marks for m in maps])
+    kind = maps[0].type if maps else None
+    same_map = isinstance(kind, MapType) and all(m.type == kind for m in maps)
+    if any(m.raw is UNKNOWN for m in maps):
+        if same_map:
+            assert kind is not None
+            return Value(kind, UNKNOWN, marks)
+        return _merged_unknown(maps).with_marks(marks)
+    items: dict[str, Value] = {}
+    for given in maps:
+        items.update(given.raw or {})
+    if same_map:
+        assert kind is not None
+        return Value(kind, {k: items[k] for k in sorted(items)}, marks)
+    return object_value(items).with_marks(marks)
+
+
+def _merged_unknown(maps: Sequence[Value]) -> Value:
+    # Objects have known attributes even when they are unknown themselves.
+    attributes: dict[str, Type] = {}
+    for given in maps:
+        if given.raw is None:
+            continue
+        if isinstance(given.type, ObjectType):
+            attributes.update(dict(given.type.attributes))
+        elif given.raw is UNKNOWN:
+            return DYNAMIC_UNKNOWN
+        else:
+            attributes.update({k: v.type for k, v in given.raw.items()})
+    return Value(ObjectType.of(attributes), UNKNOWN)
+
+
+def _transpose(given: Value) -> Value:
+    kind = MapType(_STRINGS)
+    if not given.is_wholly_known:
+        return Value(kind, UNKNOWN)
+    found: dict[str, list[str]] = {}
+    for key, values in given.raw.items():
+        if values.raw is None:
+            continue
+        for value in values.raw:
+            if value.raw is None:
+                raise FunctionProblem("input must not contain null string", 0)
+            found.setdefault(value.raw, []).append(key)
+    lists = {k: Value(_STRINGS, tuple([Value(STRING, s) for s in found[k]])) for k in sorted(found)}
+    return Value(kind, lists)
+
+
+def _zip_map_type(arguments: Sequence[Value]) -> Type:
+    keys, values = arguments
+    if isinstance(values.type, ListType):
+        return MapType(values.type.element)
+    if not isinstance(values.type, TupleType):
+        raise FunctionProblem("values argument must be a list or tuple value", 1)
+    if not keys.is_wholly_known or len(keys.raw) != len(values.type.elements):
+        return DYNAMIC
+    pairs = zip(keys.raw, values.type.elements, strict=True)
+    return ObjectType.of({str(k.raw): t for k, t in pairs})
+
+
+def _zip_map(keys: Value, values: Value) -> Value:
+    kind = _zip_map_type([keys, values])
+    if not keys.is_wholly_known:
+        return Value(kind, UNKNOWN)
+    if len(keys.raw) != len(values.raw):
+        raise FunctionProblem(
+            f"number of keys ({len(keys.raw)}) does not match number of values ({len(values.raw)})"
+        )
+    if any(k.raw is None for k in keys.raw):
+        raise FunctionProblem("keys must not be null", 0)
+    items = {k.raw: v for k, v in zip(keys.raw, values.raw, strict=True)}
+    return Value(kind, {k: items[k] for k in sorted(items)})
+
+
+def _mapping(name: str, description: str, **more: bool) -> Parameter:
+    return Parameter(name, DYNAMIC, description, inner_marks=True, **more)
+
+
+FUNCTIONS: Final = (
+    Function(
+        "keys",
+        "The keys of a map, in order.",
+        (_mapping("inputMap", "a map or object", allow_unknown=True),),
+        _keys_type,
+        _keys,
+        (Example("keys({ c = 2, a = 1 })", '["a", "c"]'),),
+    ),
+    Function(
+        "lookup",
+        "The value under a key, or a default when there is none.",
+        (
+            _mapping("inputMap", "a map or object", allow_unknown=True),
+            Parameter("key", STRING, "the key", allow_unknown=True),
+        ),
+        DYNAMIC,
+        _lookup,
+        (
+            Example('lookup({ a = "ay" }, "a", "what?")', '"ay"'),
+            Example('lookup({}, "c", "what?")', '"what?"'),
+        ),
+        anything("default", "what to give when the key is absent", inner_marks=True),
+    ),
+    Function(
+        "merge",
+        "One map or object with the elements of all; later ones win.",
+        (),
+        DYNAMIC,
+        _merge,
+        (Example("merge({ a = 1, b = 2 }, { b = 3 })", "{ a = 1, b = 3 }"),),
+        anything("maps", "maps and objects", inner_marks=True),
+    ),
+    Function(
+        "transpose",
+        "A map of lists turned round: values become keys.",
+        (Parameter("values", MapType(_STRINGS), "a map of lists of strings"),),
+        MapType(_STRINGS),
+        _transpose,
+        (Example('transpose({ a = ["1", "2"], b = ["2"] })["2"]', 'tolist(["a", "b"])'),),
+    ),
+    Function(
+        "values",
+        "The values of a map, in the order of their keys.",
+        (_mapping("mapping", "a map or object"),),
+        _values_type,
+        _values,
+        (Example("values({ c = 2, a = 1 })", "[1, 2]"),),
+    ),
+    Function(
+        "zipmap",
+        "A map from a list of keys and a list of values.",
+        (Parameter("keys", _STRINGS, "the keys"), _mapping("values", "the values, as many")),
+        _zip_map_type,
+        _zip_map,
+        (Example('zipmap(["a", "b"], [1, 2])', "{ a = 1, b = 2 }"),),
+    ),
+)

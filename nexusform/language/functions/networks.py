@@ -1,0 +1,178 @@
+"""Functions on IP addresses and CIDR prefixes."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from nexusform.language.functions.function import (
+    Example,
+    Function,
+    FunctionProblem,
+    Parameter,
+    plain_function,
+)
+from nexusform.values import BOOL, NUMBER, STRING, ListType, Value
+
+if TYPE_CHECKING:
+    from ipaddress import IPv4Network, IPv6Network
+
+    _Network: TypeAlias = IPv4Network | IPv6Network
+
+_LEADING_ZEROS: Final = re.compile(r"(?<![0-9.])0+(?=[0-9])|(?<=\.)0+(?=[0-9])")
+
+
+def _decimal_octets(text: str) -> str:
+    # Leading zeros in a dotted address mean nothing, as they always have in this function.
+    return text if ":" in text else _LEADING_ZEROS.sub("", text)
+
+
+def _network(text: str, position: int | None = None) -> _Network:
+    import ipaddress
+
+    address, _, length = text.partition("/")
+    wrong = FunctionProblem(f"invalid CIDR expression: invalid CIDR address: {text}", position)
+    if not re.fullmatch("[0-9]{1,3}", length) or "%" in address:
+        raise wrong
+    try:
+        return ipaddress.ip_network(f"{_decimal_octets(address)}/{int(length)}", strict=False)
+    except ValueError:
+        raise wrong from None
+
+
+def _whole(number: Any, name: str, position: int) -> int:
+    if not isinstance(number, int):
+        raise FunctionProblem(f"{name} must be a whole number", position)
+    return number
+
+
+def _host(prefix: str, number: Any) -> str:
+    network = _network(prefix)
+    host = _whole(number, "hostnum", 1)
+    size = network.num_addresses
+    if not -size <= host < size:
+        raise FunctionProblem(f"prefix of {network.prefixlen} does not accommodate a host numbered {host}")
+    return str(network[host])
+
+
+def _netmask(prefix: str) -> str:
+    network = _network(prefix, 0)
+    if network.version != 4:
+        raise FunctionProblem("IPv6 addresses cannot have a netmask: use the prefix length", 0)
+    return str(network.netmask)
+
+
+def _network_at(base: _Network, first: int, length: int) -> str:
+    return str(type(base)((first, length)))
+
+
+def _subnet(prefix: str, new_bits: Any, number: Any) -> str:
+    network = _network(prefix)
+    bits, wanted = _whole(new_bits, "newbits", 1), _whole(number, "netnum", 2)
+    length = network.prefixlen + bits
+    if bits < 0:
+        raise FunctionProblem("must extend prefix by a number of bits that is not negative", 1)
+    if length > network.max_prefixlen:
+        raise FunctionProblem(f"insufficient address space to extend prefix of {network.prefixlen} by {bits}")
+    count = 1 << bits
+    if not -count <= wanted < count:
+        raise FunctionProblem(f"prefix extension of {bits} does not accommodate a subnet numbered {wanted}")
+    first = int(network.network_address) + (wanted % count << (network.max_prefixlen - length))
+    return _network_at(network, first, length)
+
+
+def _subnets(prefix: Value, *new_bits: Value) -> Value:
+    network = _network(prefix.raw, 0)
+    at = int(network.network_address)
+    end = at + network.num_addresses
+    found: list[Value] = []
+    for position, given in enumerate(new_bits, 1):
+        bits = _whole(given.raw, "newbits", position)
+        length = network.prefixlen + bits
+        if bits < 1:
+            raise FunctionProblem("must extend prefix by at least one bit", position)
+        if length > network.max_prefixlen:
+            raise FunctionProblem(
+                f"would extend prefix to {length} bits, which is too long for an address of "
+                f"{network.max_prefixlen} bits",
+                position,
+            )
+        size = 1 << (network.max_prefixlen - length)
+        first = -(-at // size) * size
+        if first + size > end:
+            after = f" after {found[-1].raw}" if found else ""
+            raise FunctionProblem(
+                f"not enough remaining address space for a subnet with a prefix of {length} bits{after}",
+                position,
+            )
+        found.append(Value(STRING, _network_at(network, first, length)))
+        at = first + size
+    return Value(ListType(STRING), tuple(found))
+
+
+def _contains(prefix: str, inner: str) -> bool:
+    import ipaddress
+
+    network = _network(prefix, 0)
+    if "/" in inner:
+        other = _network(inner, 1)
+        first: Any = other.network_address
+        last: Any = other.broadcast_address
+    else:
+        try:
+            first = last = ipaddress.ip_address(_decimal_octets(inner))
+        except ValueError:
+            raise FunctionProblem(f"invalid IP address or prefix: {inner}", 1) from None
+    if first.version != network.version:
+        raise FunctionProblem(f"address family mismatch: {prefix} vs. {inner}")
+    return first in network and last in network
+
+
+_PREFIX: Final = ("prefix", STRING, "a prefix in CIDR notation")
+
+FUNCTIONS: Final = (
+    plain_function(
+        "cidrcontains",
+        "Whether a prefix contains an address or another prefix.",
+        [("containing_prefix", STRING, "a prefix"), ("contained", STRING, "an address or a prefix")],
+        returns=BOOL,
+        compute=_contains,
+        examples=[('cidrcontains("10.0.0.0/8", "10.1.2.3")', "true")],
+    ),
+    plain_function(
+        "cidrhost",
+        "The address of a host number in a prefix; negative numbers count from the end.",
+        [_PREFIX, ("hostnum", NUMBER, "the number of the host")],
+        returns=STRING,
+        compute=_host,
+        examples=[
+            ('cidrhost("10.12.112.0/20", 16)', '"10.12.112.16"'),
+            ('cidrhost("fd00::/64", 1)', '"fd00::1"'),
+        ],
+    ),
+    plain_function(
+        "cidrnetmask",
+        "The netmask of an IPv4 prefix.",
+        [_PREFIX],
+        returns=STRING,
+        compute=_netmask,
+        examples=[('cidrnetmask("172.16.0.0/12")', '"255.240.0.0"')],
+    ),
+    plain_function(
+        "cidrsubnet",
+        "A subnet of a prefix: so many bits longer, with a number.",
+        [_PREFIX, ("newbits", NUMBER, "how many bits longer"), ("netnum", NUMBER, "the subnet's number")],
+        returns=STRING,
+        compute=_subnet,
+        examples=[('cidrsubnet("172.16.0.0/12", 4, 2)', '"172.18.0.0/16"')],
+    ),
+    Function(
+        "cidrsubnets",
+        "Subnets of a prefix one after the other, each so many bits longer.",
+        (Parameter(*_PREFIX),),
+        ListType(STRING),
+        _subnets,
+        (Example('cidrsubnets("10.1.0.0/16", 4, 4)', 'tolist(["10.1.0.0/20", "10.1.16.0/20"])'),),
+        Parameter("newbits", NUMBER, "how many bits longer, for each subnet"),
+    ),
+)

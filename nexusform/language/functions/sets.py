@@ -1,0 +1,142 @@
+"""Functions on sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from math import prod
+from typing import Any, Final, TypeAlias
+
+from nexusform.language.conversion import convert, unify
+from nexusform.language.functions.function import Example, Function, FunctionProblem, Parameter
+from nexusform.values import (
+    DYNAMIC,
+    UNKNOWN,
+    ListType,
+    SetType,
+    TupleType,
+    Type,
+    Value,
+    order_key,
+    set_value,
+    tuple_value,
+)
+
+_Combine: TypeAlias = Callable[[dict[Any, Value], dict[Any, Value]], dict[Any, Value]]
+
+PRODUCT_LIMIT: Final = 1_000_000
+
+
+def _element(of: Type) -> Type:
+    assert isinstance(of, SetType)
+    return of.element
+
+
+def _common_type(arguments: Sequence[Value]) -> Type:
+    common = unify([_element(a.type) for a in arguments])
+    if common is None:
+        raise FunctionProblem("given sets must all have compatible element types")
+    return SetType(common)
+
+
+def _operation(
+    combine: _Combine,
+) -> Callable[..., Value]:
+    def body(*sets: Value) -> Value:
+        kind = _common_type(sets)
+        if not all(s.is_wholly_known for s in sets):
+            return Value(kind, UNKNOWN)
+        result: dict[Any, Value] | None = None
+        for given in sets:
+            items = {order_key(v): v for v in convert(given, kind).raw}
+            result = items if result is None else combine(result, items)
+        return set_value((result or {}).values(), _element(kind))
+
+    return body
+
+
+def _product_elements(of: Type, position: int) -> Type:
+    if isinstance(of, (ListType, SetType)):
+        return of.element
+    if isinstance(of, TupleType):
+        common = unify(of.elements) if of.elements else DYNAMIC
+        if common is not None:
+            return common
+        raise FunctionProblem("all elements must be of the same type", position)
+    raise FunctionProblem("a set or a list is required", position)
+
+
+def _product_type(arguments: Sequence[Value]) -> Type:
+    if len(arguments) < 2:
+        raise FunctionProblem("at least two arguments are required")
+    parts = TupleType(tuple([_product_elements(a.type, i) for i, a in enumerate(arguments)]))
+    return SetType(parts) if all(isinstance(a.type, SetType) for a in arguments) else ListType(parts)
+
+
+def _product(*sets: Value) -> Value:
+    kind = _product_type(sets)
+    assert isinstance(kind, (ListType, SetType))
+    parts = kind.element
+    assert isinstance(parts, TupleType)
+    if any(isinstance(s.type, SetType) and not s.is_wholly_known for s in sets):
+        return Value(kind, UNKNOWN)
+    if prod([len(s.raw) for s in sets]) > PRODUCT_LIMIT:
+        raise FunctionProblem(f"the product has more than {PRODUCT_LIMIT} elements")
+    converted = [[convert(v, parts.elements[i]) for v in s.raw] for i, s in enumerate(sets)]
+    rows = [Value(parts, row) for row in product(*converted)]
+    if isinstance(kind, SetType):
+        return set_value(rows, parts)
+    return Value(kind, tuple(rows)) if all(r.type == parts for r in rows) else tuple_value(rows)
+
+
+_ANY_SET: Final = SetType(DYNAMIC)
+
+
+def _set_function(
+    name: str,
+    description: str,
+    combine: _Combine,
+    *examples: Example,
+) -> Function:
+    return Function(
+        name,
+        description,
+        (Parameter("first_set", _ANY_SET, "a set"),),
+        _common_type,
+        _operation(combine),
+        examples,
+        Parameter("other_sets", _ANY_SET, "further sets"),
+    )
+
+
+FUNCTIONS: Final = (
+    _set_function(
+        "setintersection",
+        "The elements that are in all of the sets.",
+        lambda a, b: {k: v for k, v in a.items() if k in b},
+        Example('setintersection(["a", "b"], ["b", "c"])', 'toset(["b"])'),
+    ),
+    Function(
+        "setproduct",
+        "Every combination of one element from each of the lists or sets.",
+        (),
+        _product_type,
+        _product,
+        (Example('setproduct(["a", "b"], [1, 2])[2]', '["b", 1]'),),
+        Parameter("sets", DYNAMIC, "lists or sets, two or more", inner_marks=True),
+    ),
+    Function(
+        "setsubtract",
+        "The elements of the first set that are not in the second.",
+        (Parameter("a", _ANY_SET, "a set"), Parameter("b", _ANY_SET, "what to leave out")),
+        _common_type,
+        _operation(lambda a, b: {k: v for k, v in a.items() if k not in b}),
+        (Example('setsubtract(["a", "b", "c"], ["a", "c"])', 'toset(["b"])'),),
+    ),
+    _set_function(
+        "setunion",
+        "The elements that are in any of the sets.",
+        lambda a, b: {**a, **b},
+        Example('setunion(["a", "b"], ["b", "c"])', 'toset(["a", "b", "c"])'),
+    ),
+)

@@ -1,0 +1,284 @@
+"""Values as YAML text and back: one document, plain data only, aliases bounded."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from nexusform.language.functions.function import FunctionProblem
+from nexusform.language.functions.json_text import DEEPEST, clean_text
+from nexusform.language.numbers import number_text
+from nexusform.language.value_notes import quoted
+from nexusform.values import (
+    FALSE,
+    NULL,
+    NUMBER,
+    STRING,
+    TRUE,
+    Value,
+    number_from_decimal,
+    object_value,
+    tuple_value,
+)
+
+if TYPE_CHECKING:
+    from yaml import Event
+
+# What aliases may unfold to, in nodes.
+MOST_NODES: Final = 200_000
+
+
+# --- writing -----------------------------------------------------------------------------------
+
+
+def yaml_text(value: Value) -> str:
+    """A wholly known value as YAML, strings always quoted so that no one misreads them."""
+    if isinstance(value.raw, (tuple, dict)) and value.raw:
+        return "\n".join(_lines(value)) + "\n"
+    text = _scalar(value)
+    if isinstance(value.raw, (str, tuple, dict)):
+        return text + "\n"
+    return text + "\n...\n"
+
+
+def _scalar(value: Value) -> str:
+    raw = value.raw
+    if raw is None:
+        return "null"
+    if isinstance(raw, bool):
+        return "true" if raw else "false"
+    if isinstance(raw, str):
+        return _quoted(raw)
+    if isinstance(raw, (tuple, dict)):
+        return "[]" if isinstance(raw, tuple) else "{}"
+    return number_text(raw)
+
+
+def _quoted(text: str) -> str:
+    shown = quoted(text)
+    return re.sub("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]", lambda m: f"\\u{ord(m[0]):04x}", shown)
+
+
+def _lines(value: Value) -> list[str]:
+    # The block form of a collection that is not empty.
+    if isinstance(value.raw, tuple):
+        found: list[str] = []
+        for item in value.raw:
+            inner = _item(item)
+            found += [f"- {inner[0]}", *[f"  {line}" if line else line for line in inner[1:]]]
+        return found
+    found = []
+    for key, item in value.raw.items():
+        inner = _item(item)
+        if isinstance(item.raw, dict) and item.raw:
+            found += [f"{_quoted(key)}:", *[f"  {line}" if line else line for line in inner]]
+        elif isinstance(item.raw, tuple) and item.raw:
+            found += [f"{_quoted(key)}:", *inner]
+        else:
+            found += [f"{_quoted(key)}: {inner[0]}", *[f"  {line}" if line else line for line in inner[1:]]]
+    return found
+
+
+def _item(value: Value) -> list[str]:
+    raw = value.raw
+    if isinstance(raw, (tuple, dict)) and raw:
+        return _lines(value)
+    if isinstance(raw, str) and "\n" in raw and _can_be_block(raw):
+        body = raw.rstrip("\n")
+        trailing = len(raw) - len(body)
+        chomp = "+" if not body else {0: "-", 1: ""}.get(trailing, "+")
+        indent = "2" if raw[0] in " \n" else ""
+        return [f"|{indent}{chomp}", *body.split("\n"), *[""] * max(trailing - 1, 0)]
+    return [_scalar(value)]
+
+
+def _can_be_block(text: str) -> bool:
+    # A block scalar takes neither control characters nor lines with blanks at their end.
+    printable = all(c == "\n" or (c.isprintable() and c != "\ufeff") for c in text)
+    return printable and all(line == line.rstrip(" ") for line in text.split("\n"))
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+_INTEGER: Final = re.compile(r"[-+]?[0-9]+\Z")
+_OCTAL: Final = re.compile(r"0o[0-7]+\Z")
+_HEXADECIMAL: Final = re.compile(r"0x[0-9a-fA-F]+\Z")
+_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
+_SPECIAL_FLOAT: Final = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
+_NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
+_TRUE: Final = frozenset({"true", "yes", "on", "y"})
+_FALSE: Final = frozenset({"false", "no", "off", "n"})
+_TAG: Final = "tag:yaml.org,2002:"
+
+
+def parse_yaml(text: str) -> Value:
+    """The value of the one document in a text. Raises FunctionProblem."""
+    import yaml
+
+    try:
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        reader = _Reader(list(yaml.parse(text, Loader=loader)))
+    except yaml.YAMLError as problem:
+        raise FunctionProblem(_sentence(problem), 0) from None
+    except RecursionError:
+        raise FunctionProblem("the document is nested too deeply", 0) from None
+    return reader.document()
+
+
+def _sentence(problem: Exception) -> str:
+    mark = getattr(problem, "problem_mark", None)
+    what = getattr(problem, "problem", None) or str(problem)
+    return what if mark is None else f"on line {mark.line + 1}, column {mark.column + 1}: {what}"
+
+
+class _Reader:
+    # Builds the value from the parser's events, counting every node that an alias stands for.
+    def __init__(self, events: list[Event]) -> None:
+        self.events = events
+        self.at = 0
+        self.anchors: dict[str, tuple[Value, int]] = {}
+        self.nodes = 0
+
+    def document(self) -> Value:
+        import yaml
+
+        starts = [e for e in self.events if isinstance(e, yaml.DocumentStartEvent)]
+        if not starts:
+            raise FunctionProblem("on line 1, column 1: missing start of document", 0)
+        if len(starts) > 1:
+            place = starts[1].start_mark
+            where = "at the second document" if place is None else f"on line {place.line + 1}, column 1"
+            raise FunctionProblem(f"{where}: unexpected extra content after value", 0)
+        self.at = self.events.index(starts[0]) + 1
+        return self._node(0)
+
+    def _count(self, nodes: int) -> None:
+        self.nodes += nodes
+        if self.nodes > MOST_NODES:
+            raise FunctionProblem(f"the document unfolds to more than {MOST_NODES} nodes", 0)
+
+    def _node(self, depth: int) -> Value:
+        import yaml
+
+        if depth > DEEPEST:
+            raise FunctionProblem(f"the document is nested more than {DEEPEST} levels deep", 0)
+        event = self.events[self.at]
+        self.at += 1
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in self.anchors:
+                raise FunctionProblem(f'reference to undefined anchor "{event.anchor}"', 0)
+            value, size = self.anchors[event.anchor]
+            self._count(size)
+            return value
+        before = self.nodes
+        self._count(1)
+        if isinstance(event, yaml.ScalarEvent):
+            value = _scalar_value(event)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            value = self._sequence(event, depth)
+        else:
+            assert isinstance(event, yaml.MappingStartEvent)
+            value = self._mapping(event, depth)
+        if event.anchor:
+            self.anchors[event.anchor] = (value, self.nodes - before)
+        return value
+
+    def _sequence(self, event: Any, depth: int) -> Value:
+        import yaml
+
+        _require_tag(event.tag, "seq")
+        items: list[Value] = []
+        while not isinstance(self.events[self.at], yaml.SequenceEndEvent):
+            items.append(self._node(depth + 1))
+        self.at += 1
+        return tuple_value(items)
+
+    def _mapping(self, event: Any, depth: int) -> Value:
+        import yaml
+
+        _require_tag(event.tag, "map")
+        items: dict[str, Value] = {}
+        merged: dict[str, Value] = {}
+        while not isinstance(self.events[self.at], yaml.MappingEndEvent):
+            place = self.events[self.at]
+            is_merge = isinstance(place, yaml.ScalarEvent) and place.value == "<<" and place.implicit[0]
+            key = self._node(depth + 1)
+            value = self._node(depth + 1)
+            if is_merge:
+                merged = {**_mergeable(value), **merged}
+            else:
+                items[_key_text(key)] = value
+        self.at += 1
+        return object_value({**merged, **items})
+
+
+def _mergeable(value: Value) -> dict[str, Value]:
+    if isinstance(value.raw, dict):
+        return value.raw
+    if isinstance(value.raw, tuple) and all(isinstance(v.raw, dict) for v in value.raw):
+        found: dict[str, Value] = {}
+        for part in value.raw:
+            found = {**part.raw, **found}
+        return found
+    raise FunctionProblem("cannot merge a value that is not a mapping", 0)
+
+
+def _key_text(key: Value) -> str:
+    if isinstance(key.raw, (tuple, dict)) or key.raw is None:
+        raise FunctionProblem("only scalar, non-null mapping keys are supported", 0)
+    return str(key.raw) if isinstance(key.raw, str) else _scalar(key)
+
+
+def _require_tag(tag: str | None, kind: str) -> None:
+    if tag not in {None, "!", _TAG + kind}:
+        raise FunctionProblem(f'unsupported tag "{_short(tag)}"', 0)
+
+
+def _short(tag: str | None) -> str:
+    return (tag or "").replace(_TAG, "!!")
+
+
+def _scalar_value(event: Any) -> Value:
+    text = clean_text(event.value)
+    plain, _ = event.implicit
+    tag = event.tag
+    if tag in {None, "!"}:
+        return _resolved(text) if plain and tag is None else Value(STRING, text)
+    kind = tag.removeprefix(_TAG)
+    if kind in {"str", "binary"}:
+        return Value(STRING, text)
+    found = _resolved(text)
+    expected = {"int": NUMBER, "float": NUMBER, "bool": TRUE.type, "null": NULL.type}.get(kind)
+    if kind == "timestamp":
+        return Value(STRING, text)
+    if expected is None:
+        raise FunctionProblem(f'unsupported tag "{_short(tag)}"', 0)
+    if found.type != expected:
+        raise FunctionProblem(f'cannot parse "{text}" as !!{kind}', 0)
+    return found
+
+
+def _resolved(text: str) -> Value:
+    # The value of a plain scalar: YAML 1.2's rules and, as others do, the bools of YAML 1.1.
+    if text in _NULLS:
+        return NULL
+    word = text.lower()
+    if word in _TRUE | _FALSE and text in {word, word.upper(), word.capitalize()}:
+        return TRUE if word in _TRUE else FALSE
+    if _HEXADECIMAL.match(text) or _OCTAL.match(text):
+        return _number(str(int(text[2:], 16 if text[1] == "x" else 8)) if len(text) < 500 else text)
+    if _INTEGER.match(text) or _FLOAT.match(text):
+        return _number(text)
+    if _SPECIAL_FLOAT.match(text):
+        raise FunctionProblem(f'the number "{text}" is not finite', 0)
+    if _DATE.match(text):
+        return Value(STRING, f"{text}T00:00:00Z")
+    return Value(STRING, text)
+
+
+def _number(text: str) -> Value:
+    try:
+        return Value(NUMBER, number_from_decimal(text))
+    except (OverflowError, ValueError):
+        raise FunctionProblem("a number in the document has too many digits", 0) from None
