@@ -89,24 +89,30 @@ def _load_exactly(data: bytes, rounded: Any) -> Any:
         return rounded
 
 
-def _plain_mapping(given: Any) -> Any:
+def plain_mapping(given: Any) -> Any:
+    """A mapping of another class as a dict. Raises TypeError for what is not plain data."""
     if isinstance(given, Mapping):
         return dict(given)
     raise TypeError(f"not plain data: {type(given).__name__}")
 
 
-def dumps(value: Any, *, indent: bool = False, sort: bool = False) -> bytes:
-    """Plain data as JSON text, UTF-8, without a closing newline. Raises TypeError for other data."""
+def dumps(
+    value: Any, *, indent: bool = False, sort: bool = False, default: Callable[[Any], Any] = plain_mapping
+) -> bytes:
+    """Plain data as JSON text, UTF-8, without a closing newline.
+
+    `default` turns what is not plain data into it, or raises TypeError.
+    """
     import orjson
 
     option = (orjson.OPT_INDENT_2 if indent else 0) | (orjson.OPT_SORT_KEYS if sort else 0)
     try:
-        return orjson.dumps(value, default=_plain_mapping, option=option)
+        return orjson.dumps(value, default=default, option=option)
     except TypeError:
-        return _dump_exactly(value, indent=indent, sort=sort)
+        return _dump_exactly(value, indent=indent, sort=sort, default=default)
 
 
-def _dump_exactly(value: Any, *, indent: bool, sort: bool) -> bytes:
+def _dump_exactly(value: Any, *, indent: bool, sort: bool, default: Callable[[Any], Any]) -> bytes:
     import json
 
     separators = None if indent else (",", ":")
@@ -117,7 +123,7 @@ def _dump_exactly(value: Any, *, indent: bool, sort: bool) -> bytes:
         indent=2 if indent else None,
         separators=separators,
         sort_keys=sort,
-        default=_plain_mapping,
+        default=default,
     )
     return text.encode()
 
@@ -131,7 +137,7 @@ def dumps_document(document: Any) -> bytes:
 
     option = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
     try:
-        return orjson.dumps(document, default=_plain_mapping, option=option)
+        return orjson.dumps(document, default=plain_mapping, option=option)
     except TypeError:
         members = [
             b'  "' + f.name.encode() + b'": ' + _indented(getattr(document, f.name)) for f in fields(document)

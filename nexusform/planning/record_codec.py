@@ -1,0 +1,264 @@
+"""Frozen records to plain JSON data and back, by their annotations.
+
+A record (dataclass) becomes an object of its fields; fields at their default are left out, so a
+field added later reads as its default from older data. Known annotations: str, int, float, bool,
+None, Any (plain data, kept as it is), enums, records, Address, Type, tuples, mappings from str or
+Address, and unions with None or of str and int. Tuples inside plain data come back as lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Final, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+from nexusform.address import Address, AddressProblem, parse_address
+from nexusform.values import Path, Type, type_from_json, type_to_json
+
+Write = Callable[[Any], Any]
+Read = Callable[[Any], Any]
+
+
+class Misfit(Exception):  # noqa: N818 - a finding about a file, told as a Diagnostic
+    """Data that does not fit the record: where in it, and what is wrong as a clause."""
+
+    def __init__(self, message: str, path: Path = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = path
+
+
+class Shape(NamedTuple):
+    """How values of one annotation are written and read; None: they are JSON data already."""
+
+    write: Write | None
+    read: Read
+
+
+def write_record(record: Any) -> dict[str, Any]:
+    """The record as an object. Plain data inside is not copied."""
+    write = shape_of(type(record)).write
+    assert write is not None
+    written: dict[str, Any] = write(record)
+    return written
+
+
+def read_record(kind: type[Any], data: Any) -> Any:
+    """The record of this kind that the data stands for. Raises Misfit."""
+    return shape_of(kind).read(data)
+
+
+def _inside(step: str | int, read: Read, data: Any) -> Any:
+    try:
+        return read(data)
+    except Misfit as problem:
+        raise Misfit(problem.message, (step, *problem.path)) from None
+
+
+# --- leaves ------------------------------------------------------------------------------------
+
+
+def _exactly(*kinds: type) -> Shape:
+    words = " or ".join(kind.__name__ for kind in kinds)
+
+    def read(data: Any) -> Any:
+        if data.__class__ not in kinds:
+            raise Misfit(f"{words} expected")
+        return data
+
+    return Shape(None, read)
+
+
+def _enum(kind: type[Enum]) -> Shape:
+    members = {member.value: member for member in kind}
+
+    def read(data: Any) -> Any:
+        if data.__class__ is not str or data not in members:
+            raise Misfit(f"one of {', '.join(members)} expected")
+        return members[data]
+
+    return Shape(lambda member: member.value, read)
+
+
+def _address() -> Shape:
+    known: dict[str, Address] = {}
+
+    def read(data: Any) -> Address:
+        if data.__class__ is not str:
+            raise Misfit("an address expected")
+        found = known.get(data)
+        if found is None:
+            try:
+                found = parse_address(data)
+            except AddressProblem:
+                raise Misfit("an address expected") from None
+            if len(known) < _KEPT_ADDRESSES:
+                known[data] = found
+        return found
+
+    return Shape(str, read)
+
+
+_KEPT_ADDRESSES: Final = 100_000
+
+
+def _read_type(data: Any) -> Type:
+    try:
+        return type_from_json(data)
+    except (ValueError, TypeError, RecursionError):
+        raise Misfit("a type expected") from None
+
+
+# --- what holds others -------------------------------------------------------------------------
+
+
+def _optional(inner: Shape) -> Shape:
+    write = inner.write
+    return Shape(
+        None if write is None else lambda value: None if value is None else write(value),
+        lambda data: None if data is None else inner.read(data),
+    )
+
+
+def _sequence(item: Shape) -> Shape:
+    write = item.write
+
+    def read(data: Any) -> tuple[Any, ...]:
+        if data.__class__ is not list:
+            raise Misfit("a list expected")
+        try:
+            return tuple([item.read(part) for part in data])
+        except Misfit:
+            return tuple([_inside(index, item.read, part) for index, part in enumerate(data)])
+
+    return Shape(list if write is None else lambda value: [write(part) for part in value], read)
+
+
+def _fixed(items: tuple[Shape, ...]) -> Shape:
+    def write(value: tuple[Any, ...]) -> list[Any]:
+        return [
+            part if item.write is None else item.write(part) for item, part in zip(items, value, strict=True)
+        ]
+
+    def read(data: Any) -> tuple[Any, ...]:
+        if data.__class__ is not list or len(data) != len(items):
+            raise Misfit(f"a list of {len(items)} expected")
+        return tuple([_inside(at, item.read, data[at]) for at, item in enumerate(items)])
+
+    return Shape(write, read)
+
+
+def _mapping(key: Any, value: Shape) -> Shape:
+    if key is Address:
+        pairs = _sequence(_fixed((shape_of(Address), value)))
+        write_pairs = pairs.write
+        assert write_pairs is not None
+        return Shape(lambda given: write_pairs(given.items()), lambda data: dict(pairs.read(data)))
+    if key is not str:
+        raise TypeError(f"a mapping from {key} cannot be written")
+    write = value.write
+
+    def read(data: Any) -> dict[str, Any]:
+        if data.__class__ is not dict:
+            raise Misfit("an object expected")
+        if value is _PLAIN:
+            return data
+        return {name: _inside(name, value.read, part) for name, part in data.items()}
+
+    return Shape(None if write is None else lambda given: {n: write(v) for n, v in given.items()}, read)
+
+
+class _Field(NamedTuple):
+    name: str
+    write: Write | None
+    read: Read
+    default: Any  # MISSING when the field must be there
+
+
+def _record(kind: type[Any]) -> Shape:
+    hints = get_type_hints(kind)
+    parts = [_Field(f.name, *shape_of(hints[f.name]), _default_of(f)) for f in fields(kind)]
+    readers = {part.name: part.read for part in parts}
+    required = {part.name for part in parts if part.default is MISSING}
+
+    def write(record: Any) -> dict[str, Any]:
+        found = {}
+        for name, written, _, default in parts:
+            value = getattr(record, name)
+            if value is default or (value == default and value.__class__ is default.__class__):
+                continue
+            found[name] = value if written is None else written(value)
+        return found
+
+    def read(data: Any) -> Any:
+        if data.__class__ is not dict:
+            raise Misfit("an object expected")
+        if not data.keys() <= readers.keys():
+            raise Misfit(f'"{min(data.keys() - readers.keys())}" is not known here')
+        if not required <= data.keys():
+            raise Misfit(f'"{min(required - data.keys())}" is missing')
+        return kind(**{name: _inside(name, readers[name], value) for name, value in data.items()})
+
+    return Shape(write, read)
+
+
+def _default_of(given: Any) -> Any:
+    if given.default is not MISSING:
+        return given.default
+    return given.default_factory() if given.default_factory is not MISSING else MISSING
+
+
+# --- from annotation to shape ------------------------------------------------------------------
+
+_PLAIN: Final = Shape(None, lambda data: data)
+_LEAVES: Final[Mapping[Any, Shape]] = {
+    Any: _PLAIN,
+    str: _exactly(str),
+    int: _exactly(int),
+    bool: _exactly(bool),
+    float: _exactly(float, int),
+    Type: Shape(type_to_json, _read_type),
+}
+
+
+def shape_of(annotation: Any) -> Shape:
+    """How values of an annotation are written and read. Raises TypeError for one that is not known."""
+    return _build_shape(annotation)
+
+
+@cache
+def _build_shape(annotation: Any) -> Shape:
+    if annotation in _LEAVES:
+        return _LEAVES[annotation]
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType):
+        return _union(arguments)
+    if origin is tuple:
+        if len(arguments) == 2 and arguments[1] is Ellipsis:
+            return _sequence(shape_of(arguments[0]))
+        return _fixed(tuple([shape_of(argument) for argument in arguments]))
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return _mapping(arguments[0], shape_of(arguments[1]))
+    if annotation is Address:
+        return _address()
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return _enum(annotation)
+    if is_dataclass(annotation) and isinstance(annotation, type):
+        return _record(annotation)
+    raise TypeError(f"{annotation} cannot be written")
+
+
+def _union(arguments: tuple[Any, ...]) -> Shape:
+    others = tuple(argument for argument in arguments if argument is not NoneType)
+    if set(others) <= {str, int, bool, float}:
+        inner = _exactly(*others)
+    elif len(others) == 1:
+        inner = shape_of(others[0])
+    elif frozenset(others) == frozenset(get_args(Type)):
+        inner = _LEAVES[Type]
+    else:
+        raise TypeError(f"a union of {others} cannot be written")
+    return _optional(inner) if len(others) < len(arguments) else inner
