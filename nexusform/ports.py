@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from nexusform.address import Mode
+from nexusform.address import Address, Mode
 from nexusform.diagnostics import Severity
 from nexusform.language.surroundings import Clock, FileProblem, Files
 from nexusform.scheduling.racks.model import Hint, Placement, VmSku
@@ -69,7 +69,8 @@ class PoolDemand:
     a value that differs from the prior's re-places the pool's VMs with that trigger. `path` is
     where the pool stands in the resource's configuration; `hints_for` gives the placement hints
     (empty tuple = none). `max_surge` and `max_unavailable` are as written ("1", "33%").
-    `pinned` names the machine that the user fixed, or "".
+    `pinned` names the machine that the user fixed, or "". `rule_pool` and `rule_number` stand in
+    for pool and number in the placement rule where they differ (plain VMs).
     """
 
     pool: str
@@ -83,6 +84,9 @@ class PoolDemand:
     max_surge: str = "1"
     max_unavailable: str = "0"
     pinned: str = ""
+    rule_pool: str = ""
+    rule_number: int | str | None = None
+    count_path: Path = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +156,12 @@ class Surroundings(Protocol):
 class VmFamily:
     """How a resource type of phase 4 speaks of its VMs. All three are pure.
 
-    `demand(attributes, surroundings)` -> what it wants (None with problems when it cannot be
-    told). `standing(attributes)` -> what a prior object has. `assemble(attributes, surroundings,
+    `demand(attributes, surroundings, address)` -> what it wants (None with problems when it
+    cannot be told). `standing(attributes)` -> what a prior object has. `assemble(attributes, surroundings,
     placed)` -> the computed attributes that show the placements (`nodes`, `machine`, ...).
     """
 
-    demand: Callable[[Mapping[str, Any], Surroundings], tuple[VmDemand | None, list[Problem]]]
+    demand: Callable[[Mapping[str, Any], Surroundings, Address], tuple[VmDemand | None, list[Problem]]]
     standing: Callable[[Mapping[str, Any]], tuple[StandingVm, ...]]
     assemble: Callable[[Mapping[str, Any], Surroundings, Sequence[PlacedVm]], dict[str, Any]]
 
@@ -186,6 +190,8 @@ class ResourceType:
     are UNKNOWN and must be let pass. `offer(attributes, address, inventory)` puts what the
     resource offers into the inventory and returns problems. `vms` for types that place VMs.
     `read` for data sources: (arguments, context) -> (computed attributes, problems).
+    `present(attributes, name)` gives an attribute as expressions read it, where parts of it are
+    derived rather than stored.
     """
 
     name: str
@@ -198,6 +204,7 @@ class ResourceType:
     offer: Callable[[Mapping[str, Any], str, Inventory], list[Problem]] | None = None
     vms: VmFamily | None = None
     read: Callable[[Mapping[str, Any], ReadContext], tuple[dict[str, Any], list[Problem]]] | None = None
+    present: Callable[[Mapping[str, Any], str], Any] | None = None
 
 
 # --- providers ---------------------------------------------------------------------------------

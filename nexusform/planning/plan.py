@@ -80,13 +80,15 @@ class Change:
 
 class StepKind(StrEnum):
     """What a step asks of the provider. `release` updates a kept object to its remaining VMs
-    before anything takes the room they leave; `forget` touches state only."""
+    before anything takes the room they leave; `forget` touches state only; `gate` does nothing:
+    it stands for all the steps it waits for."""
 
     CREATE = "create"
     UPDATE = "update"
     DELETE = "delete"
     RELEASE = "release"
     FORGET = "forget"
+    GATE = "gate"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from nexusform.ports import Registries, ResourceType
+from nexusform.resource_types.nexus_agent_pool import NEXUS_AGENT_POOL
 from nexusform.resource_types.nexus_bare_metal_machine import NEXUS_BARE_METAL_MACHINE
 from nexusform.resource_types.nexus_inventory import NEXUS_INVENTORY
+from nexusform.resource_types.nexus_kubernetes_cluster import NEXUS_KUBERNETES_CLUSTER
 from nexusform.resource_types.nexus_rack import NEXUS_RACK
 from nexusform.resource_types.nexus_site import NEXUS_SITE
+from nexusform.resource_types.nexus_virtual_machine import NEXUS_VIRTUAL_MACHINE
 from nexusform.resource_types.nexus_vm_sku import NEXUS_VM_SKU
 
 RESOURCE_TYPES: Final[Mapping[str, ResourceType]] = {
@@ -20,6 +23,9 @@ RESOURCE_TYPES: Final[Mapping[str, ResourceType]] = {
     "nexus_vm_sku": NEXUS_VM_SKU,
     "nexus_rack": NEXUS_RACK,
     "nexus_bare_metal_machine": NEXUS_BARE_METAL_MACHINE,
+    "nexus_kubernetes_cluster": NEXUS_KUBERNETES_CLUSTER,
+    "nexus_agent_pool": NEXUS_AGENT_POOL,
+    "nexus_virtual_machine": NEXUS_VIRTUAL_MACHINE,
 }
 
 DATA_SOURCES: Final[Mapping[str, ResourceType]] = {

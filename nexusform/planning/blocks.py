@@ -1,0 +1,245 @@
+"""Blocks to instances: expansion, arguments, and how an ordinary resource is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from nexusform.address import Address, ConfigAddress, address_order, key_order
+from nexusform.configuration.evaluation import PreparedBody, prepare_body
+from nexusform.configuration.model import ResourceBlock
+from nexusform.diagnostics import Diagnostic, has_errors
+from nexusform.planning.conditions import check_conditions
+from nexusform.planning.evaluation import (
+    Evaluation,
+    ModuleInstance,
+    ResourceView,
+    address_key,
+    unknown_repetition,
+)
+from nexusform.planning.instances import Instance, decide, evaluate_arguments, undecided, undecided_error
+from nexusform.planning.plan import Action, CheckResult
+from nexusform.planning.repetition import expand
+from nexusform.planning.request import PlanRequest
+from nexusform.planning.selection import Selection
+from nexusform.schema import BlockSchema
+from nexusform.scheduling.world import Inventory
+from nexusform.state.model import InstanceState, ObjectState
+
+
+class PreparedBodies:
+    """Bodies checked against their schema, once per block."""
+
+    def __init__(self, schemas: Mapping[tuple[str, str], BlockSchema]) -> None:
+        self._schemas = schemas
+        self._known: dict[ConfigAddress, PreparedBody | None] = {}
+        self.diagnostics: list[Diagnostic] = []
+
+    def of(self, block: ResourceBlock) -> PreparedBody | None:
+        """The block's body; None when it is in error (reported)."""
+        if block.address not in self._known:
+            schema = self._schemas.get((block.mode, block.type))
+            body = None
+            if schema is not None:
+                body, problems = prepare_body(block.body, schema)
+                self.diagnostics += problems
+                body = None if has_errors(problems) else body
+            self._known[block.address] = body
+        return self._known[block.address]
+
+
+@dataclass(slots=True)
+class Prior:
+    """What stands, by block: the recorded state with what the providers found put over it."""
+
+    instances: dict[Address, InstanceState]
+    by_block: dict[ConfigAddress, list[Address]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(request: PlanRequest) -> Prior:
+        """The prior objects of a plan."""
+        instances = dict(request.state.instances)
+        for address, found in request.refreshed.items():
+            known = instances.get(address)
+            if known is None:
+                continue
+            if found is None and not known.deposed:
+                del instances[address]
+            else:
+                instances[address] = InstanceState(found, known.deposed)
+        prior = Prior(instances)
+        for address in instances:
+            prior.by_block.setdefault(address.config, []).append(address)
+        return prior
+
+    def object(self, address: Address) -> ObjectState | None:
+        """The current object at an address."""
+        known = self.instances.get(address)
+        return known.current if known is not None else None
+
+
+class Blocks:
+    """Plans blocks one after the other; collects instances, problems and checks."""
+
+    def __init__(
+        self, request: PlanRequest, selection: Selection, prior: Prior, bodies: PreparedBodies, inventory: Inventory
+    ) -> None:
+        self.request = request
+        self.selection = selection
+        self.prior = prior
+        self.bodies = bodies
+        self.inventory = inventory
+        self.instances: dict[Address, Instance] = {}
+        self.diagnostics: list[Diagnostic] = []
+        self.checks: list[CheckResult] = []
+        self.needs: Mapping[ConfigAddress, tuple[ConfigAddress, ...]] = {}
+        self.create_first: frozenset[ConfigAddress] = frozenset()
+        self._adjusted: dict[Address, list[tuple[tuple[str | int, ...], object]]] = {}
+        for adjustment in request.adjustments:
+            self._adjusted.setdefault(adjustment.address, []).append((adjustment.path, adjustment.value))
+
+    def expanded(
+        self, block: ResourceBlock, evaluation: Evaluation, *, late_allowed: bool = False
+    ) -> list[Instance] | None:
+        """The instances of a block in planning order, prior ones that go included (as DELETE).
+
+        None: count or for_each is not known in this pass (only with `late_allowed`).
+        """
+        resource_type = self.request.registries.resource_types[block.type]
+        prepared = self.bodies.of(block)
+        found: list[Instance] = []
+        for module in evaluation.module_instances(block.address.module):
+            scope = evaluation.scope(module)
+            expansion, problems = expand(
+                block.count,
+                block.for_each,
+                lambda e, scope=scope: evaluation.evaluated(e, scope),  # type: ignore[misc]
+                block.header,
+            )
+            self.diagnostics += problems
+            if expansion is not None and expansion.unknown:
+                if late_allowed:
+                    return None
+                self.diagnostics.append(unknown_repetition(expansion.unknown, block, block.header))
+                expansion = None
+            if expansion is None or prepared is None:
+                evaluation.resources[address_key(block.address, module.path)] = ResourceView("")
+                found += self._standing(block, module)
+                continue
+            evaluation.resources[address_key(block.address, module.path)] = ResourceView(expansion.shape)
+            for repetition in expansion.repetitions:
+                address = Address(module.path, "managed", block.type, block.name, repetition.key)
+                if not self.selection.has(address):
+                    continue
+                instance = Instance(address, resource_type, self.prior.object(address), block, module, repetition)
+                instance.prepared = prepared
+                instance.dependencies = tuple(sorted(str(a) for a in self.needs.get(block.address, ())))
+                instance.create_first = block.address in self.create_first
+                state = self.prior.instances.get(address)
+                instance.deposed = state.deposed if state is not None else {}
+                found.append(instance)
+        found += self._orphans(block, found)
+        return found
+
+    def _standing(self, block: ResourceBlock, module: ModuleInstance) -> list[Instance]:
+        """Prior instances of a block that cannot be expanded: they stay as they are."""
+        kept = []
+        for address in self.prior.by_block.get(block.address, ()):
+            if address.module == module.path:
+                kept.append(self.left_alone(address))
+        return kept
+
+    def left_alone(self, address: Address) -> Instance:
+        """An instance that this plan does not touch."""
+        resource_type = self.request.registries.resource_types[address.type]
+        instance = Instance(address, resource_type, self.prior.object(address))
+        if instance.prior is not None:
+            instance.planned = dict(instance.prior.attributes)
+            instance.sensitive = instance.prior.sensitive
+            instance.dependencies = instance.prior.dependencies
+        return instance
+
+    def _orphans(self, block: ResourceBlock, wanted: Iterable[Instance]) -> list[Instance]:
+        known = {instance.address for instance in wanted}
+        gone = [a for a in self.prior.by_block.get(block.address, ()) if a not in known]
+        found = []
+        for address in sorted(gone, key=lambda a: (address_order(a.resource), key_order(a.key))):
+            if self.selection.has(address):
+                found.append(self.going(address, block))
+            else:
+                found.append(self.left_alone(address))
+        return found
+
+    def going(self, address: Address, block: ResourceBlock | None) -> Instance:
+        """An instance that is in state and no longer wanted."""
+        instance = self.left_alone(address)
+        instance.planned = None
+        instance.deposed = self.prior.instances[address].deposed
+        instance.action = Action.DELETE
+        if block is None:
+            instance.reason = "delete_because_no_resource_config"
+        elif block.count is not None:
+            in_range = isinstance(address.key, int)
+            instance.reason = "delete_because_count_index" if in_range else "delete_because_wrong_repetition"
+        elif block.for_each is not None:
+            by_key = isinstance(address.key, str)
+            instance.reason = "delete_because_each_key" if by_key else "delete_because_wrong_repetition"
+        else:
+            instance.reason = "delete_because_wrong_repetition"
+        if instance.prior is None:
+            instance.action = Action.NO_OP
+        return instance
+
+    def arguments(self, instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
+        """Evaluate an instance's arguments, with the adjustments of a tried way out."""
+        problems = evaluate_arguments(instance, evaluation)
+        for path, value in self._adjusted.get(instance.address, ()):
+            assert instance.config is not None
+            instance.config = _with(instance.config, path, value)
+        return problems
+
+    def plan_ordinary(self, block: ResourceBlock, evaluation: Evaluation) -> None:
+        """Plan a block whose type places nothing."""
+        for instance in self.expanded(block, evaluation) or ():
+            if instance.block is not None and instance.action is not Action.DELETE:
+                self.diagnostics += self.arguments(instance, evaluation)
+                self.diagnostics += [undecided_error(instance, path) for path in undecided(instance)]
+                self.conclude(instance, {}, evaluation)
+            self.keep(instance, evaluation)
+
+    def conclude(self, instance: Instance, computed: Mapping[str, object], evaluation: Evaluation) -> None:
+        """Decide what becomes of an instance whose arguments are known."""
+        assert instance.config is not None
+        resource_type = instance.type
+        values = {**instance.config}
+        known = {"id": resource_type.identify(values)} if not instance.broken else {}
+        if resource_type.derive is not None and not instance.broken:
+            known |= resource_type.derive(values)
+        decide(instance, {**known, **computed}, requested=self.selection.replaces(instance.address))
+        if not instance.broken:
+            found, checks = check_conditions(instance, evaluation)
+            self.diagnostics += found
+            self.checks += checks
+
+    def keep(self, instance: Instance, evaluation: Evaluation) -> None:
+        """Remember an instance: for references, for the inventory, for the plan."""
+        self.instances[instance.address] = instance
+        if instance.action is Action.DELETE or (instance.planned is None and not instance.broken):
+            return
+        address = instance.address
+        view = evaluation.resource_view(address)
+        view.items[address.key] = instance.view
+        if instance.type.offer is not None and not instance.broken and instance.planned is not None:
+            problems = instance.type.offer(instance.planned, str(address), self.inventory)
+            self.diagnostics += [instance.problem(p) for p in problems]
+
+
+def _with(config: dict[str, object], path: tuple[str | int, ...], value: object) -> dict[str, object]:
+    copy = dict(config)
+    head = str(path[0])
+    if len(path) == 1:
+        copy[head] = value
+    else:
+        inner = copy.get(head)
+        copy[head] = _with(dict(inner) if isinstance(inner, dict) else {}, path[1:], value)
+    return copy

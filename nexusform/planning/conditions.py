@@ -1,0 +1,107 @@
+"""Preconditions and postconditions of resources, variable validations, output preconditions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nexusform.configuration.model import Condition, Variable
+from nexusform.diagnostics import Diagnostic, error
+from nexusform.planning.evaluation import Evaluation, InstanceScope
+from nexusform.planning.instances import Instance
+from nexusform.planning.plan import CheckResult
+
+_PROBLEMS = {
+    "precondition": "Resource precondition failed",
+    "postcondition": "Resource postcondition failed",
+    "output": "Module output value precondition failed",
+    "variable": "Invalid value for variable",
+    "check": "Check block assertion failed",
+}
+
+
+def evaluate_condition(
+    condition: Condition, kind: str, evaluation: Evaluation, scope: InstanceScope, address: str
+) -> tuple[str, str]:
+    """The status (pass, fail, error, unknown) of one condition and its message."""
+    value = evaluation.evaluated(condition.condition, scope)
+    if value is None:
+        return "error", ""
+    if not value.is_known:
+        return "unknown", ""
+    if value.raw is True or value.raw == "true":
+        return "pass", ""
+    if value.raw is not False and value.raw != "false":
+        evaluation.diagnostics.append(
+            error(
+                "Invalid condition result",
+                "A condition must be true or false.",
+                condition.condition.span,
+                address=address,
+            )
+        )
+        return "error", ""
+    message = evaluation.evaluated(condition.error_message, scope)
+    text = "This check failed, but has an invalid error message as described in the other messages."
+    if message is not None and isinstance(message.raw, str):
+        text = "(sensitive value)" if message.has_marks else message.raw
+    return "fail", text
+
+
+def failure(condition: Condition, kind: str, message: str, address: str, block: str = "") -> Diagnostic:
+    """The diagnostic of a condition that does not hold."""
+    return error(_PROBLEMS[kind], message, condition.condition.span, address=address, block=block)
+
+
+def check_conditions(instance: Instance, evaluation: Evaluation) -> tuple[list[Diagnostic], list[CheckResult]]:
+    """The pre- and postconditions of an instance whose planned values are known."""
+    lifecycle = instance.lifecycle
+    if not lifecycle.preconditions and not lifecycle.postconditions:
+        return [], []
+    assert instance.module is not None
+    assert instance.repetition is not None
+    address = str(instance.address)
+    header = instance.block.header if instance.block is not None else ""
+    found: list[Diagnostic] = []
+    worst, messages = "pass", []
+    both: Iterable[tuple[str, Condition]] = [
+        *(("precondition", c) for c in lifecycle.preconditions),
+        *(("postcondition", c) for c in lifecycle.postconditions),
+    ]
+    for kind, condition in both:
+        this = instance.view if kind == "postcondition" else None
+        scope = evaluation.scope(instance.module, instance.repetition, this)
+        status, message = evaluate_condition(condition, kind, evaluation, scope, address)
+        if status == "fail":
+            found.append(failure(condition, kind, message, address, header))
+            messages.append(message)
+        worst = _worse(worst, status)
+    return found, [CheckResult("resource", address, worst, tuple(messages))]
+
+
+_RANK = ("pass", "unknown", "fail", "error")
+
+
+def _worse(one: str, other: str) -> str:
+    return max(one, other, key=_RANK.index)
+
+
+def check_variable(variable: Variable, evaluation: Evaluation) -> tuple[list[Diagnostic], list[CheckResult]]:
+    """The validations of a root variable."""
+    if not variable.validations:
+        return [], []
+    scope = evaluation.scope(evaluation.root)
+    address = f"var.{variable.name}"
+    found, worst, messages = [], "pass", []
+    for condition in variable.validations:
+        status, message = evaluate_condition(condition, "variable", evaluation, scope, address)
+        if status == "fail":
+            detail = f"{message}\n\nThis was checked by the validation rule at {_place(condition)}."
+            found.append(error("Invalid value for variable", detail, variable.span, block=f'variable "{variable.name}"'))
+            messages.append(message)
+        worst = _worse(worst, status)
+    return found, [CheckResult("input_variable", address, worst, tuple(messages))]
+
+
+def _place(condition: Condition) -> str:
+    span = condition.condition.span
+    return f"{span.filename}:{span.start.line},{span.start.column}-{span.end.column}"

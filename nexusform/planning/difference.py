@@ -1,0 +1,135 @@
+"""Prior against planned: what changes, and what a change means for the object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from nexusform.schema import BlockSchema, NestedBlock, Nesting, OnChange, order_attribute
+from nexusform.values import UNKNOWN, Path
+
+
+def planned_attributes(
+    schema: BlockSchema, config: Mapping[str, Any], prior: Mapping[str, Any] | None, computed: Mapping[str, Any]
+) -> dict[str, Any]:
+    """All attributes of the object as planned: what the user wrote, else what nexusform computes,
+    else what stands."""
+    planned: dict[str, Any] = {}
+    for name, attribute in schema.attributes.items():
+        value = config.get(name) if attribute.configurable else None
+        if value is None and name in computed:
+            value = computed[name]
+        elif value is None and attribute.computed:
+            value = prior.get(name) if prior is not None else UNKNOWN
+        planned[name] = value
+    for name, block in schema.blocks.items():
+        planned[name] = config.get(name, _absent(block))
+        if block.nesting is Nesting.MAP:
+            planned[order_attribute(name)] = config.get(order_attribute(name), [])
+    return planned
+
+
+def _absent(block: NestedBlock) -> Any:
+    return {Nesting.SINGLE: None, Nesting.LIST: [], Nesting.MAP: {}}[block.nesting]
+
+
+def replacing_paths(schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[Path, ...]:
+    """The arguments whose change replaces the object. An argument that the user leaves out and
+    nexusform fills in does not count."""
+    return tuple(_replacing(schema, prior, config, ()))
+
+
+def _replacing(schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any], at: Path) -> Iterable[Path]:
+    for name, attribute in schema.attributes.items():
+        if attribute.on_change is not OnChange.REPLACE or not attribute.configurable:
+            continue
+        before, after = prior.get(name), config.get(name)
+        if after is None and attribute.computed:
+            continue
+        if before != after:
+            yield (*at, name)
+    for name, block in schema.blocks.items():
+        before, after = prior.get(name) or _absent(block), config.get(name) or _absent(block)
+        if before == after:
+            continue
+        if block.on_change is OnChange.REPLACE:
+            yield (*at, name)
+        elif block.nesting is Nesting.SINGLE and isinstance(before, dict) and isinstance(after, dict):
+            yield from _replacing(block.schema, before, after, (*at, name))
+
+
+def unknown_paths(value: Any, at: Path = ()) -> Iterable[Path]:
+    """Where a plain value is unknown."""
+    if value is UNKNOWN:
+        yield at
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield from unknown_paths(part, (*at, key))
+    elif isinstance(value, list):
+        for index, part in enumerate(value):
+            yield from unknown_paths(part, (*at, index))
+
+
+def undecided_paths(schema: BlockSchema, config: Mapping[str, Any], at: Path = ()) -> Iterable[Path]:
+    """Unknown values at arguments that decide placements."""
+    for name, attribute in schema.attributes.items():
+        if attribute.decides_placement and attribute.configurable:
+            yield from unknown_paths(config.get(name), (*at, name))
+    for name, block in schema.blocks.items():
+        value = config.get(name)
+        if value is UNKNOWN:
+            if _decides(block.schema):
+                yield (*at, name)
+        elif block.nesting is Nesting.SINGLE and isinstance(value, dict):
+            yield from undecided_paths(block.schema, value, (*at, name))
+        elif isinstance(value, dict):
+            for label, part in value.items():
+                yield from undecided_paths(block.schema, part, (*at, name, label))
+        elif isinstance(value, list):
+            for index, part in enumerate(value):
+                yield from undecided_paths(block.schema, part, (*at, name, index))
+
+
+def _decides(schema: BlockSchema) -> bool:
+    own = any(a.decides_placement for a in schema.attributes.values())
+    return own or any(_decides(b.schema) for b in schema.blocks.values())
+
+
+def ignoring(
+    config: Mapping[str, Any], prior: Mapping[str, Any], paths: Iterable[Path], *, everything: bool
+) -> dict[str, Any]:
+    """The configuration with the values at ignored paths taken from what stands."""
+    if everything:
+        return {name: prior.get(name, value) for name, value in config.items()}
+    result = dict(config)
+    for path in paths:
+        _take_over(result, prior, path)
+    return result
+
+
+def _take_over(target: dict[str, Any], prior: Any, path: Path) -> None:
+    step, rest = path[0], path[1:]
+    if not isinstance(prior, dict) or (step not in prior and step not in target):
+        return
+    if not rest:
+        if step in prior:
+            target[step] = prior[step]  # type: ignore[index]
+        else:
+            target.pop(step, None)  # type: ignore[arg-type]
+        return
+    inner = target.get(step)  # type: ignore[arg-type]
+    if isinstance(inner, dict):
+        copy = dict(inner)
+        _take_over(copy, prior.get(step), rest)
+        target[step] = copy  # type: ignore[index]
+    elif isinstance(inner, list) and isinstance(rest[0], int) and rest[0] < len(inner):
+        before = prior.get(step)
+        if isinstance(before, list) and rest[0] < len(before):
+            items = list(inner)
+            if len(rest) == 1:
+                items[rest[0]] = before[rest[0]]
+            elif isinstance(items[rest[0]], dict):
+                part = dict(items[rest[0]])
+                _take_over(part, before[rest[0]], rest[1:])
+                items[rest[0]] = part
+            target[step] = items  # type: ignore[index]

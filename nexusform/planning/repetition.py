@@ -1,0 +1,110 @@
+"""count and for_each: which instances a block has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
+
+from nexusform.address import Key
+from nexusform.diagnostics import Diagnostic, error
+from nexusform.language.syntax import Expression
+from nexusform.values import MapType, ObjectType, SetType, Value, friendly_name, has_dynamic, string, to_plain
+
+
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """One instance of a repeated block: its key, and each.value (None under count)."""
+
+    key: Key = None
+    value: Value | None = None
+
+
+ONCE = Repetition()
+
+# A block's shape as a value: one object, a tuple by index, an object by key.
+SINGLE, LIST, MAP = "single", "list", "map"
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """The instances of a block, in planning order; `shape` is SINGLE, LIST or MAP.
+
+    `unknown` names the argument ("count", "for_each") that is not known in this pass.
+    """
+
+    shape: str
+    repetitions: tuple[Repetition, ...]
+    unknown: str = ""
+
+
+Evaluate: TypeAlias = Callable[[Expression], Value | None]
+
+
+def expand(
+    count: Expression | None, for_each: Expression | None, evaluate: Evaluate, header: str
+) -> tuple[Expansion | None, list[Diagnostic]]:
+    """The instances of a block with these meta-arguments; None when they are in error.
+
+    `evaluate` gives None when the expression itself is in error (already reported).
+    """
+    if count is not None:
+        value = evaluate(count)
+        return _by_count(count, value, header) if value is not None else (None, [])
+    if for_each is not None:
+        value = evaluate(for_each)
+        return _by_key(for_each, value, header) if value is not None else (None, [])
+    return Expansion(SINGLE, (ONCE,)), []
+
+
+def _by_count(expression: Expression, value: Value, header: str) -> tuple[Expansion | None, list[Diagnostic]]:
+    def refuse(detail: str) -> tuple[None, list[Diagnostic]]:
+        return None, [error("Invalid count argument", detail, expression.span, block=header)]
+
+    if value.has_marks:
+        return refuse("Sensitive values, or values derived from them, cannot be used as count: it would show them.")
+    if not value.is_known:
+        return Expansion(LIST, (), "count"), []
+    if value.is_null:
+        return refuse('The given "count" argument value is null. An integer is required.')
+    given = to_plain(value)[0]
+    if isinstance(given, str):
+        try:
+            given = float(given)
+        except ValueError:
+            return refuse('The given "count" argument value is unsuitable: a number is required.')
+    if isinstance(given, bool) or not isinstance(given, int | float | Fraction):
+        return refuse('The given "count" argument value is unsuitable: a number is required.')
+    if given != int(given):
+        return refuse('The given "count" argument value is unsuitable: a whole number is required.')
+    if given < 0:
+        return refuse('The given "count" argument value is unsuitable: must be greater than or equal to zero.')
+    return Expansion(LIST, tuple(Repetition(i) for i in range(int(given)))), []
+
+
+def _by_key(expression: Expression, value: Value, header: str) -> tuple[Expansion | None, list[Diagnostic]]:
+    def refuse(detail: str) -> tuple[None, list[Diagnostic]]:
+        return None, [error("Invalid for_each argument", detail, expression.span, block=header)]
+
+    kind = value.type
+    if value.is_sensitive or (isinstance(kind, SetType) and value.has_marks):
+        return refuse("Sensitive values, or values derived from them, cannot be used as for_each keys.")
+    if not value.is_known and (has_dynamic(kind) or isinstance(kind, MapType | ObjectType | SetType)):
+        return Expansion(MAP, (), "for_each"), []
+    if value.is_null:
+        return refuse('The given "for_each" argument value is null. A map, or set of strings is allowed.')
+    if isinstance(kind, MapType | ObjectType):
+        items = sorted(value.raw.items(), key=lambda item: item[0].encode())
+        return Expansion(MAP, tuple(Repetition(k, v) for k, v in items)), []
+    if isinstance(kind, SetType):
+        if any(not v.is_known for v in value.raw):
+            return Expansion(MAP, (), "for_each"), []
+        if any(v.is_null or not isinstance(v.raw, str) for v in value.raw):
+            return refuse('The given "for_each" argument value is unsuitable: a set must hold strings only.')
+        keys = sorted((v.raw for v in value.raw), key=str.encode)
+        return Expansion(MAP, tuple(Repetition(k, string(k)) for k in keys)), []
+    return refuse(
+        f'The given "for_each" argument value is unsuitable: it must be a map, or set of strings, and you '
+        f"have provided a value of type {friendly_name(kind)}. Use toset() to turn a list of strings into a set."
+    )

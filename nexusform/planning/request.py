@@ -1,0 +1,104 @@
+"""What a plan is made from, and what comes out besides the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from nexusform.address import Address
+from nexusform.configuration.model import Configuration
+from nexusform.diagnostics import Diagnostic
+from nexusform.planning.plan import Mode, Plan
+from nexusform.ports import Files, PoolDemand, Registries
+from nexusform.scheduling.racks.explanation import Explanation
+from nexusform.scheduling.racks.model import Demand
+from nexusform.state.model import ObjectState, State
+from nexusform.values import Path, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Adjustment:
+    """One argument of one instance taken as something else: how ways out are tried."""
+
+    address: Address
+    path: Path
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """Everything a plan depends on.
+
+    `now` is RFC 3339, UTC. `refreshed` holds objects as the providers found them where a provider
+    observes (None: gone); the others stand as in `state`. `replaces` are ADDR or ADDR:OBJECT.
+    `tie_breaks` None = the default of the certainty rule. `want_rejected` fills in why other
+    machines were refused. `explain` are (address, object) pairs to explain. `adjustments` and
+    `first` (addresses whose new VMs are placed before all others') are for trying ways out.
+    """
+
+    configuration: Configuration
+    variables: Mapping[str, Value]
+    state: State
+    registries: Registries
+    files: Files
+    now: str
+    mode: Mode = Mode.NORMAL
+    targets: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+    replaces: tuple[str, ...] = ()
+    refreshed: Mapping[Address, ObjectState | None] = field(default_factory=dict)
+    tie_breaks: int | None = None
+    want_rejected: bool = False
+    explain: tuple[tuple[str, str], ...] = ()
+    workspace: str = "default"
+    working_directory: str = "."
+    prior_digest: str = ""
+    ways_out: bool = True
+    lint: bool = True
+    adjustments: tuple[Adjustment, ...] = ()
+    first: tuple[Address, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Why one VM is where it is: the decision, and its share of the repeated tie-breaks."""
+
+    address: Address
+    object: str
+    explanation: Explanation
+    trigger: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaced:
+    """A pool of which not every VM found a place. `placed` counts those that stand or were placed,
+    `standing` those that stood before."""
+
+    address: Address
+    pool: PoolDemand
+    demand: Demand
+    site_id: str
+    cluster: str
+    placed: int
+    standing: int
+
+
+Edge: TypeAlias = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanResult:
+    """A plan with what only displays need: the resource graph as (from, to) addresses, the
+    explanations asked for, and the shortages behind the errors."""
+
+    plan: Plan
+    edges: tuple[Edge, ...] = ()
+    nodes: tuple[str, ...] = ()
+    explained: tuple[Explained, ...] = ()
+    unplaced: tuple[Unplaced, ...] = ()
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """All that was found."""
+        return self.plan.diagnostics

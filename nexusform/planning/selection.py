@@ -1,0 +1,135 @@
+"""-target, -exclude and -replace: which blocks and instances a plan concerns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from nexusform.address import Address, AddressPattern, AddressProblem, ConfigAddress, parse_pattern
+from nexusform.diagnostics import Diagnostic, error
+from nexusform.planning.order import Order
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which instances are planned; the others keep what they have. `replace` are whole instances,
+    `heal` single VMs by address."""
+
+    targets: tuple[AddressPattern, ...] = ()
+    target_blocks: frozenset[ConfigAddress] = frozenset()
+    excluded_blocks: frozenset[ConfigAddress] = frozenset()
+    excludes: tuple[AddressPattern, ...] = ()
+    replace: tuple[AddressPattern, ...] = ()
+    heal: tuple[tuple[AddressPattern, str], ...] = ()
+
+    @property
+    def partial(self) -> bool:
+        """Whether anything is left out."""
+        return bool(self.targets or self.excludes)
+
+    def has(self, address: Address) -> bool:
+        """Whether an instance is planned."""
+        if self.targets:
+            return address.config in self.target_blocks or any(p.matches(address) for p in self.targets)
+        if self.excludes:
+            excluded = address.config in self.excluded_blocks
+            return not excluded and not any(p.matches(address) for p in self.excludes)
+        return True
+
+    def replaces(self, address: Address) -> bool:
+        """Whether -replace names the whole instance."""
+        return any(p.matches(address) for p in self.replace)
+
+    def heals(self, address: Address) -> frozenset[str]:
+        """The VMs of an instance that -replace names."""
+        return frozenset(name for pattern, name in self.heal if pattern.matches(address))
+
+
+def select(
+    targets: Iterable[str], excludes: Iterable[str], replaces: Iterable[str], order: Order
+) -> tuple[Selection, list[Diagnostic]]:
+    """Read the options. Targets take in all they depend on, exclusions all that depends on them."""
+    problems: list[Diagnostic] = []
+    wanted = _patterns("-target", targets, problems)
+    left_out = _patterns("-exclude", excludes, problems)
+    if wanted and left_out:
+        problems.append(
+            error("Incompatible options", "-target and -exclude cannot be used together. Use one of them.")
+        )
+    whole: list[AddressPattern] = []
+    single: list[tuple[AddressPattern, str]] = []
+    for text in replaces:
+        address, name = _split_object(text)
+        found = _patterns("-replace", [address], problems)
+        if found and not found[0].type:
+            problems.append(error("Invalid -replace address", f'"{text}" names a module; name a resource in it.'))
+        elif found and name:
+            single.append((found[0], name))
+        else:
+            whole += found
+    blocks = [b.address for b in order.blocks]
+    forward = {a: set(order.needs.get(a, ())) for a in blocks}
+    backward: dict[ConfigAddress, set[ConfigAddress]] = {a: set() for a in blocks}
+    for block, needs in forward.items():
+        for need in needs:
+            backward[need].add(block)
+    started = [a for a in blocks if any(_names_block(p, a) for p in wanted)]
+    shut = [a for a in blocks if any(_names_block(p, a) and p.key is None for p in left_out)]
+    reached = _closure(started, forward) - {a for a in started if _only_keys(wanted, a)}
+    return (
+        Selection(
+            tuple(wanted),
+            frozenset(reached),
+            frozenset(_closure(shut, backward)),
+            tuple(left_out),
+            tuple(whole),
+            tuple(single),
+        ),
+        problems,
+    )
+
+
+def _only_keys(patterns: Iterable[AddressPattern], block: ConfigAddress) -> bool:
+    named = [p for p in patterns if _names_block(p, block)]
+    return all(p.type and (p.key is not None or any(s.key is not None for s in p.module)) for p in named)
+
+
+def _names_block(pattern: AddressPattern, block: ConfigAddress) -> bool:
+    path = tuple(step.name for step in pattern.module)
+    if not pattern.type:
+        return block.module[: len(path)] == path
+    return (path, pattern.mode, pattern.type, pattern.name) == (block.module, block.mode, block.type, block.name)
+
+
+def _closure(
+    start: Iterable[ConfigAddress], edges: Mapping[ConfigAddress, Iterable[ConfigAddress]]
+) -> set[ConfigAddress]:
+    found: set[ConfigAddress] = set()
+    stack = list(start)
+    while stack:
+        at = stack.pop()
+        if at not in found:
+            found.add(at)
+            stack += edges.get(at, ())
+    return found
+
+
+def _split_object(text: str) -> tuple[str, str]:
+    """`ADDR:OBJECT` at the first colon outside of an instance key."""
+    quoted = False
+    for at, character in enumerate(text):
+        if character == '"' and text[at - 1 : at] != "\\":
+            quoted = not quoted
+        elif character == ":" and not quoted:
+            return text[:at], text[at + 1 :]
+    return text, ""
+
+
+def _patterns(option: str, texts: Iterable[str], problems: list[Diagnostic]) -> list[AddressPattern]:
+    found = []
+    for text in texts:
+        try:
+            found.append(parse_pattern(text))
+        except AddressProblem as problem:
+            problems.append(error(f"Invalid {option} address", str(problem)))
+    return found

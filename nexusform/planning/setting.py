@@ -1,0 +1,159 @@
+"""What a plan's passes share: functions, data sources, SKUs, and what stood before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from nexusform.configuration.model import ResourceBlock
+from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
+from nexusform.language.functions.registry import standard_functions
+from nexusform.planning.blocks import PreparedBodies, Prior
+from nexusform.planning.difference import unknown_paths
+from nexusform.planning.evaluation import Setting
+from nexusform.planning.request import PlanRequest
+from nexusform.planning.surroundings import CLUSTER_TYPE, PlanSurroundings
+from nexusform.ports import Problem, ReadContext, ResourceType
+from nexusform.scheduling.catalogue import CATALOGUES, NEWEST, catalogue
+from nexusform.scheduling.racks.model import VmSku
+from nexusform.scheduling.world import Inventory
+
+
+class PlanClock:
+    """The time as the plan sees it: one reading."""
+
+    def __init__(self, now: str) -> None:
+        self._now = datetime.fromisoformat(now.replace("Z", "+00:00"))
+
+    def now(self) -> datetime:
+        """The plan's time, UTC."""
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        """Planning never waits."""
+        raise AssertionError(seconds)
+
+
+def setting_for(request: PlanRequest, bodies: PreparedBodies) -> Setting:
+    """The setting of a plan."""
+    clock = PlanClock(request.now)
+    registries = request.registries
+    managed = {("managed", name): t.schema for name, t in registries.resource_types.items()}
+    data = {("data", name): t.schema for name, t in registries.data_sources.items()}
+
+    @lru_cache(maxsize=None)
+    def functions_for(directory: str) -> Mapping[str, Any]:
+        return standard_functions(request.files, clock, directory)
+
+    def read_data(
+        block: ResourceBlock, arguments: Mapping[str, Any], address: str
+    ) -> tuple[dict[str, Any] | None, list[Diagnostic]]:
+        source = registries.data_sources[block.type]
+        return _read(source, block, arguments, address, request, bodies)
+
+    return Setting(
+        request.configuration,
+        request.variables,
+        functions_for,
+        bodies.of,
+        managed | data,
+        read_data,
+        request.working_directory,
+        request.workspace,
+    )
+
+
+def _read(
+    source: ResourceType,
+    block: ResourceBlock,
+    arguments: Mapping[str, Any],
+    address: str,
+    request: PlanRequest,
+    bodies: PreparedBodies,
+) -> tuple[dict[str, Any] | None, list[Diagnostic]]:
+    body = bodies.of(block)
+
+    def told(problem: Problem) -> Diagnostic:
+        span = body.locate(problem.path) if body is not None and problem.path else block.header_span
+        return Diagnostic(
+            problem.severity, problem.summary, problem.detail, span, address=address, block=block.header, id=problem.id
+        )
+
+    waiting = [path for path in unknown_paths(dict(arguments)) if path]
+    if waiting:
+        problem = Problem(
+            waiting[0],
+            "Data source depends on an unknown value",
+            "A data source is read while the plan is made, so its arguments must be known by then; this value is "
+            "known only after apply.",
+        )
+        return None, [told(problem)]
+    problems = source.check(arguments) if source.check is not None else []
+    if any(p.severity is Severity.ERROR for p in problems):
+        return None, [told(p) for p in problems]
+    assert source.read is not None
+    context = ReadContext(request.files, request.now, _directory_of(request, block))
+    computed, more = source.read(arguments, context)
+    told_all = [told(p) for p in [*problems, *more]]
+    if any(p.severity is Severity.ERROR for p in more):
+        return None, told_all
+    values = {name: arguments.get(name) for name in source.schema.attributes}
+    values |= {name: arguments.get(name) for name in source.schema.blocks}
+    values |= computed
+    values.setdefault("id", source.identify(values))
+    return values, told_all
+
+
+def _directory_of(request: PlanRequest, block: ResourceBlock) -> str:
+    module = request.configuration.root
+    for name in block.address.module:
+        module = module.calls[name].module
+    return module.directory
+
+
+def vm_skus(request: PlanRequest, inventory: Inventory) -> tuple[dict[str, VmSku], list[Diagnostic]]:
+    """All VM SKUs: the catalogue's (the state's version, else the configured or the newest), and
+    the user's own."""
+    settings = request.configuration.settings
+    wanted = settings.sku_catalogue or request.state.catalogue or NEWEST
+    found = catalogue(wanted)
+    problems = []
+    if found is None:
+        known = ", ".join(sorted(CATALOGUES))
+        problems.append(
+            error(
+                "Unknown SKU catalogue",
+                f'There is no SKU catalogue "{wanted}".{did_you_mean(wanted, CATALOGUES)} Known: {known}.',
+                settings.sku_catalogue_span,
+            )
+        )
+        found = CATALOGUES[NEWEST]
+    return {**found.vm_skus, **{sku.name: sku for sku in inventory.skus.values()}}, problems
+
+
+def catalogue_version(request: PlanRequest) -> str:
+    """The version that the plan uses and state will record."""
+    return request.configuration.settings.sku_catalogue or request.state.catalogue or NEWEST
+
+
+def surroundings_before(
+    prior: Prior, skus: Mapping[str, VmSku], types: Mapping[str, ResourceType]
+) -> PlanSurroundings:
+    """The SKUs and clusters as they stood: what prior arguments meant."""
+    known = dict(skus)
+    inventory = Inventory()
+    found = PlanSurroundings(known)
+    for address, state in prior.instances.items():
+        resource_type = types.get(address.type)
+        if resource_type is None or state.current is None:
+            continue
+        attributes = state.current.attributes
+        if resource_type.name == CLUSTER_TYPE:
+            found.clusters.setdefault(resource_type.identify(attributes), attributes)
+        elif resource_type.offer is not None and resource_type.phase == 1:
+            resource_type.offer(attributes, str(address), inventory)
+    for sku in inventory.skus.values():
+        known.setdefault(sku.name, sku)
+    return found

@@ -1,0 +1,157 @@
+"""The sites of one plan: a scheduler each, who stands where, and every step taken since the
+removals, so that certainty can be measured by taking the same steps again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from nexusform.ports import PoolDemand, VmDemand
+from nexusform.scheduling.racks.certainty import Operation, Place, Release, Stand
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.explanation import Explanation
+from nexusform.scheduling.racks.model import Demand, Machine, Placement, VmName, VmSku
+from nexusform.scheduling.racks.shortage import Shortage
+from nexusform.scheduling.world import (
+    Inventory,
+    MachineClash,
+    MachineOffer,
+    Occupied,
+    RackOffer,
+    site_machines,
+)
+
+
+@dataclass(slots=True)
+class SitePlan:
+    """One site while it is planned. `base` is the scheduler as it stood when the removals had
+    left; `operations` what happened since. Handles are the scheduler's."""
+
+    id: str
+    name: str
+    scheduler: RackScheduler
+    machines: Mapping[str, Machine]
+    racks: tuple[RackOffer, ...]
+    evacuating: frozenset[str]
+    offered_by: Mapping[str, str]
+    outsiders: tuple[Occupied, ...] = ()
+    base: RackScheduler | None = None
+    operations: list[Operation] = field(default_factory=list)
+
+    def machine_trigger(self, machine: str) -> str:
+        """Why a VM on this machine must be placed anew, or ""."""
+        if machine not in self.machines:
+            return "machine_removed"
+        return "machine_evacuated" if machine in self.evacuating else ""
+
+    def occupy(self, vm: VmName, sku: VmSku, placement: Placement) -> int:
+        """A VM that stands (or is pinned) there, whether it fits or not."""
+        return self.scheduler.occupy(vm, sku, placement)
+
+    def settle(self) -> None:
+        """The removals have left: from here on every operation is written down."""
+        self.base = self.scheduler.copy()
+
+    def release(self, handle: int) -> None:
+        """A VM leaves."""
+        self.scheduler.release(handle)
+        if self.base is not None:
+            self.operations.append(Release(handle=handle))
+
+    def place(self, demand: Demand) -> tuple[int, Placement] | Shortage:
+        """Place a VM by the rule."""
+        answer = self.scheduler.place(demand)
+        if isinstance(answer, tuple) and self.base is not None:
+            self.operations.append(Place(answer[0], demand))
+        return answer
+
+    def pin(self, demand: Demand, machine: str) -> tuple[int, Placement, str]:
+        """Put a VM on the machine that the user names: its handle, place, and why the rule would
+        have refused that machine ("" when it would not)."""
+        refusal = self.scheduler.refusal(machine, demand)
+        host = self.machines[machine]
+        cells = self.scheduler.infer_cells(demand.sku, machine)
+        place = Placement(host.name, host.rack, host.availability_zone, cells)
+        handle = self.scheduler.occupy(demand.vm, demand.sku, place)
+        if self.base is not None:
+            self.operations.append(Stand(handle, demand.vm, demand.sku, place, infer_cells=True))
+        return handle, place, refusal
+
+    def explain(self, demand: Demand) -> Explanation:
+        """Why the VM would go where `place` would put it now."""
+        return self.scheduler.explain(demand)
+
+    def zones(self) -> tuple[str, ...]:
+        """The availability zones of the site's racks, in byte order, planned racks left out."""
+        return tuple(sorted({r.availability_zone for r in self.racks if not r.planned}, key=str.encode))
+
+
+def build_sites(inventory: Inventory) -> tuple[dict[str, SitePlan], list[MachineClash]]:
+    """A scheduler per site from what phases 1 to 3 offer; machines described twice are clashes."""
+    sites: dict[str, SitePlan] = {}
+    clashes: list[MachineClash] = []
+    site_of_rack = {rack.id: rack.site_id for rack in inventory.racks.values()}
+    racks: dict[str, list[RackOffer]] = {}
+    for rack in inventory.racks.values():
+        racks.setdefault(rack.site_id, []).append(rack)
+    described: dict[str, dict[str, MachineOffer]] = {}
+    for address, offer in inventory.machines.items():
+        described.setdefault(site_of_rack.get(offer.rack_id, ""), {})[address] = offer
+    for site in inventory.sites.values():
+        all_racks = sorted(racks.get(site.id, ()), key=lambda r: r.name)
+        active = [rack for rack in all_racks if not rack.planned]
+        own = described.get(site.id, {})
+        machines, found = site_machines(site.id, active, own)
+        clashes += found
+        names = frozenset(machine.name for machine in machines)
+        evacuating = {name for rack in active for name in rack.evacuating}
+        for offer in own.values():
+            (evacuating.add if offer.evacuating else evacuating.discard)(offer.machine.name)
+        sites[site.id] = SitePlan(
+            site.id,
+            site.name,
+            RackScheduler(machines, site.spread, site.seed),
+            {machine.name: machine for machine in machines},
+            tuple(all_racks),
+            frozenset(evacuating),
+            _offered_by(inventory, active, own),
+            tuple(o for offer in own.values() for o in offer.occupied if o.machine in names),
+        )
+    return sites, clashes
+
+
+def _offered_by(
+    inventory: Inventory, racks: Iterable[RackOffer], described: Mapping[str, MachineOffer]
+) -> dict[str, str]:
+    """Which resource (address) makes each machine."""
+    rack_address = {rack.id: address for address, rack in inventory.racks.items()}
+    made = {machine.name: rack_address[rack.id] for rack in racks for machine in rack.machines}
+    return made | {offer.machine.name: address for address, offer in described.items()}
+
+
+def occupy_outsiders(site: SitePlan) -> None:
+    """Put the VMs outside nexusform on their machines: those with known cells first, then, in order
+    of machine and name, those whose cells are inferred."""
+    given = [o for o in site.outsiders if o.cell_numbers is not None]
+    inferred = [o for o in site.outsiders if o.cell_numbers is None]
+    for occupied in [*given, *sorted(inferred, key=lambda o: (o.machine, o.name.encode()))]:
+        machine = site.machines[occupied.machine]
+        cells = max(occupied.cells, 1)
+        sku = VmSku(occupied.name, occupied.cpu_cores, 0, occupied.memory_gib, occupied.disk_gib, cells)
+        where = occupied.cell_numbers
+        if where is None:
+            where = site.scheduler.infer_cells(sku, occupied.machine)
+        vm = VmName(f"outside/{occupied.machine}/{occupied.name}", occupied.name, occupied.name, 0)
+        site.occupy(vm, sku, Placement(occupied.machine, machine.rack, machine.availability_zone, where))
+
+
+def vm_name(wanted: VmDemand, pool: PoolDemand | None, pool_name: str, number: int | str) -> VmName:
+    """Whose VM it is in the words of the placement rule."""
+    if pool is None or not pool.rule_pool:
+        return VmName(wanted.owner, wanted.cluster, pool_name, number)
+    return VmName(wanted.owner, wanted.cluster, pool.rule_pool, number if pool.rule_number is None else pool.rule_number)
+
+
+def demand_for(wanted: VmDemand, pool: PoolDemand, number: int | str, last_resort: str | None = None) -> Demand:
+    """What the scheduler is asked for one VM."""
+    return Demand(vm_name(wanted, pool, pool.pool, number), pool.sku, pool.zones, pool.hints, last_resort)

@@ -1,0 +1,124 @@
+"""nexus_agent_pool: a pool added to an NKS cluster by its own resource."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from nexusform.address import Address
+from nexusform.ports import PlacedVm, Problem, ResourceType, Surroundings, VmDemand, VmFamily
+from nexusform.resource_types.arguments import id_attribute, joined_id, name_attribute, whole_number_problems
+from nexusform.resource_types.nexus_kubernetes_cluster import owner_of
+from nexusform.resource_types.nks_pools import (
+    NODES,
+    POOL_ARGUMENTS,
+    POOL_BLOCKS,
+    node,
+    node_labels,
+    pool_demand,
+    standing_nodes,
+    upgrade_problems,
+)
+from nexusform.scheduling.racks.model import CONTROL_PLANE
+from nexusform.schema import Attribute, BlockSchema, OnChange
+from nexusform.values import NUMBER, STRING
+
+_SCHEMA: Final = BlockSchema(
+    {
+        "id": id_attribute("<cluster id>/<pool>"),
+        "kubernetes_cluster_id": Attribute(
+            STRING,
+            "Id of the nexus_kubernetes_cluster that the pool belongs to.",
+            required=True,
+            on_change=OnChange.REPLACE,
+            decides_placement=True,
+        ),
+        "name": name_attribute("pool"),
+        "node_count": Attribute(NUMBER, "Number of nodes.", required=True, minimum=0, decides_placement=True),
+        **POOL_ARGUMENTS,
+        "nodes": NODES,
+    },
+    POOL_BLOCKS,
+    "A pool of worker nodes of an NKS cluster, as a resource of its own.",
+)
+
+
+def identify(attributes: Mapping[str, Any]) -> str:
+    """The id: `<cluster id>/<pool>`."""
+    return joined_id(attributes.get("kubernetes_cluster_id"), attributes.get("name"))
+
+
+def check(attributes: Mapping[str, Any]) -> list[Problem]:
+    """Everything about a pool that its schema cannot say."""
+    problems = whole_number_problems(attributes, ("node_count",))
+    problems += upgrade_problems(attributes, ())
+    if attributes.get("name") == CONTROL_PLANE:
+        problems.append(
+            Problem(("name",), "Invalid agent pool name", f'"{CONTROL_PLANE}" is reserved for the control plane.')
+        )
+    return problems
+
+
+def demand(
+    attributes: Mapping[str, Any], surroundings: Surroundings, _address: Address
+) -> tuple[VmDemand | None, list[Problem]]:
+    """The pool's VMs, counted as the cluster's."""
+    cluster_id, name = str(attributes["kubernetes_cluster_id"]), str(attributes["name"])
+    cluster = surroundings.cluster(cluster_id)
+    if cluster is None:
+        return None, [
+            Problem(
+                ("kubernetes_cluster_id",),
+                "Unknown cluster",
+                f'No cluster has the id "{cluster_id}". Refer to the cluster, for example '
+                "nexus_kubernetes_cluster.NAME.id, or write the id of one that is declared: <site>/<cluster>.",
+            )
+        ]
+    if name in (cluster.get("agent_pool") or {}):
+        return None, [
+            Problem(
+                ("name",),
+                "Duplicate agent pool",
+                f'The cluster "{cluster_id}" has an agent_pool block "{name}" already. Give one of the two another '
+                "name, or remove it.",
+            )
+        ]
+    pool, problems = pool_demand(
+        str(cluster["name"]), name, int(attributes["node_count"]), attributes, (), surroundings
+    )
+    if pool is None:
+        return None, problems
+    version = cluster.get("kubernetes_version")
+    return (
+        VmDemand(
+            str(cluster["site_id"]), owner_of(cluster), str(cluster["name"]), (pool,), version, parent_id=cluster_id
+        ),
+        [],
+    )
+
+
+def assemble(
+    attributes: Mapping[str, Any], _surroundings: Surroundings, placed: Sequence[PlacedVm]
+) -> dict[str, Any]:
+    """`nodes`."""
+    return {"nodes": {vm.name: node(vm, attributes["vm_sku_name"]) for vm in placed}}
+
+
+def present(attributes: Mapping[str, Any], name: str) -> Any:
+    """Nodes are read with their labels; hardware_label_keys belong to the cluster."""
+    value = attributes.get(name)
+    if name != "nodes" or not isinstance(value, Mapping):
+        return value
+    labels = attributes.get("labels")
+    return {n: {**values, "labels": node_labels(n, values, labels, ())} for n, values in value.items()}
+
+
+NEXUS_AGENT_POOL: Final = ResourceType(
+    "nexus_agent_pool",
+    4,
+    _SCHEMA,
+    identify,
+    check=check,
+    vms=VmFamily(demand, standing_nodes, assemble),
+    present=present,
+)

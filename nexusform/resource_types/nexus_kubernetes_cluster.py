@@ -1,0 +1,198 @@
+"""nexus_kubernetes_cluster: an NKS cluster, its control plane and its agent pools."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from nexusform.address import Address
+from nexusform.ports import PlacedVm, PoolDemand, Problem, ResourceType, Surroundings, VmDemand, VmFamily
+from nexusform.resource_types.arguments import id_attribute, joined_id, name_attribute, whole_number_problems
+from nexusform.resource_types.nks_pools import (
+    NODES,
+    POOL_ARGUMENTS,
+    POOL_BLOCKS,
+    SKU,
+    ZONES,
+    capacity,
+    node,
+    node_labels,
+    pool_demand,
+    standing_nodes,
+    upgrade_problems,
+)
+from nexusform.scheduling.racks.model import CONTROL_PLANE
+from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange, order_attribute
+from nexusform.values import NUMBER, STRING, ListType, ObjectType
+
+_AMOUNTS: Final = ObjectType.of({"cpu": STRING, "memory": STRING})
+CAPACITY: Final = ObjectType.of({"total": _AMOUNTS, "allocatable": _AMOUNTS})
+
+_SCHEMA: Final = BlockSchema(
+    {
+        "id": id_attribute("<site>/<cluster>"),
+        "site_id": Attribute(
+            STRING,
+            "Id of the nexus_site.",
+            required=True,
+            on_change=OnChange.REPLACE,
+            decides_placement=True,
+        ),
+        "name": name_attribute("cluster"),
+        "kubernetes_version": Attribute(
+            STRING,
+            "Kubernetes version. A change re-places every VM of the cluster, rolling.",
+            optional=True,
+            decides_placement=True,
+        ),
+        "hardware_label_keys": Attribute(
+            ListType(STRING),
+            "Further label keys that something on the site sets to the machine's name on every worker.",
+            optional=True,
+            default=[],
+        ),
+        "nodes": NODES,
+        "node_count": Attribute(NUMBER, "Number of nodes, control plane included.", computed=True),
+        "capacity": Attribute(CAPACITY, "vCPUs and memory of all nodes.", computed=True, predicted=True),
+    },
+    {
+        "control_plane": NestedBlock(
+            BlockSchema(
+                {
+                    "count": Attribute(
+                        NUMBER, "Number of nodes.", required=True, minimum=1, decides_placement=True
+                    ),
+                    "vm_sku_name": replace(SKU, on_change=OnChange.REPLACE),
+                    "availability_zones": replace(ZONES, on_change=OnChange.REPLACE),
+                }
+            ),
+            Nesting.SINGLE,
+            "The control plane.",
+            min_items=1,
+            max_items=1,
+        ),
+        "agent_pool": NestedBlock(
+            BlockSchema(
+                {
+                    "count": Attribute(
+                        NUMBER, "Number of nodes.", required=True, minimum=0, decides_placement=True
+                    ),
+                    **POOL_ARGUMENTS,
+                },
+                POOL_BLOCKS,
+            ),
+            Nesting.MAP,
+            "A pool of worker nodes. The order of the blocks decides which is placed first.",
+            label="name",
+        ),
+    },
+    "An NKS cluster whose nodes are VMs on the site's machines.",
+)
+
+
+def identify(attributes: Mapping[str, Any]) -> str:
+    """The id: `<site>/<cluster>`."""
+    return joined_id(attributes.get("site_id"), attributes.get("name"))
+
+
+def owner_of(attributes: Mapping[str, Any]) -> str:
+    """Under which owner the cluster's VMs count."""
+    return f"nks:{identify(attributes)}"
+
+
+def check(attributes: Mapping[str, Any]) -> list[Problem]:
+    """Everything about a cluster that its schema cannot say."""
+    problems: list[Problem] = []
+    plane = attributes.get("control_plane")
+    if isinstance(plane, dict):
+        problems += whole_number_problems(plane, ("count",), ("control_plane",))
+    pools = attributes.get("agent_pool")
+    for name, pool in pools.items() if isinstance(pools, dict) else ():
+        path = ("agent_pool", name)
+        problems += whole_number_problems(pool, ("count",), path)
+        problems += upgrade_problems(pool, path)
+        if name == CONTROL_PLANE or "|" in name or "/" in name or not name:
+            problems.append(
+                Problem(
+                    path,
+                    "Invalid agent pool name",
+                    f'"{name}" cannot be the name of an agent pool: it must not be empty or "{CONTROL_PLANE}", nor '
+                    'hold "|" or "/".',
+                )
+            )
+    return problems
+
+
+def pool_order(attributes: Mapping[str, Any]) -> list[str]:
+    """The agent pools in source order."""
+    pools = attributes.get("agent_pool") or {}
+    order = attributes.get(order_attribute("agent_pool")) or sorted(pools)
+    return [name for name in order if name in pools]
+
+
+def demand(
+    attributes: Mapping[str, Any], surroundings: Surroundings, _address: Address
+) -> tuple[VmDemand | None, list[Problem]]:
+    """The control plane, then the pools in source order."""
+    cluster = str(attributes["name"])
+    problems: list[Problem] = []
+    found: list[PoolDemand] = []
+    pools = attributes.get("agent_pool") or {}
+    wanted = [(CONTROL_PLANE, attributes["control_plane"], ("control_plane",))]
+    wanted += [(name, pools[name], ("agent_pool", name)) for name in pool_order(attributes)]  # type: ignore[misc]
+    for name, values, path in wanted:
+        pool, more = pool_demand(cluster, name, int(values["count"]), values, path, surroundings)
+        problems += more
+        if pool is not None:
+            found.append(pool)
+    if problems:
+        return None, problems
+    version = attributes.get("kubernetes_version")
+    return VmDemand(str(attributes["site_id"]), owner_of(attributes), cluster, tuple(found), version), []
+
+
+def assemble(
+    attributes: Mapping[str, Any], surroundings: Surroundings, placed: Sequence[PlacedVm]
+) -> dict[str, Any]:
+    """`nodes`, `node_count` and `capacity`."""
+    pools = attributes.get("agent_pool") or {}
+    names = {CONTROL_PLANE: attributes["control_plane"]["vm_sku_name"]}
+    names |= {pool: values["vm_sku_name"] for pool, values in pools.items()}
+    nodes = {vm.name: node(vm, names[vm.pool]) for vm in placed}
+    counted = Counter(names[vm.pool] for vm in placed)
+    skus = [(sku, count) for name, count in sorted(counted.items()) if (sku := surroundings.sku(name)) is not None]
+    return {"nodes": nodes, "node_count": len(nodes), "capacity": capacity(skus)}
+
+
+def present(attributes: Mapping[str, Any], name: str) -> Any:
+    """Nodes are read with their labels."""
+    value = attributes.get(name)
+    if name != "nodes" or not isinstance(value, Mapping):
+        return value
+    pools = attributes.get("agent_pool") or {}
+    keys = attributes.get("hardware_label_keys") or []
+    return {
+        node_name: {
+            **values,
+            "labels": node_labels(
+                node_name,
+                values,
+                (pools.get(values["pool"]) or {}).get("labels"),
+                keys if values["role"] == "Worker" else (),
+            ),
+        }
+        for node_name, values in value.items()
+    }
+
+
+NEXUS_KUBERNETES_CLUSTER: Final = ResourceType(
+    "nexus_kubernetes_cluster",
+    4,
+    _SCHEMA,
+    identify,
+    check=check,
+    vms=VmFamily(demand, standing_nodes, assemble),
+    present=present,
+)

@@ -1,0 +1,208 @@
+"""nexus_virtual_machine: a plain VM that shares the machines with NKS nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from nexusform.address import Address
+from nexusform.ports import (
+    PlacedVm,
+    PoolDemand,
+    Problem,
+    ResourceType,
+    StandingVm,
+    Surroundings,
+    VmDemand,
+    VmFamily,
+)
+from nexusform.resource_types.arguments import id_attribute, joined_id, name_attribute, whole_number_problems
+from nexusform.scheduling.racks.model import Hint, HintScope, Placement, VmSku
+from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
+from nexusform.values import NUMBER, STRING, ListType
+
+_FIXED: Final = OnChange.REPLACE
+_POOL: Final = "vm"  # the one pool of a plain VM, as its places are kept
+
+
+def _size(description: str, *, minimum: int, default: int | None = None) -> Attribute:
+    return Attribute(
+        NUMBER,
+        description,
+        required=default is None,
+        optional=default is not None,
+        default=default,
+        on_change=_FIXED,
+        decides_placement=True,
+        minimum=minimum,
+    )
+
+
+def _choice(description: str, *choices: str) -> Attribute:
+    return Attribute(
+        STRING, description, required=True, choices=choices, on_change=_FIXED, decides_placement=True
+    )
+
+
+_PLACE: Final = Attribute(STRING, "The rack it stands in.", computed=True, predicted=True)
+
+_SCHEMA: Final = BlockSchema(
+    {
+        "id": id_attribute("<site>/<name>"),
+        "site_id": Attribute(
+            STRING, "Id of the nexus_site.", required=True, on_change=_FIXED, decides_placement=True
+        ),
+        "name": name_attribute("VM"),
+        "cpu_cores": _size("vCPUs, all of them pinned on the host.", minimum=2),
+        "memory_gib": _size("Memory in GiB.", minimum=1),
+        "disk_gib": _size("Disk in GiB.", minimum=0),
+        "numa_cells": _size("How many NUMA cells it spans.", minimum=1, default=1),
+        "machine": Attribute(
+            STRING,
+            "The machine by name. Given: the VM is pinned there. Otherwise nexusform places it.",
+            optional=True,
+            computed=True,
+            predicted=True,
+            on_change=_FIXED,
+            decides_placement=True,
+        ),
+        "rack": _PLACE,
+        "availability_zone": replace(_PLACE, description="The availability zone of its rack."),
+        "cells": Attribute(
+            ListType(NUMBER), "The NUMA cells it stands on, from 0.", computed=True, predicted=True
+        ),
+        "provenance": replace(_PLACE, description="How the place is known: predicted, decided or observed."),
+    },
+    {
+        "placement_hint": NestedBlock(
+            BlockSchema(
+                {
+                    "hint_type": _choice("Near the resource, or away from it.", "Affinity", "AntiAffinity"),
+                    "resource_id": Attribute(
+                        STRING,
+                        "Id of a VM, cluster, machine or rack.",
+                        required=True,
+                        on_change=_FIXED,
+                        decides_placement=True,
+                    ),
+                    "scheduling_execution": _choice("Hard must hold; Soft is preferred.", "Hard", "Soft"),
+                    "scope": _choice("Whether machines or racks are compared.", "Machine", "Rack"),
+                }
+            ),
+            Nesting.LIST,
+            "Where the VM wants to be, seen from another resource.",
+            on_change=_FIXED,
+        )
+    },
+    "A virtual machine outside of NKS.",
+)
+
+
+def identify(attributes: Mapping[str, Any]) -> str:
+    """The id: `<site>/<name>`."""
+    return joined_id(attributes.get("site_id"), attributes.get("name"))
+
+
+def check(attributes: Mapping[str, Any]) -> list[Problem]:
+    """Sizes are whole numbers."""
+    return whole_number_problems(attributes, ("cpu_cores", "memory_gib", "disk_gib", "numa_cells"))
+
+
+def demand(
+    attributes: Mapping[str, Any], surroundings: Surroundings, address: Address
+) -> tuple[VmDemand | None, list[Problem]]:
+    """One VM; in the placement rule its cluster and pool are the block's address without any index,
+    its number the instance key or 0."""
+    hints, problems = _hints(attributes, surroundings)
+    if problems:
+        return None, problems
+    block = str(address.config)
+    cpus, memory = int(attributes["cpu_cores"]), int(attributes["memory_gib"])
+    sku = VmSku(
+        f"{cpus} vCPU / {memory} GiB",
+        cpus,
+        0,
+        memory,
+        int(attributes["disk_gib"]),
+        int(attributes.get("numa_cells") or 1),
+    )
+    pool = PoolDemand(
+        _POOL,
+        (0,),
+        (str(attributes["name"]),),
+        sku,
+        None,
+        hints=hints,
+        pinned=str(attributes.get("machine") or ""),
+        rule_pool=block,
+        rule_number=0 if address.key is None else address.key,
+    )
+    return VmDemand(str(attributes["site_id"]), f"vm:{block}", block, (pool,)), []
+
+
+def _hints(
+    attributes: Mapping[str, Any], surroundings: Surroundings
+) -> tuple[tuple[Hint, ...], list[Problem]]:
+    found, problems = [], []
+    for index, hint in enumerate(attributes.get("placement_hint") or []):
+        target = str(hint["resource_id"])
+        places = surroundings.hint_targets(target)
+        if places is None:
+            problems.append(
+                Problem(
+                    ("placement_hint", index, "resource_id"),
+                    "Unknown resource",
+                    f'Nothing has the id "{target}". A hint names a VM, cluster, machine or rack of this '
+                    "configuration by its id.",
+                )
+            )
+            continue
+        machines, racks = places
+        affinity = hint["hint_type"] == "Affinity"
+        if affinity and not machines:
+            continue
+        scope = HintScope(hint["scope"])
+        found.append(Hint(affinity, hint["scheduling_execution"] == "Hard", scope, machines, racks, target))
+    return tuple(found), problems
+
+
+def standing(attributes: Mapping[str, Any]) -> tuple[StandingVm, ...]:
+    """The VM where it stands."""
+    machine = attributes.get("machine")
+    if not isinstance(machine, str) or not isinstance(attributes.get("rack"), str):
+        return ()
+    place = Placement(
+        machine,
+        attributes["rack"],
+        attributes.get("availability_zone") or "",
+        tuple(attributes.get("cells") or ()),
+    )
+    sku = f"{attributes.get('cpu_cores')} vCPU / {attributes.get('memory_gib')} GiB"
+    return (StandingVm(_POOL, 0, str(attributes["name"]), sku, place, attributes.get("provenance") or "predicted"),)
+
+
+def assemble(
+    _attributes: Mapping[str, Any], _surroundings: Surroundings, placed: Sequence[PlacedVm]
+) -> dict[str, Any]:
+    """Where it stands; nothing while it has no place."""
+    if not placed:
+        return {"machine": None, "rack": None, "availability_zone": None, "cells": None, "provenance": None}
+    vm = placed[0]
+    return {
+        "machine": vm.placement.machine,
+        "rack": vm.placement.rack,
+        "availability_zone": vm.placement.availability_zone,
+        "cells": list(vm.placement.cells),
+        "provenance": vm.provenance,
+    }
+
+
+NEXUS_VIRTUAL_MACHINE: Final = ResourceType(
+    "nexus_virtual_machine",
+    4,
+    _SCHEMA,
+    identify,
+    check=check,
+    vms=VmFamily(demand, standing, assemble),
+)

@@ -1,0 +1,272 @@
+"""What the pools of an NKS cluster have in common, wherever they are written: arguments, checks,
+demand, and nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from nexusform.diagnostics import did_you_mean
+from nexusform.ports import PlacedVm, PoolDemand, Problem, StandingVm, Surroundings
+from nexusform.scheduling.racks.model import CONTROL_PLANE, Placement, VmSku
+from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
+from nexusform.values import NUMBER, STRING, ListType, MapType, ObjectType, Path, SetType
+
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+MACHINE_LABEL: Final = "topology.kubernetes.io/baremetalmachine"
+HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+
+# Nodes of these SKUs reserve no vCPU for the kubelet; all others keep two back.
+WITHOUT_RESERVED_CPUS: Final = frozenset({"NC_G2_8_v1", "NC_P4_28_v1"})
+RESERVED_CPUS: Final = 2
+
+_POOL: Final = OnChange.REPLACE_POOL
+
+ZONES: Final = Attribute(
+    SetType(STRING),
+    "Availability zones (racks) that its VMs may be placed in. Default, and when empty: all.",
+    optional=True,
+    on_change=_POOL,
+    decides_placement=True,
+)
+SKU: Final = Attribute(
+    STRING, "VM SKU of its nodes.", required=True, on_change=_POOL, decides_placement=True
+)
+POOL_ARGUMENTS: Final[Mapping[str, Attribute]] = {
+    "vm_sku_name": SKU,
+    "availability_zones": ZONES,
+    "mode": Attribute(
+        STRING,
+        "What the pool is for.",
+        optional=True,
+        default="User",
+        choices=("User", "System", "NotApplicable"),
+        on_change=_POOL,
+        decides_placement=True,
+    ),
+    "labels": Attribute(
+        MapType(STRING), "Labels of its nodes.", optional=True, on_change=_POOL, decides_placement=True
+    ),
+}
+POOL_BLOCKS: Final[Mapping[str, NestedBlock]] = {
+    "taint": NestedBlock(
+        BlockSchema(
+            {
+                "key": Attribute(STRING, "Key of the taint.", required=True, decides_placement=True),
+                "value": Attribute(STRING, "Value.", optional=True, default="", decides_placement=True),
+                "effect": Attribute(
+                    STRING,
+                    "What it does to pods without a toleration.",
+                    required=True,
+                    choices=("NoSchedule", "PreferNoSchedule", "NoExecute"),
+                    decides_placement=True,
+                ),
+            }
+        ),
+        Nesting.LIST,
+        "A taint of the pool's nodes.",
+        on_change=_POOL,
+    ),
+    "upgrade_settings": NestedBlock(
+        BlockSchema(
+            {
+                "max_surge": Attribute(
+                    STRING,
+                    "VMs added at once during an upgrade: a count, or per cent of the pool rounded up.",
+                    optional=True,
+                    default="1",
+                    pattern=r"\d+%?",
+                    pattern_hint='a count such as "1" or per cent such as "33%"',
+                ),
+                "max_unavailable": Attribute(
+                    STRING,
+                    "VMs taken away at once during an upgrade: a count, or per cent of the pool.",
+                    optional=True,
+                    default="0",
+                    pattern=r"\d+%?",
+                    pattern_hint='a count such as "1" or per cent such as "33%"',
+                ),
+                "drain_timeout": Attribute(
+                    NUMBER,
+                    "Seconds to wait for a node to drain.",
+                    optional=True,
+                    default=1800,
+                    minimum=60,
+                    maximum=86_400,
+                ),
+            }
+        ),
+        Nesting.SINGLE,
+        "How the pool's VMs are replaced during an upgrade.",
+    ),
+}
+NODE: Final = ObjectType.of(
+    {
+        "role": STRING,
+        "pool": STRING,
+        "number": NUMBER,
+        "vm_sku_name": STRING,
+        "machine": STRING,
+        "rack": STRING,
+        "availability_zone": STRING,
+        "numa_cells": ListType(NUMBER),
+        "labels": MapType(STRING),
+        "platform_name": STRING,
+        "provenance": STRING,
+    }
+)
+NODES: Final = Attribute(
+    MapType(NODE),
+    "The nodes by name, each with its machine and NUMA cells.",
+    computed=True,
+    predicted=True,
+)
+
+
+def zones_of(values: Mapping[str, Any]) -> frozenset[str] | None:
+    """The zones of a pool; None = all."""
+    zones = values.get("availability_zones")
+    return frozenset(zones) if zones else None
+
+
+def upgrade_problems(values: Mapping[str, Any], path: Path) -> Iterable[Problem]:
+    """An upgrade needs room to move: surge or unavailable above zero."""
+    settings = values.get("upgrade_settings")
+    if not isinstance(settings, dict):
+        return
+    amounts = [settings.get("max_surge"), settings.get("max_unavailable")]
+    if all(isinstance(a, str) and a.rstrip("%").strip("0") == "" for a in amounts):
+        yield Problem(
+            (*path, "upgrade_settings"),
+            "Invalid upgrade settings",
+            "max_surge and max_unavailable are both zero, so no VM could ever be upgraded. Make one of them at "
+            "least 1.",
+        )
+
+
+def sku_problem(name: str, path: Path, surroundings: Surroundings) -> Problem:
+    """The problem of a VM SKU that nobody knows, with the nearest names."""
+    known = surroundings.sku_names()
+    near = _nearest(name, known)
+    listed = f" The nearest are {', '.join(near)}." if near else ""
+    return Problem(
+        path,
+        "Unknown VM SKU",
+        f'There is no VM SKU "{name}".{did_you_mean(name, known)}{listed} A size of your own is declared with '
+        "nexus_vm_sku.",
+    )
+
+
+def _nearest(name: str, known: Sequence[str]) -> list[str]:
+    from difflib import get_close_matches
+
+    return get_close_matches(name, known, n=3, cutoff=0.5)
+
+
+def pool_demand(
+    cluster: str, pool: str, count: int, values: Mapping[str, Any], path: Path, surroundings: Surroundings
+) -> tuple[PoolDemand | None, list[Problem]]:
+    """What one pool wants. `values` are its arguments, `path` where they stand."""
+    name = str(values.get("vm_sku_name"))
+    sku = surroundings.sku(name)
+    if sku is None:
+        return None, [sku_problem(name, (*path, "vm_sku_name"), surroundings)]
+    if pool == CONTROL_PLANE and sku.numa_cells > 1:
+        return None, [
+            Problem(
+                (*path, "vm_sku_name"),
+                "VM SKU not allowed for a control plane",
+                f"{name} spans {sku.numa_cells} NUMA cells; such SKUs are for agent pools only. Take a G or P SKU.",
+            )
+        ]
+    settings = values.get("upgrade_settings") or {}
+    numbers = tuple(range(count))
+    return (
+        PoolDemand(
+            pool,
+            numbers,
+            tuple(f"{cluster}-{pool}-{n}" for n in numbers),
+            sku,
+            zones_of(values),
+            _triggers(values) if pool != CONTROL_PLANE else (),
+            path,
+            max_surge=str(settings.get("max_surge") or "1"),
+            max_unavailable=str(settings.get("max_unavailable") or "0"),
+            count_path=(*path, "count") if path else ("node_count",),
+        ),
+        [],
+    )
+
+
+def _triggers(values: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """What re-places the pool's VMs when it changes, in order of precedence."""
+    return (
+        ("sku_changed", values.get("vm_sku_name")),
+        ("zones_changed", zones_of(values)),
+        ("labels_changed", values.get("labels") or {}),
+        ("taints_changed", values.get("taint") or []),
+        ("mode_changed", values.get("mode")),
+    )
+
+
+def node(vm: PlacedVm, sku_name: str) -> dict[str, Any]:
+    """A node as state keeps it; labels are derived when read."""
+    place = vm.placement
+    return {
+        "role": "ControlPlane" if vm.pool == CONTROL_PLANE else "Worker",
+        "pool": vm.pool,
+        "number": vm.number,
+        "vm_sku_name": sku_name,
+        "machine": place.machine,
+        "rack": place.rack,
+        "availability_zone": place.availability_zone,
+        "numa_cells": list(place.cells),
+        "platform_name": vm.platform_name,
+        "provenance": vm.provenance,
+    }
+
+
+def standing_nodes(attributes: Mapping[str, Any]) -> tuple[StandingVm, ...]:
+    """The VMs behind the nodes of a prior object; nodes without a machine hold no room."""
+    nodes = attributes.get("nodes")
+    if not isinstance(nodes, Mapping):
+        return ()
+    return tuple(
+        StandingVm(
+            n["pool"],
+            n["number"],
+            name,
+            n["vm_sku_name"],
+            Placement(n["machine"], n["rack"], n["availability_zone"], tuple(n["numa_cells"])),
+            n.get("provenance", "predicted"),
+            n.get("platform_name"),
+        )
+        for name, n in nodes.items()
+        if n.get("machine")
+    )
+
+
+def node_labels(
+    name: str, values: Mapping[str, Any], pool_labels: Mapping[str, str] | None, hardware_keys: Iterable[str]
+) -> dict[str, str]:
+    """The labels that a node carries."""
+    labels = dict(pool_labels or {})
+    labels[ZONE_LABEL] = values["availability_zone"]
+    labels[MACHINE_LABEL] = values["machine"]
+    labels[HOSTNAME_LABEL] = name
+    labels.update(dict.fromkeys(hardware_keys, values["machine"]))
+    return labels
+
+
+def capacity(skus: Iterable[tuple[VmSku, int]]) -> dict[str, Any]:
+    """Total and allocatable vCPUs and memory of so many nodes of each SKU, as Kubernetes quantities."""
+    cpu = memory = allocatable = 0
+    for sku, count in skus:
+        reserved = 0 if sku.name in WITHOUT_RESERVED_CPUS or sku.vcpus <= RESERVED_CPUS else RESERVED_CPUS
+        cpu += sku.vcpus * count
+        allocatable += (sku.vcpus - reserved) * count
+        memory += sku.memory_gib * count
+    return {
+        "total": {"cpu": str(cpu), "memory": f"{memory}Gi"},
+        "allocatable": {"cpu": str(allocatable), "memory": f"{memory}Gi"},
+    }
