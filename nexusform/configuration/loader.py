@@ -26,6 +26,7 @@ from nexusform.diagnostics import Diagnostic, error
 from nexusform.language import tree_codec
 from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import SYNTAX_VERSION, collector_off, parse_file
+from nexusform.language.syntax import Body
 from nexusform.schema import BlockSchema
 from nexusform.source import Position, SourceFile, Span
 from nexusform.values import Value
@@ -141,18 +142,15 @@ class _Reader:
         return ParsedFile(name, source, body, _is_override(name), ignored_rules(source))
 
     def _parse(self, source: SourceFile) -> tuple[AnyBody, list[Diagnostic]]:
-        worth_keeping = self._cache is not None and len(source.text) >= _SMALLEST_CACHED
-        if self._cache is not None and worth_keeping:
-            kept = self._cache.get(source)
-            if kept is not None:
-                return kept, []
-        body: AnyBody
         if source.name.endswith(JSON):
-            body, problems = parse_json_file(source)
-        else:
-            body, problems = parse_file(source)
-        if self._cache is not None and worth_keeping and not problems:
-            self._cache.put(source, body)
+            return parse_json_file(source)  # read about as fast as a kept tree
+        cache = self._cache if len(source.text) >= _SMALLEST_CACHED else None
+        kept = cache.get(source) if cache is not None else None
+        if kept is not None:
+            return kept, []
+        body, problems = parse_file(source)
+        if cache is not None and not problems:
+            cache.put(source, body)
         return body, problems
 
 
@@ -247,19 +245,19 @@ class _Cache:
         self._directory = os.path.join(directory, "trees")  # noqa: PTH118 - paths are strings here
 
     def _path(self, source: SourceFile) -> str:
-        kind = "json" if source.name.endswith(JSON) else "hcl"
-        digest = hashlib.sha256(f"{SYNTAX_VERSION} {kind}\n".encode() + source.text.encode())
+        digest = hashlib.sha256(f"{SYNTAX_VERSION}\n{source.text}".encode())
         return os.path.join(self._directory, digest.hexdigest())  # noqa: PTH118 - paths are strings here
 
-    def get(self, source: SourceFile) -> AnyBody | None:
+    def get(self, source: SourceFile) -> Body | None:
         """The tree of a text, its spans in the file's name; None when it is not kept."""
         try:
             with open(self._path(source), "rb") as file:  # noqa: PTH123 - paths are strings here
-                return tree_codec.decode(file.read(), source.name)
+                kept = tree_codec.decode(file.read(), source.name)
         except OSError:
             return None
+        return kept if isinstance(kept, Body) else None
 
-    def put(self, source: SourceFile, body: AnyBody) -> None:
+    def put(self, source: SourceFile, body: Body) -> None:
         """Keep a tree: written beside its place and moved there whole."""
         path = self._path(source)
         try:
