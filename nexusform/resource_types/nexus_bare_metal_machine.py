@@ -294,16 +294,18 @@ def offer(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> 
     rack_id = attributes.get("rack_id")
     if not isinstance(rack_id, str) or not is_known(attributes.get("name")):
         return []
-    racks = {rack.id: rack for rack in inventory.racks.values()}
-    rack = racks.get(rack_id)
+    rack = inventory.racks.get(inventory.taken.get(("rack", "", rack_id), ""))
     if rack is None:
-        return [reference_problem("rack_id", "rack", rack_id, racks, "nexus_rack.NAME.id")]
+        known = [offered.id for offered in inventory.racks.values()]
+        return [reference_problem("rack_id", "rack", rack_id, known, "nexus_rack.NAME.id")]
     machine = machine_of(attributes, rack)
     if machine is None:
         return []
     problem = _clash(machine, rack, address, inventory)
     if problem is not None:
         return [problem]
+    inventory.taken["slot", rack_id, machine.slot] = address
+    inventory.taken["machine", rack.site_id, machine.name] = address
     inventory.machines[address] = MachineOffer(
         rack_id, machine, attributes.get("evacuate") is True, occupied_of(attributes)
     )
@@ -312,33 +314,29 @@ def offer(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> 
 
 def _clash(machine: Machine, rack: RackOffer, address: str, inventory: Inventory) -> Problem | None:
     """The problem of a slot or name that is taken; names are unique on a site."""
-    on_site = {r.id: r for r in inventory.racks.values() if r.site_id == rack.site_id}
-    for other, offered in inventory.machines.items():
-        if other == address or offered.rack_id not in on_site:
-            continue
-        if offered.rack_id == rack.id and offered.machine.slot == machine.slot:
-            return Problem(
-                ("slot",),
-                "Duplicate slot",
-                f'{other} already stands in slot {machine.slot} of the rack "{rack.name}". '
-                "Give one of the two another slot.",
-            )
-        if offered.machine.name == machine.name:
-            return duplicate_problem("name", "machine", machine.name, other)
-    for other, offered_rack in inventory.racks.items():
-        if offered_rack.site_id != rack.site_id:
-            continue
-        for made in offered_rack.machines:
-            same_place = offered_rack.id == rack.id and made.slot == machine.slot
-            if made.name == machine.name and not same_place:
-                return Problem(
-                    ("name",),
-                    "Duplicate machine",
-                    f'{other} makes a machine "{made.name}" in slot {made.slot} already. To describe that '
-                    f'machine, give this one rack_id = "{offered_rack.id}" and slot = {made.slot}; '
-                    "else another name.",
-                )
-    return None
+    other = inventory.taken.get(("slot", rack.id, machine.slot), address)
+    if other != address:
+        return Problem(
+            ("slot",),
+            "Duplicate slot",
+            f'{other} already stands in slot {machine.slot} of the rack "{rack.name}". '
+            "Give one of the two another slot.",
+        )
+    other = inventory.taken.get(("machine", rack.site_id, machine.name), address)
+    if other == address:
+        return None
+    maker = inventory.racks.get(other)
+    if maker is None:
+        return duplicate_problem("name", "machine", machine.name, other)
+    made = next(m for m in maker.machines if m.name == machine.name)
+    if maker.id == rack.id and made.slot == machine.slot:
+        return None
+    return Problem(
+        ("name",),
+        "Duplicate machine",
+        f'{other} makes a machine "{made.name}" in slot {made.slot} already. To describe that machine, give '
+        f'this one rack_id = "{maker.id}" and slot = {made.slot}; else another name.',
+    )
 
 
 NEXUS_BARE_METAL_MACHINE: Final = ResourceType(

@@ -218,22 +218,24 @@ def offer(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> 
     site_id, rack_id = attributes.get("site_id"), identify(attributes)
     if not isinstance(site_id, str) or not is_known(attributes.get("name")):
         return []
-    if site_id not in inventory.site_ids():
+    if ("site", "", site_id) not in inventory.taken:
         return [reference_problem("site_id", "site", site_id, inventory.site_ids(), "nexus_site.NAME.id")]
-    for other, known in inventory.racks.items():
-        if known.id == rack_id and other != address:
-            return [duplicate_problem("name", "rack", rack_id, other)]
+    other = inventory.taken.setdefault(("rack", "", rack_id), address)
+    if other != address:
+        return [duplicate_problem("name", "rack", rack_id, other)]
     filled = {**attributes, **derive(attributes)}
     overrides = attributes.get("machine_override") or {}
+    machines = machines_of(filled)
     inventory.racks[address] = RackOffer(
         rack_id,
         site_id,
         str(attributes["name"]),
         str(filled["availability_zone"]),
         attributes.get("status") == "planned",
-        machines_of(filled),
+        machines,
         frozenset(name for name, override in overrides.items() if override.get("evacuate") is True),
     )
+    inventory.taken.update({("machine", site_id, machine.name): address for machine in machines})
     return []
 
 

@@ -67,9 +67,9 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 def offer(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> list[Problem]:
     """Put the site into the inventory; a second site of one name is a problem."""
     site_id = identify(attributes)
-    for other, known in inventory.sites.items():
-        if known.id == site_id and other != address:
-            return [duplicate_problem("name", "site", site_id, other)]
+    other = inventory.taken.setdefault(("site", "", site_id), address)
+    if other != address:
+        return [duplicate_problem("name", "site", site_id, other)]
     scheduler = attributes.get("scheduler")
     chosen: Mapping[str, Any] = scheduler if isinstance(scheduler, Mapping) else {}
     inventory.sites[address] = SiteOffer(

@@ -91,9 +91,9 @@ def sku_of(attributes: Mapping[str, Any]) -> VmSku:
 def offer(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> list[Problem]:
     """Put the SKU into the inventory; a second SKU of one name is a problem."""
     sku = sku_of(attributes)
-    for other, known in inventory.skus.items():
-        if known.name == sku.name and other != address:
-            return [duplicate_problem("name", "VM SKU", sku.name, other)]
+    other = inventory.taken.setdefault(("vm_sku", "", sku.name), address)
+    if other != address:
+        return [duplicate_problem("name", "VM SKU", sku.name, other)]
     inventory.skus[address] = sku
     return []
 

@@ -62,12 +62,17 @@ class MachineOffer:
 
 @dataclass(slots=True)
 class Inventory:
-    """What phases 1 to 3 of a plan offer, by address of the resource that offers it (text)."""
+    """What phases 1 to 3 of a plan offer, by address of the resource that offers it (text).
+
+    `taken` says which address has a name: (kind, where, name) -> address. The types that offer keep
+    it, so that duplicates and references are found at once.
+    """
 
     sites: dict[str, SiteOffer] = field(default_factory=dict)
     racks: dict[str, RackOffer] = field(default_factory=dict)
     machines: dict[str, MachineOffer] = field(default_factory=dict)
     skus: dict[str, VmSku] = field(default_factory=dict)
+    taken: dict[tuple[str, str, str | int], str] = field(default_factory=dict)
 
     def site_ids(self) -> frozenset[str]:
         """Ids of all sites on offer."""
