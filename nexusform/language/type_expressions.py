@@ -202,7 +202,7 @@ class _TypeReader:
         try:
             return convert(value, kind)
         except ConversionProblem as problem:
-            detail = f"This default value is not compatible with the attribute's type constraint: {describe(problem)}."
+            detail = f"The default does not fit the type of its attribute: {describe(problem)}."
             self.diagnostics.append(
                 error("Invalid default value for optional attribute", detail, expression.span)
             )
