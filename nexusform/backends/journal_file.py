@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -38,16 +39,18 @@ class JournalFile:
         self._written = 0
         self._synced = 0
 
-    def append(self, record: bytes) -> None:
-        """Add one line, durable on return. Raises BackendProblem; ValueError for no single line."""
-        if b"\n" in record or record.startswith(b"#"):
-            raise ValueError("a journal record is one line that does not begin with #")
-        self._add(record)
+    def append(self, records: Sequence[bytes]) -> None:
+        """Add lines in order, all durable on return. Raises BackendProblem; ValueError for no lines."""
+        for record in records:
+            if b"\n" in record or record.startswith(b"#"):
+                raise ValueError("a journal record is one line that does not begin with #")
+        if records:
+            self._add(records)
 
     def mark_compacted(self, document: bytes) -> None:
         """Say that the lines so far are in this document, if there are any. Raises BackendProblem."""
         if self._descriptor is not None or self._path.exists():
-            self._add(_MARK + _digest(document))
+            self._add([_MARK + _digest(document)])
 
     def remove(self) -> None:
         """Remove the file. Raises BackendProblem."""
@@ -72,12 +75,12 @@ class JournalFile:
             lines = lines[done[-1] + 1 :] if done else lines
         return [line for line in lines if not line.startswith(_MARK)]
 
-    def _add(self, line: bytes) -> None:
+    def _add(self, lines: Sequence[bytes]) -> None:
         with explained("write to the journal", self._path):
             with self._writing:
                 descriptor = self._open()
                 try:
-                    write_all(descriptor, line + b"\n")
+                    write_all(descriptor, b"\n".join([*lines, b""]))
                 except OSError:
                     self._close()  # the next one opens it anew and cuts the torn line off
                     raise

@@ -7,6 +7,7 @@ workspace NAME. Directories are made on the first write.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -50,8 +51,12 @@ class LocalBackend:
 
     def append(self, record: bytes) -> None:
         """Add one record to the journal, durable on return."""
+        self.append_all([record])
+
+    def append_all(self, records: Sequence[bytes]) -> None:
+        """Add records in order, all durable on return; a kill meanwhile keeps the first of them."""
         self._lock.check_still_held()
-        self._journal.append(record)
+        self._journal.append(records)
 
     def journal(self) -> list[bytes]:
         """All whole records since the last compaction."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import RLock
 
@@ -42,10 +43,14 @@ class MemoryBackend:
 
     def append(self, record: bytes) -> None:
         """Add one record to the journal."""
-        if b"\n" in record:
+        self.append_all([record])
+
+    def append_all(self, records: Sequence[bytes]) -> None:
+        """Add records in order."""
+        if any(b"\n" in record for record in records):
             raise ValueError("a journal record is one line")
         with self._guard:
-            self._here.journal.append(record)
+            self._here.journal.extend(records)
 
     def journal(self) -> list[bytes]:
         """All records since the last compaction."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nexusform.backends.registry import BACKENDS, Place
-from nexusform.ports import BackendProblem, LockHeld, LockInfo, StateBackend
+from nexusform.ports import AppendsMany, BackendProblem, LockHeld, LockInfo, StateBackend
 from nexusform.schema import BlockSchema
 
 # How a test reaches a backend of each kind: the settings for a fresh one.
@@ -94,6 +94,17 @@ def test_compacting_an_unchanged_document_empties_the_journal_too(opened: Opened
     opened.backend.append(b"{a}")
     opened.backend.compact(b"one")
     assert opened.open_again().journal() == []
+
+
+def test_several_records_are_added_in_order(opened: Opened) -> None:
+    if not isinstance(opened.backend, AppendsMany):
+        pytest.skip("adds one record at a time")
+    opened.backend.append_all([])
+    opened.backend.append_all([b"{a}", b"{b}"])
+    opened.backend.append(b"{c}")
+    with pytest.raises(ValueError, match="one line"):
+        opened.backend.append_all([b"{d}", b"\n"])
+    assert opened.open_again().journal() == [b"{a}", b"{b}", b"{c}"]
 
 
 def test_a_record_is_one_line(backend: StateBackend) -> None:
