@@ -1,0 +1,116 @@
+"""`-report=FORMAT:PATH`: a plan in another form, to a file or to stdout."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+
+from nexusform.configuration.model import Configuration
+from nexusform.diagnostics import did_you_mean
+from nexusform.planning.plan import Plan
+from nexusform.ports import Registries
+from nexusform.rendering.placement_rows import Detail
+from nexusform.source import SourceFile
+from nexusform.state.model import State
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a report is about."""
+
+    plan: Plan
+    sources: Mapping[str, SourceFile]
+    registries: Registries
+    detail: Detail
+    configuration: Configuration | None
+    prior: State
+    show_sensitive: bool = False
+
+
+def _text(subject: Subject) -> bytes:
+    from nexusform.rendering.terminal import PlanTextOptions, render_plan
+
+    options = PlanTextOptions(placements=subject.detail, hints=False, registries=subject.registries)
+    return render_plan(subject.plan, subject.sources, options).encode()
+
+
+def _markdown(subject: Subject) -> bytes:
+    from nexusform.rendering.markdown import render_markdown
+
+    text = render_markdown(subject.plan, subject.sources, subject.registries, subject.detail)
+    return text.encode()
+
+
+def _json(subject: Subject) -> bytes:
+    from nexusform.rendering.json_document import json_bytes, plan_document
+
+    document = plan_document(
+        subject.plan,
+        subject.configuration,
+        subject.prior,
+        registries=subject.registries,
+        files=subject.sources,
+        placements=subject.detail,
+        show_sensitive=subject.show_sensitive,
+    )
+    return json_bytes(document)
+
+
+FORMATS: Final[Mapping[str, Callable[[Subject], bytes]]] = {
+    "text": _text,
+    "markdown": _markdown,
+    "json": _json,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One -report flag."""
+
+    format: str
+    path: str
+
+
+def wanted_reports(flags: Sequence[str]) -> tuple[Wanted, ...]:
+    """The reports asked for. Raises a usage error for what cannot be written."""
+    found: list[Wanted] = []
+    for text in flags:
+        name, colon, path = text.partition(":")
+        if name not in FORMATS:
+            near = did_you_mean(name, FORMATS)
+            raise click.UsageError(
+                f'-report: there is no format "{name}". Known are: {", ".join(FORMATS)}.{near}'
+            )
+        if not colon or not path:
+            raise click.UsageError(f"-report={text}: name a file, or - for stdout: -report={name}:PATH.")
+        found.append(Wanted(name, path))
+    if sum(1 for wanted in found if wanted.path == "-") > 1:
+        raise click.UsageError("-report: only one report can go to stdout.")
+    return tuple(found)
+
+
+def to_stdout(reports: Sequence[Wanted]) -> bool:
+    """Whether one of them takes the place of the text."""
+    return any(wanted.path == "-" for wanted in reports)
+
+
+def write_reports(reports: Sequence[Wanted], subject: Subject) -> None:
+    """Write each. Raises a usage error when a file cannot be written."""
+    for wanted in reports:
+        data = FORMATS[wanted.format](subject)
+        if wanted.path == "-":
+            sys.stdout.flush()
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+            continue
+        try:
+            Path(wanted.path).write_bytes(data)
+        except OSError as problem:
+            raise click.UsageError(
+                f'-report: "{wanted.path}" cannot be written: {problem.strerror}.'
+            ) from None

@@ -1,0 +1,88 @@
+"""Where text goes: the terminal, its width and colours, and questions to the user."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+
+import click
+
+from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.source import SourceFile
+
+PLAIN_WIDTH = 80  # columns when stdout is no terminal
+
+
+class Screen:
+    """Prints for people: warnings and results to stdout, errors to stderr."""
+
+    def __init__(self, *, no_color: bool = False, compact_warnings: bool = False) -> None:
+        self.colour = not no_color and wants_colour(os.environ, terminal=sys.stdout.isatty())
+        self.error_colour = not no_color and wants_colour(os.environ, terminal=sys.stderr.isatty())
+        self.compact_warnings = compact_warnings
+
+    @property
+    def width(self) -> int:
+        """Columns to fill."""
+        if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit():
+            return max(shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns, 40)
+        return PLAIN_WIDTH
+
+    @property
+    def in_automation(self) -> bool:
+        """Whether hints about what to type next should be left out."""
+        return bool(os.environ.get("NF_IN_AUTOMATION"))
+
+    def out(self, text: str = "", *, end: str = "\n") -> None:
+        """Print to stdout."""
+        click.echo(f"{text}{end}", nl=False, color=True)
+
+    def err(self, text: str = "", *, end: str = "\n") -> None:
+        """Print to stderr."""
+        click.echo(f"{text}{end}", nl=False, err=True, color=True)
+
+    def diagnostics(self, found: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
+        """Print diagnostics in their boxes."""
+        listed = list(found)
+        if not listed:
+            return
+        from nexusform.rendering.diagnostic_text import render_diagnostics
+
+        warnings = [d for d in listed if d.severity is Severity.WARNING]
+        errors = [d for d in listed if d.severity is Severity.ERROR]
+        compact = self.compact_warnings and not errors
+        if warnings:
+            text = render_diagnostics(warnings, sources, self.colour, self.width, compact)
+            self.out(text, end="" if text.endswith("\n") else "\n")
+        if errors:
+            sys.stdout.flush()
+            text = render_diagnostics(errors, sources, self.error_colour, self.width)
+            self.err(text, end="" if text.endswith("\n") else "\n")
+
+    def ask(self, question: str, explanation: str) -> str | None:
+        """Ask for a value on stdin; None when there is no answer to be had."""
+        from nexusform.rendering.colours import Painter
+
+        self.out(f"\n{Painter(self.colour)(question, 'bold')}\n{explanation}\n")
+        self.out(f"  {Painter(self.colour)('Enter a value:', 'bold')} ", end="")
+        sys.stdout.flush()
+        answer = sys.stdin.readline()
+        if not answer.endswith("\n"):
+            self.out()
+        return answer.strip() if answer else None
+
+
+def wants_colour(environment: Mapping[str, str], *, terminal: bool) -> bool:
+    """NO_COLOR turns colour off, CLICOLOR_FORCE on; otherwise a terminal has it."""
+    if environment.get("NO_COLOR"):
+        return False
+    if environment.get("CLICOLOR_FORCE", "0") not in ("", "0"):
+        return True
+    return terminal and environment.get("TERM") != "dumb"
+
+
+def input_allowed(flag: bool) -> bool:
+    """Whether questions may be asked: -input and NF_INPUT."""
+    return flag and os.environ.get("NF_INPUT", "").lower() not in ("0", "false")

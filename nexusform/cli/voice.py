@@ -1,0 +1,267 @@
+"""How a run speaks: as text for people, or as a stream of JSON events. One interface, two voices."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import nexusform
+from nexusform.applying.events import StepEvent
+from nexusform.cli.screen import Screen
+from nexusform.diagnostics import Diagnostic
+from nexusform.planning.plan import Mode, Plan
+from nexusform.ports import Registries
+from nexusform.rendering import json_stream, progress_text
+from nexusform.rendering.colours import Painter
+from nexusform.rendering.placement_rows import Detail
+from nexusform.source import SourceFile
+from nexusform.state.model import OutputState
+from nexusform.workflow.apply import ApplyOutcome
+
+
+class Voice(Protocol):
+    """What plan, apply, destroy and refresh tell while they work; it is a step listener too."""
+
+    asks: bool  # whether questions can be asked at all
+
+    def diagnostics(self, found: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
+        """Tell problems."""
+        ...
+
+    def notice(self, text: str) -> None:
+        """Tell something in passing: waiting for a lock, an interrupt."""
+        ...
+
+    def locked(self, text: str) -> None:
+        """Tell that the lock was taken."""
+        ...
+
+    def reading(self, address: str, object_id: str) -> None:
+        """Tell that an object is being read."""
+        ...
+
+    def plan(self, plan: Plan, sources: Mapping[str, SourceFile], how: PlanView) -> None:
+        """Tell the plan."""
+        ...
+
+    def started(self, event: StepEvent) -> None:
+        """A step begins."""
+        ...
+
+    def progressed(self, event: StepEvent) -> None:
+        """Ten more seconds have passed."""
+        ...
+
+    def ended(self, event: StepEvent) -> None:
+        """A step ended."""
+        ...
+
+    def applied(self, outcome: ApplyOutcome, mode: Mode) -> None:
+        """Tell what came of an apply."""
+        ...
+
+    def outputs(self, outputs: Mapping[str, OutputState]) -> None:
+        """Tell the root outputs."""
+        ...
+
+
+class PlanView:
+    """How a plan is to be shown."""
+
+    def __init__(
+        self, registries: Registries, placements: str = "changed", saved_to: str = "", *, hints: bool = True
+    ) -> None:
+        self.registries = registries
+        self.detail = Detail(placements)
+        self.saved_to = saved_to
+        self.hints = hints
+
+
+class TextVoice:
+    """Text for people, in OpenTofu's words where tools look for them."""
+
+    asks = True
+
+    def __init__(self, screen: Screen, *, concise: bool = False) -> None:
+        self.screen = screen
+        self._paint = Painter(screen.colour)
+        self._concise = concise
+
+    def diagnostics(self, found: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
+        """In boxes with the source lines."""
+        self.screen.diagnostics(found, sources)
+
+    def notice(self, text: str) -> None:
+        """As a line."""
+        self.screen.out(text)
+
+    def locked(self, text: str) -> None:
+        """Taking a free lock is nothing that people want to read of."""
+
+    def reading(self, address: str, object_id: str) -> None:
+        """As a line."""
+        if not self._concise:
+            self.screen.out(progress_text.refreshing_line(address, object_id, self._paint))
+
+    def plan(self, plan: Plan, sources: Mapping[str, SourceFile], how: PlanView) -> None:
+        """The whole text of the plan, then its errors on stderr."""
+        from nexusform.rendering.terminal import PlanTextOptions, render_plan
+
+        options = PlanTextOptions(
+            colour=self.screen.colour,
+            width=self.screen.width,
+            placements=how.detail,
+            hints=how.hints and not self.screen.in_automation,
+            saved_to=how.saved_to,
+            diagnostics=not plan.errored,
+            compact_warnings=self.screen.compact_warnings,
+            registries=how.registries,
+        )
+        self.screen.out(f"\n{render_plan(plan, sources, options)}", end="")
+        if plan.errored:
+            self.screen.diagnostics(plan.diagnostics, sources)
+
+    def started(self, event: StepEvent) -> None:
+        """As a line."""
+        if not self._concise:
+            self._line(progress_text.started_line(event, self._paint))
+
+    def progressed(self, event: StepEvent) -> None:
+        """As a line."""
+        if not self._concise:
+            self._line(progress_text.progress_line(event, self._paint))
+
+    def ended(self, event: StepEvent) -> None:
+        """As a line."""
+        if not self._concise or event.error:
+            self._line(progress_text.ended_line(event, self._paint))
+
+    def applied(self, outcome: ApplyOutcome, mode: Mode) -> None:
+        """The line that tools parse, and what goes with it; a table when something failed."""
+        applied = outcome.applied
+        if not applied.complete:
+            self.screen.out(f"\n{progress_text.outcome_table(applied.ends, self._paint)}")
+            return
+        if mode is Mode.DESTROY:
+            line = progress_text.destroy_complete_line(applied.destroyed, self._paint)
+        else:
+            line = progress_text.apply_complete_line(
+                applied.added,
+                applied.changed,
+                applied.destroyed,
+                self._paint,
+                imported=outcome.imported,
+                forgotten=applied.forgotten,
+            )
+        self.screen.out(f"\n{line}")
+        if not outcome.sends and outcome.provider_names:
+            self.screen.out(progress_text.nothing_sent_line(outcome.provider_names[0]))
+        self._predictions(outcome)
+
+    def outputs(self, outputs: Mapping[str, OutputState]) -> None:
+        """As `name = value`."""
+        if not outputs:
+            return
+        from nexusform.rendering.terminal import render_outputs
+
+        self.screen.out(f"\n{self._paint('Outputs:', 'bold', 'green')}\n\n{render_outputs(outputs)}", end="")
+
+    def _predictions(self, outcome: ApplyOutcome) -> None:
+        misses, hits = outcome.applied.misses, outcome.applied.hits
+        if not misses:
+            if hits:
+                self.screen.out(f"{hits} of {hits} predictions came true.")
+            return
+        listed = misses[:20]
+        word = "prediction" if len(misses) == 1 else "predictions"
+        self.screen.out(f"{len(misses)} {word} missed{f', {hits} came true' if hits else ''}:")
+        for miss in listed:
+            self.screen.out(f"  {_miss_text(miss)}")
+        if len(misses) > len(listed):
+            self.screen.out(f"  ... and {len(misses) - len(listed)} more")
+
+    def _line(self, text: str) -> None:
+        self.screen.out(text)
+
+
+def _miss_text(miss: Any) -> str:
+    from nexusform.applying.outcomes import path_text
+
+    return f"{miss.address}: {path_text(miss.path)} was predicted as {miss.predicted}, and is {miss.observed}"
+
+
+class JsonVoice:
+    """One JSON object per line on stdout."""
+
+    asks = False
+
+    def __init__(self) -> None:
+        self._write(json_stream.version_event(nexusform.__version__, _now()))
+
+    def diagnostics(self, found: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
+        """An event each."""
+        for diagnostic in found:
+            self._write(json_stream.diagnostic_event(diagnostic, sources, _now()))
+
+    def notice(self, text: str) -> None:
+        """A log event."""
+        self._write(json_stream.log_event(text, _now()))
+
+    def locked(self, text: str) -> None:
+        """A lock event."""
+        self._write(json_stream.event("state_lock_acquire", text, _now()))
+
+    def reading(self, address: str, object_id: str) -> None:
+        """A refresh event."""
+        from nexusform.address import parse_address
+
+        self._write(json_stream.refresh_start_event(parse_address(address), object_id, _now()))
+
+    def plan(self, plan: Plan, sources: Mapping[str, SourceFile], how: PlanView) -> None:  # noqa: ARG002 - one face
+        """Drift, planned changes, summaries, then the plan's diagnostics."""
+        if not plan.errored:
+            for event in json_stream.plan_events(plan, _now()):
+                self._write(event)
+        self.diagnostics(plan.diagnostics, sources)
+
+    def started(self, event: StepEvent) -> None:
+        """An apply_start event."""
+        self._write(json_stream.apply_start_event(event, _now()))
+
+    def progressed(self, event: StepEvent) -> None:
+        """An apply_progress event."""
+        self._write(json_stream.apply_progress_event(event, _now()))
+
+    def ended(self, event: StepEvent) -> None:
+        """An apply_complete or apply_errored event."""
+        self._write(json_stream.apply_end_event(event, _now()))
+
+    def applied(self, outcome: ApplyOutcome, mode: Mode) -> None:
+        """The summary."""
+        applied = outcome.applied
+        self._write(
+            json_stream.apply_summary_event(
+                applied.added,
+                applied.changed,
+                applied.destroyed,
+                _now(),
+                destroy=mode is Mode.DESTROY,
+                imported=outcome.imported,
+            )
+        )
+
+    def outputs(self, outputs: Mapping[str, OutputState]) -> None:
+        """An outputs event."""
+        self._write(json_stream.outputs_event(outputs, _now()))
+
+    def _write(self, event: Mapping[str, Any]) -> None:
+        from nexusform.rendering.json_writer import encoded
+
+        sys.stdout.write(encoded(event).decode() + "\n")
+        sys.stdout.flush()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,169 @@
+"""Carry out a plan: record, execute, settle the outputs, save."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from nexusform.applying.events import Listener
+from nexusform.applying.executor import Applied, Options, execute
+from nexusform.applying.opening import opening_records
+from nexusform.applying.recorder import Recorder
+from nexusform.diagnostics import Diagnostic, error
+from nexusform.planning.plan import CheckResult, Plan
+from nexusform.planning.planner import make_plan
+from nexusform.ports import BackendProblem
+from nexusform.state import codec
+from nexusform.state.journal import Finished
+from nexusform.state.model import OutputState, State
+from nexusform.values import UNKNOWN
+from nexusform.workflow.run import Run, base_request
+from nexusform.workflow.stored import Stored
+
+RESCUE: Final = "errored.nfstate"
+
+
+@dataclass(frozen=True)
+class ApplyOptions:
+    """How to apply; see applying.executor.Options. `plan_digest` is that of a saved plan."""
+
+    parallelism: int = 10
+    fail_fast: bool = False
+    stopping: Callable[[], bool] = lambda: False
+    plan_digest: str = ""
+
+
+@dataclass(frozen=True)
+class ApplyOutcome:
+    """What came of it.
+
+    `sends` tells whether any provider of the plan sends to a site; `provider_names` are the short
+    names of those that took part.
+    """
+
+    applied: Applied
+    diagnostics: tuple[Diagnostic, ...]
+    imported: int = 0
+    sends: bool = False
+    provider_names: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything was done and saved."""
+        return self.applied.complete and not self.diagnostics
+
+
+def apply_plan(run: Run, plan: Plan, listener: Listener, options: ApplyOptions) -> ApplyOutcome:
+    """Carry out a plan that was made of the run's state."""
+    backend = run.project.backend
+    recorder = Recorder(backend, run.stored.state)
+    for record in opening_records(plan, run.stored.state, str(uuid.uuid4()), options.plan_digest):
+        recorder.note(record)
+    applied = execute(
+        plan,
+        recorder,
+        run.providers,
+        run.project.registries.resource_types,
+        clock=run.clock,
+        listener=listener,
+        options=Options(options.parallelism, options.fail_fast, options.stopping),
+    )
+    outputs = _outputs(run, plan, applied)
+    checks = tuple(_check_document(check) for check in plan.checks)
+    recorder.note(Finished(outputs, checks))
+    problems = [_journal_problem(applied.problem)] if applied.problem else []
+    state = recorder.state()
+    problems += _save(run, recorder, state)
+    taking_part = {change.provider for change in plan.changes}
+    return ApplyOutcome(
+        applied=replace(applied, state=state),
+        diagnostics=tuple(problems),
+        imported=sum(1 for change in plan.changes if change.importing),
+        sends=any(run.providers[name].sends for name in taking_part if name in run.providers),
+        provider_names=tuple(sorted(name.split(".")[0] for name in taking_part)),
+    )
+
+
+def _outputs(run: Run, plan: Plan, applied: Applied) -> Mapping[str, OutputState]:
+    """The root outputs to remember: as planned, or evaluated anew where apply brought other values.
+
+    After a failure they stay as they were: they may refer to what was not done.
+    """
+    if not applied.complete:
+        return run.stored.state.outputs
+    if not applied.misses and not any(_has_unknown(o.value) for o in plan.planned_outputs.values()):
+        return plan.planned_outputs
+    request = base_request(run.project, Stored(applied.state))
+    again = make_plan(replace(request, now=plan.timestamp, tie_breaks=0, ways_out=False, lint=False)).plan
+    return {
+        name: replace(output, value=_known(output.value)) for name, output in again.planned_outputs.items()
+    }
+
+
+def _has_unknown(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(_has_unknown(part) for part in value.values())
+    if isinstance(value, list):
+        return any(_has_unknown(part) for part in value)
+    return value is UNKNOWN
+
+
+def _known(value: Any) -> Any:
+    """The value with null where it is still unknown."""
+    if isinstance(value, Mapping):
+        return {name: _known(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_known(part) for part in value]
+    return None if value is UNKNOWN else value
+
+
+def _check_document(check: CheckResult) -> dict[str, Any]:
+    return {
+        "address": {"kind": check.kind, "to_display": check.address},
+        "status": check.status,
+        "instances": [
+            {
+                "address": {"to_display": check.address},
+                "status": check.status,
+                "problems": [{"message": message} for message in check.problems],
+            }
+        ],
+    }
+
+
+def _journal_problem(words: str) -> Diagnostic:
+    return error(
+        "The journal cannot be written",
+        f"{words} Steps that were running have ended; no further one was started.",
+    )
+
+
+def _save(run: Run, recorder: Recorder, state: State) -> list[Diagnostic]:
+    """Flush and compact; when the backend refuses, the state goes to a file here."""
+    document = codec.encode(state)
+    try:
+        recorder.flush()
+        run.project.backend.compact(document)
+    except BackendProblem as problem:
+        return [_rescue(run, document, str(problem))]
+    return []
+
+
+def _rescue(run: Run, document: bytes, words: str) -> Diagnostic:
+    path = Path(run.project.place.directory) / RESCUE
+    try:
+        path.write_bytes(document)
+    except OSError as problem:
+        return error(
+            "The state could not be saved",
+            f"{words} It could not be written to {path} either ({problem.strerror}). The journal holds what "
+            "was recorded before; run `nexusform apply -resume` once the backend works again.",
+        )
+    return error(
+        "The state could not be saved",
+        f"{words} It was written to {path} instead. When the backend works again, run "
+        f"`nexusform state push {path}`, then remove that file.",
+    )

@@ -1,0 +1,140 @@
+"""Which backend a configuration names, and what `init` remembers of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nexusform.backends.registry import BACKENDS, Place
+from nexusform.configuration.constants import NO_NAMES
+from nexusform.configuration.evaluation import prepare_body
+from nexusform.configuration.model import Settings
+from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
+from nexusform.ports import BackendProblem, StateBackend
+
+_MEMORY = "backend.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A kind of backend and its settings; `given` are those of -backend-config alone."""
+
+    kind: str
+    settings: Mapping[str, Any]
+    given: Mapping[str, str]
+
+
+def choose_backend(
+    settings: Settings | None, directory: str, data_directory: str, state_path: str = ""
+) -> tuple[StateBackend | None, list[Diagnostic]]:
+    """The backend for the default workspace.
+
+    `state_path` is the flag -state and counts for the local backend only. Refused when `init` has
+    seen other settings: the state would seem to be gone.
+    """
+    known = remembered_choice(data_directory)
+    choice, problems = configured_choice(settings, known.given if known else {})
+    if choice is None:
+        return None, problems
+    if known is not None and known != choice:
+        return None, [*problems, _changed(known, choice, settings)]
+    if state_path:
+        if choice.kind != "local":
+            return None, [
+                *problems,
+                error(
+                    "Flag -state needs the local backend",
+                    f'This state is kept by the backend "{choice.kind}".',
+                ),
+            ]
+        choice = Choice("local", {**choice.settings, "path": state_path}, choice.given)
+    return _opened(choice, directory, data_directory, problems)
+
+
+def configured_choice(
+    settings: Settings | None, given: Mapping[str, str]
+) -> tuple[Choice | None, list[Diagnostic]]:
+    """What the `backend` block says, with the values of -backend-config over it."""
+    kind = settings.backend_type if settings else "local"
+    block = settings.backend if settings else None
+    found = BACKENDS.get(kind)
+    if found is None:
+        near = did_you_mean(kind, BACKENDS)
+        known = ", ".join(BACKENDS)
+        return None, [
+            error(
+                "Unknown backend",
+                f'There is no backend "{kind}". Known are: {known}.{near}',
+                block.header_span if block else None,
+            )
+        ]
+    values: dict[str, Any] = {}
+    problems: list[Diagnostic] = []
+    if block is not None:
+        body, wrong = prepare_body(block.body, found.schema, block.header_span)
+        evaluated, _, more = body.evaluate(NO_NAMES)
+        problems += [*wrong, *more]
+        values.update(evaluated)
+    for name, text in given.items():
+        if name not in found.schema.attributes:
+            near = did_you_mean(name, found.schema.attributes)
+            problems.append(
+                error(
+                    "Unknown backend setting",
+                    f'-backend-config: the backend "{kind}" has no setting "{name}".{near}',
+                )
+            )
+        values[name] = text
+    settings_given = {name: value for name, value in values.items() if value is not None}
+    return (None if has_errors(problems) else Choice(kind, settings_given, dict(given))), problems
+
+
+def open_choice(
+    choice: Choice, directory: str, data_directory: str
+) -> tuple[StateBackend | None, list[Diagnostic]]:
+    """The backend of a choice, for `init`, which may open an old and a new one."""
+    return _opened(choice, directory, data_directory, [])
+
+
+def remembered_choice(data_directory: str) -> Choice | None:
+    """What `init` remembered, None when it never ran here."""
+    try:
+        known = json.loads((Path(data_directory) / _MEMORY).read_text(encoding="utf-8"))
+        return Choice(str(known["type"]), dict(known["settings"]), dict(known["given"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def remember_choice(choice: Choice, data_directory: str) -> None:
+    """Keep a choice for the commands to come. Raises OSError."""
+    directory = Path(data_directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    document = {"type": choice.kind, "settings": dict(choice.settings), "given": dict(choice.given)}
+    temporary = directory / f"{_MEMORY}.tmp"
+    temporary.write_text(json.dumps(document, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    temporary.chmod(0o600)  # settings may hold a password
+    temporary.replace(directory / _MEMORY)
+
+
+def _opened(
+    choice: Choice, directory: str, data_directory: str, problems: list[Diagnostic]
+) -> tuple[StateBackend | None, list[Diagnostic]]:
+    try:
+        return BACKENDS[choice.kind].open(choice.settings, Place(directory, data_directory)), problems
+    except BackendProblem as problem:
+        return None, [*problems, error("The backend cannot be opened", str(problem))]
+
+
+def _changed(known: Choice, choice: Choice, settings: Settings | None) -> Diagnostic:
+    what = f'from "{known.kind}" to "{choice.kind}"' if known.kind != choice.kind else "its settings changed"
+    block = settings.backend if settings else None
+    return error(
+        "The backend changed",
+        f"Since the last init the backend of this configuration changed ({what}). To take the state along, "
+        "run `nexusform init -migrate-state`; to use what the new place holds, run "
+        "`nexusform init -reconfigure`.",
+        block.header_span if block else None,
+    )

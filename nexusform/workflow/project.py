@@ -1,0 +1,147 @@
+"""What a command works on: a configuration with its variables, and where its state lives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nexusform.configuration.loader import load, read_variables
+from nexusform.configuration.model import Configuration
+from nexusform.diagnostics import Diagnostic, error, has_errors
+from nexusform.ports import BackendProblem, Files, Registries, StateBackend
+from nexusform.resource_types.registry import registries
+from nexusform.source import SourceFile
+from nexusform.values import Value
+from nexusform.workflow.backend_choice import choose_backend
+from nexusform.workflow.surroundings import RealFiles
+
+DEFAULT_WORKSPACE = "default"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a command runs and what it is given from outside.
+
+    `directory` is the root module's. `environment` are the process's variables. `state_path` is
+    the flag -state ("" = as configured). `variables` are ("var" | "var-file", text) as given.
+    """
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    directory: str = "."
+    state_path: str = ""
+    variables: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def data_directory(self) -> str:
+        """NF_DATA_DIR, where what this machine remembers between commands is kept."""
+        return str(Path(self.directory) / (self.environment.get("NF_DATA_DIR") or ".nexusform"))
+
+    @property
+    def workspace(self) -> str:
+        """The workspace that NF_WORKSPACE or the last `workspace select` names."""
+        named = self.environment.get("NF_WORKSPACE", "")
+        if named:
+            return named
+        try:
+            return selection_file(self).read_text(encoding="utf-8").strip() or DEFAULT_WORKSPACE
+        except (OSError, UnicodeDecodeError):
+            return DEFAULT_WORKSPACE
+
+
+def selection_file(place: Place) -> Path:
+    """The file that remembers the selected workspace."""
+    return Path(place.data_directory) / "environment"
+
+
+@dataclass(frozen=True)
+class Project:
+    """An opened configuration. `sources` are all files read, for the source lines of messages."""
+
+    place: Place
+    configuration: Configuration
+    variables: Mapping[str, Value]
+    sources: Mapping[str, SourceFile]
+    registries: Registries
+    files: Files
+    backend: StateBackend
+
+    @property
+    def workspace(self) -> str:
+        """The workspace in use."""
+        return self.place.workspace
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What opening gave: the project unless there were errors, and all that was found."""
+
+    project: Project | None
+    diagnostics: tuple[Diagnostic, ...]
+    sources: Mapping[str, SourceFile]
+
+
+def load_configuration(place: Place) -> tuple[Configuration | None, list[Diagnostic]]:
+    """Read and check the configuration of the place's directory."""
+    known = registries()
+    return load(
+        place.directory,
+        cache_directory=str(Path(place.data_directory) / "cache"),
+        managed={name: t.schema for name, t in known.resource_types.items()},
+        data={name: t.schema for name, t in known.data_sources.items()},
+    )
+
+
+def open_project(place: Place) -> Opened:
+    """Read everything a plan needs, short of the state."""
+    configuration, problems = load_configuration(place)
+    sources: dict[str, SourceFile] = dict(configuration.files) if configuration else {}
+    if configuration is None:
+        return Opened(None, tuple(problems), sources)
+    given, wrong = read_variables(
+        configuration,
+        environment=place.environment,
+        var_options=place.variables,
+        directory=place.directory,
+        files=sources,
+    )
+    problems += wrong
+    backend, wrong = open_backend(place, configuration)
+    problems += wrong
+    if backend is None or has_errors(problems):
+        return Opened(None, tuple(problems), sources)
+    project = Project(
+        place=place,
+        configuration=configuration,
+        variables={name: value for name, (value, _) in given.items()},
+        sources=sources,
+        registries=registries(),
+        files=RealFiles(),
+        backend=backend,
+    )
+    return Opened(project, tuple(problems), sources)
+
+
+def open_backend(
+    place: Place, configuration: Configuration | None
+) -> tuple[StateBackend | None, list[Diagnostic]]:
+    """The backend of the selected workspace. Commands that need only state call this themselves."""
+    settings = configuration.settings if configuration else None
+    backend, problems = choose_backend(settings, place.directory, place.data_directory, place.state_path)
+    if backend is None:
+        return None, problems
+    try:
+        return backend.for_workspace(place.workspace), problems
+    except BackendProblem as problem:
+        return None, [*problems, error("Invalid workspace", str(problem))]
+
+
+def find_backend(place: Place) -> tuple[StateBackend | None, list[Diagnostic], Mapping[str, SourceFile]]:
+    """The backend for commands that work on state alone, with the files read.
+
+    Mistakes elsewhere in the configuration do not stop them, and a directory without configuration
+    has the default backend.
+    """
+    configuration, _ = load_configuration(place)
+    backend, problems = open_backend(place, configuration)
+    return backend, problems, configuration.files if configuration else {}

@@ -1,0 +1,63 @@
+"""Asking the providers what stands, before planning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from nexusform.address import Address, address_order
+from nexusform.applying.agreement import agree
+from nexusform.ports import ObjectKey, Provider, ReadRequest, ResourceType
+from nexusform.state.model import ObjectState, State
+
+Found = dict[Address, ObjectState | None]
+
+
+def refresh(
+    state: State,
+    providers: Mapping[str, Provider],
+    types: Mapping[str, ResourceType],
+    telling: Callable[[str, str], None],
+) -> Found:
+    """Objects that differ from what state remembers (None: gone).
+
+    Only providers that observe are asked; `telling` gets address and id of each object asked for.
+    Raises ProviderProblem.
+    """
+    found: Found = {}
+    for name, provider in providers.items():
+        if provider.observes:
+            found.update(_ask(provider, _objects_of(state, name), types, telling))
+    return found
+
+
+def _objects_of(state: State, provider: str) -> list[tuple[Address, ObjectState]]:
+    objects = [
+        (address, instance.current)
+        for address, instance in state.instances.items()
+        if instance.current is not None and instance.current.provider == provider
+    ]
+    return sorted(objects, key=lambda pair: address_order(pair[0]))
+
+
+def _ask(
+    provider: Provider,
+    objects: Sequence[tuple[Address, ObjectState]],
+    types: Mapping[str, ResourceType],
+    telling: Callable[[str, str], None],
+) -> Found:
+    requests: list[ReadRequest] = []
+    for address, known in objects:
+        object_id = str(known.attributes.get("id", ""))
+        telling(str(address), object_id)
+        key = ObjectKey(address.type, object_id, known.creation)
+        requests.append(ReadRequest(key, known.attributes, str(address)))
+    found: Found = {}
+    for (address, known), answer in zip(objects, provider.read(requests), strict=True):
+        if answer.attributes is None:
+            found[address] = None
+        elif answer.attributes != known.attributes:
+            schema = types[address.type].schema if address.type in types else None
+            seen = agree(str(address), schema, known.attributes, answer.attributes, ())
+            found[address] = replace(known, attributes=seen.attributes)
+    return found

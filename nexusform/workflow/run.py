@@ -1,0 +1,168 @@
+"""One run against a state: lock, read, settle, refresh, plan, apply, save, unlock.
+
+`begin` gives a Run that holds the lock until its block ends. A run that could not begin is not
+`ready` and says why in its diagnostics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+
+from nexusform.diagnostics import Diagnostic, error, has_errors
+from nexusform.planning.plan import Mode
+from nexusform.planning.planner import make_plan
+from nexusform.planning.request import PlanRequest, PlanResult
+from nexusform.ports import Clock, Provider, ProviderProblem
+from nexusform.state.model import EMPTY
+from nexusform.workflow.locking import HeldLock, Locking, acquire
+from nexusform.workflow.project import Project
+from nexusform.workflow.provider_setup import make_providers
+from nexusform.workflow.refreshing import Found, refresh
+from nexusform.workflow.stored import Stored, read_stored, settle_stored
+from nexusform.workflow.surroundings import SystemClock, plan_time
+
+
+@dataclass(frozen=True)
+class Notices:
+    """What a run tells while it goes on: that it waits for a lock, and what it reads."""
+
+    waiting: Callable[[str], None] = lambda _: None
+    reading: Callable[[str, str], None] = lambda _address, _id: None
+    locking: Callable[[str], None] = lambda _: None
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """What shapes a plan; see PlanRequest."""
+
+    mode: Mode = Mode.NORMAL
+    refresh: bool = True
+    targets: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+    replaces: tuple[str, ...] = ()
+    tie_breaks: int | None = None
+    want_rejected: bool = False
+    explain: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass
+class Run:
+    """A run in progress. `stored` is what the backend holds, journal settled."""
+
+    project: Project
+    clock: Clock
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    stored: Stored = field(default_factory=lambda: Stored(EMPTY))
+    providers: Mapping[str, Provider] = field(default_factory=dict)
+    lock: HeldLock | None = None
+    notices: Notices = field(default_factory=Notices)
+
+    @property
+    def ready(self) -> bool:
+        """Whether planning may begin."""
+        return not has_errors(self.diagnostics)
+
+    def plan(self, options: PlanOptions) -> PlanResult:
+        """Plan against the stored state."""
+        found: Found = {}
+        if options.refresh:
+            try:
+                found = refresh(
+                    self.stored.state,
+                    self.providers,
+                    self.project.registries.resource_types,
+                    self.notices.reading,
+                )
+            except ProviderProblem as problem:
+                return _failed(options, error("Reading what stands failed", str(problem)))
+        return make_plan(self.request(options, found))
+
+    def request(self, options: PlanOptions, refreshed: Found) -> PlanRequest:
+        """What the planner is asked."""
+        return replace(
+            base_request(self.project, self.stored),
+            mode=options.mode,
+            targets=options.targets,
+            excludes=options.excludes,
+            replaces=options.replaces,
+            refreshed=refreshed,
+            tie_breaks=options.tie_breaks,
+            want_rejected=options.want_rejected,
+            explain=options.explain,
+        )
+
+
+def base_request(project: Project, stored: Stored) -> PlanRequest:
+    """A plan request of a project without any options."""
+    return PlanRequest(
+        configuration=project.configuration,
+        variables=project.variables,
+        state=stored.state,
+        registries=project.registries,
+        files=project.files,
+        now=plan_time(project.place.environment),
+        workspace=project.workspace,
+        working_directory=project.place.directory,
+        prior_digest=stored.digest,
+    )
+
+
+@contextmanager
+def begin(
+    project: Project,
+    operation: str,
+    locking: Locking,
+    *,
+    notices: Notices | None = None,
+    clock: Clock | None = None,
+) -> Iterator[Run]:
+    """Lock the state, read it, look into what an earlier run left, and set the providers up."""
+    notices = notices or Notices()
+    run = Run(project, clock or SystemClock(), notices=notices)
+    with ExitStack() as leaving:
+        _lock(run, operation, locking, leaving)
+        if run.ready:
+            _read(run, leaving)
+        yield run
+
+
+def _lock(run: Run, operation: str, locking: Locking, leaving: ExitStack) -> None:
+    project = run.project
+    run.lock, problems = acquire(
+        project.backend,
+        operation,
+        locking,
+        clock=run.clock,
+        environment=project.place.environment,
+        waiting=run.notices.waiting,
+    )
+    run.diagnostics += problems
+    if run.lock is not None:
+        held = run.lock
+        run.notices.locking("Acquired the state lock.")
+        leaving.callback(lambda: run.diagnostics.extend(held.release()))
+
+
+def _read(run: Run, leaving: ExitStack) -> None:
+    stored, problems = read_stored(run.project.backend)
+    run.diagnostics += problems
+    if stored is None:
+        return
+    providers, problems = make_providers(
+        base_request(run.project, stored), run.project.place.directory, leaving
+    )
+    run.diagnostics += problems
+    if has_errors(problems):
+        return
+    run.providers = providers
+    settled, problems = settle_stored(stored, providers, run.project.backend, write=run.lock is not None)
+    run.diagnostics += problems
+    run.stored = settled or stored
+
+
+def _failed(options: PlanOptions, problem: Diagnostic) -> PlanResult:
+    from nexusform.planning.plan import Plan
+
+    return PlanResult(Plan(mode=options.mode, diagnostics=(problem,), errored=True))

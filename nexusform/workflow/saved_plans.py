@@ -1,0 +1,229 @@
+"""Saved plans: writing them, and deciding whether one may still be applied."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+from nexusform.configuration.loader import load, read_variables
+from nexusform.configuration.model import Configuration
+from nexusform.diagnostics import Diagnostic, Severity, error, has_errors, warning
+from nexusform.planning import plan_file
+from nexusform.planning.plan import Action, Change, Mode, Plan, VariableValue
+from nexusform.planning.plan_file import SavedPlan
+from nexusform.ports import FileProblem
+from nexusform.resource_types.registry import registries
+from nexusform.source import SourceFile
+from nexusform.values import Value, from_plain, to_plain
+from nexusform.workflow.project import Opened, Place, Project, load_configuration, open_backend
+from nexusform.workflow.run import PlanOptions, Run
+from nexusform.workflow.surroundings import RealFiles
+
+_NOT_GIVEN = "No value for required variable"
+
+
+def save_plan(plan: Plan, configuration: Configuration, prior: bytes | None, path: str) -> list[Diagnostic]:
+    """Write a plan file."""
+    snapshot = {name: source.text for name, source in configuration.files.items()}
+    try:
+        Path(path).write_bytes(plan_file.write(plan, snapshot, prior or b""))
+        Path(path).chmod(0o600)  # sensitive values stand in it
+    except OSError as problem:
+        return [error("The plan cannot be saved", f'"{path}" cannot be written: {problem.strerror}.')]
+    return []
+
+
+def read_plan(path: str) -> tuple[SavedPlan | None, list[Diagnostic]]:
+    """Read a plan file."""
+    try:
+        data = RealFiles().read(path)
+    except FileProblem as problem:
+        return None, [error("The plan cannot be read", str(problem))]
+    return plan_file.read(data, path)
+
+
+def open_saved(place: Place, saved: SavedPlan) -> Opened:
+    """The project of a saved plan: its configuration and variables, as they were reviewed."""
+    configuration, problems = _configuration_of(place, saved)
+    sources = {name: SourceFile(name, text) for name, text in saved.snapshot.items()}
+    if configuration is None or has_errors(problems):
+        return Opened(None, tuple(problems), sources)
+    problems += _other_variables(place, configuration, saved.plan)
+    backend, wrong = open_backend(place, configuration)
+    problems += wrong
+    if backend is None or has_errors(problems):
+        return Opened(None, tuple(problems), sources)
+    project = Project(
+        place=place,
+        configuration=configuration,
+        variables={name: _value(variable) for name, variable in saved.plan.variables.items()},
+        sources=sources,
+        registries=registries(),
+        files=RealFiles(),
+        backend=backend,
+    )
+    return Opened(project, tuple(problems), sources)
+
+
+def _value(variable: VariableValue) -> Value:
+    return from_plain(variable.value, variable.type, [()] if variable.sensitive else ())
+
+
+def _configuration_of(place: Place, saved: SavedPlan) -> tuple[Configuration | None, list[Diagnostic]]:
+    """The directory's configuration when it is still that of the plan, otherwise the snapshot's."""
+    standing, _ = load_configuration(place)
+    if standing is not None and {n: f.text for n, f in standing.files.items()} == dict(saved.snapshot):
+        return standing, []
+    known = registries()
+    with tempfile.TemporaryDirectory(prefix="nexusform-plan-") as directory:
+        root = _unpack(saved.snapshot, Path(directory))
+        configuration, problems = load(
+            str(root),
+            cache_directory=None,
+            managed={name: t.schema for name, t in known.resource_types.items()},
+            data={name: t.schema for name, t in known.data_sources.items()},
+        )
+    return configuration, [p for p in problems if p.severity is Severity.ERROR]
+
+
+def _unpack(snapshot: Mapping[str, str], directory: Path) -> Path:
+    """Write the files of a snapshot; the root module's directory, deep enough for names with `..`."""
+    depth = max((PurePosixPath(name).parts.count("..") for name in snapshot), default=0)
+    root = directory.joinpath(*(f"d{n}" for n in range(depth + 1)))
+    root.mkdir(parents=True)
+    for name, text in snapshot.items():
+        path = (root / name.lstrip("/")).resolve()
+        if path.is_relative_to(directory.resolve()):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    return root
+
+
+def _other_variables(place: Place, configuration: Configuration, plan: Plan) -> list[Diagnostic]:
+    """Variables given now that have another value in the plan."""
+    given, problems = read_variables(
+        configuration,
+        environment=place.environment,
+        var_options=place.variables,
+        directory=place.directory,
+    )
+    found = [p for p in problems if p.severity is Severity.ERROR and p.summary != _NOT_GIVEN]
+    for name, (value, origin) in given.items():
+        planned = plan.variables.get(name)
+        if origin.text == "default" or planned is None:
+            continue
+        if value.is_wholly_known and to_plain(value)[0] != planned.value:
+            found.append(
+                error(
+                    "Saved plan has other variables",
+                    f'The variable "{name}" has another value now ({origin.text}) than in the saved plan, '
+                    "which is applied as it was reviewed. Leave the variable out, or plan again.",
+                )
+            )
+    return found
+
+
+# --- may it be applied -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is to be applied (None: refused) and what to say of it."""
+
+    plan: Plan | None
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def judge(run: Run, saved: SavedPlan, *, resume: bool = False) -> Verdict:
+    """Whether a saved plan may be applied to the state as it is now."""
+    plan, state = saved.plan, run.stored.state
+    refusal = _refusal(run, saved, resume=resume)
+    if refusal is not None:
+        return Verdict(None, (refusal,))
+    if resume:
+        return _resumed(run, plan)
+    if plan.serial == state.serial:
+        return Verdict(plan)
+    return _still_the_same(run, plan)
+
+
+def _refusal(run: Run, saved: SavedPlan, *, resume: bool) -> Diagnostic | None:
+    plan, state = saved.plan, run.stored.state
+    if plan.errored:
+        return error(
+            "Saved plan has errors", "A plan with errors cannot be applied. Mend them and plan again."
+        )
+    if plan.workspace != run.project.workspace:
+        return error(
+            "Saved plan is for another workspace",
+            f'It was made for the workspace "{plan.workspace}", and "{run.project.workspace}" is selected.',
+        )
+    started = saved.digest in state.applied_plans
+    if started and not resume:
+        return error(
+            "Saved plan was applied already",
+            "The state says that this very plan was applied. If that apply did not come to its end, "
+            "`nexusform apply -resume PLANFILE` does what it left to do; otherwise plan again.",
+        )
+    if resume and not started:
+        return error("Nothing to resume", "This plan was never begun. Apply it without -resume.")
+    if plan.lineage != state.lineage and not resume:
+        return error(
+            "Saved plan does not match the state",
+            f'The plan was made for the state with lineage "{plan.lineage or "none yet"}", and the state here '
+            f'has "{state.lineage or "none yet"}": it is another one. Plan again.',
+        )
+    return None
+
+
+def _still_the_same(run: Run, plan: Plan) -> Verdict:
+    """A plan on an older serial: accepted when planning again gives the same changes."""
+    if plan.mode is not Mode.NORMAL or plan.targets or plan.excludes or plan.replaces:
+        return Verdict(None, (_stale(run, plan, "Plans with special options are not compared."),))
+    again = run.plan(PlanOptions()).plan
+    if again.errored or _essence(again) != _essence(plan):
+        return Verdict(None, (_stale(run, plan, "Planning again gives other changes."),))
+    said = warning(
+        "The state changed since the plan was saved",
+        f"The plan was made on serial {plan.serial}, and the state has serial {run.stored.state.serial} now. "
+        "Planning again gives the identical changes, so they are applied.",
+    )
+    return Verdict(again, (said,))
+
+
+def _resumed(run: Run, plan: Plan) -> Verdict:
+    """What a begun plan has left to do; nothing that it did not say may be among it."""
+    again = run.plan(PlanOptions(mode=plan.mode, targets=plan.targets, excludes=plan.excludes)).plan
+    if again.errored:
+        return Verdict(None, again.diagnostics)
+    reviewed = {c.address: c for c in plan.changes if c.action is not Action.NO_OP}
+    strange = [str(c.address) for c in again.changes if not _was_reviewed(c, reviewed.get(c.address))]
+    if strange:
+        return Verdict(None, (_stale(run, plan, f"What is left differs at {', '.join(strange[:5])}."),))
+    return Verdict(again)
+
+
+def _was_reviewed(left: Change, reviewed: Change | None) -> bool:
+    if left.action is Action.NO_OP:
+        return True
+    return reviewed is not None and (left.after is None or left.after == reviewed.after)
+
+
+def _essence(plan: Plan) -> tuple[object, ...]:
+    """What a reviewer saw; creation numbers are bookkeeping."""
+    changes = [
+        replace(c, creation=0, prior_creation=0, source=None)
+        for c in plan.changes
+        if c.action is not Action.NO_OP or c.previous_address or c.importing
+    ]
+    return changes, plan.outputs, plan.placements, plan.moved
+
+
+def _stale(run: Run, plan: Plan, why: str) -> Diagnostic:
+    return error(
+        "Saved plan is stale",
+        f"The plan was made on serial {plan.serial} of the state, which has serial "
+        f"{run.stored.state.serial} now. {why} Plan again and review the new plan.",
+    )

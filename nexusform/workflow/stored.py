@@ -1,0 +1,93 @@
+"""The state as a backend holds it: document and journal together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+
+from nexusform.applying.settling import settle
+from nexusform.diagnostics import Diagnostic, error, has_errors, warning
+from nexusform.ports import BackendProblem, Provider, ProviderProblem, StateBackend
+from nexusform.state import codec, journal
+from nexusform.state.draft import replay
+from nexusform.state.journal import OpenIntent
+from nexusform.state.model import EMPTY, State
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What was found.
+
+    `state` has its journal replayed; `open_intents` are those without an outcome; `has_journal`
+    tells whether there is anything that a compaction would fold in. `digest` is that of the
+    state's document, to tell whether it is another one.
+    """
+
+    state: State
+    open_intents: tuple[OpenIntent, ...] = ()
+    has_journal: bool = False
+    digest: str = ""
+
+
+def state_digest(state: State) -> str:
+    """The SHA-256 of the state's document."""
+    return sha256(codec.encode(state)).hexdigest()
+
+
+def read_stored(backend: StateBackend) -> tuple[Stored | None, list[Diagnostic]]:
+    """Read the state; an empty one when there is none yet."""
+    try:
+        document = backend.read()
+        lines = backend.journal()
+    except BackendProblem as problem:
+        return None, [error("The state cannot be read", str(problem))]
+    state: State | None = EMPTY
+    problems: list[Diagnostic] = []
+    if document is not None:
+        state, problems = codec.decode(document, backend.describe())
+    if state is None:
+        return None, problems
+    if not lines:
+        return Stored(state, digest=sha256(document or b"").hexdigest()), problems
+    records, wrong = journal.read(lines, f"the journal of {backend.describe()}")
+    problems += wrong
+    if has_errors(problems):
+        return None, problems
+    state, opened = replay(state, records)
+    return Stored(state, tuple(opened), has_journal=True, digest=state_digest(state)), problems
+
+
+def settle_stored(
+    stored: Stored, providers: Mapping[str, Provider], backend: StateBackend, *, write: bool
+) -> tuple[Stored | None, list[Diagnostic]]:
+    """Look up what a killed run had begun, and fold the journal in when `write` (the lock is held)."""
+    if not stored.has_journal:
+        return stored, []
+    found: list[Diagnostic] = []
+    state = stored.state
+    try:
+        if stored.open_intents:
+            outcomes = settle(stored.open_intents, providers)
+            if write:
+                for outcome in outcomes:
+                    backend.append(journal.encode(outcome))
+            state, _ = replay(state, outcomes)
+            found.append(_interrupted(stored.open_intents))
+        if write:
+            backend.compact(codec.encode(state))
+    except ProviderProblem as problem:
+        return None, [error("An interrupted apply cannot be looked into", str(problem))]
+    except BackendProblem as problem:
+        return None, [error("The state cannot be written", str(problem))]
+    return Stored(state, digest=state_digest(state)), found
+
+
+def _interrupted(opened: tuple[OpenIntent, ...]) -> Diagnostic:
+    names = sorted({str(o.intent.address) for o in opened})
+    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return warning(
+        "An earlier apply was interrupted",
+        f"It ended while these were being changed: {shown}. They were looked up at their provider, and the "
+        "state says what stands now. What that apply had left to do is part of the next plan.",
+    )

@@ -1,0 +1,134 @@
+"""The real files and the real clock."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from nexusform.ports import FileProblem
+
+SIZE_CAP: Final = 64 * 1024 * 1024  # bytes that one file() may give
+MATCH_CAP: Final = 100_000  # files that one fileset() may give
+
+
+class RealFiles:
+    """Bounded reads of regular files of this machine."""
+
+    def read(self, path: str) -> bytes:
+        """The whole content; raises FileProblem for what is missing, special or too large."""
+        try:
+            # O_NONBLOCK: a pipe without a writer must not make us wait
+            with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+                status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode):
+                    raise FileProblem(f'"{path}" is not a regular file.')
+                content = file.read(SIZE_CAP + 1)
+        except FileNotFoundError:
+            raise FileProblem(f'There is no file "{path}".') from None
+        except OSError as problem:
+            raise FileProblem(f'"{path}" cannot be read: {problem.strerror}.') from None
+        except ValueError:
+            raise FileProblem(f"{path!r} is not the name of a file.") from None
+        if len(content) > SIZE_CAP:
+            raise FileProblem(f'"{path}" is larger than {SIZE_CAP} bytes, the most that is read.')
+        return content
+
+    def exists(self, path: str) -> bool:
+        """Whether a regular file stands there; a directory or a device raises FileProblem."""
+        try:
+            status = Path(path).stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except (OSError, ValueError) as problem:
+            raise FileProblem(f'"{path}" cannot be looked at: {problem}.') from None
+        if not stat.S_ISREG(status.st_mode):
+            kind = "a directory" if stat.S_ISDIR(status.st_mode) else "no regular file"
+            raise FileProblem(f'"{path}" is {kind}, not a file.')
+        return True
+
+    def glob(self, base: str, pattern: str) -> list[str]:
+        """Regular files below `base` that match, sorted, relative to it, with slashes."""
+        matches = _matcher(pattern)
+        found: list[str] = []
+        if not Path(base).is_dir():
+            raise FileProblem(f'There is no directory "{base}".')
+        for directory, folders, names in os.walk(base):
+            folders.sort()
+            within = os.path.relpath(directory, base).replace(os.sep, "/")
+            for name in names:
+                path = name if within == "." else f"{within}/{name}"
+                if matches.fullmatch(path) and Path(directory, name).is_file():
+                    found.append(path)
+            if len(found) > MATCH_CAP:
+                raise FileProblem(f'More than {MATCH_CAP} files match "{pattern}" below "{base}".')
+        return sorted(found)
+
+    def absolute(self, path: str) -> str:
+        """The absolute path without `.` and `..`."""
+        return os.path.normpath(Path.cwd() / path).replace(os.sep, "/")
+
+    def expand_home(self, path: str) -> str:
+        """`~` at the start as the home directory."""
+        return str(Path(path).expanduser()) if path.startswith("~") else path
+
+
+_GLOB: Final = re.compile(r"\*\*/?|\*|\?|\[[!^]?\]?[^\]]*\]|\{|\}|,|\\.|.", re.DOTALL)
+
+
+def _matcher(pattern: str) -> re.Pattern[str]:
+    """`*` and `?` stop at slashes, `**` does not, `[]` are classes and `{a,b}` alternatives."""
+    depth = 0
+    parts: list[str] = []
+    for sign in _GLOB.findall(pattern):
+        if sign.startswith("**"):
+            parts.append("(?:.*/)?" if sign.endswith("/") else ".*")
+        elif sign == "{":
+            depth += 1
+            parts.append("(?:")
+        elif sign == "}" and depth:
+            depth -= 1
+            parts.append(")")
+        elif sign == "," and depth:
+            parts.append("|")
+        else:
+            parts.append(_simple(sign))
+    try:
+        return re.compile("".join(parts) + ")" * depth, re.DOTALL)
+    except re.error:
+        raise FileProblem(f'"{pattern}" is not a valid file pattern.') from None
+
+
+def _simple(sign: str) -> str:
+    if sign == "*":
+        return "[^/]*"
+    if sign == "?":
+        return "[^/]"
+    if sign.startswith("[") and len(sign) > 1:
+        inner = sign[1:-1].replace("\\", "\\\\")
+        return f"[^{inner[1:]}/]" if inner[:1] in ("!", "^") else f"[{inner}]"
+    return re.escape(sign[-1] if sign.startswith("\\") else sign)
+
+
+class SystemClock:
+    """The time of this machine."""
+
+    def now(self) -> datetime:
+        """The current time, UTC."""
+        return datetime.now(UTC)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+
+def plan_time(environment: Mapping[str, str]) -> str:
+    """The time that a plan takes as now, RFC 3339 in UTC: SOURCE_DATE_EPOCH fixes it."""
+    fixed = environment.get("SOURCE_DATE_EPOCH", "")
+    moment = datetime.fromtimestamp(int(fixed), UTC) if fixed.isdigit() else datetime.now(UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
