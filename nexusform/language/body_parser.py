@@ -52,6 +52,29 @@ class _Items:
     blocks: list[Block] = field(default_factory=list)
 
 
+class _Brackets:
+    """The brackets open at some point, as the closing marks they wait for, innermost last."""
+
+    def __init__(self) -> None:
+        self.waiting: list[str] = []
+        self._counts = dict.fromkeys(_CLOSERS, 0)
+
+    def open(self, closer: str) -> None:
+        """Enter a bracket."""
+        self.waiting.append(closer)
+        self._counts[closer] += 1
+
+    def close(self, closer: str) -> bool:
+        """Leave the innermost bracket that waits for this mark, and any inside it; False: none does."""
+        if not self._counts[closer]:
+            return False
+        found = ""
+        while found != closer:
+            found = self.waiting.pop()
+            self._counts[found] -= 1
+        return True
+
+
 class BodyParser:
     """Reads bodies from a token stream. Only mistakes that leave no way on unwind."""
 
@@ -347,22 +370,20 @@ class BodyParser:
         if len(stream.diagnostics) >= _MOST_PROBLEMS:
             stream.index = len(kinds) - 1
             return
-        opened: list[str] = []
+        opened = _Brackets()
         for index in range(first, len(kinds)):
             kind = CLOSE_QUOTE if kinds[index] == QUOTED_NEWLINE else kinds[index]
             if kind in _CLOSERS_OF:
-                opened.append(_CLOSERS_OF[kind])
+                opened.open(_CLOSERS_OF[kind])
             elif kind in _CLOSERS:
-                if kind in opened:
-                    while opened.pop() != kind:
-                        pass
-                elif kind == "}" and index >= wrong:
+                if not opened.close(kind) and kind == "}" and index >= wrong:
                     stream.index = index  # the end of the block that the item stands in
                     return
-            elif kind == NEWLINE and not opened and index >= wrong:
+            elif kind == NEWLINE and not opened.waiting and index >= wrong:
                 stream.index = index + 1
                 return
-        stream.index = _next_line(kinds, wrong)
+        # The end of the file: everything has been skipped, unless a bracket was never closed.
+        stream.index = _next_line(kinds, wrong) if opened.waiting else len(kinds) - 1
 
 
 def _next_line(kinds: list[str], index: int) -> int:

@@ -363,9 +363,11 @@ class ExpressionParser:
         finally:
             stream.skip_newlines = outer
         if isinstance(key, StringLiteral):
-            return source, [*steps, TraverseIndex(key.value, span)]
+            steps.append(TraverseIndex(key.value, span))
+            return source, steps
         if isinstance(key, Literal) and key.value is not None and not isinstance(key.value, bool):
-            return source, [*steps, TraverseIndex(key.value, span)]
+            steps.append(TraverseIndex(key.value, span))
+            return source, steps
         stream.lengthen()
         collection = _joined(source, steps)
         return Index(collection, key, collection.span.to(span)), []

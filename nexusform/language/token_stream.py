@@ -92,7 +92,9 @@ class TokenStream:
         return self.positions.span(self.tokens.starts[first], self.tokens.ends[last])
 
     def note(self, summary: str, detail: str, subject: Span, context: Span | None = None) -> None:
-        """Add a diagnostic and read on."""
+        """Add a diagnostic and read on; a second one about the very same place is left out."""
+        if self.diagnostics and self.diagnostics[-1].subject == subject:
+            return
         self.diagnostics.append(error(summary, detail, subject, context=context, block=self.block))
 
     def problem(

@@ -1,0 +1,304 @@
+"""Text to tree: tables of cases in `cases/`, and what must hold for any text.
+
+A table holds entries: a line `--- title`, the source, a line `>>>`, and what is expected: the tree,
+one node a line with its span, and the diagnostics. `NEXUSFORM_WRITE_CASES=1` writes the expected
+halves anew, to be reviewed as a change like any other.
+"""
+
+import os
+import random
+from ast import literal_eval
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.diagnostics import Diagnostic
+from nexusform.language import syntax
+from nexusform.language.parser import LARGEST_SOURCE, parse_expression, parse_file, parse_template
+from nexusform.language.scanner import scan
+from nexusform.source import Position, SourceFile, Span
+
+CASES = Path(__file__).parent / "cases"
+READERS = {"expressions": parse_expression, "templates": parse_template}
+
+
+def read(table: str, text: str) -> tuple[Any, list[Diagnostic]]:
+    return READERS.get(table.split("-", maxsplit=1)[0], parse_file)(SourceFile("case.hcl", text))
+
+
+# --- writing a tree down -------------------------------------------------------------------------
+
+
+def place(span: Span) -> str:
+    return f"{span.start.line}:{span.start.column}-{span.end.line}:{span.end.column}"
+
+
+def tree_lines(node: Any, depth: int = 0, role: str = "") -> Iterator[str]:
+    own, below = [], []
+    for each in fields(node):
+        value = getattr(node, each.name)
+        if isinstance(value, Span):
+            if each.name != "span":
+                own.append(f"{each.name}={place(value)}")
+        elif is_dataclass(value):
+            below.append((each.name, [value]))
+        elif isinstance(value, tuple):
+            items = [item for pair in value for item in (pair if isinstance(pair, tuple) else (pair,))]
+            below.append((each.name, items))
+        else:
+            own.append(str(value) if isinstance(value, Decimal) else repr(value))
+    label = f"{role}: " if role else ""
+    yield "  " * depth + label + " ".join([type(node).__name__, *own, "@" + place(node.span)])
+    for name, items in below:
+        for item in items:
+            yield from tree_lines(item, depth + 1, name)
+
+
+def report_lines(diagnostics: list[Diagnostic]) -> Iterator[str]:
+    for each in diagnostics:
+        start, end = each.subject.start, each.subject.end
+        yield f"{each.severity.value} {place(each.subject)} (bytes {start.byte}-{end.byte}): {each.summary}"
+        yield from (f"    {line}".rstrip() for line in each.detail.split("\n"))
+
+
+def answer(table: str, text: str) -> str:
+    tree, diagnostics = read(table, text)
+    shown = [] if tree is None or (diagnostics and table.endswith("mistakes")) else tree_lines(tree)
+    return "\n".join([*shown, *report_lines(diagnostics)])
+
+
+def entries(path: Path) -> Iterator[tuple[str, str, str]]:
+    for entry in path.read_text("utf-8").split("\n--- "):
+        title, _, rest = entry.removeprefix("--- ").partition("\n")
+        text, _, expected = f"{rest}\n".partition("\n>>>\n")
+        yield title, text, expected.strip("\n")
+
+
+def unescaped(text: str) -> str:
+    """A source that cannot be written plainly is written as a Python string."""
+    return literal_eval(text) if text.startswith("'") else text
+
+
+def write_anew(path: Path) -> None:
+    parts = [
+        f"--- {title}\n{text}\n>>>\n{answer(path.stem, unescaped(text))}\n"
+        for title, text, _ in entries(path)
+    ]
+    path.write_text("\n".join(parts), "utf-8")
+
+
+def all_cases() -> Iterator[Any]:
+    for path in sorted(CASES.glob("*.txt")):
+        if os.environ.get("NEXUSFORM_WRITE_CASES"):
+            write_anew(path)
+        for title, text, expected in entries(path):
+            yield pytest.param(path.stem, unescaped(text), expected, id=f"{path.stem}: {title}")
+
+
+@pytest.mark.parametrize(("table", "text", "expected"), list(all_cases()))
+def test_reads_as_the_table_says(table: str, text: str, expected: str) -> None:
+    assert answer(table, text) == expected
+
+
+# --- what must hold for any text -----------------------------------------------------------------
+
+CONFIGURATION = (CASES / "everything.hcl").read_text("utf-8")
+
+
+def inner_nodes(node: Any) -> Iterator[Any]:
+    for each in fields(node):
+        value = getattr(node, each.name)
+        for item in value if isinstance(value, tuple) else (value,):
+            for one in item if isinstance(item, tuple) else (item,):
+                if is_dataclass(one) and not isinstance(one, Span):
+                    yield one
+
+
+def assert_nested(node: Any) -> None:
+    for inner in inner_nodes(node):
+        assert node.span.start <= inner.span.start, (node, inner)
+        assert inner.span.end <= node.span.end, (node, inner)
+        assert_nested(inner)
+
+
+def assert_inside(text: str, diagnostics: list[Diagnostic]) -> None:
+    size = len(text.encode())
+    lines = text.count("\n") + 1
+    for each in diagnostics:
+        start, end = each.subject.start, each.subject.end
+        assert 0 <= start.byte <= end.byte <= size
+        assert 1 <= start.line <= end.line <= lines
+        assert start.column >= 1
+        assert each.summary
+        assert each.detail
+
+
+def test_everything_reads_without_complaint_and_spans_nest() -> None:
+    body, diagnostics = parse_file(SourceFile("everything.hcl", CONFIGURATION))
+    assert diagnostics == []
+    assert_nested(body)
+
+
+EXTRA = ["{", "}", "(", ")", "[", "]", '"', "${", "%{", "~", "=", "==", ",", "\n", ".", "*", "...", "=>", ":"]
+EXTRA += ["?", "for", "in", "if", "!", "-", "<<E\n", '"x"', "1", "::", "/*", "#", "\\", "é", "@", "$", "%"]
+
+
+def pieces(text: str) -> Iterator[str]:
+    tokens = scan(text, comments=True)
+    at = 0
+    for start, end in zip(tokens.starts, tokens.ends, strict=True):
+        yield text[at:start] + text[start:end]
+        at = end
+
+
+def mutated(seed: int) -> str:
+    chance = random.Random(seed)
+    row = list(pieces(CONFIGURATION))
+    for _ in range(chance.choice([1, 1, 2, 4])):
+        one, other = chance.randrange(len(row)), chance.randrange(len(row))
+        match chance.randrange(3):
+            case 0:
+                del row[one]
+            case 1:
+                row[one], row[other] = row[other], row[one]
+            case _:
+                row.insert(one, chance.choice(EXTRA))
+    return "".join(row)
+
+
+@pytest.mark.parametrize("hundred", range(10))
+def test_a_mutated_configuration_never_raises_and_complains_inside_the_file(hundred: int) -> None:
+    for seed in range(hundred * 100, hundred * 100 + 100):
+        text = mutated(seed)
+        body, diagnostics = parse_file(SourceFile("mutated.hcl", text))
+        assert_inside(text, diagnostics)
+        if not diagnostics:
+            assert_nested(body)
+
+
+@pytest.mark.parametrize("cut", range(0, len(CONFIGURATION), 7))
+def test_a_file_that_ends_too_early_never_raises(cut: int) -> None:
+    text = CONFIGURATION[:cut]
+    _, diagnostics = parse_file(SourceFile("cut.hcl", text))
+    assert_inside(text, diagnostics)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = " + "[" * 5000,
+        "a = " + "(" * 5000 + "1" + ")" * 5000,
+        "a = " + "-" * 5000 + "1",
+        "a = " + "1 + " * 5000 + "1",
+        "a = " + "x ? y : " * 3000 + "z",
+        "a = " + '"${' * 3000,
+        "a = " + '"${' * 3000 + "x" + '}"' * 3000,
+        "a = f" + "[x]" * 5000,
+        "a = f" + "[*]" * 5000,
+        "a = f" + ".*.a[0]" * 5000,
+        "a = " + "f(" * 5000,
+        "a = " + "{ a = " * 5000,
+        "a = " + "[for x in " * 3000,
+        'a = "' + "%{ if x }" * 3000 + '"',
+        'a = "' + "%{ if x }" * 3000 + "%{ endif }" * 3000 + '"',
+        "a {\n" * 5000,
+        "a {\n" * 3000 + "}\n" * 3000,
+    ],
+    ids=lambda text: text[:14],
+)
+def test_deep_nesting_is_a_diagnostic(text: str) -> None:
+    _, diagnostics = parse_file(SourceFile("deep.hcl", text))
+    assert "Configuration is nested too deeply" in {each.summary for each in diagnostics}
+    assert_inside(text, diagnostics)
+
+
+def test_long_flat_text_is_not_deep() -> None:
+    many = "".join(f'%{{ if x }}${{a.b[{n}]}}%{{ endif }}"\n' for n in range(300))
+    text = "a = [" + ", ".join(f"x[{n}] + 1" for n in range(3000)) + f"]\nb = <<E\n{many}E\n"
+    text += "c = x" + "[0].a" * 3000 + "\n"
+    assert parse_file(SourceFile("flat.hcl", text))[1] == []
+
+
+def test_a_file_of_nonsense_is_given_up_after_a_while() -> None:
+    _, diagnostics = parse_file(SourceFile("nonsense.hcl", "] = (\n" * 20_000))
+    assert 10 < len(diagnostics) < 200
+
+
+def test_a_file_beyond_the_size_limit_is_refused() -> None:
+    body, diagnostics = parse_file(SourceFile("big.hcl", "#" * (LARGEST_SOURCE + 1)))
+    assert body.attributes == ()
+    assert [each.summary for each in diagnostics] == ["File too large"]
+    assert "Split it" in diagnostics[0].detail
+
+
+def test_several_mistakes_of_one_file_are_all_reported() -> None:
+    text = "a = [1 2]\nb {\n  c = 1 d = 2\n  e\n}\nf = +\n"
+    _, diagnostics = parse_file(SourceFile("several.hcl", text))
+    assert [(each.summary, each.subject.start.line) for each in diagnostics] == [
+        ("Missing item separator", 1),
+        ("Missing newline after argument", 3),
+        ("Argument or block definition required", 4),
+        ("Invalid expression", 6),
+    ]
+    assert [each.block for each in diagnostics] == ["", "b", "b", ""]
+
+
+def test_what_follows_a_mistake_is_still_read() -> None:
+    body, diagnostics = parse_file(SourceFile("x.hcl", 'a = (1\nb {\n  c = ]\n  d = 4\n}\n"e" = 1\nf = 6\n'))
+    assert len(diagnostics) >= 2
+    assert "f" in {each.name for each in body.attributes}
+
+
+def test_the_garbage_collector_is_left_as_it_was() -> None:
+    import gc
+
+    assert gc.isenabled()
+    parse_file(SourceFile("x.hcl", "a = ["))
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        parse_file(SourceFile("x.hcl", "a = 1"))
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_an_expression_inside_a_file_has_the_files_positions() -> None:
+    expression, _ = parse_expression(SourceFile("v.hcl", "var.a +\n  b"), Position(4, 9, 70))
+    assert expression.left.span == Span("v.hcl", Position(4, 9, 70), Position(4, 14, 75))
+    assert expression.right.span == Span("v.hcl", Position(5, 3, 80), Position(5, 4, 81))
+
+
+def test_columns_count_what_a_reader_sees_and_bytes_what_is_stored() -> None:
+    text = 'a = ["e\u0301", "👩‍👩‍👧‍👦", "🇩🇪🇫🇷", "각", "\u1112\u1161\u11ab"] b'
+    _, (problem,) = parse_file(SourceFile("x.hcl", text))
+    assert problem.subject.start == Position(1, 32, len(text.encode()) - 1)
+
+
+def test_a_byte_order_mark_takes_three_bytes_and_no_column() -> None:
+    body, diagnostics = parse_file(SourceFile("x.hcl", "\ufeffa = 1\n"))
+    assert diagnostics == []
+    assert body.attributes[0].name_span.start == Position(1, 1, 3)
+
+
+def test_numbers_are_exact() -> None:
+    expression, _ = parse_expression(SourceFile("x", "[0.1, 1e3, 123456789012345678901234567890, 1.50]"))
+    values = [item.value for item in expression.items]
+    assert values == [Decimal("0.1"), Decimal("1e3"), 123456789012345678901234567890, Decimal("1.5")]
+    assert type(values[2]) is int
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "1e99999", "1.2.3"])
+def test_a_number_out_of_bounds_is_a_diagnostic(number: str) -> None:
+    expression, diagnostics = parse_expression(SourceFile("x", number))
+    assert expression is None
+    assert [each.summary for each in diagnostics] == ["Invalid number literal"]
+
+
+def test_strings_are_in_normal_form_c() -> None:
+    expression, _ = parse_expression(SourceFile("x", '"e\u0301"'))
+    assert expression == syntax.StringLiteral("\u00e9", expression.span)
