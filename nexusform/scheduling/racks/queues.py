@@ -30,17 +30,18 @@ FEW = 8  # so many entries are inserted one by one; more are sorted in
 class Queues:
     """The rankings of one scheduler, each made when first asked for.
 
-    Every rack has two: its schedulable machines for ordinary SKUs and for extra-large ones. Every
-    (SKU, zones) has one of the racks in the zones; racks found full for the SKU leave it.
+    Every rack has two: its schedulable machines for ordinary SKUs and for extra-large ones. Every zone
+    set has one of its racks; which of them are known to be full for a SKU is noted beside.
     """
 
-    __slots__ = ("_machines", "_racks", "ledger", "repeated")
+    __slots__ = ("_full", "_machines", "_racks", "ledger", "repeated")
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self.repeated = False  # whether an item may stand twice in a ranking
         self._machines: dict[tuple[int, bool], list[int]] = {}
-        self._racks: dict[tuple[int, frozenset[str] | None], tuple[list[int], frozenset[int]]] = {}
+        self._racks: dict[frozenset[str] | None, tuple[list[int], frozenset[int]]] = {}
+        self._full: dict[int, set[int]] = {}
 
     def machine_entry(self, machine: int, extra_large: bool) -> int:
         """Step 4 for a machine without VMs of the cluster: extra-large company first, then memory."""
@@ -64,17 +65,20 @@ class Queues:
             self._machines[rack, extra_large] = ranking
         return ranking
 
-    def racks(self, shape: Shape, zones: frozenset[str] | None) -> list[int]:
-        """The ranking of the racks in the zones."""
-        known = self._racks.get((shape.number, zones))
+    def racks(self, zones: frozenset[str] | None) -> list[int]:
+        """The ranking of the racks in the zones, full or not."""
+        known = self._racks.get(zones)
         if known is None:
             racks = self.ledger.site.racks_in(zones)
-            known = sorted(map(self.rack_entry, racks)), frozenset(racks)
-            self._racks[shape.number, zones] = known
+            known = self._racks[zones] = sorted(map(self.rack_entry, racks)), frozenset(racks)
         return known[0]
 
+    def full(self, shape: Shape) -> set[int]:
+        """The racks that were found to have no room for the SKU, to be added to."""
+        return self._full.setdefault(shape.number, set())
+
     def lowered(self, machine: int) -> None:
-        """A VM left the machine: rank the machine and its rack anew wherever they are ranked."""
+        """A VM left the machine: rank the machine and its rack anew; the rack may have room again."""
         ledger = self.ledger
         self.repeated = True
         rack = ledger.site.rack_of[machine]
@@ -86,6 +90,8 @@ class Queues:
         for ranking, racks in self._racks.values():
             if rack in racks:
                 insort(ranking, self.rack_entry(rack))
+        for full in self._full.values():
+            full.discard(rack)
 
     def extra_large_arrived(self, machine: int, *, but: list[int] | None = None) -> None:
         """The first extra-large VM stands on the machine: extra-large SKUs now prefer it.
@@ -202,15 +208,22 @@ class MachineFront:
 class RackFront:
     """The racks in a session: `front` are the racks that tie for the next VM (indices)."""
 
-    __slots__ = ("_key", "_of", "_own", "_start", "front", "shared")
+    __slots__ = ("_aside", "_full", "_key", "_of", "_own", "_start", "front", "shared")
 
     def __init__(self, of: Pool, zones: frozenset[str] | None) -> None:
         self._of = of
-        self.shared = of.queues.racks(of.shape, zones)
+        self.shared = of.queues.racks(zones)
         self._start = 0  # as in MachineFront
         self._key = 0
         self._own: list[int] = []
+        self._full = of.queues.full(of.shape)
+        self._aside: list[int] = []  # racks without room for the SKU
         self.front: list[int] = []
+
+    def refuse(self, rack: int) -> None:
+        """The rack turned out to have no machine on which the SKU fits."""
+        self._full.add(rack)
+        self._aside.append(rack)
 
     def offer(self, rack: int) -> None:
         """Rank a rack that holds VMs of the pool (or of the cluster, when those are counted first)."""
@@ -236,27 +249,31 @@ class RackFront:
         counted = of.cluster.racks if of.by_cluster else of.pool.racks
         self._key = ranking[start] >> INDEX_BITS
         self._start = upper_end(ranking, start)
-        for entry in dict.fromkeys(ranking[start : self._start]):
+        entry_of, full, group = of.queues.rack_entry, self._full, ranking[start : self._start]
+        for entry in dict.fromkeys(group) if of.queues.repeated else group:
             rack = entry & INDEX_MASK
-            actual = of.queues.rack_entry(rack)
+            actual = entry_of(rack)
             if actual > entry:
                 insort(ranking, actual, self._start)
+            elif actual == entry and rack in full:
+                self._aside.append(rack)
             elif actual == entry and rack in counted:
                 self.offer(rack)
             elif actual == entry:
                 self.front.append(rack)
 
     def give_back(self) -> None:
-        """The session ends: racks that were not found full are ranked with the others again."""
-        own = [entry & INDEX_MASK for entry in self._own]
+        """The session ends: its racks are ranked with the others again."""
+        others = [entry & INDEX_MASK for entry in self._own]
+        others += self._aside
         if self._key == OWN:
-            own += self.front
+            others += self.front
             self.front = []
         put_back(
             self.shared,
             self._start,
             [self._key << INDEX_BITS | rack for rack in self.front],
-            [self._of.queues.rack_entry(rack) for rack in own],
+            [self._of.queues.rack_entry(rack) for rack in others],
         )
 
 

@@ -23,12 +23,14 @@ class Session:
         "_fronts",
         "_ledger",
         "_machine_names",
+        "_number",
         "_of",
         "_rack_names",
         "_racks",
         "_rooms",
         "_start",
         "_steps",
+        "_text",
         "cluster_name",
         "owner",
         "pool_name",
@@ -47,7 +49,8 @@ class Session:
         self._steps = shape.steps
         self._rooms = ledger.rooms
         self._base = pack(ledger.site.pool(vm), shape.number)
-        self._start = tie_break.start(seed, vm)
+        self._start = self._text = tie_break.start(seed, vm)
+        self._number: int | str | None = None  # whose text `_text` is
         self._rack_names = ledger.site.rack_names
         self._machine_names = ledger.site.machine_names
         self._of = Pool(queues, shape, ledger.cluster(vm.owner), ledger.pool(vm.owner, vm.pool), spread)
@@ -73,12 +76,13 @@ class Session:
             if not tied:
                 return NOWHERE
             at = self._lowest(number, self._rack_names, tied) if len(tied) > 1 else 0
-            # Out of the front either way: its key is about to rise, or it is full for this SKU.
             rack = tied.pop(at)
             machines = self._fronts.get(rack) or self._open(rack)
             tied = machines.front or machines.refill()
             if tied:
                 break
+            racks.refuse(rack)
+        # The rack's and the machine's keys rise now, so both left their fronts and are ranked again.
         at = self._lowest(number, self._machine_names, tied) if len(tied) > 1 else 0
         machine = tied.pop(at)
         step = self._steps[rooms[machine]]
@@ -90,9 +94,11 @@ class Session:
         return self._base | machine << CELLS_BITS | step.cells
 
     def _lowest(self, number: int | str, names: list[bytes], tied: list[int]) -> int:
-        text = self._start.copy()
-        text.update(f"{number}|".encode())
-        return tie_break.lowest(text, names, tied)
+        if number != self._number:
+            self._number = number
+            self._text = self._start.copy()
+            self._text.update(f"{number}|".encode())
+        return tie_break.lowest(self._text, names, tied)
 
     def _open(self, rack: int) -> MachineFront:
         front = self._fronts[rack] = MachineFront(self._of, rack)
