@@ -72,7 +72,7 @@ def _unsupported_argument(attribute: Attribute, schema: BodySchema) -> Diagnosti
         labels = "".join(f' "{label.upper()}"' for label in schema.blocks[name])
         hint = (
             f' Did you mean to define a block of type "{name}"? If so, write "{name}{labels} {{ ... '
-            '}}" without '
+            '}" without '
             "the equals sign."
         )
     else:

@@ -1,0 +1,183 @@
+"""JSON syntax: values with places, mistakes with places, values as expressions."""
+
+import json
+from decimal import Decimal
+
+import pytest
+
+from nexusform.language import syntax
+from nexusform.language.json_syntax import expression_of, parse_json_file
+from nexusform.source import Position, SourceFile, Span
+
+
+def read(text: str) -> syntax.JsonBody:
+    body, diagnostics = parse_json_file(SourceFile("a.nf.json", text))
+    assert diagnostics == []
+    return body
+
+
+def place(span: Span) -> str:
+    return f"{span.start.line}:{span.start.column}-{span.end.line}:{span.end.column}"
+
+
+def plain(value: syntax.JsonValue) -> object:
+    if isinstance(value, syntax.JsonObject):
+        return {each.name: plain(each.value) for each in value.properties}
+    if isinstance(value, syntax.JsonArray):
+        return [plain(item) for item in value.items]
+    return value.value
+
+
+SAMPLE = {
+    "resource": {
+        "t": {"n": {"a": "x", "b": [1, True, None, -2], "c": {"d": 'é\n"q" \U0001f600'}, "e": {}, "f": []}}
+    },
+    "locals": {"x": "${y}", "empty": "", "deep": [[["z"]], {"k": "v", "m": 1}]},
+}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_reads_what_the_json_module_reads(indent: int | None, ascii_only: bool) -> None:
+    text = json.dumps(SAMPLE, indent=indent, ensure_ascii=ascii_only)
+    assert plain(read(text).objects[0]) == SAMPLE
+
+
+def test_every_value_and_name_knows_its_place() -> None:
+    body = read('{\n  "a": "x",\n  "é": [1, {"b": null}]\n}\n')
+    first, second = body.objects[0].properties
+    assert (place(first.name_span), place(first.value.span)) == ("2:3-2:6", "2:8-2:11")
+    assert (place(second.name_span), place(second.value.span)) == ("3:3-3:6", "3:8-3:24")
+    assert second.value.items[1].properties[0].value.span == Span(
+        "a.nf.json", Position(3, 18, 32), Position(3, 22, 36)
+    )
+    assert place(body.objects[0].span) == "1:1-4:2"
+
+
+def test_repeated_names_are_kept() -> None:
+    assert [each.name for each in read('{"a": 1, "a": 2}').objects[0].properties] == ["a", "a"]
+
+
+def test_numbers_are_exact() -> None:
+    (items,) = (
+        each.value
+        for each in read('{"a": [0.1, 1e3, 123456789012345678901234567890, -0]}').objects[0].properties
+    )
+    assert [item.value for item in items.items] == [
+        Decimal("0.1"),
+        Decimal("1e3"),
+        123456789012345678901234567890,
+        0,
+    ]
+
+
+def test_an_array_of_objects_is_one_body() -> None:
+    assert len(read('[{"a": 1}, {"b": 2}]').objects) == 2
+
+
+MISTAKES = {
+    "": ("1:1-1:1", "The text ends where a JSON value is expected."),
+    "{": ("1:2-1:2", "The text ends inside an object: its closing brace is missing."),
+    '{"a": 1,}': ("1:9-1:10", "JSON allows no comma after the last property."),
+    '{"a": "b",}': ("1:11-1:12", "JSON allows no comma after the last property."),
+    '{"a": [1,]}': ("1:10-1:11", "JSON allows no comma after the last item."),
+    '{"a": 1\n "b": 2}': ("2:2-2:5", 'A comma or the closing "}" is expected after this property.'),
+    '{"a": "x"\n "b": 2}': ("2:2-2:5", 'A comma or the closing "}" is expected after this property.'),
+    '{"a" 1}': ("1:6-1:7", 'A colon (":") is expected after the property name "a".'),
+    '{"a": tru}': (
+        "1:7-1:10",
+        (
+            '"tru" is not a JSON value. The only words that may stand without quotation marks are true, '
+            "false and null."
+        ),
+    ),
+    '{"a": 01}': (
+        "1:7-1:8",
+        "A JSON value is expected here: an object, array, string, number, true, false or null.",
+    ),
+    '{"a": "b\n"}': ("1:7-1:8", "This string has no closing quotation mark on its line."),
+    "{'a': 1}": ("1:2-1:3", "A property name in double quotes is expected here."),
+    '{"a": "\\q"}': ("1:8-1:10", '"\\q" is not a JSON escape sequence.'),
+    '{"a": 1} x': ("1:10-1:11", "Nothing may stand after the JSON value."),
+    '{"a": [1': ("1:7-1:8", "This array is never closed."),
+    '{"a": 1': ("1:1-1:2", "This object is never closed."),
+    '{"a": 1e99999}': ("1:7-1:14", "This number is too long or too large."),
+    "[" * 5000: ("1:101-1:102", "Objects and arrays may be nested at most 100 levels deep."),
+    '{"a":' * 5000: ("1:501-1:502", "Objects and arrays may be nested at most 100 levels deep."),
+}
+
+
+@pytest.mark.parametrize("text", MISTAKES, ids=lambda text: text[:12])
+def test_a_mistake_is_one_diagnostic_at_its_place(text: str) -> None:
+    body, diagnostics = parse_json_file(SourceFile("a.nf.json", text))
+    assert body.objects == ()
+    assert [(place(each.subject), each.detail) for each in diagnostics] == [MISTAKES[text]]
+    assert diagnostics[0].summary == "Invalid JSON syntax"
+
+
+@pytest.mark.parametrize("text", ["1", '"a"', "[1]", "null"])
+def test_a_root_that_is_no_object_is_refused(text: str) -> None:
+    _, diagnostics = parse_json_file(SourceFile("a.nf.json", text))
+    assert [each.summary for each in diagnostics] == ["Invalid JSON configuration"]
+
+
+def test_any_cut_or_changed_text_gives_a_diagnostic_or_a_body() -> None:
+    text = json.dumps(SAMPLE, indent=1, ensure_ascii=False)
+    for at in range(len(text)):
+        for changed in (text[:at], text[:at] + text[at + 1 :], text[:at] + '"' + text[at:]):
+            _, diagnostics = parse_json_file(SourceFile("a.nf.json", changed))
+            for each in diagnostics:
+                assert 0 <= each.subject.start.byte <= each.subject.end.byte <= len(changed.encode())
+
+
+# --- values as expressions -----------------------------------------------------------------------
+
+
+def expression(text: str) -> syntax.Expression:
+    value = read(f'{{"a": {text}}}').objects[0].properties[0].value
+    found, diagnostics = expression_of(value)
+    assert diagnostics == []
+    return found
+
+
+def test_strings_are_templates_with_the_positions_of_the_file() -> None:
+    found = expression('"x ${var.b}"')
+    assert isinstance(found, syntax.Template)
+    assert place(found.parts[1].span) == "1:12-1:17"
+    assert isinstance(expression('"${a}"'), syntax.TemplateWrap)
+    assert expression('"$${a}"').value == "${a}"
+    assert expression('"a\\\\b"').value == "a\\b"
+
+
+def test_inside_a_string_with_escapes_everything_stands_at_the_string() -> None:
+    found = expression('"x\\n${var.b}"')
+    assert {place(part.span) for part in found.parts} == {"1:7-1:20"}
+
+
+def test_names_of_an_object_are_templates_too() -> None:
+    found = expression('{"${k}": 1, "b": true}')
+    assert isinstance(found, syntax.ObjectCons)
+    assert [type(key.expression) for key, _ in found.items] == [syntax.TemplateWrap, syntax.StringLiteral]
+    assert [key.bare for key, _ in found.items] == [False, False]
+
+
+def test_other_values_are_literals() -> None:
+    found = expression("[1, 2.5, false, null]")
+    assert [item.value for item in found.items] == [1, Decimal("2.5"), False, None]
+
+
+def test_a_bad_template_is_complained_about_where_it_stands() -> None:
+    value = read('{"a": "x ${b +}"}').objects[0].properties[0].value
+    found, diagnostics = expression_of(value)
+    assert isinstance(found, syntax.StringLiteral)
+    assert [(each.summary, place(each.subject)) for each in diagnostics] == [
+        ("Invalid expression", "1:15-1:16")
+    ]
+
+
+def test_two_properties_of_one_name_are_an_error_in_a_value() -> None:
+    value = read('{"a": {"b": 1, "b": 2}}').objects[0].properties[0].value
+    _, diagnostics = expression_of(value)
+    assert [(each.summary, place(each.subject)) for each in diagnostics] == [
+        ("Duplicate object attribute", "1:16-1:19")
+    ]

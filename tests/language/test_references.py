@@ -1,0 +1,112 @@
+"""Free names of expressions and bodies."""
+
+import pytest
+
+from nexusform.language.json_syntax import parse_json_file
+from nexusform.language.parser import parse_expression, parse_file
+from nexusform.language.references import as_traversal, body_traversals, traversals
+from nexusform.language.syntax import Traversal, TraverseAttribute
+from nexusform.source import SourceFile
+
+
+def written(found: Traversal) -> str:
+    steps = (
+        f".{step.name}" if isinstance(step, TraverseAttribute) else f"[{step.key!r}]" for step in found.steps
+    )
+    return found.root.name + "".join(steps)
+
+
+FREE = {
+    "1": [],
+    "a": ["a"],
+    "a.b[0]['c']".replace("'", '"'): ["a.b[0]['c']"],
+    "a[b.c].d": ["a", "b.c"],
+    "f(a, g(b)...)": ["a", "b"],
+    '[a, {b = c, (d) = e, "${f}" = g}]': ["a", "c", "d", "e", "f", "g"],
+    "a ? b : -c + !d": ["a", "b", "c", "d"],
+    '"x ${a} %{ if b }${c}%{ else }${d}%{ endif }"': ["a", "b", "c", "d"],
+    "a[*].b[c]": ["a", "c"],
+    "a.*.b[c]": ["a", "c"],
+    "[for k, v in k : v.x + w if k]": ["k", "w"],
+    "{for v in a : v => k... if b}": ["a", "k", "b"],
+    "[for v in a : [for w in v : w + v + x]]": ["a", "x"],
+    '"%{ for k, v in c }${k}${v}${w}%{ endfor }${v}"': ["c", "w", "v"],
+    "f(a)[b].c": ["a", "b"],
+    "a.b + a.b": ["a.b", "a.b"],
+}
+
+
+@pytest.mark.parametrize("text", FREE)
+def test_traversals_are_the_free_ones_in_source_order(text: str) -> None:
+    expression, diagnostics = parse_expression(SourceFile("x", text))
+    assert diagnostics == []
+    assert expression is not None
+    assert [written(each) for each in traversals(expression)] == FREE[text]
+
+
+NATIVE = """
+a = one
+b {
+  c = two
+  dynamic "taint" {
+    for_each = taint.three
+    labels   = [taint.key]
+    content {
+      value = taint.value + four
+      dynamic "inner" {
+        for_each = taint.value.list
+        iterator = each_one
+        content {
+          x = each_one.value + inner.five
+        }
+      }
+    }
+  }
+}
+z = six
+"""
+
+JSON = """
+{
+  "a": "${one}",
+  "b": {
+    "c": "${two}",
+    "dynamic": {
+      "taint": {
+        "for_each": "${taint.three}",
+        "labels": ["${taint.key}"],
+        "content": {
+          "value": "${taint.value + four}",
+          "dynamic": [{"inner": [{
+            "for_each": "${taint.value.list}",
+            "iterator": "each_one",
+            "content": {"x": "${each_one.value + inner.five}"}
+          }]}]
+        }
+      }
+    }
+  },
+  "z": "${six}"
+}
+"""
+
+
+def test_a_body_gives_its_free_names_without_the_iterators_of_dynamic_blocks() -> None:
+    expected = ["one", "two", "taint.three", "four", "inner.five", "six"]
+    native, _ = parse_file(SourceFile("a.nf.hcl", NATIVE))
+    assert [written(each) for each in body_traversals(native)] == expected
+    json_body, _ = parse_json_file(SourceFile("a.nf.json", JSON))
+    assert [written(each) for each in body_traversals(json_body)] == expected
+
+
+def test_a_name_may_be_written_as_a_string_where_json_has_no_other_way() -> None:
+    for text in ("a.b[0]", '"a.b[0]"'):
+        expression, _ = parse_expression(SourceFile("x", text))
+        assert expression is not None
+        found = as_traversal(expression)
+        assert found is not None
+        assert written(found) == "a.b[0]"
+    for text in ("1", '"a b"', '"${a}"', "f(a)"):
+        expression, _ = parse_expression(SourceFile("x", text))
+        assert expression is not None
+        assert as_traversal(expression) is None
