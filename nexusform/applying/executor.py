@@ -17,7 +17,7 @@ from nexusform.applying.events import Listener, Outcome, StepEvent
 from nexusform.applying.outcomes import after_answer, after_problem
 from nexusform.applying.recorder import Recorder
 from nexusform.applying.requests import Call, call_for, carry_out, deposed_of, object_of
-from nexusform.applying.standing import with_current, without_deposed
+from nexusform.applying.standing import provider_of, with_current, without_deposed
 from nexusform.applying.workers import Finished, Workers
 from nexusform.planning.plan import Plan, Step, StepKind
 from nexusform.ports import BackendProblem, Clock, Provider, ProviderAnswer, ResourceType
@@ -215,11 +215,11 @@ class _Run:
         while self._graph.ready and len(calls) < self._workers.free and self._may_start():
             step = self._steps[heappop(self._graph.ready)]
             change = self._plan.changes[step.change]
-            provider = self._providers.get(change.provider)
+            provider = self._providers.get(provider_of(change))
             if step.kind is StepKind.FORGET:
                 self._forget(step)
             elif provider is None:
-                self._end(step, Outcome.FAILED, f'There is no provider "{change.provider}".')
+                self._end(step, Outcome.FAILED, f'There is no provider "{provider_of(change)}".')
             else:
                 call = call_for(step, change, provider)
                 self._recorder.intend(call)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nexusform.applying.standing import with_current, with_successor, without_deposed
+from nexusform.applying.standing import DEFAULT_PROVIDER, with_current, with_successor, without_deposed
 from nexusform.planning.plan import StepKind
 from nexusform.ports import ObjectKey, Provider, ProviderProblem, ReadAnswer, ReadRequest
 from nexusform.state.journal import Done, OpenIntent
@@ -46,7 +46,7 @@ def _by_provider(intents: Sequence[OpenIntent]) -> dict[str, list[int]]:
     groups: dict[str, list[int]] = {}
     for number, opened in enumerate(intents):
         concerned = opened.intent.planned or _leaving(opened)
-        groups.setdefault(concerned.provider if concerned else "simulated", []).append(number)
+        groups.setdefault(concerned.provider if concerned else DEFAULT_PROVIDER, []).append(number)
     return groups
 
 

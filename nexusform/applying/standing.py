@@ -11,6 +11,7 @@ from nexusform.ports import ObjectKey
 from nexusform.state.model import InstanceState, ObjectState
 
 NOTHING = InstanceState(None)
+DEFAULT_PROVIDER = "simulated"  # serves what names no provider
 
 
 def deposed_key(key: ObjectKey) -> str:
@@ -42,6 +43,11 @@ def without_deposed(instance: InstanceState | None, key: str) -> InstanceState:
     return InstanceState(before.current, {k: o for k, o in before.deposed.items() if k != key})
 
 
+def provider_of(change: Change) -> str:
+    """The name of the provider that serves a change."""
+    return change.provider or DEFAULT_PROVIDER
+
+
 def remembered(change: Change, attributes: Mapping[str, Any], *, tainted: bool = False) -> ObjectState:
     """The object that a change leaves, as state records it."""
     return ObjectState(
@@ -51,6 +57,6 @@ def remembered(change: Change, attributes: Mapping[str, Any], *, tainted: bool =
         dependencies=change.dependencies,
         tainted=tainted,
         create_before_destroy=change.create_before_destroy,
-        provider=change.provider,
+        provider=provider_of(change),
         private=change.private,
     )

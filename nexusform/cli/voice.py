@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import nexusform
-from nexusform.applying.events import StepEvent
+from nexusform.applying.events import Outcome, StepEvent
 from nexusform.cli.screen import Screen
-from nexusform.diagnostics import Diagnostic
+from nexusform.diagnostics import Diagnostic, error
 from nexusform.planning.plan import Mode, Plan
 from nexusform.ports import Registries
 from nexusform.rendering import json_stream, progress_text
@@ -239,8 +239,12 @@ class JsonVoice:
         self._write(json_stream.apply_end_event(event, _now()))
 
     def applied(self, outcome: ApplyOutcome, mode: Mode) -> None:
-        """The summary."""
+        """The summary; what failed as diagnostics instead."""
         applied = outcome.applied
+        failed = [end for end in applied.ends if end.outcome is Outcome.FAILED]
+        self.diagnostics([error("Step failed", end.error, address=end.address) for end in failed], {})
+        if not applied.complete:
+            return
         self._write(
             json_stream.apply_summary_event(
                 applied.added,

@@ -7,13 +7,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from nexusform.applying.standing import DEFAULT_PROVIDER
 from nexusform.ports import Provider
 from nexusform.providers import simulated
 from nexusform.schema import BlockSchema
 
 Make: TypeAlias = Callable[[Mapping[str, Any], str, ExitStack], Provider]
 
-DEFAULT: Final = "simulated"
+DEFAULT: Final = DEFAULT_PROVIDER
 
 
 @dataclass(frozen=True)
@@ -29,5 +30,5 @@ class ProviderKind:
 
 
 PROVIDERS: Final[Mapping[str, ProviderKind]] = {
-    DEFAULT: ProviderKind(simulated.SETTINGS, simulated.make),
+    "simulated": ProviderKind(simulated.SETTINGS, simulated.make),
 }

@@ -12,6 +12,7 @@ from nexusform.applying.events import Listener
 from nexusform.applying.executor import Applied, Options, execute
 from nexusform.applying.opening import opening_records
 from nexusform.applying.recorder import Recorder
+from nexusform.applying.standing import provider_of
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.planning.plan import CheckResult, Plan
 from nexusform.planning.planner import make_plan
@@ -58,9 +59,11 @@ class ApplyOutcome:
 
 def apply_plan(run: Run, plan: Plan, listener: Listener, options: ApplyOptions) -> ApplyOutcome:
     """Carry out a plan that was made of the run's state."""
-    backend = run.project.backend
-    recorder = Recorder(backend, run.stored.state)
-    for record in opening_records(plan, run.stored.state, str(uuid.uuid4()), options.plan_digest):
+    recorder = Recorder(run.project.backend, run.stored.state)
+    opening = opening_records(plan, run.stored.state, str(uuid.uuid4()), options.plan_digest)
+    if len(opening) == 1 and not plan.steps and dict(plan.planned_outputs) == dict(run.stored.state.outputs):
+        return ApplyOutcome(Applied(run.stored.state, ()), ())  # nothing to write, so nothing is written
+    for record in opening:
         recorder.note(record)
     applied = execute(
         plan,
@@ -77,7 +80,7 @@ def apply_plan(run: Run, plan: Plan, listener: Listener, options: ApplyOptions) 
     problems = [_journal_problem(applied.problem)] if applied.problem else []
     state = recorder.state()
     problems += _save(run, recorder, state)
-    taking_part = {change.provider for change in plan.changes}
+    taking_part = {provider_of(plan.changes[step.change]) for step in plan.steps}
     return ApplyOutcome(
         applied=replace(applied, state=state),
         diagnostics=tuple(problems),

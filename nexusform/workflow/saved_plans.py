@@ -46,7 +46,7 @@ def read_plan(path: str) -> tuple[SavedPlan | None, list[Diagnostic]]:
 
 def open_saved(place: Place, saved: SavedPlan) -> Opened:
     """The project of a saved plan: its configuration and variables, as they were reviewed."""
-    configuration, problems = _configuration_of(place, saved)
+    configuration, problems = configuration_of(place, saved)
     sources = {name: SourceFile(name, text) for name, text in saved.snapshot.items()}
     if configuration is None or has_errors(problems):
         return Opened(None, tuple(problems), sources)
@@ -71,7 +71,7 @@ def _value(variable: VariableValue) -> Value:
     return from_plain(variable.value, variable.type, [()] if variable.sensitive else ())
 
 
-def _configuration_of(place: Place, saved: SavedPlan) -> tuple[Configuration | None, list[Diagnostic]]:
+def configuration_of(place: Place, saved: SavedPlan) -> tuple[Configuration | None, list[Diagnostic]]:
     """The directory's configuration when it is still that of the plan, otherwise the snapshot's."""
     standing, _ = load_configuration(place)
     if standing is not None and {n: f.text for n, f in standing.files.items()} == dict(saved.snapshot):
@@ -172,8 +172,8 @@ def _refusal(run: Run, saved: SavedPlan, *, resume: bool) -> Diagnostic | None:
     if plan.lineage != state.lineage and not resume:
         return error(
             "Saved plan does not match the state",
-            f'The plan was made for the state with lineage "{plan.lineage or "none yet"}", and the state here '
-            f'has "{state.lineage or "none yet"}": it is another one. Plan again.',
+            f'The plan was made for the state with lineage "{plan.lineage or "none yet"}", and the state '
+            f'here has "{state.lineage or "none yet"}": it is another one. Plan again.',
         )
     return None
 

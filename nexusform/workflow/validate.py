@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nexusform.diagnostics import Diagnostic
+from nexusform.planning.request import PlanRequest
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
+from nexusform.state.model import EMPTY
 from nexusform.workflow.project import Place, load_configuration
-from nexusform.workflow.surroundings import RealFiles
+from nexusform.workflow.surroundings import RealFiles, plan_time
 
 
 @dataclass(frozen=True)
@@ -27,5 +29,15 @@ def validate_directory(place: Place) -> Validation:
     configuration, problems = load_configuration(place)
     if configuration is None:
         return Validation(tuple(problems), {})
-    problems += [p for p in validate(configuration, registries(), RealFiles()) if p not in problems]
+    request = PlanRequest(
+        configuration=configuration,
+        variables={},
+        state=EMPTY,
+        registries=registries(),
+        files=RealFiles(),
+        now=plan_time(place.environment),
+        workspace=place.workspace,
+        working_directory=place.directory,
+    )
+    problems += [p for p in validate(configuration, registries(), request) if p not in problems]
     return Validation(tuple(problems), configuration.files)

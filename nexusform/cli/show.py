@@ -1,0 +1,117 @@
+"""`nexusform show`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from nexusform.cli import flags
+from nexusform.cli.commands import command, option, switch
+from nexusform.cli.reports import Subject, to_stdout, wanted_reports, write_reports
+from nexusform.cli.screen import Screen
+from nexusform.diagnostics import has_errors
+from nexusform.rendering.placement_rows import Detail
+from nexusform.resource_types.registry import registries
+from nexusform.workflow.show import Shown, find_shown
+
+
+@command("show", summary="Show the state, a saved plan, or one resource")
+@click.argument("target", required=False, default="")
+@switch("json", "As a JSON document", parameter="as_json")
+@switch("show-sensitive", "Show sensitive values")
+@option("max-bytes", "Cut the text off after so many bytes", metavar="N", kind=click.IntRange(min=1))
+@flags.placement_flags
+@flags.state_flags
+@flags.view_flags
+def show(target: str, **given: Any) -> int:
+    """Show the state, or the saved plan or state file TARGET, or the resource with the address TARGET.
+
+    A file of that name wins over an address.
+    """
+    reports = wanted_reports(given["report"])
+    screen = Screen(no_color=given["no_color"], compact_warnings=given["compact_warnings"])
+    shown = find_shown(flags.place_of(given), target)
+    screen.diagnostics(shown.diagnostics, shown.sources or {})
+    if has_errors(shown.diagnostics):
+        return 1
+    if reports:
+        if shown.saved is None:
+            raise click.UsageError("-report shows a saved plan: name its file.")
+        write_reports(reports, _subject(shown, given))
+        if to_stdout(reports):
+            return 0
+    if given["as_json"]:
+        _json(shown, given)
+        return 0
+    text = _plan_text(shown, given, screen) if shown.saved else _state_text(shown, given, screen)
+    screen.out(_cut(text, given["max_bytes"]), end="")
+    return 0
+
+
+def _subject(shown: Shown, given: dict[str, Any]) -> Subject:
+    assert shown.saved is not None, "reports are about plans"
+    return Subject(
+        shown.saved.plan,
+        shown.sources or {},
+        registries(),
+        Detail(given["placements"]),
+        shown.configuration,
+        shown.state,
+        given["show_sensitive"],
+    )
+
+
+def _json(shown: Shown, given: dict[str, Any]) -> None:
+    from nexusform.rendering.json_document import plan_document, state_document, write_json
+
+    sensitive = given["show_sensitive"]
+    if shown.saved is not None:
+        document = plan_document(
+            shown.saved.plan,
+            shown.configuration,
+            shown.state,
+            registries=registries(),
+            files=shown.sources or {},
+            placements=Detail(given["placements"]),
+            show_sensitive=sensitive,
+        )
+    else:
+        state = shown.state if shown.instances is None else replace(shown.state, instances=shown.instances)
+        document = state_document(state, show_sensitive=sensitive)
+    sys.stdout.flush()
+    write_json(document, sys.stdout.buffer)
+    sys.stdout.buffer.flush()
+
+
+def _plan_text(shown: Shown, given: dict[str, Any], screen: Screen) -> str:
+    from nexusform.rendering.terminal import PlanTextOptions, render_plan
+
+    assert shown.saved is not None, "checked by the caller"
+    options = PlanTextOptions(
+        colour=screen.colour,
+        width=screen.width,
+        placements=Detail(given["placements"]),
+        hints=False,
+        registries=registries(),
+    )
+    return "\n" + render_plan(shown.saved.plan, shown.sources or {}, options)
+
+
+def _state_text(shown: Shown, given: dict[str, Any], screen: Screen) -> str:
+    from nexusform.rendering.terminal import render_state
+
+    state = shown.state
+    if shown.instances is not None:
+        state = replace(state, instances=shown.instances, outputs={})
+    return render_state(state, registries(), colour=screen.colour, show_sensitive=given["show_sensitive"])
+
+
+def _cut(text: str, most: int | None) -> str:
+    data = text.encode()
+    if most is None or len(data) <= most:
+        return text
+    kept = data[:most].decode(errors="ignore")
+    return f"{kept}\n... cut off after {most} of {len(data)} bytes (-max-bytes).\n"

@@ -1,0 +1,74 @@
+"""The resources of a configuration, or of a saved plan, and what needs what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nexusform.diagnostics import Diagnostic
+from nexusform.planning.order import planning_order
+from nexusform.planning.plan import Plan
+from nexusform.resource_types.registry import registries
+from nexusform.source import SourceFile
+from nexusform.workflow.project import Place, load_configuration
+from nexusform.workflow.saved_plans import read_plan
+
+Edge = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Names and (from, to) pairs: `from` needs `to`. Not `drawable` when there are errors."""
+
+    nodes: tuple[str, ...] = ()
+    edges: tuple[Edge, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sources: Mapping[str, SourceFile] = field(default_factory=dict)
+    drawable: bool = True
+
+
+def find_graph(place: Place, plan_path: str = "", *, destroy: bool = False) -> Graph:
+    """The graph of the configuration's blocks, or of a saved plan's instances.
+
+    With `destroy` the edges are turned round: what must go first.
+    """
+    if plan_path:
+        saved, problems = read_plan(plan_path)
+        found = _of_plan(saved.plan) if saved else Graph(diagnostics=tuple(problems), drawable=False)
+    else:
+        found = _of_configuration(place)
+    if not destroy:
+        return found
+    turned = tuple((b, a) for a, b in found.edges)
+    return Graph(found.nodes, turned, found.diagnostics, found.sources, found.drawable)
+
+
+def _of_configuration(place: Place) -> Graph:
+    configuration, problems = load_configuration(place)
+    if configuration is None:
+        return Graph(diagnostics=tuple(problems), drawable=False)
+    order, wrong = planning_order(configuration, registries().resource_types)
+    problems += wrong
+    nodes = tuple(str(block.address) for block in order.blocks)
+    known = {block.address for block in order.blocks}
+    edges = tuple(
+        (str(block.address), str(need))
+        for block in order.blocks
+        for need in order.needs.get(block.address, ())
+        if need in known
+    )
+    return Graph(nodes, edges, tuple(problems), configuration.files, drawable=bool(nodes) or not problems)
+
+
+def _of_plan(plan: Plan) -> Graph:
+    nodes = tuple(str(change.address) for change in plan.changes)
+    by_resource: dict[str, list[str]] = {}
+    for change in plan.changes:
+        by_resource.setdefault(str(change.address.resource), []).append(str(change.address))
+    edges = tuple(
+        (str(change.address), needed)
+        for change in plan.changes
+        for resource in change.dependencies
+        for needed in by_resource.get(resource, ())
+    )
+    return Graph(nodes, edges)

@@ -1,0 +1,94 @@
+"""What `show` may be pointed at: the state, a saved plan, or one resource."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nexusform.address import Address, AddressPattern, AddressProblem, address_order, parse_pattern
+from nexusform.configuration.model import Configuration
+from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
+from nexusform.planning.plan_file import SavedPlan
+from nexusform.ports import FileProblem
+from nexusform.source import SourceFile
+from nexusform.state import codec
+from nexusform.state.model import EMPTY, InstanceState, State
+from nexusform.workflow.project import Place, find_backend
+from nexusform.workflow.saved_plans import configuration_of, read_plan
+from nexusform.workflow.stored import read_stored
+from nexusform.workflow.surroundings import RealFiles
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What was found.
+
+    Either a saved plan with its configuration and prior state, or a state of which `instances` are
+    to be shown (None: all of it).
+    """  # noqa: D209 - one sentence
+
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sources: Mapping[str, SourceFile] | None = None
+    saved: SavedPlan | None = None
+    configuration: Configuration | None = None
+    state: State = EMPTY
+    instances: Mapping[Address, InstanceState] | None = None
+
+
+def find_shown(place: Place, target: str) -> Shown:
+    """An existing file wins, then an address; "" is the whole state."""
+    if target and Path(target).is_file():
+        return _file(place, target)
+    pattern: AddressPattern | None = None
+    if target:
+        try:
+            pattern = parse_pattern(target)
+        except AddressProblem as problem:
+            return Shown((error("Nothing to show", f'There is no file "{target}", and {problem}'),))
+    backend, problems, sources = find_backend(place)
+    if backend is None:
+        return Shown(tuple(problems), sources)
+    stored, wrong = read_stored(backend)
+    problems += wrong
+    if stored is None:
+        return Shown(tuple(problems), sources)
+    if pattern is None:
+        return Shown(tuple(problems), sources, state=stored.state)
+    return _chosen(stored.state, pattern, target, problems, sources)
+
+
+def _chosen(
+    state: State,
+    pattern: AddressPattern,
+    target: str,
+    problems: list[Diagnostic],
+    sources: Mapping[str, SourceFile],
+) -> Shown:
+    found = {a: state.instances[a] for a in sorted(state.instances, key=address_order) if pattern.matches(a)}
+    if not found:
+        near = did_you_mean(target, [str(a) for a in state.instances])
+        problems.append(error("No such resource in the state", f"The state holds nothing at {target}.{near}"))
+    return Shown(tuple(problems), sources, state=state, instances=found)
+
+
+def _file(place: Place, path: str) -> Shown:
+    try:
+        content = RealFiles().read(path)
+    except FileProblem as problem:
+        return Shown((error("Nothing to show", str(problem)),))
+    if not content.startswith(b"PK"):
+        state, problems = codec.decode(content, path)
+        return Shown(tuple(problems), state=state or EMPTY)
+    saved, problems = read_plan(path)
+    if saved is None:
+        return Shown(tuple(problems))
+    configuration, _ = configuration_of(place, saved)
+    prior: State | None = EMPTY
+    if saved.prior_state:
+        prior, wrong = codec.decode(saved.prior_state, path)
+        problems += wrong
+    if has_errors(problems):
+        return Shown(tuple(problems))
+    sources = {name: SourceFile(name, text) for name, text in saved.snapshot.items()}
+    return Shown(tuple(problems), sources, saved, configuration, prior or EMPTY)
