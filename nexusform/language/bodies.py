@@ -71,9 +71,8 @@ def _unsupported_argument(attribute: Attribute, schema: BodySchema) -> Diagnosti
     if name in schema.blocks:
         labels = "".join(f' "{label.upper()}"' for label in schema.blocks[name])
         hint = (
-            f' Did you mean to define a block of type "{name}"? If so, write "{name}{labels} {{ ... '
-            '}" without '
-            "the equals sign."
+            f' Did you mean to define a block of type "{name}"? If so, write "{name}{labels} '
+            '{ ... }" without the equals sign.'
         )
     else:
         hint = did_you_mean(name, schema.attributes)

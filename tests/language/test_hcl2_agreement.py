@@ -1,0 +1,199 @@
+"""A second opinion: the hcl2 package reads the same arguments, blocks, names and numbers.
+
+Only text that both read is compared. What hcl2 takes although HCL forbids it, and the other way
+round, is listed in docs/language-differences.md and tested below from our side.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import hcl2
+import pytest
+
+from nexusform.language.bodies import just_attributes
+from nexusform.language.parser import parse_expression, parse_file
+from nexusform.language.references import traversals
+from nexusform.language.scanner import IDENT, NUMBER, scan
+from nexusform.language.syntax import Body, Literal, ObjectCons, StringLiteral, TemplateWrap, TupleCons
+from nexusform.source import SourceFile
+
+ROOT = Path(__file__).parents[2]
+
+CLUSTER = """
+# A site with one cluster.
+resource "nexus_kubernetes_cluster" "a" {
+  site_id = nexus_site.east.id
+  name    = "a-${var.env}"
+
+  control_plane {
+    count       = 3
+    vm_sku_name = "NC_G6_28_v1"
+  }
+
+  agent_pool "np1" {
+    count              = var.size * 2 + 1
+    vm_sku_name        = local.skus["worker"][0]
+    availability_zones = [for z in var.zones : upper(z) if z != "3"]
+    labels             = { role = "worker", tier = var.env == "prod" ? "gold" : "tin" }
+  }
+
+  lifecycle {
+    prevent_destroy = true
+    ignore_changes  = [agent_pool["np1"].count]
+  }
+}
+
+locals {
+  by_name = { for k, v in var.machines : k => v.slot... }
+  ids     = nexus_rack.r[*].id
+  ratio   = 1.5e3
+  text    = <<-EOT
+    one ${local.two}
+  EOT
+}
+"""
+
+SOURCES = {"cluster": CLUSTER}
+SOURCES |= {
+    path.relative_to(ROOT).as_posix(): path.read_text("utf-8")
+    for path in sorted((ROOT / "examples").rglob("*.hcl"))
+}
+
+
+def our_outline(body: Body) -> list[Any]:
+    items: list[tuple[int, Any]] = []
+    for attribute in body.attributes:
+        start = attribute.name_span.start
+        items.append((start.byte, (attribute.name, start.line, start.column)))
+    for block in body.blocks:
+        start = block.type_span.start
+        assert isinstance(block.body, Body)
+        labels = [label.value for label in block.labels]
+        items.append((start.byte, (block.type, labels, start.line, start.column, our_outline(block.body))))
+    return [item for _, item in sorted(items, key=lambda each: each[0])]
+
+
+def their_outline(body: Any) -> list[Any]:
+    items: list[Any] = []
+    for child in body.children:
+        if child.data == "attribute":
+            name = child.children[0].children[0]
+            items.append((str(name), name.line, name.column))
+        elif child.data == "block":
+            head = [
+                part
+                for part in child.children
+                if getattr(part, "data", "") not in {"body", "new_line_or_comment"}
+            ]
+            words = [
+                "".join(str(token) for token in part.scan_values(lambda token: token.type != "DBLQUOTE"))
+                for part in head
+                if getattr(part, "data", "new_line_or_comment") != "new_line_or_comment"
+            ]
+            first = head[0].children[0]
+            items.append((words[0], words[1:], first.line, first.column, their_outline(inner)))
+    return items
+
+
+def our_words(text: str) -> list[tuple[str, int]]:
+    tokens = scan(text)
+    return [
+        (tokens.word(index), tokens.starts[index])
+        for index, kind in enumerate(tokens.kinds)
+        if kind in {IDENT, NUMBER}
+    ]
+
+
+def their_words(tree: Any) -> list[tuple[str, int]]:
+    skipped = {"STRING_CHARS", "NL_OR_COMMENT", "HEREDOC_TEMPLATE", "HEREDOC_TEMPLATE_TRIM"}
+    return [
+        (str(token), token.start_pos)
+        for token in tree.scan_values(lambda token: token.type not in skipped)
+        if re.match(r"\w", token)
+    ]
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_hcl2_finds_the_same_arguments_and_blocks_at_the_same_places(name: str) -> None:
+    body, diagnostics = parse_file(SourceFile(name, SOURCES[name]))
+    assert diagnostics == []
+    tree = hcl2.parses_to_tree(SOURCES[name])
+    assert our_outline(body) == their_outline(tree.children[0])
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_hcl2_finds_the_same_names_and_numbers(name: str) -> None:
+    without_heredocs = re.sub(r"<<-?(\w+)\n.*?\n\s*\1\n", "null\n", SOURCES[name], flags=re.DOTALL)
+    assert our_words(without_heredocs) == their_words(hcl2.parses_to_tree(without_heredocs))
+
+
+def plain(expression: Any) -> Any:
+    if isinstance(expression, TupleCons):
+        return [plain(item) for item in expression.items]
+    if isinstance(expression, ObjectCons):
+        return {
+            key.expression.root.name if key.bare else key.expression.value: plain(value)
+            for key, value in expression.items
+        }
+    if isinstance(expression, (Literal, StringLiteral)):
+        return expression.value
+    assert isinstance(expression, TemplateWrap) or traversals(expression)
+    return "a reference"
+
+
+def test_what_hcl2_writes_is_read_as_it_was_meant() -> None:
+    data = {
+        "name": '"np1"',
+        "count": 3,
+        "zones": ['"1"', '"2"'],
+        "labels": {"role": '"worker"', "on": True, "none": None},
+        "site": "${nexus_site.east.id}",
+    }
+    body, diagnostics = parse_file(SourceFile("written.hcl", hcl2.dumps(data)))
+    assert diagnostics == []
+    found, _ = just_attributes(body)
+    assert {name: plain(each.expression) for name, each in found.items()} == {
+        "name": "np1",
+        "count": 3,
+        "zones": ["1", "2"],
+        "labels": {"role": "worker", "on": True, "none": None},
+        "site": "a reference",
+    }
+
+
+REFUSED_BY_HCL = {
+    "a = 1\na = 2": "Attribute redefined",
+    "a = 1 b = 2": "Missing newline after argument",
+    "a\n{\n}": "Argument or block definition required",
+    'a = "x\ny"': "Invalid multi-line string",
+    "a = { b = 1 c = 2 }": "Missing attribute separator",
+    'a = "\\q"': "Invalid escape sequence",
+    'a "${b}" {\n}': "Invalid string literal",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED_BY_HCL)
+def test_what_hcl_forbids_is_refused_although_hcl2_takes_it(text: str) -> None:
+    _, diagnostics = parse_file(SourceFile("x.hcl", text))
+    assert diagnostics[0].summary == REFUSED_BY_HCL[text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "!!a",
+        "größe",
+        '"${~ x ~}"',
+        '"${\n  x\n}"',
+        "/* c */ 3",
+        "1.50",
+        '"$${a"',
+        "{ for_each = 1 }",
+        "a ?\nb : c",
+    ],
+)
+def test_what_hcl_allows_is_read_although_hcl2_refuses_or_bends_it(text: str) -> None:
+    expression, diagnostics = parse_expression(SourceFile("x.hcl", text))
+    assert diagnostics == []
+    assert expression is not None
