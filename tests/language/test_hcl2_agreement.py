@@ -81,15 +81,12 @@ def their_outline(body: Any) -> list[Any]:
             name = child.children[0].children[0]
             items.append((str(name), name.line, name.column))
         elif child.data == "block":
-            head = [
-                part
-                for part in child.children
-                if getattr(part, "data", "") not in {"body", "new_line_or_comment"}
-            ]
+            inner = next(part for part in child.children if getattr(part, "data", "") == "body")
+            head = [part for part in child.children[: child.children.index(inner)] if hasattr(part, "data")]
             words = [
                 "".join(str(token) for token in part.scan_values(lambda token: token.type != "DBLQUOTE"))
                 for part in head
-                if getattr(part, "data", "new_line_or_comment") != "new_line_or_comment"
+                if part.data != "new_line_or_comment"
             ]
             first = head[0].children[0]
             items.append((words[0], words[1:], first.line, first.column, their_outline(inner)))
