@@ -65,7 +65,7 @@ class Item:
     def text(self, key: str) -> str | None:
         """A string; None when absent or empty."""
         value = self.value(key)
-        if value is None or isinstance(value, str):
+        if value is None or _is_text(value):
             return value or None
         self._wrong(key, "a string", value)
         return None
@@ -73,7 +73,7 @@ class Item:
     def needed_text(self, key: str) -> str | None:
         """A string that must be there."""
         value = self.text(key)
-        if value is None and self.value(key) in {None, ""}:
+        if value is None and (self.value(key) is None or self.value(key) == ""):
             self.report(key, "Missing field", f'"{key}" is missing.')
         return value
 
@@ -101,7 +101,7 @@ class Item:
         value = self.value(key)
         if value is None:
             return ()
-        if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
+        if not isinstance(value, list) or not all(_is_text(part) for part in value):
             self._wrong(key, "a list of strings", value)
             return ()
         return tuple(value)
@@ -169,12 +169,19 @@ def _items(file: str, path: str, values: list[Any], findings: list[Finding]) -> 
     return found
 
 
+def _is_text(value: Any) -> bool:
+    """Whether it is a string that can be written out again (JSON may hold halves of a character)."""
+    return isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)
+
+
 def _kind(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
+        if not _is_text(value):
+            return "a text with half a character"
         shown = value if len(value) <= 40 else f"{value[:40]}..."
         return f'the text "{shown}"'
     if isinstance(value, int | float):

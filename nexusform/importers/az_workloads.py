@@ -63,7 +63,7 @@ def read_pools(items: Iterable[Item]) -> dict[str, list[AzPool]]:
     return found
 
 
-def _pool(item: Item, name: str, pool_id: str, cluster_id: str, count: int, sku: str) -> AzPool:  # noqa: PLR0917 - the fields read so far
+def _pool(item: Item, name: str, pool_id: str, cluster_id: str, count: int, sku: str) -> AzPool:
     upgrade = item.item("upgradeSettings")
     return AzPool(
         name=item.text("name") or name,
