@@ -33,7 +33,7 @@ from nexusform.configuration.override_files import apply_overrides
 from nexusform.configuration.resource_blocks import Home, Registered, decode_resource
 from nexusform.configuration.settings_block import decode_settings
 from nexusform.configuration.value_blocks import decode_locals, decode_output, decode_variable
-from nexusform.configuration.written import already, check_name, header_text, only_block
+from nexusform.configuration.written import already, check_name, header_text, in_text_order, only_block
 from nexusform.diagnostics import Diagnostic, did_you_mean, error
 from nexusform.language.bodies import BodySchema, content
 from nexusform.language.positions import describe
@@ -62,13 +62,17 @@ LARGEST_TREE = 10_000  # module calls in all: far above honest use, and low enou
 
 @dataclass(frozen=True, slots=True)
 class ParsedFile:
-    """One file of a module: its own name, text, tree, and the lint ids of comments by line."""
+    """One file of a module: its own name, text, tree, and the lint ids of comments by line.
+
+    `broken` when its syntax is wrong: then what it seems to lack is no mistake.
+    """
 
     name: str
     source: SourceFile
     body: AnyBody
     override: bool
     ignored: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    broken: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,26 +87,30 @@ class ModuleFiles:
     files: tuple[ParsedFile, ...]
 
 
-# The files of the directory that a call names, seen from the caller's directory.
-ReadModule: TypeAlias = Callable[[str, CallHeader], tuple[ModuleFiles | None, list[Diagnostic]]]
+# The files of the directory that a call names, seen from the caller's directory; None, and told
+# elsewhere, when it cannot be read.
+ReadModule: TypeAlias = Callable[[str, CallHeader], ModuleFiles | None]
 
 
 def decode(
     root: ModuleFiles, read_module: ReadModule, registered: Registered
 ) -> tuple[Configuration, list[Diagnostic]]:
-    """The configuration of a module tree and everything wrong with it.
+    """The configuration of a module tree and everything wrong with it, in the order of the text.
 
-    With errors the configuration holds what could be understood.
+    With errors the configuration holds what could be understood; when a file is broken its modules
+    are left empty, for nothing could be said about references.
     """
     tree = _Tree(read_module, registered)
     module, settings = _Decoder(tree, root, (), (), (root.identity,)).module()
-    return Configuration(module, settings, tree.files), _distinct(tree.problems)
+    if tree.broken:
+        module = Module((), root.directory)
+    return Configuration(module, settings, tree.files), in_text_order(_worth_telling(tree))
 
 
-def _distinct(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
+def _worth_telling(tree: _Tree) -> Iterable[Diagnostic]:
     # A module that is called twice says everything twice.
-    found = {(p.summary, p.detail, p.subject): p for p in problems}
-    return list(found.values())
+    found = {(p.summary, p.detail, p.subject): p for p in tree.problems}
+    return (p for p in found.values() if p.subject is None or p.subject.filename not in tree.broken)
 
 
 class _Tree:
@@ -113,6 +121,7 @@ class _Tree:
         self.registered = registered
         self.problems: list[Diagnostic] = []
         self.files: dict[str, SourceFile] = {}
+        self.broken: set[str] = set()
         self.calls = 0
 
 
@@ -133,6 +142,7 @@ class _Decoder:
         self.prefix = prefix
         self.chain = chain
         self.problems = tree.problems
+        self.broken = any(file.broken for file in source.files)
         self.variables: dict[str, Variable] = {}
         self.locals: dict[str, Local] = {}
         self.outputs: dict[str, Output] = {}
@@ -149,13 +159,16 @@ class _Decoder:
         primary, overriding = self._blocks()
         settings_blocks = [b for b, _ in primary if b.type == "nexusform"]
         settings_overrides = [b for b in overriding if b.type == "nexusform"]
+        before = len(self.problems)
         settings = decode_settings(settings_blocks, settings_overrides, self.problems, root=not self.path)
-        blocks, overridden = apply_overrides(primary, overriding, self.tree.registered, self.problems)
+        self.problems[before:] = [replace(p, block="nexusform") for p in self.problems[before:]]
+        known = [] if self.broken else overriding
+        blocks, overridden = apply_overrides(primary, known, self.tree.registered, self.problems)
         for block, home in blocks:
             before = len(self.problems)
             _READERS[block.type](self, block, home)
             self._name_block(block, before)
-        for block in overridden:
+        for block in [] if self.broken else overridden:
             for local in decode_locals(block, self.problems):
                 self._override_local(local)
         return self._result(), settings
@@ -182,6 +195,8 @@ class _Decoder:
         overriding: list[Block] = []
         for file in self.source.files:
             self.tree.files[file.source.name] = file.source
+            if file.broken:
+                self.tree.broken.add(file.source.name)
             parts, wrong = content(file.body, ROOT_FACE)
             self.problems.extend(_explained(p) for p in wrong)
             if file.override:
@@ -193,11 +208,11 @@ class _Decoder:
 
     def _name_block(self, block: Block, before: int) -> None:
         """Say of each new problem in which block it stands."""
-        if len(self.problems) > before:
-            header = header_text(block)
-            self.problems[before:] = [
-                p if p.block else replace(p, block=header) for p in self.problems[before:]
-            ]
+        header = header_text(block)
+        for index in range(before, len(self.problems)):
+            problem = self.problems[index]
+            if not problem.block and (block.type != "module" or _within(problem, block)):
+                self.problems[index] = replace(problem, block=header)
 
     def _duplicate(self, summary: str, detail: str, span: Span) -> None:
         self.problems.append(error(summary, detail, span))
@@ -344,7 +359,6 @@ class _Decoder:
         child = self._called(header, home, block)
         if child is None:
             return
-        self._check_inputs(header, child)
         self.calls[header.name] = ModuleCall(
             name=header.name,
             source=header.source,
@@ -365,8 +379,7 @@ class _Decoder:
                 detail = f"The modules call each other more than {LARGEST_TREE:,} times in all."
                 self._duplicate("Too many modules", detail, header.header_span)
             return None
-        files, wrong = tree.read_module(self.source.directory, header)
-        self.problems.extend(wrong)
+        files = tree.read_module(self.source.directory, header)
         if files is None:
             return None
         if files.identity in self.chain:
@@ -378,7 +391,11 @@ class _Decoder:
             return None
         prefix = (*self.prefix, (home.file, block.span.start.byte))
         path = (*self.path, header.name)
-        return _Decoder(tree, files, path, prefix, (*self.chain, files.identity)).module()[0]
+        child = _Decoder(tree, files, path, prefix, (*self.chain, files.identity))
+        module = child.module()[0]
+        if not child.broken:
+            self._check_inputs(header, module)
+        return module
 
     def _check_inputs(self, header: CallHeader, child: Module) -> None:
         for name, (_, span) in header.inputs.items():
@@ -407,6 +424,15 @@ _READERS: Mapping[str, Callable[[_Decoder, Block, Home], None]] = {
     "check": _Decoder.read_check,
     "module": _Decoder.read_module,
 }
+
+
+def _within(problem: Diagnostic, block: Block) -> bool:
+    """Whether it is about the block's own text, rather than the module that it calls."""
+    subject, span = problem.subject, block.span
+    if subject is None or subject.filename != span.filename:
+        return False
+    return span.start.byte <= subject.start.byte <= span.end.byte
+
 
 _HINTS = {
     '"terraform"': ' Settings stand in a block of type "nexusform".',

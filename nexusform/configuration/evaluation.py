@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from nexusform.configuration.arguments import Argument
 from nexusform.configuration.constants import NO_NAMES, is_constant
 from nexusform.configuration.dynamic_blocks import read_dynamic
-from nexusform.configuration.model import AnyBody
+from nexusform.configuration.model import AnyBody, ResourceBlock
 from nexusform.configuration.prepared_body import (
     BlockType,
     Item,
@@ -25,7 +26,7 @@ from nexusform.schema import BlockSchema, Nesting
 from nexusform.source import Position, Span
 from nexusform.values import UNKNOWN
 
-__all__ = ["PreparedBody", "prepare_body"]
+__all__ = ["PreparedBody", "prepare_body", "prepare_resource"]
 
 
 def prepare_body(
@@ -38,6 +39,12 @@ def prepare_body(
     problems: list[Diagnostic] = []
     prepared = _prepare(body, schema, header or _beginning(body), problems)
     return prepared, problems
+
+
+def prepare_resource(block: ResourceBlock, schema: BlockSchema) -> tuple[PreparedBody, list[Diagnostic]]:
+    """As `prepare_body`, for a resource or data block: problems name the block they stand in."""
+    prepared, problems = prepare_body(block.body, schema, block.header_span)
+    return prepared, [p if p.block else replace(p, block=block.header) for p in problems]
 
 
 def _beginning(body: AnyBody) -> Span:

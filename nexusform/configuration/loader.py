@@ -22,7 +22,7 @@ from nexusform.configuration.variable_values import (
     from_option,
     settle,
 )
-from nexusform.diagnostics import Diagnostic, error
+from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.language import tree_codec
 from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import SYNTAX_VERSION, collector_off, parse_file
@@ -57,11 +57,11 @@ def load(
     """
     reader = _Reader(cache_directory)
     with collector_off():
-        root, problems = reader.module(directory, None)
+        root = reader.module(directory, None)
         if root is None:
-            return None, problems
+            return None, reader.problems
         configuration, wrong = decode(root, reader.called, Registered(managed, data))
-    return configuration, [*problems, *wrong]
+    return configuration, [*reader.problems, *wrong]
 
 
 def read_variables(
@@ -102,44 +102,50 @@ class _Reader:
     def __init__(self, cache_directory: str | None) -> None:
         self._cache = _Cache(cache_directory) if cache_directory else None
         self._modules: dict[str, ModuleFiles] = {}
+        self.problems: list[Diagnostic] = []
 
-    def called(self, parent: str, call: CallHeader) -> tuple[ModuleFiles | None, list[Diagnostic]]:
+    def called(self, parent: str, call: CallHeader) -> ModuleFiles | None:
         """The files of the module that a call names, seen from the caller's directory."""
-        return self.module(os.path.join(parent, call.source), call.source_span)  # noqa: PTH118 - a shown path
+        return self.module(os.path.join(parent, call.source), call)  # noqa: PTH118 - a shown path
 
-    def module(self, directory: str, asked: Span | None) -> tuple[ModuleFiles | None, list[Diagnostic]]:
-        """The files of one directory; `asked` is the source argument that names it."""
+    def module(self, directory: str, call: CallHeader | None) -> ModuleFiles | None:
+        """The files of one directory; None when it cannot be read."""
         directory = os.path.normpath(directory)
         identity = os.path.realpath(directory)
         known = self._modules.get(identity)
         if known is not None:
-            return known, []
+            return known
         try:
             names = sorted(os.listdir(directory), key=os.fsencode)  # noqa: PTH208 - names, not paths
         except OSError as problem:
-            summary = "Unreadable module directory" if asked else "Unreadable configuration directory"
-            detail = f'The directory "{directory}" cannot be read: {problem.strerror}.'
-            return None, [error(summary, detail, asked)]
-        problems: list[Diagnostic] = []
-        files = [f for n in names if _is_configuration(n) and (f := self._file(directory, n, problems))]
-        if not files and not problems:
+            summary = "Unreadable module directory" if call else "Unreadable configuration directory"
+            self._tell(summary, f'The directory "{directory}" cannot be read: {problem.strerror}.', call)
+            return None
+        before = len(self.problems)
+        files = [f for n in names if _is_configuration(n) and (f := self._file(directory, n))]
+        if not files and len(self.problems) == before:
             detail = (
                 f'The directory "{directory}" contains no nexusform configuration files '
                 f"(*{NATIVE} or *{JSON})."
             )
-            problems.append(error("No configuration files", detail, asked))
+            self._tell("No configuration files", detail, call)
         found = ModuleFiles(directory, identity, tuple(files))
         self._modules[identity] = found
-        return found, problems
+        return found
 
-    def _file(self, directory: str, name: str, problems: list[Diagnostic]) -> ParsedFile | None:
+    def _tell(self, summary: str, detail: str, call: CallHeader | None) -> None:
+        block = f'module "{call.name}"' if call else ""
+        self.problems.append(error(summary, detail, call.source_span if call else None, block=block))
+
+    def _file(self, directory: str, name: str) -> ParsedFile | None:
         path = os.path.normpath(os.path.join(directory, name))  # noqa: PTH118 - a shown path
-        source = _read(path, problems)
+        source = _read(path, self.problems)
         if source is None:
             return None
         body, wrong = self._parse(source)
-        problems.extend(wrong)
-        return ParsedFile(name, source, body, _is_override(name), ignored_rules(source))
+        self.problems.extend(wrong)
+        ignored = ignored_rules(source)
+        return ParsedFile(name, source, body, _is_override(name), ignored, broken=has_errors(wrong))
 
     def _parse(self, source: SourceFile) -> tuple[AnyBody, list[Diagnostic]]:
         if source.name.endswith(JSON):

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from nexusform.configuration.model import AnyBody
+from nexusform.configuration.resource_blocks import remaining
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.language.bodies import BodySchema, content
 from nexusform.language.syntax import Attribute, Block, Body, JsonBody, JsonObject, JsonProperty
@@ -33,7 +34,8 @@ def merge_block(base: Block, override: Block, face: BodySchema, problems: list[D
     if refused is not None:
         detail = "The depends_on argument may not be overridden."
         problems.append(error("Unsupported override", detail, refused.name_span))
-    return replace(base, body=_merge(base.body, override.body, face, problems))
+    changes = remaining(override.body, _DEPENDS_ON)
+    return replace(base, body=_merge(base.body, changes, face, problems))
 
 
 def _merge(base: AnyBody, override: AnyBody, face: BodySchema, problems: list[Diagnostic]) -> AnyBody:

@@ -11,6 +11,7 @@ from nexusform.address import Mode
 from nexusform.configuration.dependencies import dependencies
 from nexusform.configuration.model import Configuration, Module, ResourceBlock
 from nexusform.configuration.uses import Node, Sight, Use, Uses, all_uses, modules
+from nexusform.configuration.written import in_text_order
 from nexusform.diagnostics import Diagnostic, did_you_mean, error
 from nexusform.language.syntax import Step, Traversal, TraverseAttribute, TraverseIndex
 from nexusform.schema import BlockSchema, implied_type
@@ -35,7 +36,7 @@ def check_references(
     data: Mapping[str, BlockSchema],
     known: Uses | None = None,
 ) -> list[Diagnostic]:
-    """What is wrong with the references of all modules, module by module.
+    """What is wrong with the references of all modules, in the order of the text.
 
     `known` are the references when they have been found before (`all_uses`).
     """
@@ -51,7 +52,7 @@ def check_references(
                     seen.add((problem.summary, problem.subject))
                     problems.append(problem if problem.block else replace(problem, block=use.header))
         problems.extend(_provider_problems(module, configuration.root))
-    return problems
+    return in_text_order(problems)
 
 
 def _provider_problems(module: Module, root: Module) -> Iterator[Diagnostic]:
@@ -295,14 +296,17 @@ def _fixed_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
     name = _first_name(traversal)
     if name in known:
         return
-    listed = " and ".join(f"{root}.{k}" for k in known)
+    names = [f"{root}.{k}" for k in known]
+    listed = (
+        f"attributes are {', '.join(names[:-1])} and {names[-1]}" if names[1:] else f"attribute is {names[0]}"
+    )
     if name is None:
-        detail = f'The "{root}" object cannot be used by itself. Its attributes are {listed}.'
+        detail = f'The "{root}" object cannot be used by itself. Its {listed}.'
         yield error("Invalid reference", detail, traversal.span)
         return
     detail = (
         f'The "{root}" object does not have an attribute named "{name}".{did_you_mean(name, known)} '
-        f"Its attributes are {listed}."
+        f"Its {listed}."
     )
     yield error(f'Invalid "{root}" attribute', detail, traversal.steps[0].span, context=traversal.span)
 

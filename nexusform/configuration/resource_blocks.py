@@ -35,7 +35,10 @@ from nexusform.schema import BlockSchema
 from nexusform.values import PathStep
 
 META_ARGUMENTS = ("count", "for_each", "depends_on", "provider")
-META_FACE = BodySchema(attributes=dict.fromkeys(META_ARGUMENTS, False), blocks={"lifecycle": ()})
+META_FACE = BodySchema(
+    attributes=dict.fromkeys(META_ARGUMENTS, False),
+    blocks={"lifecycle": (), "provisioner": ("type",), "connection": ()},
+)
 _CONDITIONS = {"precondition": (), "postcondition": ()}
 _LIFECYCLES: Mapping[Mode, BodySchema] = {
     "managed": BodySchema(
@@ -45,10 +48,6 @@ _LIFECYCLES: Mapping[Mode, BodySchema] = {
         blocks=_CONDITIONS,
     ),
     "data": BodySchema(blocks=_CONDITIONS),
-}
-_FOREIGN = {
-    "connection": "nexusform has no provisioners.",
-    "provisioner": "nexusform has no provisioners.",
 }
 
 
@@ -88,7 +87,7 @@ def decode_resource(
     _check_type(block, mode, registered, problems)
     parts, wrong = content(block.body, META_FACE, partial=True)
     problems.extend(wrong)
-    _refuse_foreign(block, problems)
+    problems.extend(_no_provisioners(b) for b in parts.blocks if b.type != "lifecycle")
     count, for_each = repetition(parts.attributes, "resource", problems)
     start = block.span.start
     return ResourceBlock(
@@ -136,12 +135,9 @@ def _check_type(block: Block, mode: Mode, registered: Registered, problems: list
     problems.append(error(summary, f'nexusform has no {noun} "{label.value}".{hint}', label.span))
 
 
-def _refuse_foreign(block: Block, problems: list[Diagnostic]) -> None:
-    if isinstance(block.body, Body):
-        for inner in block.body.blocks:
-            if inner.type in _FOREIGN:
-                detail = f'Blocks of type "{inner.type}" are not expected here: {_FOREIGN[inner.type]}'
-                problems.append(error("Unsupported block type", detail, inner.type_span))
+def _no_provisioners(block: Block) -> Diagnostic:
+    detail = f'Blocks of type "{block.type}" are not expected here: nexusform has no provisioners.'
+    return error("Unsupported block type", detail, block.type_span)
 
 
 def repetition(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from nexusform.configuration.condition_blocks import decode_conditions
 from nexusform.configuration.constants import constant, constant_flag, constant_text
 from nexusform.configuration.model import Local, Output, Variable
-from nexusform.configuration.written import NAME_RULE, check_name, is_name, references
+from nexusform.configuration.written import NAME_RULE, as_expression, check_name, is_name, references
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.language.bodies import BodySchema, content, just_attributes
 from nexusform.language.conversion import convert, describe
-from nexusform.language.syntax import Attribute, Block
+from nexusform.language.syntax import Attribute, Block, JsonBody
 from nexusform.language.type_expressions import type_expression
 from nexusform.values import DYNAMIC, NULL, ConversionProblem, Type, Value
 
@@ -42,7 +42,7 @@ def decode_variable(block: Block, problems: list[Diagnostic]) -> Variable | None
     parts, wrong = content(block.body, VARIABLE_FACE)
     problems.extend(wrong)
     given = parts.attributes
-    of = _type(given.get("type"), problems)
+    of = _type(given.get("type"), problems, json=isinstance(block.body, JsonBody))
     nullable = constant_flag(given.get("nullable"), problems, default=True)
     return Variable(
         name=label.value,
@@ -56,10 +56,13 @@ def decode_variable(block: Block, problems: list[Diagnostic]) -> Variable | None
     )
 
 
-def _type(attribute: Attribute | None, problems: list[Diagnostic]) -> Type:
+def _type(attribute: Attribute | None, problems: list[Diagnostic], *, json: bool) -> Type:
     if attribute is None:
         return DYNAMIC
-    found, wrong = type_expression(attribute.expression)
+    written = as_expression(attribute.expression, problems) if json else attribute.expression
+    if written is None:
+        return DYNAMIC
+    found, wrong = type_expression(written)
     problems.extend(wrong)
     return found if found is not None else DYNAMIC
 

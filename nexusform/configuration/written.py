@@ -138,3 +138,13 @@ def only_block(blocks: Iterable[Block], kind: str, problems: list[Diagnostic]) -
         )
         problems.append(error(f"Duplicate {kind} block", detail, extra.header_span))
     return found[0] if found else None
+
+
+def in_text_order(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """By file name and place in the file; what has no place comes first."""
+
+    def place(problem: Diagnostic) -> tuple[str, int]:
+        subject = problem.subject
+        return (subject.filename, subject.start.byte) if subject else ("", -1)
+
+    return sorted(problems, key=place)

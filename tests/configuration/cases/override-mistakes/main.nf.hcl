@@ -1,0 +1,3 @@
+resource "nexus_site" "a" {
+  name = "a"
+}

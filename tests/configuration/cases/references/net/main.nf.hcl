@@ -1,0 +1,3 @@
+output "id" {
+  value = nexus_site.lab.id
+}

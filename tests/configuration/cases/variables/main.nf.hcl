@@ -1,0 +1,37 @@
+variable "count" {}
+
+variable "1x" {}
+
+variable "a" {
+  type = strin
+}
+
+variable "b" {
+  type    = number
+  default = "many"
+}
+
+variable "c" {
+  default = var.a
+}
+
+variable "d" {
+  default = max(1, 2)
+}
+
+variable "e" {
+  type     = string
+  default  = null
+  nullable = false
+}
+
+variable "f" {
+  sensitive = "maybe"
+  validation {
+    condition = true
+  }
+}
+
+variable "g" {
+  defualt = 1
+}

@@ -1,0 +1,99 @@
+"""Configurations and what is said about them: the directories in `cases/`.
+
+`NEXUSFORM_WRITE_CASES=1` writes the expected texts anew, to be reviewed as a change like any other.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nexusform.configuration.evaluation import prepare_resource
+from nexusform.configuration.loader import load
+from nexusform.configuration.references import check_references, modules
+from nexusform.diagnostics import Diagnostic
+from tests.configuration.sample import DATA, MANAGED
+
+CASES = Path(__file__).parent / "cases"
+
+
+def told(problem: Diagnostic) -> str:
+    place = f"{problem.subject.filename}:{problem.subject.start.line}" if problem.subject else "-"
+    inside = f" [{problem.block}]" if problem.block else ""
+    return f"{problem.severity} {place}: {problem.summary}{inside}\n  {problem.detail}\n"
+
+
+def everything_said() -> str:
+    configuration, problems = load(".", cache_directory=None, managed=MANAGED, data=DATA)
+    if configuration is not None:
+        problems += check_references(configuration, MANAGED, DATA)
+        for module in modules(configuration.root):
+            for block in module.resources.values():
+                known = MANAGED if block.mode == "managed" else DATA
+                if block.type in known:
+                    problems += prepare_resource(block, known[block.type])[1]
+    return "".join(map(told, problems))
+
+
+@pytest.mark.parametrize("case", sorted(p.name for p in CASES.iterdir()))
+def test_everything_wrong_is_told_at_its_line(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(CASES / case)
+    expected = CASES / case / "expected.txt"
+    said = everything_said()
+    if os.environ.get("NEXUSFORM_WRITE_CASES"):
+        expected.write_text(said)
+    assert said == expected.read_text()
+
+
+def test_a_json_twin_means_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for case in ("clean", "clean-json"):
+        monkeypatch.chdir(CASES / case)
+        configuration, problems = load(".", cache_directory=None, managed=MANAGED, data=DATA)
+        assert problems == []
+        assert configuration is not None
+        found.append(configuration)
+    native, json = found
+    for name in ("variables", "locals", "outputs", "resources", "calls", "providers"):
+        assert list(getattr(native.root, name)) == list(getattr(json.root, name)), name
+    for kind in ("moved", "removed"):
+        ends = [[(m.source, getattr(m, "target", None)) for m in getattr(c.root, kind)] for c in found]
+        assert ends[0] == ends[1]
+    assert native.settings.ignored_rules == json.settings.ignored_rules
+    assert native.settings.backend_type == json.settings.backend_type == "local"
+    for key, block in native.root.resources.items():
+        twin = json.root.resources[key]
+        assert (block.address, block.provider) == (twin.address, twin.provider)
+        assert block.lifecycle.ignore_changes == twin.lifecycle.ignore_changes
+        assert block.lifecycle.prevent_destroy == twin.lifecycle.prevent_destroy
+        assert [t.root.name for t in block.depends_on] == [t.root.name for t in twin.depends_on]
+        assert (block.count is None, block.for_each is None) == (twin.count is None, twin.for_each is None)
+    for name, variable in native.root.variables.items():
+        twin_variable = json.root.variables[name]
+        assert (variable.type, variable.default) == (twin_variable.type, twin_variable.default)
+
+
+def test_blocks_stand_in_source_order_and_modules_at_their_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(CASES / "clean")
+    configuration, _ = load(".", cache_directory=None)
+    assert configuration is not None
+    blocks = [b for m in modules(configuration.root) for b in m.resources.values()]
+    ordered = [str(b.address) for b in sorted(blocks, key=lambda b: b.position)]
+    assert ordered == [
+        "data.nexus_inventory.site",
+        "nexus_site.lab",
+        "module.edge.nexus_rack.inner",
+        "nexus_rack.r",
+        "nexus_cluster.a",
+    ]
+
+
+def test_comments_before_a_block_name_the_rules_that_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(CASES / "clean")
+    configuration, _ = load(".", cache_directory=None)
+    assert configuration is not None
+    rules = {b.name: b.ignored_rules for b in configuration.root.resources.values()}
+    assert rules["r"] == {"big-rack", "zones-pinned"}
+    assert rules["lab"] == frozenset()
