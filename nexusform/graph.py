@@ -1,5 +1,6 @@
 """Dependency graphs: total order, and who is in a cycle. Nodes are any hashable values; `needs`
-maps a node to the nodes it waits for. networkx holds the graph; it is imported when used."""
+maps a node to the nodes it waits for. networkx holds the graph; it is imported when used.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def ordered(needs: Mapping[N, Iterable[N]], position: Mapping[N, int]) -> list[N
 
 def cycles(needs: Mapping[N, Iterable[N]], position: Mapping[N, int]) -> list[tuple[N, ...]]:
     """One closed walk for each knot of nodes that need each other, each starting at its member of
-    lowest position; empty when there is none."""
+    lowest position; empty when there is none.
+    """
     import networkx as nx
 
     graph: nx.DiGraph[N] = nx.DiGraph()

@@ -51,7 +51,8 @@ __all__ = [
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Something wrong with a resource's values: where in them (a path; () = the block itself),
-    and the words of a diagnostic. The planner finds the line."""
+    and the words of a diagnostic. The planner finds the line.
+    """
 
     path: Path
     summary: str
@@ -148,7 +149,8 @@ class Surroundings(Protocol):
 
     def hint_targets(self, resource_id: str) -> tuple[frozenset[str], frozenset[str]] | None:
         """Machines and racks (names) that a placement hint's resource_id stands for now: a VM's
-        machine and rack, a machine, or a rack; None when nothing has this id."""
+        machine and rack, a machine, or a rack; None when nothing has this id.
+        """
         ...
 
 
@@ -222,7 +224,8 @@ class ObjectKey:
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
     """Read one object; `attributes` is what state remembers of it. `address` is for messages and
-    fault drills."""
+    fault drills.
+    """
 
     key: ObjectKey
     attributes: Mapping[str, Any]
@@ -232,7 +235,8 @@ class ReadRequest:
 @dataclass(frozen=True, slots=True)
 class ReadAnswer:
     """What stands: attributes, or None when the object is gone. `observed` says that the
-    provider looked at a reality rather than echoing what it was asked."""
+    provider looked at a reality rather than echoing what it was asked.
+    """
 
     attributes: Mapping[str, Any] | None
     observed: bool = False
@@ -241,7 +245,8 @@ class ReadAnswer:
 @dataclass(frozen=True, slots=True)
 class ChangeRequest:
     """Create, update or delete one object. `address` is for messages and fault drills; `prior`
-    is None on create, `planned` None on delete. Creates are idempotent by the key."""
+    is None on create, `planned` None on delete. Creates are idempotent by the key.
+    """
 
     key: ObjectKey
     address: str
@@ -252,7 +257,8 @@ class ChangeRequest:
 @dataclass(frozen=True, slots=True)
 class ProviderAnswer:
     """The attributes after a create or update; `observed` are the paths that the provider saw
-    for itself (a predicted value there may differ from the plan)."""
+    for itself (a predicted value there may differ from the plan).
+    """
 
     attributes: Mapping[str, Any]
     observed: tuple[Path, ...] = ()
@@ -260,9 +266,12 @@ class ProviderAnswer:
 
 class ProviderProblem(Exception):
     """A step failed at the provider. `exists` tells that a create failed after the object came
-    to be; `attributes` is then what it has."""
+    to be; `attributes` is then what it has.
+    """
 
-    def __init__(self, message: str, *, exists: bool = False, attributes: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, message: str, *, exists: bool = False, attributes: Mapping[str, Any] | None = None
+    ) -> None:
         super().__init__(message)
         self.exists = exists
         self.attributes = attributes
@@ -302,7 +311,8 @@ class Provider(Protocol):
 @dataclass(frozen=True, slots=True)
 class LockInfo:
     """Who holds a lock: JSON keys ID, Operation, Info, Who, Version, Created, Path and our own
-    Host, Pid, Link (the CI job)."""
+    Host, Pid, Link (the CI job).
+    """
 
     id: str
     operation: str
@@ -341,7 +351,8 @@ class StateBackend(Protocol):
 
     def write(self, document: bytes) -> None:
         """Replace the document atomically; the previous one is kept as a backup where the kind
-        of backend can."""
+        of backend can.
+        """
         ...
 
     def append(self, record: bytes) -> None:

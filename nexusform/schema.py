@@ -13,7 +13,8 @@ from nexusform.values import STRING, ListType, MapType, ObjectType, Type
 
 class Nesting(StrEnum):
     """How repeated nested blocks read: one object (null when absent), a list in source order, or
-    a map by the block's label (its source order is kept in the computed list `<block>_order`)."""
+    a map by the block's label (its source order is kept in the computed list `<block>_order`).
+    """
 
     SINGLE = "single"
     LIST = "list"
@@ -22,7 +23,8 @@ class Nesting(StrEnum):
 
 class OnChange(StrEnum):
     """What a changed argument does to the object: update it, replace it (r), or re-place the VMs
-    of the pool it stands in (p)."""
+    of the pool it stands in (p).
+    """
 
     UPDATE = "update"
     REPLACE = "replace"
@@ -66,7 +68,8 @@ class Attribute:
 @dataclass(frozen=True)
 class NestedBlock:
     """A nested block type. `label` names the label of MAP blocks. `alternatives` are handled by
-    the resource type's own check."""
+    the resource type's own check.
+    """
 
     schema: BlockSchema
     nesting: Nesting
@@ -100,7 +103,8 @@ def order_attribute(block_type: str) -> str:
 @lru_cache(maxsize=1024)
 def implied_type(schema: BlockSchema) -> ObjectType:
     """The object type of a whole body: configured and computed attributes, blocks, and the
-    order lists of labelled blocks."""
+    order lists of labelled blocks.
+    """
     attributes: dict[str, Type] = {name: a.type for name, a in schema.attributes.items()}
     for name, block in schema.blocks.items():
         inner = implied_type(block.schema)

@@ -13,7 +13,6 @@ from nexusform.planning.conditions import check_conditions
 from nexusform.planning.evaluation import (
     Evaluation,
     ModuleInstance,
-    ResourceView,
     address_key,
     unknown_repetition,
 )
@@ -22,8 +21,9 @@ from nexusform.planning.plan import Action, CheckResult
 from nexusform.planning.repetition import expand
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.selection import Selection
-from nexusform.schema import BlockSchema
+from nexusform.planning.views import ResourceView
 from nexusform.scheduling.world import Inventory
+from nexusform.schema import BlockSchema
 from nexusform.state.model import InstanceState, ObjectState
 
 
@@ -82,7 +82,12 @@ class Blocks:
     """Plans blocks one after the other; collects instances, problems and checks."""
 
     def __init__(
-        self, request: PlanRequest, selection: Selection, prior: Prior, bodies: PreparedBodies, inventory: Inventory
+        self,
+        request: PlanRequest,
+        selection: Selection,
+        prior: Prior,
+        bodies: PreparedBodies,
+        inventory: Inventory,
     ) -> None:
         self.request = request
         self.selection = selection
@@ -131,7 +136,9 @@ class Blocks:
                 address = Address(module.path, "managed", block.type, block.name, repetition.key)
                 if not self.selection.has(address):
                     continue
-                instance = Instance(address, resource_type, self.prior.object(address), block, module, repetition)
+                instance = Instance(
+                    address, resource_type, self.prior.object(address), block, module, repetition
+                )
                 instance.prepared = prepared
                 instance.dependencies = tuple(sorted(str(a) for a in self.needs.get(block.address, ())))
                 instance.create_first = block.address in self.create_first
@@ -143,11 +150,8 @@ class Blocks:
 
     def _standing(self, block: ResourceBlock, module: ModuleInstance) -> list[Instance]:
         """Prior instances of a block that cannot be expanded: they stay as they are."""
-        kept = []
-        for address in self.prior.by_block.get(block.address, ()):
-            if address.module == module.path:
-                kept.append(self.left_alone(address))
-        return kept
+        here = self.prior.by_block.get(block.address, ())
+        return [self.left_alone(address) for address in here if address.module == module.path]
 
     def left_alone(self, address: Address) -> Instance:
         """An instance that this plan does not touch."""
@@ -201,7 +205,7 @@ class Blocks:
     def plan_ordinary(self, block: ResourceBlock, evaluation: Evaluation) -> None:
         """Plan a block whose type places nothing."""
         for instance in self.expanded(block, evaluation) or ():
-            if instance.block is not None and instance.action is not Action.DELETE:
+            if instance.block is not None and not instance.going:
                 self.diagnostics += self.arguments(instance, evaluation)
                 self.diagnostics += [undecided_error(instance, path) for path in undecided(instance)]
                 self.conclude(instance, {}, evaluation)
@@ -224,7 +228,7 @@ class Blocks:
     def keep(self, instance: Instance, evaluation: Evaluation) -> None:
         """Remember an instance: for references, for the inventory, for the plan."""
         self.instances[instance.address] = instance
-        if instance.action is Action.DELETE or (instance.planned is None and not instance.broken):
+        if instance.going or (instance.planned is None and not instance.broken):
             return
         address = instance.address
         view = evaluation.resource_view(address)

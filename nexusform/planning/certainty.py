@@ -24,8 +24,11 @@ class SiteCertainty:
 
 def measure(sites: Mapping[str, SitePlan], runs: int | None) -> tuple[int, dict[str, SiteCertainty]]:
     """Repeat the placements of every site; `runs` None takes the default for so many VMs. Gives
-    how many runs were made, 0 when nothing was placed."""
-    placed = sum(1 for site in sites.values() for operation in site.operations if isinstance(operation, Place))
+    how many runs were made, 0 when nothing was placed.
+    """
+    placed = sum(
+        1 for site in sites.values() for operation in site.operations if isinstance(operation, Place)
+    )
     if placed == 0:
         return 0, {}
     wanted = default_runs(placed) if runs is None else runs

@@ -36,7 +36,12 @@ def build_changes(
         changes.append(_change(instance, block))
     for address in sorted(prior.instances, key=address_order):
         known = instances.get(address)
-        if known is not None and known.block is None and known.action is Action.NO_OP and known.prior is not None:
+        if (
+            known is not None
+            and known.block is None
+            and known.action is Action.NO_OP
+            and known.prior is not None
+        ):
             continue
         for key, old in sorted(prior.instances[address].deposed.items()):
             changes.append(
@@ -58,7 +63,7 @@ def build_changes(
 
 def _change(instance: Instance, block: ResourceBlock | None) -> Change:
     prior = instance.prior
-    going = instance.action is Action.DELETE
+    going = instance.going
     before = prior.creation if prior is not None else 0
     dependencies = instance.dependencies
     if prior is not None and (going or instance.block is None):
@@ -68,7 +73,9 @@ def _change(instance: Instance, block: ResourceBlock | None) -> Change:
         instance.action,
         prior.attributes if prior is not None else None,
         None if going else instance.planned,
-        block.provider if block is not None and not going else (prior.provider if prior is not None else "simulated"),
+        block.provider
+        if block is not None and not going
+        else (prior.provider if prior is not None else "simulated"),
         instance.creation or (0 if going else before),
         before,
         sensitive_before=prior.sensitive if prior is not None else (),
@@ -78,7 +85,8 @@ def _change(instance: Instance, block: ResourceBlock | None) -> Change:
         previous_address=instance.previous,
         importing=instance.importing,
         dependencies=dependencies,
-        create_before_destroy=instance.create_first or (prior.create_before_destroy if going and prior else False),
+        create_before_destroy=instance.create_first
+        or (prior.create_before_destroy if going and prior else False),
         tainted_before=prior.tainted if prior is not None else False,
         private=prior.private if prior is not None and not instance.replaced else None,
         source=block.span if block is not None else None,
@@ -107,7 +115,7 @@ def _duplicate_ids(instances: Mapping[Address, Instance]) -> list[Diagnostic]:
     seen: dict[tuple[str, str], Instance] = {}
     found = []
     for instance in instances.values():
-        if instance.planned is None or instance.action is Action.DELETE or instance.broken:
+        if instance.planned is None or instance.going or instance.broken:
             continue
         object_id = instance.planned.get("id")
         if not isinstance(object_id, str) or not object_id:
@@ -119,7 +127,8 @@ def _duplicate_ids(instances: Mapping[Address, Instance]) -> list[Diagnostic]:
             found.append(
                 instance.error(
                     f"Duplicate {what}",
-                    f'{other.address} already describes the {what} "{object_id}". Give one of the two another '
+                    f'{other.address} already describes the {what} "{object_id}". Give one of the two '
+                    "another "
                     "name, or remove it.",
                     path,
                 )

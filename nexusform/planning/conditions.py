@@ -20,7 +20,7 @@ _PROBLEMS = {
 
 
 def evaluate_condition(
-    condition: Condition, kind: str, evaluation: Evaluation, scope: InstanceScope, address: str
+    condition: Condition, evaluation: Evaluation, scope: InstanceScope, address: str
 ) -> tuple[str, str]:
     """The status (pass, fail, error, unknown) of one condition and its message."""
     value = evaluation.evaluated(condition.condition, scope)
@@ -52,7 +52,9 @@ def failure(condition: Condition, kind: str, message: str, address: str, block: 
     return error(_PROBLEMS[kind], message, condition.condition.span, address=address, block=block)
 
 
-def check_conditions(instance: Instance, evaluation: Evaluation) -> tuple[list[Diagnostic], list[CheckResult]]:
+def check_conditions(
+    instance: Instance, evaluation: Evaluation
+) -> tuple[list[Diagnostic], list[CheckResult]]:
     """The pre- and postconditions of an instance whose planned values are known."""
     lifecycle = instance.lifecycle
     if not lifecycle.preconditions and not lifecycle.postconditions:
@@ -70,7 +72,7 @@ def check_conditions(instance: Instance, evaluation: Evaluation) -> tuple[list[D
     for kind, condition in both:
         this = instance.view if kind == "postcondition" else None
         scope = evaluation.scope(instance.module, instance.repetition, this)
-        status, message = evaluate_condition(condition, kind, evaluation, scope, address)
+        status, message = evaluate_condition(condition, evaluation, scope, address)
         if status == "fail":
             found.append(failure(condition, kind, message, address, header))
             messages.append(message)
@@ -93,10 +95,14 @@ def check_variable(variable: Variable, evaluation: Evaluation) -> tuple[list[Dia
     address = f"var.{variable.name}"
     found, worst, messages = [], "pass", []
     for condition in variable.validations:
-        status, message = evaluate_condition(condition, "variable", evaluation, scope, address)
+        status, message = evaluate_condition(condition, evaluation, scope, address)
         if status == "fail":
             detail = f"{message}\n\nThis was checked by the validation rule at {_place(condition)}."
-            found.append(error("Invalid value for variable", detail, variable.span, block=f'variable "{variable.name}"'))
+            found.append(
+                error(
+                    "Invalid value for variable", detail, variable.span, block=f'variable "{variable.name}"'
+                )
+            )
             messages.append(message)
         worst = _worse(worst, status)
     return found, [CheckResult("input_variable", address, worst, tuple(messages))]

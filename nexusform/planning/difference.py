@@ -10,10 +10,14 @@ from nexusform.values import UNKNOWN, Path
 
 
 def planned_attributes(
-    schema: BlockSchema, config: Mapping[str, Any], prior: Mapping[str, Any] | None, computed: Mapping[str, Any]
+    schema: BlockSchema,
+    config: Mapping[str, Any],
+    prior: Mapping[str, Any] | None,
+    computed: Mapping[str, Any],
 ) -> dict[str, Any]:
     """All attributes of the object as planned: what the user wrote, else what nexusform computes,
-    else what stands."""
+    else what stands.
+    """
     planned: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():
         value = config.get(name) if attribute.configurable else None
@@ -33,13 +37,18 @@ def _absent(block: NestedBlock) -> Any:
     return {Nesting.SINGLE: None, Nesting.LIST: [], Nesting.MAP: {}}[block.nesting]
 
 
-def replacing_paths(schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[Path, ...]:
+def replacing_paths(
+    schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any]
+) -> tuple[Path, ...]:
     """The arguments whose change replaces the object. An argument that the user leaves out and
-    nexusform fills in does not count."""
+    nexusform fills in does not count.
+    """
     return tuple(_replacing(schema, prior, config, ()))
 
 
-def _replacing(schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any], at: Path) -> Iterable[Path]:
+def _replacing(
+    schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any], at: Path
+) -> Iterable[Path]:
     for name, attribute in schema.attributes.items():
         if attribute.on_change is not OnChange.REPLACE or not attribute.configurable:
             continue
@@ -77,17 +86,19 @@ def undecided_paths(schema: BlockSchema, config: Mapping[str, Any], at: Path = (
             yield from unknown_paths(config.get(name), (*at, name))
     for name, block in schema.blocks.items():
         value = config.get(name)
-        if value is UNKNOWN:
-            if _decides(block.schema):
-                yield (*at, name)
-        elif block.nesting is Nesting.SINGLE and isinstance(value, dict):
-            yield from undecided_paths(block.schema, value, (*at, name))
-        elif isinstance(value, dict):
-            for label, part in value.items():
-                yield from undecided_paths(block.schema, part, (*at, name, label))
-        elif isinstance(value, list):
-            for index, part in enumerate(value):
-                yield from undecided_paths(block.schema, part, (*at, name, index))
+        if value is UNKNOWN and _decides(block.schema):
+            yield (*at, name)
+        for path, part in _parts(block, value):
+            yield from undecided_paths(block.schema, part, (*at, name, *path))
+
+
+def _parts(block: NestedBlock, value: Any) -> Iterable[tuple[Path, Mapping[str, Any]]]:
+    """The bodies of a nested block by their path below its name."""
+    if block.nesting is Nesting.SINGLE:
+        return [((), value)] if isinstance(value, dict) else []
+    if isinstance(value, dict):
+        return [((label,), part) for label, part in value.items()]
+    return [((index,), part) for index, part in enumerate(value)] if isinstance(value, list) else []
 
 
 def _decides(schema: BlockSchema) -> bool:

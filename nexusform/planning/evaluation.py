@@ -1,29 +1,30 @@
 """What names mean while a plan is made: variables, locals, modules, and resources as far as they
 are planned. Values are worked out when first asked for and remembered; a second pass over the
-same configuration is a `fork`."""
+same configuration is a `fork`.
+"""
 
 from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Mapping, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from nexusform.address import ROOT, Address, ConfigAddress, Key, ModulePath, ModuleStep, key_order
+from nexusform.address import ROOT, Address, ConfigAddress, Key, Mode, ModulePath, ModuleStep
 from nexusform.configuration.evaluation import PreparedBody
 from nexusform.configuration.model import Configuration, Module, ModuleCall, ResourceBlock, Variable
 from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.language.conversion import ConversionProblem, convert
+from nexusform.language.conversion import convert
 from nexusform.language.evaluator import evaluate
 from nexusform.language.syntax import Expression, Traversal, TraverseAttribute, TraverseIndex
 from nexusform.planning.repetition import LIST, MAP, ONCE, SINGLE, Expansion, Repetition, expand
-from nexusform.schema import BlockSchema, implied_type
+from nexusform.planning.views import ObjectView, ResourceView
+from nexusform.schema import BlockSchema
 from nexusform.values import (
     DYNAMIC,
-    Path,
+    ConversionProblem,
     Value,
     boolean,
-    from_plain,
     null,
     number,
     object_value,
@@ -46,65 +47,6 @@ class ModuleInstance:
     repetition: Repetition = ONCE
 
 
-@dataclass(slots=True)
-class ObjectView:
-    """An instance's attributes as expressions see them; parts become Values when asked for."""
-
-    attributes: Mapping[str, Any] | None
-    sensitive: tuple[Path, ...]
-    schema: BlockSchema
-    present: Callable[[Mapping[str, Any], str], Any] | None = None
-    _whole: Value | None = None
-
-    def value(self) -> Value:
-        """The whole object."""
-        if self._whole is None:
-            kind = implied_type(self.schema)
-            values = self.attributes
-            if values is not None and self.present is not None:
-                values = {name: self.present(values, name) for name in values}
-            self._whole = unknown(kind) if values is None else from_plain(dict(values), kind, self.sensitive)
-        return self._whole
-
-    def attribute(self, name: str) -> Value | None:
-        """One attribute, None when the type has no such attribute."""
-        kind = implied_type(self.schema).attribute(name)
-        if kind is None:
-            return None
-        if self._whole is not None:
-            whole: Value = self._whole
-            return whole.raw[name] if isinstance(whole.raw, dict) else unknown(kind)
-        if self.attributes is None:
-            return unknown(kind)
-        inner = [path[1:] for path in self.sensitive if path and path[0] == name]
-        part = self.attributes.get(name) if self.present is None else self.present(self.attributes, name)
-        return from_plain(part, kind, inner)
-
-
-@dataclass(slots=True)
-class ResourceView:
-    """All instances of one block in one module instance. `shape` "" = not known in this pass."""
-
-    shape: str
-    items: dict[Key, ObjectView] = field(default_factory=dict)
-    _whole: Value | None = None
-
-    def value(self) -> Value:
-        """One object, a tuple by index, or an object by key."""
-        if self._whole is None:
-            if self.shape == SINGLE:
-                view = self.items.get(None)
-                self._whole = view.value() if view else unknown(DYNAMIC)
-            elif self.shape == LIST:
-                keys = sorted(self.items, key=key_order)
-                self._whole = tuple_value([self.items[k].value() for k in keys])
-            elif self.shape == MAP:
-                self._whole = object_value({str(k): v.value() for k, v in self.items.items()})
-            else:
-                self._whole = unknown(DYNAMIC)
-        return self._whole
-
-
 ResourceKey = tuple[ModulePath, str, str, str]
 
 
@@ -117,7 +59,9 @@ class Setting:
     functions_for: Callable[[str], Mapping[str, Any]]
     prepared: Callable[[ResourceBlock], PreparedBody | None]
     schemas: Mapping[tuple[str, str], BlockSchema]
-    read_data: Callable[[ResourceBlock, Mapping[str, Any], str], tuple[dict[str, Any] | None, list[Diagnostic]]]
+    read_data: Callable[
+        [ResourceBlock, Mapping[str, Any], str], tuple[dict[str, Any] | None, list[Diagnostic]]
+    ]
     working_directory: str
     workspace: str
     applying: bool = False
@@ -143,7 +87,7 @@ class Evaluation:
 
     def fork(self) -> Evaluation:
         """A pass that starts from what is known now and keeps its own findings."""
-        return Evaluation(self.setting, ChainMap({}, self._memo), ChainMap({}, self.resources))  # type: ignore[arg-type]
+        return Evaluation(self.setting, ChainMap({}, self._memo), ChainMap({}, self.resources))
 
     # --- modules ---
 
@@ -226,6 +170,10 @@ class Evaluation:
             )
             return unknown(declared.type)
 
+    def assume(self, instance: ModuleInstance, name: str, value: Value) -> None:
+        """Take a variable's value as given, without asking the module call."""
+        self._memo[instance.path, "var", name] = value
+
     def local(self, instance: ModuleInstance, name: str) -> Value:
         """A local value."""
         return self._remembered(instance, "local", name, lambda: instance.module.locals[name].expression)
@@ -259,7 +207,9 @@ class Evaluation:
         def outputs(key: Key) -> Value:
             instance = self.called_module(parent, call.name, key)
             names = call.module.outputs
-            return object_value({n: self.output(instance, n) for n in names}) if instance else unknown(DYNAMIC)
+            return (
+                object_value({n: self.output(instance, n) for n in names}) if instance else unknown(DYNAMIC)
+            )
 
         if not expansion.shape or expansion.unknown:
             return unknown(DYNAMIC)
@@ -293,7 +243,9 @@ class Evaluation:
 
     def _read(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
         scope = self.scope(instance)
-        expansion, problems = expand(block.count, block.for_each, lambda e: self.evaluated(e, scope), block.header)
+        expansion, problems = expand(
+            block.count, block.for_each, lambda e: self.evaluated(e, scope), block.header
+        )
         self.diagnostics += problems
         prepared = self.setting.prepared(block)
         if expansion is None or prepared is None:
@@ -349,13 +301,15 @@ class InstanceScope:
             return reader(self, traversal)
         return self._resource("managed", name, traversal, 0)
 
-    def _resource(self, mode: str, kind: str, traversal: Traversal, used: int) -> tuple[Value, int, list[Diagnostic]]:
+    def _resource(
+        self, mode: Mode, kind: str, traversal: Traversal, used: int
+    ) -> tuple[Value, int, list[Diagnostic]]:
         steps = traversal.steps
         if used >= len(steps) or not isinstance(steps[used], TraverseAttribute):
             return unknown(DYNAMIC), len(steps), []
-        name = steps[used].name  # type: ignore[union-attr]
+        name = steps[used].name
         used += 1
-        block = self.instance.module.resources.get((mode, kind, name))  # type: ignore[call-overload]
+        block = self.instance.module.resources.get((mode, kind, name))
         if block is None:
             return unknown(DYNAMIC), len(steps), []
         view = self.evaluation.resource(self.instance, block)

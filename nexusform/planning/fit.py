@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.planning.vm_phase import VmObject
 from nexusform.planning.request import Unplaced
+from nexusform.planning.vm_phase import VmObject
 from nexusform.ports import PoolDemand, Problem
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.shortage import Binding, Shortage
@@ -33,7 +33,9 @@ def fit_failures(objects: Iterable[VmObject]) -> Failures:
         if found.wanted is None:
             continue
         for pool in found.wanted.pools:
-            shortage = next((found.failed[k] for n in pool.numbers if (k := (pool.pool, n)) in found.failed), None)
+            shortage = next(
+                (found.failed[k] for n in pool.numbers if (k := (pool.pool, n)) in found.failed), None
+            )
             if shortage is not None:
                 diagnostics.append(_error(found, pool, shortage))
                 unplaced.append(_unplaced(found, pool, shortage))
@@ -46,7 +48,9 @@ def _unplaced(found: VmObject, pool: PoolDemand, shortage: Shortage) -> Unplaced
     placed = sum(1 for key in keys if key in found.places)
     standing = sum(1 for key in keys if key in found.standing)
     wanted = found.wanted
-    return Unplaced(found.instance.address, pool, shortage.demand, wanted.site_id, wanted.cluster, placed, standing)
+    return Unplaced(
+        found.instance.address, pool, shortage.demand, wanted.site_id, wanted.cluster, placed, standing
+    )
 
 
 def _crowded(found: VmObject, reason: str) -> Diagnostic:
@@ -54,7 +58,8 @@ def _crowded(found: VmObject, reason: str) -> Diagnostic:
         Problem(
             ("machine",),
             "Pinned VM does not fit",
-            f"The rule would not put {found.instance.address} there: {reason}. It is counted on that machine anyway.",
+            f"The rule would not put {found.instance.address} there: {reason}. It is counted on that "
+            "machine anyway.",
             Severity.WARNING,
         )
     )
@@ -73,7 +78,9 @@ def _error(found: VmObject, pool: PoolDemand, shortage: Shortage) -> Diagnostic:
         address=str(instance.address),
         block=instance.block.header if instance.block is not None else "",
         id="does-not-fit",
-        extra={"fit": {"pool": pool.pool, "wanted": total, "placed": placed, "binding": shortage.binding.value}},
+        extra={
+            "fit": {"pool": pool.pool, "wanted": total, "placed": placed, "binding": shortage.binding.value}
+        },
     )
 
 
@@ -103,9 +110,13 @@ def _zones(shortage: Shortage) -> str:
 
 def _hardware(pool: PoolDemand, shortage: Shortage) -> str:
     have = ", ".join(shortage.machine_skus)
-    text = f"{pool.sku.name} runs on {', '.join(pool.sku.machine_skus)} only, and the machines here are {have}."
+    text = (
+        f"{pool.sku.name} runs on {', '.join(pool.sku.machine_skus)} only, and the machines here are {have}."
+    )
     listed = [CATALOGUES[NEWEST].largest_listed(pool.sku.kind, machine) for machine in shortage.machine_skus]
-    largest = max((s for s in listed if s is not None), key=lambda s: (s.host_vcpus, s.memory_gib), default=None)
+    largest = max(
+        (s for s in listed if s is not None), key=lambda s: (s.host_vcpus, s.memory_gib), default=None
+    )
     if largest is not None:
         text += f" The largest SKU of the same type that this hardware lists is {largest.name}."
     return text
@@ -115,7 +126,8 @@ def _cells(pool: PoolDemand, shortage: Shortage) -> str:
     sku = pool.sku
     size = f"{sku.cpus_in_cell} vCPUs and {sku.memory_in_cell} GiB"
     if sku.numa_cells > 1:
-        text = f"No machine with {sku.numa_cells} NUMA cells of {size} each is free on the site ({_zones(shortage)})."
+        cells = f"{sku.numa_cells} NUMA cells of {size} each"
+        text = f"No machine with {cells} is free on the site ({_zones(shortage)})."
     else:
         text = f"No NUMA cell with {size} is free on the site ({_zones(shortage)})."
     if shortage.empty_machines == 0:

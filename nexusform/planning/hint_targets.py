@@ -15,7 +15,9 @@ class HintTargets:
 
     def __init__(self, inventory: Inventory, sites: Mapping[str, SitePlan]) -> None:
         self._racks = {rack.id: rack for rack in inventory.racks.values()}
-        self._machines = {f"{r.id}/{m.name}": (m.name, r.name) for r in self._racks.values() for m in r.machines}
+        self._machines = {
+            f"{r.id}/{m.name}": (m.name, r.name) for r in self._racks.values() for m in r.machines
+        }
         for offer in inventory.machines.values():
             machine = offer.machine
             self._machines[f"{offer.rack_id}/{machine.name}"] = (machine.name, machine.rack)

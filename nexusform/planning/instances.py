@@ -16,9 +16,10 @@ from nexusform.planning.difference import (
     replacing_paths,
     undecided_paths,
 )
-from nexusform.planning.evaluation import Evaluation, ModuleInstance, ObjectView
+from nexusform.planning.evaluation import Evaluation, ModuleInstance
 from nexusform.planning.plan import Action
 from nexusform.planning.repetition import Repetition
+from nexusform.planning.views import ObjectView
 from nexusform.ports import Problem, ResourceType
 from nexusform.source import Span
 from nexusform.state.model import ObjectState
@@ -66,6 +67,11 @@ class Instance:
     def before(self) -> Mapping[str, Any] | None:
         """The attributes that stand."""
         return self.prior.attributes if self.prior is not None else None
+
+    @property
+    def going(self) -> bool:
+        """Whether it leaves the state, destroyed or forgotten."""
+        return self.action in (Action.DELETE, Action.FORGET)
 
     @property
     def replaced(self) -> bool:

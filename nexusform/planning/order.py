@@ -1,6 +1,7 @@
 """The one total order in which resource blocks are planned: phases, then source order as far as
 dependencies allow. Everything a block needs is found through locals, variables, module inputs
-and outputs, and data blocks."""
+and outputs, and data blocks.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from nexusform.ports import ResourceType
 @dataclass(frozen=True, slots=True)
 class Order:
     """Blocks in planning order; `needs` gives, for each, the blocks it directly depends on
-    (in planning order); `data_needs` the same for data blocks, `output_needs` for root outputs."""
+    (in planning order); `data_needs` the same for data blocks, `output_needs` for root outputs.
+    """
 
     blocks: tuple[ResourceBlock, ...]
     needs: Mapping[ConfigAddress, tuple[ConfigAddress, ...]]
@@ -39,7 +41,7 @@ def planning_order(
     """Order the resource blocks; cycles and references against the phases are errors."""
     blocks = [b for m in modules(configuration.root) for b in m.resources.values()]
     managed = sorted((b for b in blocks if b.mode == "managed" and b.type in resource_types), key=_position)
-    graph = dependencies(configuration)
+    graph = {node: tuple(needs) for node, needs in dependencies(configuration).items()}
     knots = _cycle_errors(graph, configuration)
     if knots:
         return Order((), {}, {}), knots
@@ -108,8 +110,8 @@ class _Reach:
 
 def node_of(address: ConfigAddress) -> Node:
     """The node of the dependency graph that stands for a block."""
-    kind = "data" if address.mode == "data" else "resource"
-    return Node(address.module, kind, f"{address.type}.{address.name}")
+    name = f"{address.type}.{address.name}"
+    return Node(address.module, "data" if address.mode == "data" else "resource", name)
 
 
 def address_of(node: Node) -> ConfigAddress:
@@ -168,19 +170,17 @@ def _phase_errors(
     needs: Mapping[ConfigAddress, tuple[ConfigAddress, ...]],
     phase: Mapping[ConfigAddress, int],
 ) -> list[Diagnostic]:
-    found = []
-    for block in blocks:
-        for need in needs[block.address]:
-            if phase[need] > phase[block.address]:
-                found.append(
-                    error(
-                        "Cycle",
-                        f"{block.address} refers to {need}, but every {need.type} is planned after all "
-                        f"{block.type} blocks: {block.address} -> {need} -> {block.address}. Placement "
-                        "runs from sites and racks to machines, then clusters and VMs, then fleet "
-                        "objects; write the value out or turn the reference round.",
-                        block.header_span,
-                        block=block.header,
-                    )
-                )
-    return found
+    return [
+        error(
+            "Cycle",
+            f"{block.address} refers to {need}, but every {need.type} is planned after all "
+            f"{block.type} blocks: {block.address} -> {need} -> {block.address}. Placement runs from "
+            "sites and racks to machines, then clusters and VMs, then fleet objects; write the value "
+            "out or turn the reference round.",
+            block.header_span,
+            block=block.header,
+        )
+        for block in blocks
+        for need in needs[block.address]
+        if phase[need] > phase[block.address]
+    ]

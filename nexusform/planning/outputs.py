@@ -36,14 +36,15 @@ def plan_outputs(
             problems.append(
                 error(
                     "Output refers to sensitive values",
-                    f'The value of output "{name}" is sensitive and would be shown. Add sensitive = true to the '
+                    f'The value of output "{name}" is sensitive and would be shown. Add sensitive = true '
+                    "to the "
                     "output, or wrap the value in nonsensitive() if it may be shown.",
                     output.expression.span,
                     block=f'output "{name}"',
                 )
             )
         for condition in output.preconditions:
-            status, message = evaluate_condition(condition, "output", evaluation, scope, f"output.{name}")
+            status, message = evaluate_condition(condition, evaluation, scope, f"output.{name}")
             if status == "fail":
                 problems.append(failure(condition, "output", message, f"output.{name}", f'output "{name}"'))
         plain = to_plain(value)[0]
@@ -61,7 +62,9 @@ def _change(name: str, old: OutputState | None, plain: Any, value: Value, sensit
         action = Action.CREATE if plain is not None else Action.NO_OP
         return OutputChange(name, action, None, plain, value.type, sensitive)
     same = old.value == plain and plain is not UNKNOWN and old.sensitive == sensitive
-    return OutputChange(name, Action.NO_OP if same else Action.UPDATE, old.value, plain, value.type, sensitive)
+    return OutputChange(
+        name, Action.NO_OP if same else Action.UPDATE, old.value, plain, value.type, sensitive
+    )
 
 
 def variable_values(request: PlanRequest) -> dict[str, VariableValue]:
@@ -71,5 +74,7 @@ def variable_values(request: PlanRequest) -> dict[str, VariableValue]:
         given = request.variables.get(name)
         value = given if given is not None else declared.default or null(DYNAMIC)
         plain = to_plain(value)[0]
-        found[name] = VariableValue(plain, value.type, declared.sensitive or value.has_marks, given is not None)
+        found[name] = VariableValue(
+            plain, value.type, declared.sensitive or value.has_marks, given is not None
+        )
     return found

@@ -35,7 +35,10 @@ REASONS: Mapping[str, str] = {
 
 
 def placement_changes(
-    objects: Iterable[VmObject], certainty: Mapping[str, SiteCertainty], _sites: Mapping[str, SitePlan], rejected: bool
+    objects: Iterable[VmObject],
+    certainty: Mapping[str, SiteCertainty],
+    _sites: Mapping[str, SitePlan],
+    rejected: bool,
 ) -> Iterator[PlacementChange]:
     """One row per VM: those that leave, then those that stand or come, by pool and number."""
     for found in objects:

@@ -1,5 +1,6 @@
 """The plan: everything apply needs and everything a reviewer sees. Frozen data, no behaviour
-beyond counting."""
+beyond counting.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +82,8 @@ class Change:
 class StepKind(StrEnum):
     """What a step asks of the provider. `release` updates a kept object to its remaining VMs
     before anything takes the room they leave; `forget` touches state only; `gate` does nothing:
-    it stands for all the steps it waits for."""
+    it stands for all the steps it waits for.
+    """
 
     CREATE = "create"
     UPDATE = "update"
@@ -210,7 +212,8 @@ class VariableValue:
 @dataclass(frozen=True, slots=True)
 class CheckResult:
     """The verdict of a condition: kind (resource, output_value, check, input_variable), address,
-    status (pass, fail, error, unknown) and messages."""
+    status (pass, fail, error, unknown) and messages.
+    """
 
     kind: str
     address: str

@@ -111,7 +111,7 @@ def _marks() -> Iterator[str]:
 # --- reading -----------------------------------------------------------------------------------
 
 
-class _Refused(Exception):  # noqa: N818 - a finding about the file, told as a Diagnostic
+class _Refused(Exception):
     def __init__(self, summary: str, detail: str) -> None:
         super().__init__(detail)
         self.diagnostic = error(summary, detail)

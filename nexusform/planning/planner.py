@@ -8,43 +8,46 @@ stands becomes a Change (changes), and steps say in which order apply follows (s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
-from nexusform import __version__
 from nexusform.address import Address, ConfigAddress, address_order
-from nexusform.diagnostics import Diagnostic, Severity, error, has_errors
+from nexusform.diagnostics import Diagnostic, error, has_errors, warning
 from nexusform.graph import ordered
 from nexusform.planning.blocks import Blocks, PreparedBodies, Prior
-from nexusform.planning.certainty import measure
-from nexusform.planning.changes import build_changes, find_drift
+from nexusform.planning.changes import find_drift
+from nexusform.planning.conclusion import Results, Work, conclude, finished
 from nexusform.planning.conditions import check_variable
+from nexusform.planning.destroying import destroy
 from nexusform.planning.evaluation import Evaluation
-from nexusform.planning.fit import fit_failures
 from nexusform.planning.hint_targets import HintTargets
 from nexusform.planning.instances import Instance
+from nexusform.planning.moves import apply_moves, forgotten, refreshed_after
 from nexusform.planning.order import Order, modules, planning_order
-from nexusform.planning.outputs import plan_outputs, variable_values
-from nexusform.planning.placements import placement_changes
-from nexusform.planning.plan import Action, Mode, Plan
+from nexusform.planning.outputs import plan_outputs
+from nexusform.planning.plan import Action, CheckResult, Mode, Plan
 from nexusform.planning.remedies import with_ways_out
 from nexusform.planning.request import PlanRequest, PlanResult
-from nexusform.planning.selection import Selection, select
-from nexusform.planning.setting import catalogue_version, setting_for, surroundings_before, vm_skus
+from nexusform.planning.selection import select
+from nexusform.planning.setting import setting_for, surroundings_before, vm_skus
 from nexusform.planning.sites import SitePlan, build_sites
-from nexusform.planning.steps import build_steps
 from nexusform.planning.surroundings import PlanSurroundings
-from nexusform.planning.tables import placement_tables
+from nexusform.planning.validation import validate
 from nexusform.planning.vm_phase import VmObject, VmPhase, Wishes
 from nexusform.planning.vm_walk import VmWalk
 from nexusform.scheduling.world import Inventory, MachineClash
+from nexusform.schema import BlockSchema
 
 VM_PHASE = 4
+
+# What follows from another mistake when one was found before: a site that is in error cannot be
+# found by its racks. Said only when nothing else is wrong.
+CONSEQUENCES = frozenset({"Unknown site", "Unknown rack", "Unknown cluster", "Unknown availability zone"})
 
 
 def make_plan(request: PlanRequest) -> PlanResult:
     """Plan. Never raises for what the user wrote: errors are in the plan's diagnostics, and a plan
-    with errors is `errored`."""
+    with errors is `errored`.
+    """
     result = _Planner(request).run()
     if request.ways_out and result.unplaced:
         return with_ways_out(request, result, make_plan)
@@ -52,12 +55,16 @@ def make_plan(request: PlanRequest) -> PlanResult:
 
 
 class _Planner:
-    def __init__(self, request: PlanRequest) -> None:
-        self.request = request
-        self.diagnostics: list[Diagnostic] = []
+    def __init__(self, given: PlanRequest) -> None:
+        moved, self.diagnostics = apply_moves(given.configuration, given.state)
+        found = refreshed_after(given.refreshed, moved.previous)
+        self.given = given
+        self.request = request = replace(given, state=moved.state, refreshed=found)
+        self.previous = moved.previous
         self.inventory = Inventory()
         self.prior = Prior.of(request)
         self.sites: dict[str, SitePlan] = {}
+        self.walked: list[Diagnostic] = []
         self.objects: dict[Address, VmObject] = {}
         self.before = PlanSurroundings({})
         self.explained_for: frozenset[tuple[str, str]] | None = (
@@ -67,13 +74,16 @@ class _Planner:
     def run(self) -> PlanResult:
         request = self.request
         if request.mode is Mode.REFRESH_ONLY:
-            return PlanResult(self._finished(Plan(mode=request.mode, drift=find_drift(request))))
+            return self._finished(Plan(mode=request.mode, drift=find_drift(self.given)))
         order, problems = planning_order(request.configuration, request.registries.resource_types)
-        self.diagnostics += problems
+        self.diagnostics += validate(request.configuration, request.registries, request)
+        if problems:
+            return self._finished(Plan(mode=request.mode))
+        flawed = has_errors(self.diagnostics)
         selection, problems = select(request.targets, request.excludes, request.replaces, order)
         self.diagnostics += problems
-        if has_errors(self.diagnostics):
-            return PlanResult(self._finished(Plan(mode=request.mode)))
+        if has_errors(problems):
+            return self._finished(Plan(mode=request.mode))
         order = self._reordered(order)
         bodies = PreparedBodies(self._schemas())
         setting = setting_for(request, bodies)
@@ -83,13 +93,23 @@ class _Planner:
         blocks.create_first = _create_first(order)
         variable_checks = self._variables(evaluation)
         if request.mode is Mode.DESTROY:
-            self._destroy(blocks, order, selection)
+            self.objects, self.before = destroy(blocks, order, selection, self.inventory)
         else:
             evaluation = self._walk(blocks, order, evaluation)
         outputs, planned_outputs, problems = plan_outputs(request, evaluation, selection)
-        found = [*blocks.diagnostics, *bodies.diagnostics, *evaluation.diagnostics, *problems]
-        self.diagnostics += found
-        return self._result(blocks, order, outputs, planned_outputs, variable_checks)
+        found = [*self.walked, *blocks.diagnostics, *bodies.diagnostics, *evaluation.diagnostics, *problems]
+        self.diagnostics += [d for d in found if not flawed or d.summary not in CONSEQUENCES]
+        work = Work(
+            given=self.given,
+            request=self.request,
+            diagnostics=self.diagnostics,
+            previous=self.previous,
+            prior=self.prior,
+            sites=self.sites,
+            objects=self.objects,
+            before=self.before,
+        )
+        return conclude(work, blocks, order, Results(outputs, planned_outputs, tuple(variable_checks)))
 
     # --- the walk ---
 
@@ -110,7 +130,9 @@ class _Planner:
         after = PlanSurroundings(skus)
         hints = HintTargets(self.inventory, self.sites)
         after.targets = before.targets = hints
-        heal = {str(a): blocks.selection.heals(a) for a in self.prior.instances} if blocks.selection.heal else {}
+        heal = (
+            {str(a): blocks.selection.heals(a) for a in self.prior.instances} if blocks.selection.heal else {}
+        )
         phase = VmPhase(self.sites, before, after, Wishes(heal, self.explained_for))
         walk = VmWalk(blocks, phase, self.inventory, hints)
         vm_blocks = [b for b in order.blocks if types[b.type].phase == VM_PHASE]
@@ -118,7 +140,7 @@ class _Planner:
         evaluation = walk.run(vm_blocks, [i for i in orphans if i.type.vms is not None], evaluation)
         evaluation.diagnostics += earlier.diagnostics
         self.objects = walk.objects
-        self.diagnostics += walk.diagnostics
+        self.walked += walk.diagnostics
         for block in order.blocks:
             if types[block.type].phase > VM_PHASE:
                 blocks.plan_ordinary(block, evaluation)
@@ -152,122 +174,26 @@ class _Planner:
                 continue
             for address in addresses:
                 in_plan = blocks.selection.has(address)
-                found.append(blocks.going(address, None) if in_plan else blocks.left_alone(address))
+                instance = blocks.going(address, None) if in_plan else blocks.left_alone(address)
+                _, forget = forgotten(self.request.configuration, address)
+                if forget and instance.action is Action.DELETE:
+                    instance.action, instance.reason = Action.FORGET, ""
+                    self.diagnostics.append(_forgets(address))
+                found.append(instance)
         return sorted(found, key=lambda i: (i.prior.creation if i.prior else 0, address_order(i.address)))
-
-    def _destroy(self, blocks: Blocks, order: Order, selection: Selection) -> None:
-        """Everything selected goes, and all that depends on it."""
-        by_address = {b.address: b for b in order.blocks}
-        doomed = _with_dependents(order, selection, self.prior)
-        for address in sorted(self.prior.instances, key=address_order):
-            if address.type not in self.request.registries.resource_types:
-                continue
-            block = by_address.get(address.config)
-            if doomed is None or address in doomed:
-                instance = blocks.going(address, None)
-                instance.reason = ""
-            else:
-                instance = blocks.left_alone(address)
-            blocks.instances[address] = instance
-            if block is not None:
-                instance.block = block
-            family = instance.type.vms
-            if family is not None and instance.prior is not None:
-                vms = VmObject(instance)
-                vms.standing = {(v.pool, v.number): v for v in family.standing(instance.prior.attributes)}
-                self.objects[address] = vms
-        skus, _ = vm_skus(self.request, self.inventory)
-        before = surroundings_before(self.prior, skus, self.request.registries.resource_types)
-        phase = VmPhase({}, before, before, Wishes({}))
-        for vms in self.objects.values():
-            if vms.instance.prior is not None and vms.instance.type.vms is not None:
-                vms.before, _ = vms.instance.type.vms.demand(
-                    vms.instance.prior.attributes, before, vms.instance.address
-                )
-            if vms.going:
-                phase.consider(vms, None)
-            else:
-                vms.places = {key: vm.placement for key, vm in vms.standing.items()}
-                vms.moves.stay = list(vms.standing)
-
-    # --- the result ---
-
-    def _result(self, blocks, order, outputs, planned_outputs, variable_checks) -> PlanResult:  # type: ignore[no-untyped-def]
-        request = self.request
-        changes, problems = build_changes(request, blocks.instances, order, self.prior)
-        self.diagnostics += problems
-        failures = fit_failures(self.objects.values())
-        self.diagnostics += failures.diagnostics
-        tie_breaks, certainty = measure(self.sites, request.tie_breaks)
-        rows = placement_changes(self.objects.values(), certainty, self.sites, request.want_rejected)
-        steps = build_steps(changes, self.objects, self.sites, self._former_dependencies(), self.before)
-        edges = [(str(block), str(need)) for block, needs in order.needs.items() for need in needs]
-        plan = Plan(
-            mode=request.mode,
-            changes=tuple(changes),
-            steps=tuple(steps),
-            drift=find_drift(request),
-            outputs=tuple(outputs),
-            planned_outputs=planned_outputs,
-            placements=tuple(rows),
-            placement_tables=tuple(placement_tables(self.objects.values(), self.sites, certainty)),
-            kept=sum(len(o.moves.stay) for o in self.objects.values()),
-            tie_breaks=tie_breaks,
-            checks=(*variable_checks, *blocks.checks),
-        )
-        return PlanResult(
-            self._finished(plan),
-            tuple(edges),
-            tuple(str(b.address) for b in order.blocks),
-            self._explanations(),
-            failures.unplaced,
-        )
-
-    def _former_dependencies(self) -> dict[tuple[Address, str], tuple[str, ...]]:
-        found = {}
-        for address, state in self.prior.instances.items():
-            if state.current is not None:
-                found[address, ""] = state.current.dependencies
-            for key, old in state.deposed.items():
-                found[address, key] = old.dependencies
-        return found
-
-    def _explanations(self):  # type: ignore[no-untyped-def]
-        from nexusform.planning.placements import explanations
-
-        return explanations(self.objects.values())
-
-    def _finished(self, plan: Plan) -> Plan:
-        request = self.request
-        found = _once(self.diagnostics)
-        state = request.state
-        return replace(
-            plan,
-            diagnostics=tuple(found),
-            variables=variable_values(request),
-            refreshed={a: o for a, o in request.refreshed.items() if _differs(a, o, request)},
-            lineage=state.lineage,
-            serial=state.serial,
-            prior_digest=request.prior_digest,
-            catalogue=catalogue_version(request),
-            timestamp=request.now,
-            nexusform_version=__version__,
-            workspace=request.workspace,
-            targets=request.targets,
-            excludes=request.excludes,
-            replaces=request.replaces,
-            errored=has_errors(found),
-        )
 
     # --- small things ---
 
-    def _schemas(self):  # type: ignore[no-untyped-def]
+    def _finished(self, plan: Plan) -> PlanResult:
+        return PlanResult(finished(plan, self.given, self.diagnostics))
+
+    def _schemas(self) -> dict[tuple[str, str], BlockSchema]:
         registries = self.request.registries
         managed = {("managed", name): t.schema for name, t in registries.resource_types.items()}
         return managed | {("data", name): t.schema for name, t in registries.data_sources.items()}
 
-    def _variables(self, evaluation: Evaluation):  # type: ignore[no-untyped-def]
-        checks = []
+    def _variables(self, evaluation: Evaluation) -> list[CheckResult]:
+        checks: list[CheckResult] = []
         for variable in self.request.configuration.root.variables.values():
             problems, results = check_variable(variable, evaluation)
             self.diagnostics += problems
@@ -292,15 +218,29 @@ class _Planner:
     def _clash(self, clash: MachineClash, blocks: Blocks) -> Diagnostic:
         second = blocks.instances.get(_address_in(blocks, clash.second))
         detail = (
-            f'The machine "{clash.name}" stands twice on site {clash.site_id}: {clash.first} and {clash.second} '
-            "both describe it. A machine is known by its site and name; give one of them another name, or remove it."
+            f'The machine "{clash.name}" stands twice on site {clash.site_id}: {clash.first} and '
+            f"{clash.second} both describe it. A machine is known by its site and name; give one of them "
+            "another name, or remove it."
             if clash.what == "name"
-            else f"{clash.first} and {clash.second} describe the same slot of one rack. Give one of them another slot."
+            else f"{clash.first} and {clash.second} describe the same slot of one rack. Give one of them "
+            "another slot."
         )
         if second is not None:
             path = ("name",) if clash.what == "name" else ("slot",)
-            return second.error("Duplicate machine", detail, path if second.type.name.endswith("machine") else ())
+            return second.error(
+                "Duplicate machine", detail, path if second.type.name.endswith("machine") else ()
+            )
         return error("Duplicate machine", detail)
+
+
+def _forgets(address: Address) -> Diagnostic:
+    return warning(
+        "Object will be forgotten",
+        f"{address} leaves the state and is not destroyed. Its room counts as free from then on, although "
+        "the "
+        "object may still be there.",
+        address=str(address),
+    )
 
 
 def _address_in(blocks: Blocks, text: str) -> Address:
@@ -317,40 +257,3 @@ def _create_first(order: Order) -> frozenset[ConfigAddress]:
             found.add(at)
             stack += order.needs.get(at, ())
     return frozenset(found)
-
-
-def _with_dependents(order: Order, selection: Selection, prior: Prior) -> set[Address] | None:
-    """The instances that a targeted destroy takes: the named ones and what depends on them."""
-    if not selection.partial:
-        return None
-    if not selection.targets:
-        return {a for a in prior.instances if selection.has(a)}
-    started = {a for a in prior.instances if any(p.matches(a) for p in selection.targets)}
-    dependents: dict[str, set[Address]] = {}
-    for address, state in prior.instances.items():
-        for need in state.current.dependencies if state.current else ():
-            dependents.setdefault(need, set()).add(address)
-    stack, found = list(started), set(started)
-    while stack:
-        for address in dependents.get(str(stack.pop().config), ()):
-            if address not in found:
-                found.add(address)
-                stack.append(address)
-    return found
-
-
-def _differs(address: Address, found: object, request: PlanRequest) -> bool:
-    known = request.state.instances.get(address)
-    return known is None or known.current != found
-
-
-def _once(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Each problem once, errors first, otherwise as they came."""
-    seen: set[tuple[object, ...]] = set()
-    found = []
-    for diagnostic in diagnostics:
-        key = (diagnostic.severity, diagnostic.summary, diagnostic.detail, diagnostic.subject, diagnostic.address)
-        if key not in seen:
-            seen.add(key)
-            found.append(diagnostic)
-    return sorted(found, key=lambda d: d.severity is not Severity.ERROR)

@@ -22,7 +22,7 @@ Write = Callable[[Any], Any]
 Read = Callable[[Any], Any]
 
 
-class Misfit(Exception):  # noqa: N818 - a finding about a file, told as a Diagnostic
+class Misfit(Exception):
     """Data that does not fit the record: where in it, and what is wrong as a clause."""
 
     def __init__(self, message: str, path: Path = ()) -> None:

@@ -64,7 +64,9 @@ def _told(plan: Plan, ways: Sequence[WayOut]) -> Plan:
         if diagnostic.id == "does-not-fit":
             fit = {**diagnostic.extra.get("fit", {}), "ways_out": data}
             closing = f"\n\n{advice}\nNothing was changed." if first else ""
-            told = replace(diagnostic, detail=diagnostic.detail + closing, extra={**diagnostic.extra, "fit": fit})
+            told = replace(
+                diagnostic, detail=diagnostic.detail + closing, extra={**diagnostic.extra, "fit": fit}
+            )
             first = False
         found.append(told)
     return replace(plan, diagnostics=tuple(found))
@@ -88,7 +90,7 @@ def _fewer(result: PlanResult, tried: Trial) -> Iterator[WayOut]:
     for _ in range(MOST_COUNT_TRIALS):
         for item in failed:
             key = (item.address, item.pool.pool)
-            pools[key] = item if key not in pools else pools[key]
+            pools.setdefault(key, item)
             counts[key] = item.placed if key not in counts else min(item.placed, counts[key] - 1)
         if not all(item.pool.count_path for item in pools.values()):
             return
@@ -132,7 +134,6 @@ def _wider(result: PlanResult, tried: Trial) -> Iterator[WayOut]:
         return
     racks = _racks(result.plan)
     zones = sorted({zone for item in pinned for zone in racks.get(item.site_id, ())}, key=str.encode)
-    known = frozenset().union(*(i.pool.zones or frozenset() for i in pinned))
     missing = [zone for zone in zones if any(zone not in (i.pool.zones or ()) for i in pinned)]
     trials = 0
     for size in range(1, len(missing) + 1):
@@ -147,7 +148,6 @@ def _wider(result: PlanResult, tried: Trial) -> Iterator[WayOut]:
                 return
             if trials > MOST_ZONE_TRIALS:
                 return
-    del known
 
 
 def _zones_adjustment(item: Unplaced, added: Sequence[str]) -> Adjustment:
@@ -163,7 +163,9 @@ def _zones_way(pinned: Sequence[Unplaced], added: Sequence[str], plan: Plan) -> 
         where = "" if len(pinned) == 1 else f"{item.cluster}/{item.pool.pool}: "
         parts.append(f"{where}availability_zones = [{text}]")
         data.append({"address": str(item.address), "pool": item.pool.pool, "availability_zones": zones})
-    moved = sum(1 for p in plan.placements if p.trigger == "zones_changed" and p.action is PlacementAction.MOVE)
+    moved = sum(
+        1 for p in plan.placements if p.trigger == "zones_changed" and p.action is PlacementAction.MOVE
+    )
     cost = f" {moved} VMs that stand are re-placed by it." if moved else ""
     whole = f"all {len(pinned[0].pool.numbers)} fit" if len(pinned) == 1 else "everything fits"
     return WayOut("zones", f"{'; '.join(parts)}: {whole}.{cost}", {"zones": data, "replaced_vms": moved})
@@ -264,6 +266,10 @@ def _vcpus(result: PlanResult, sku: VmSku) -> int:
 
 def _smaller_skus(sku: VmSku, *, control_plane: bool) -> list[VmSku]:
     known = CATALOGUES[NEWEST].vm_skus.values()
-    same = [s for s in known if s.kind == sku.kind and (s.host_vcpus, s.memory_gib) < (sku.host_vcpus, sku.memory_gib)]
+    same = [
+        s
+        for s in known
+        if s.kind == sku.kind and (s.host_vcpus, s.memory_gib) < (sku.host_vcpus, sku.memory_gib)
+    ]
     allowed = [s for s in same if not control_plane or s.numa_cells == 1]
     return sorted(allowed, key=lambda s: (-s.host_vcpus, -s.memory_gib, s.name))

@@ -63,7 +63,9 @@ def _by_count(expression: Expression, value: Value, header: str) -> tuple[Expans
         return None, [error("Invalid count argument", detail, expression.span, block=header)]
 
     if value.has_marks:
-        return refuse("Sensitive values, or values derived from them, cannot be used as count: it would show them.")
+        return refuse(
+            "Sensitive values, or values derived from them, cannot be used as count: it would show them."
+        )
     if not value.is_known:
         return Expansion(LIST, (), "count"), []
     if value.is_null:
@@ -79,7 +81,9 @@ def _by_count(expression: Expression, value: Value, header: str) -> tuple[Expans
     if given != int(given):
         return refuse('The given "count" argument value is unsuitable: a whole number is required.')
     if given < 0:
-        return refuse('The given "count" argument value is unsuitable: must be greater than or equal to zero.')
+        return refuse(
+            'The given "count" argument value is unsuitable: must be greater than or equal to zero.'
+        )
     return Expansion(LIST, tuple(Repetition(i) for i in range(int(given)))), []
 
 
@@ -106,5 +110,6 @@ def _by_key(expression: Expression, value: Value, header: str) -> tuple[Expansio
         return Expansion(MAP, tuple(Repetition(k, string(k)) for k in keys)), []
     return refuse(
         f'The given "for_each" argument value is unsuitable: it must be a map, or set of strings, and you '
-        f"have provided a value of type {friendly_name(kind)}. Use toset() to turn a list of strings into a set."
+        f"have provided a value of type {friendly_name(kind)}. Use toset() to turn a list of strings into "
+        "a set."
     )

@@ -73,7 +73,8 @@ class Explained:
 @dataclass(frozen=True, slots=True)
 class Unplaced:
     """A pool of which not every VM found a place. `placed` counts those that stand or were placed,
-    `standing` those that stood before."""
+    `standing` those that stood before.
+    """
 
     address: Address
     pool: PoolDemand
@@ -90,7 +91,8 @@ Edge: TypeAlias = tuple[str, str]
 @dataclass(frozen=True, slots=True)
 class PlanResult:
     """A plan with what only displays need: the resource graph as (from, to) addresses, the
-    explanations asked for, and the shortages behind the errors."""
+    explanations asked for, and the shortages behind the errors.
+    """
 
     plan: Plan
     edges: tuple[Edge, ...] = ()

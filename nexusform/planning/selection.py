@@ -13,7 +13,8 @@ from nexusform.planning.order import Order
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Which instances are planned; the others keep what they have. `replace` are whole instances,
-    `heal` single VMs by address."""
+    `heal` single VMs by address.
+    """
 
     targets: tuple[AddressPattern, ...] = ()
     target_blocks: frozenset[ConfigAddress] = frozenset()
@@ -62,7 +63,9 @@ def select(
         address, name = _split_object(text)
         found = _patterns("-replace", [address], problems)
         if found and not found[0].type:
-            problems.append(error("Invalid -replace address", f'"{text}" names a module; name a resource in it.'))
+            problems.append(
+                error("Invalid -replace address", f'"{text}" names a module; name a resource in it.')
+            )
         elif found and name:
             single.append((found[0], name))
         else:
@@ -98,7 +101,12 @@ def _names_block(pattern: AddressPattern, block: ConfigAddress) -> bool:
     path = tuple(step.name for step in pattern.module)
     if not pattern.type:
         return block.module[: len(path)] == path
-    return (path, pattern.mode, pattern.type, pattern.name) == (block.module, block.mode, block.type, block.name)
+    return (path, pattern.mode, pattern.type, pattern.name) == (
+        block.module,
+        block.mode,
+        block.type,
+        block.name,
+    )
 
 
 def _closure(

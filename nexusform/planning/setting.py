@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from nexusform.configuration.model import ResourceBlock
@@ -25,7 +25,7 @@ class PlanClock:
     """The time as the plan sees it: one reading."""
 
     def __init__(self, now: str) -> None:
-        self._now = datetime.fromisoformat(now.replace("Z", "+00:00"))
+        self._now = datetime.fromisoformat(now)
 
     def now(self) -> datetime:
         """The plan's time, UTC."""
@@ -43,7 +43,7 @@ def setting_for(request: PlanRequest, bodies: PreparedBodies) -> Setting:
     managed = {("managed", name): t.schema for name, t in registries.resource_types.items()}
     data = {("data", name): t.schema for name, t in registries.data_sources.items()}
 
-    @lru_cache(maxsize=None)
+    @cache
     def functions_for(directory: str) -> Mapping[str, Any]:
         return standard_functions(request.files, clock, directory)
 
@@ -78,7 +78,13 @@ def _read(
     def told(problem: Problem) -> Diagnostic:
         span = body.locate(problem.path) if body is not None and problem.path else block.header_span
         return Diagnostic(
-            problem.severity, problem.summary, problem.detail, span, address=address, block=block.header, id=problem.id
+            problem.severity,
+            problem.summary,
+            problem.detail,
+            span,
+            address=address,
+            block=block.header,
+            id=problem.id,
         )
 
     waiting = [path for path in unknown_paths(dict(arguments)) if path]
@@ -86,7 +92,8 @@ def _read(
         problem = Problem(
             waiting[0],
             "Data source depends on an unknown value",
-            "A data source is read while the plan is made, so its arguments must be known by then; this value is "
+            "A data source is read while the plan is made, so its arguments must be known by then; this "
+            "value is "
             "known only after apply.",
         )
         return None, [told(problem)]
@@ -115,7 +122,8 @@ def _directory_of(request: PlanRequest, block: ResourceBlock) -> str:
 
 def vm_skus(request: PlanRequest, inventory: Inventory) -> tuple[dict[str, VmSku], list[Diagnostic]]:
     """All VM SKUs: the catalogue's (the state's version, else the configured or the newest), and
-    the user's own."""
+    the user's own.
+    """
     settings = request.configuration.settings
     wanted = settings.sku_catalogue or request.state.catalogue or NEWEST
     found = catalogue(wanted)

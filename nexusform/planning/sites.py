@@ -1,5 +1,6 @@
 """The sites of one plan: a scheduler each, who stands where, and every step taken since the
-removals, so that certainty can be measured by taking the same steps again."""
+removals, so that certainty can be measured by taking the same steps again.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ from nexusform.scheduling.world import (
 @dataclass(slots=True)
 class SitePlan:
     """One site while it is planned. `base` is the scheduler as it stood when the removals had
-    left; `operations` what happened since. Handles are the scheduler's."""
+    left; `operations` what happened since. Handles are the scheduler's.
+    """
 
     id: str
     name: str
@@ -67,7 +69,8 @@ class SitePlan:
 
     def pin(self, demand: Demand, machine: str) -> tuple[int, Placement, str]:
         """Put a VM on the machine that the user names: its handle, place, and why the rule would
-        have refused that machine ("" when it would not)."""
+        have refused that machine ("" when it would not).
+        """
         refusal = self.scheduler.refusal(machine, demand)
         host = self.machines[machine]
         cells = self.scheduler.infer_cells(demand.sku, machine)
@@ -131,7 +134,8 @@ def _offered_by(
 
 def occupy_outsiders(site: SitePlan) -> None:
     """Put the VMs outside nexusform on their machines: those with known cells first, then, in order
-    of machine and name, those whose cells are inferred."""
+    of machine and name, those whose cells are inferred.
+    """
     given = [o for o in site.outsiders if o.cell_numbers is not None]
     inferred = [o for o in site.outsiders if o.cell_numbers is None]
     for occupied in [*given, *sorted(inferred, key=lambda o: (o.machine, o.name.encode()))]:
@@ -149,9 +153,13 @@ def vm_name(wanted: VmDemand, pool: PoolDemand | None, pool_name: str, number: i
     """Whose VM it is in the words of the placement rule."""
     if pool is None or not pool.rule_pool:
         return VmName(wanted.owner, wanted.cluster, pool_name, number)
-    return VmName(wanted.owner, wanted.cluster, pool.rule_pool, number if pool.rule_number is None else pool.rule_number)
+    return VmName(
+        wanted.owner, wanted.cluster, pool.rule_pool, number if pool.rule_number is None else pool.rule_number
+    )
 
 
-def demand_for(wanted: VmDemand, pool: PoolDemand, number: int | str, last_resort: str | None = None) -> Demand:
+def demand_for(
+    wanted: VmDemand, pool: PoolDemand, number: int | str, last_resort: str | None = None
+) -> Demand:
     """What the scheduler is asked for one VM."""
     return Demand(vm_name(wanted, pool, pool.pool, number), pool.sku, pool.zones, pool.hints, last_resort)

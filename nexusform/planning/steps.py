@@ -33,7 +33,9 @@ class _Draft:
 
 
 class _Graph:
-    def __init__(self, changes: Sequence[Change], former: Mapping[tuple[Address, str], tuple[str, ...]]) -> None:
+    def __init__(
+        self, changes: Sequence[Change], former: Mapping[tuple[Address, str], tuple[str, ...]]
+    ) -> None:
         self.changes = changes
         self.former = former
         self._gates: dict[tuple[str, str], list[int]] = {}
@@ -72,7 +74,8 @@ def build_steps(
     surroundings: Surroundings,
 ) -> list[Step]:
     """The steps of a plan. `former` are the dependencies that state recorded, by address and
-    deposed key; `surroundings` those of the prior objects."""
+    deposed key; `surroundings` those of the prior objects.
+    """
     graph = _Graph(changes, former)
     for index, change in enumerate(changes):
         _own_steps(graph, index, change, objects.get(change.address), surroundings)
@@ -83,7 +86,9 @@ def build_steps(
     for change in changes:
         _use_waits(graph, change, uses)
     _add_room_waits(graph, _room_waits(graph, objects))
-    return [Step(d.id, d.kind, d.change, tuple(sorted(d.waits)), d.prior, d.planned, d.main) for d in graph.drafts]
+    return [
+        Step(d.id, d.kind, d.change, tuple(sorted(d.waits)), d.prior, d.planned, d.main) for d in graph.drafts
+    ]
 
 
 def _own_steps(
@@ -222,7 +227,11 @@ _ID_ARGUMENTS = {
 def _by_ids(values: Mapping[str, Any] | None, table: Mapping[tuple[str, str], Address]) -> list[Address]:
     if values is None:
         return []
-    found = [table.get((kind, values[name])) for name, kind in _ID_ARGUMENTS.items() if isinstance(values.get(name), str)]
+    found = [
+        table.get((kind, values[name]))
+        for name, kind in _ID_ARGUMENTS.items()
+        if isinstance(values.get(name), str)
+    ]
     return [a for a in found if a is not None]
 
 
@@ -272,7 +281,8 @@ def _room_waits(graph: _Graph, objects: Mapping[Address, VmObject]) -> dict[int,
 
 def _add_room_waits(graph: _Graph, waits: Mapping[int, set[int]]) -> None:
     """Add them, except where references already say the opposite order (an object that used to
-    refer to the one whose room it takes): references win."""
+    refer to the one whose room it takes): references win.
+    """
     for step, others in waits.items():
         graph.drafts[step].waits |= others
     stuck = _stuck(graph)

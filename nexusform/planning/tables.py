@@ -64,7 +64,8 @@ def _row(
 
 def _worst_left(found: VmObject, pool: PoolDemand) -> int:
     """On a real site the platform chooses which VMs a scale-in takes: the fewest that may be left
-    on a rack that has some now."""
+    on a rack that has some now.
+    """
     before = Counter(vm.placement.rack for vm in found.standing.values() if vm.pool == pool.pool)
     gone = sum(1 for key in found.moves.leave if key[0] == pool.pool)
     return max(min(before.values(), default=0) - gone, 0)

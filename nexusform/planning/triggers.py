@@ -65,11 +65,11 @@ def compare(
         known = set(old.numbers) if old else set()
         for number in pool.numbers:
             key = (pool.pool, number)
-            vm = have.get(key)
-            if vm is None:
-                _arrival(moves, key, situation, old, number in known)
+            present = have.get(key)
+            if present is None:
+                _arrival(moves, key, situation, old, was_there=number in known)
                 continue
-            trigger = _trigger(vm, situation, renewed, changed)
+            trigger = _trigger(present, situation, renewed, changed)
             if trigger:
                 moves.again[key] = trigger
             else:
@@ -107,7 +107,8 @@ def _changed_argument(old: PoolDemand | None, pool: PoolDemand) -> str:
 
 def batch_size(text: str, pool_size: int) -> int:
     """How many VMs `max_surge` or `max_unavailable` allow at once: a count, or per cent of the
-    pool rounded up."""
+    pool rounded up.
+    """
     if text.endswith("%"):
         return -(-int(text[:-1]) * pool_size // 100)
     return int(text)

@@ -21,7 +21,8 @@ ROLLING = "kubernetes_version_changed"
 @dataclass(slots=True)
 class VmObject:
     """The VMs of one instance. `held` is the room its prior VMs hold: site and handle. `places`
-    is where its VMs stand after; `tokens` the handles of those that this plan placed."""
+    is where its VMs stand after; `tokens` the handles of those that this plan placed.
+    """
 
     instance: Instance
     before: VmDemand | None = None
@@ -45,7 +46,7 @@ class VmObject:
     @property
     def going(self) -> bool:
         """Whether the whole instance goes."""
-        return self.instance.action in (Action.DELETE, Action.FORGET)
+        return self.instance.going
 
     def placed_vms(self) -> list[PlacedVm]:
         """Every VM after the plan, pools in order, numbers ascending."""
@@ -75,7 +76,8 @@ class VmObject:
 @dataclass(frozen=True, slots=True)
 class Wishes:
     """What the user asks of single VMs and of the plan: names to heal by address (text), and the
-    (address, name) of VMs whose decision is to be explained; None = every VM that is placed."""
+    (address, name) of VMs whose decision is to be explained; None = every VM that is placed.
+    """
 
     heal: Mapping[str, frozenset[str]]
     explain: frozenset[tuple[str, str]] | None = frozenset()
@@ -98,7 +100,8 @@ class VmPhase:
 
     def stand(self, instance: Instance) -> VmObject:
         """Put the prior VMs of an instance where they stand. Deposed objects hold no room: their VMs
-        leave in every plan."""
+        leave in every plan.
+        """
         family = instance.type.vms
         assert family is not None
         found = VmObject(instance)
@@ -169,7 +172,8 @@ class VmPhase:
 
     def again(self, found: VmObject) -> None:
         """Place the VMs of one instance that must be placed anew: those whose old VM has left, then
-        rolling ones in batches."""
+        rolling ones in batches.
+        """
         for pool, numbers in self._wanted(found, found.moves.again):
             for number in numbers:
                 trigger = found.moves.again[pool.pool, number]

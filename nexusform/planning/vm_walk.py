@@ -1,6 +1,7 @@
 """The two passes over phase 4. Pass one, placements still unknown: what every block wants, so that
 everything that leaves has left and everything homeless is placed before anything new. Pass two,
-block by block: the new VMs, each seeing what was placed before it."""
+block by block: the new VMs, each seeing what was placed before it.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +37,12 @@ class VmWalk:
     diagnostics: list[Diagnostic] = field(default_factory=list)
     _first: dict[Address, tuple[list[Instance], list[list[Diagnostic]]]] = field(default_factory=dict)
 
-    def run(self, blocks: Sequence[ResourceBlock], orphans: Iterable[Instance], evaluation: Evaluation) -> Evaluation:
+    def run(
+        self, blocks: Sequence[ResourceBlock], orphans: Iterable[Instance], evaluation: Evaluation
+    ) -> Evaluation:
         """Plan the blocks; `orphans` are VM instances whose block is gone. Gives the evaluation in
-        which placements are known."""
+        which placements are known.
+        """
         first = evaluation.fork()
         early: dict[int, list[Instance]] = {}
         for index, block in enumerate(blocks):
@@ -70,7 +74,7 @@ class VmWalk:
             return None
         reports: list[Diagnostic] = []
         for instance in instances:
-            if instance.block is None or instance.action is Action.DELETE:
+            if instance.block is None or instance.going:
                 self._show(instance, evaluation)
                 continue
             found = self.blocks.arguments(instance, evaluation)
@@ -84,7 +88,7 @@ class VmWalk:
 
     def _show(self, instance: Instance, evaluation: Evaluation, *, unplaced: bool = False) -> None:
         """Let later blocks of pass one refer to it; its placements are unknown."""
-        if instance.action is Action.DELETE:
+        if instance.going:
             return
         if unplaced and instance.config is not None:
             instance.planned = self._unplaced(instance)
@@ -96,7 +100,9 @@ class VmWalk:
         known = {} if instance.broken else {"id": instance.type.identify(instance.config)}
         return planned_attributes(instance.type.schema, instance.config, None, known)
 
-    def _late_priors(self, blocks: Sequence[ResourceBlock], early: dict[int, list[Instance]]) -> list[Instance]:
+    def _late_priors(
+        self, blocks: Sequence[ResourceBlock], early: dict[int, list[Instance]]
+    ) -> list[Instance]:
         """What stands of the blocks that wait for pass two."""
         late = [b for i, b in enumerate(blocks) if i not in early]
         return [
@@ -112,7 +118,7 @@ class VmWalk:
         after = self.phase.after
         self.hints.refresh(self.objects.values())
         for instance in instances:
-            if instance.type.name == CLUSTER_TYPE and instance.action is not Action.DELETE and not instance.broken:
+            if instance.type.name == CLUSTER_TYPE and not instance.going and not instance.broken:
                 attributes = instance.config if instance.config is not None else instance.planned
                 if attributes is not None:
                     after.clusters[instance.type.identify(attributes)] = attributes
@@ -125,7 +131,9 @@ class VmWalk:
                 continue
             self._consider(found, wanted)
         replaced = {
-            i.type.identify(i.config): i for i in instances if i.type.name == CLUSTER_TYPE and i.replaced and i.config
+            i.type.identify(i.config): i
+            for i in instances
+            if i.type.name == CLUSTER_TYPE and i.replaced and i.config
         }
         for found, wanted in followers:
             instance = found.instance
@@ -134,7 +142,7 @@ class VmWalk:
             self._consider(found, wanted)
 
     def _wanted(self, instance: Instance) -> VmDemand | None:
-        if instance.action is Action.DELETE or instance.broken:
+        if instance.going or instance.broken:
             return None
         attributes = instance.config if instance.config is not None else instance.planned
         if attributes is None or instance.type.vms is None:
@@ -182,14 +190,15 @@ class VmWalk:
                 yield Problem(
                     ("machine",),
                     "Unknown machine",
-                    f'Site {wanted.site_id} has no machine "{pool.pinned}".{did_you_mean(pool.pinned, site.machines)}',
+                    f"Site {wanted.site_id} has no machine "
+                    f'"{pool.pinned}".{did_you_mean(pool.pinned, site.machines)}',
                 )
 
     def _consider(self, found: VmObject, wanted: VmDemand | None) -> None:
         instance = found.instance
-        if instance.block is not None and instance.action is not Action.DELETE and instance.config is not None:
+        if instance.block is not None and not instance.going and instance.config is not None:
             self._preview(instance)
-        if instance.broken or (wanted is None and instance.action is not Action.DELETE):
+        if instance.broken or (wanted is None and not instance.going):
             found.wanted = found.before
             found.places = {key: vm.placement for key, vm in found.standing.items()}
             found.moves.stay = list(found.standing)
@@ -239,19 +248,19 @@ class VmWalk:
             found = self.objects[instance.address]
             if early is not None and self._reevaluated(instance):
                 self.blocks.arguments(instance, evaluation)
-            if instance.config is not None and instance.action is not Action.DELETE and not instance.broken:
+            if instance.config is not None and not instance.going and not instance.broken:
                 self._fresh_hints(found)
                 self.phase.arrive(found)
                 self.hints.update(found)
             self._finish(found, evaluation)
 
     def _open_view(self, instance: Instance, evaluation: Evaluation) -> None:
-        if instance.action is not Action.DELETE:
+        if not instance.going:
             evaluation.resource_view(instance.address)
 
     def _reevaluated(self, instance: Instance) -> bool:
         """Whether its arguments held unknown values in pass one (none that decide a placement)."""
-        if instance.config is None or instance.action is Action.DELETE:
+        if instance.config is None or instance.going:
             return False
         return next(iter(unknown_paths(instance.config)), None) is not None
 
@@ -259,7 +268,7 @@ class VmWalk:
         """A block that had to wait: it removes, places anew and adds on its own, now."""
         instances = self.blocks.expanded(block, evaluation) or []
         for instance in instances:
-            if instance.block is not None and instance.action is not Action.DELETE:
+            if instance.block is not None and not instance.going:
                 self.diagnostics += self.blocks.arguments(instance, evaluation)
                 waiting = undecided(instance)
                 self.diagnostics += [undecided_error(instance, path) for path in waiting]
@@ -279,7 +288,7 @@ class VmWalk:
     def _finish(self, found: VmObject, evaluation: Evaluation) -> None:
         """Give the instance its computed placements and decide for good."""
         instance = found.instance
-        if instance.action is not Action.DELETE and instance.block is not None and instance.config is not None:
+        if not instance.going and instance.block is not None and instance.config is not None:
             computed: dict[str, Any] = {}
             if found.wanted is not None and instance.type.vms is not None and not instance.broken:
                 computed = instance.type.vms.assemble(instance.config, self.phase.after, found.placed_vms())

@@ -54,7 +54,9 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     problems += upgrade_problems(attributes, ())
     if attributes.get("name") == CONTROL_PLANE:
         problems.append(
-            Problem(("name",), "Invalid agent pool name", f'"{CONTROL_PLANE}" is reserved for the control plane.')
+            Problem(
+                ("name",), "Invalid agent pool name", f'"{CONTROL_PLANE}" is reserved for the control plane.'
+            )
         )
     return problems
 
@@ -71,7 +73,8 @@ def demand(
                 ("kubernetes_cluster_id",),
                 "Unknown cluster",
                 f'No cluster has the id "{cluster_id}". Refer to the cluster, for example '
-                "nexus_kubernetes_cluster.NAME.id, or write the id of one that is declared: <site>/<cluster>.",
+                "nexus_kubernetes_cluster.NAME.id, or write the id of one that is declared: "
+                "<site>/<cluster>.",
             )
         ]
     if name in (cluster.get("agent_pool") or {}):
@@ -79,7 +82,8 @@ def demand(
             Problem(
                 ("name",),
                 "Duplicate agent pool",
-                f'The cluster "{cluster_id}" has an agent_pool block "{name}" already. Give one of the two another '
+                f'The cluster "{cluster_id}" has an agent_pool block "{name}" already. Give one of the two '
+                "another "
                 "name, or remove it.",
             )
         ]
@@ -91,7 +95,12 @@ def demand(
     version = cluster.get("kubernetes_version")
     return (
         VmDemand(
-            str(cluster["site_id"]), owner_of(cluster), str(cluster["name"]), (pool,), version, parent_id=cluster_id
+            str(cluster["site_id"]),
+            owner_of(cluster),
+            str(cluster["name"]),
+            (pool,),
+            version,
+            parent_id=cluster_id,
         ),
         [],
     )

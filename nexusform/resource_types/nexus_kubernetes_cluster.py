@@ -118,7 +118,8 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
                 Problem(
                     path,
                     "Invalid agent pool name",
-                    f'"{name}" cannot be the name of an agent pool: it must not be empty or "{CONTROL_PLANE}", nor '
+                    f'"{name}" cannot be the name of an agent pool: it must not be empty or '
+                    f'"{CONTROL_PLANE}", nor '
                     'hold "|" or "/".',
                 )
             )
@@ -162,7 +163,9 @@ def assemble(
     names |= {pool: values["vm_sku_name"] for pool, values in pools.items()}
     nodes = {vm.name: node(vm, names[vm.pool]) for vm in placed}
     counted = Counter(names[vm.pool] for vm in placed)
-    skus = [(sku, count) for name, count in sorted(counted.items()) if (sku := surroundings.sku(name)) is not None]
+    skus = [
+        (sku, count) for name, count in sorted(counted.items()) if (sku := surroundings.sku(name)) is not None
+    ]
     return {"nodes": nodes, "node_count": len(nodes), "capacity": capacity(skus)}
 
 

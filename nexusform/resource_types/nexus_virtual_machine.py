@@ -113,7 +113,8 @@ def demand(
     attributes: Mapping[str, Any], surroundings: Surroundings, address: Address
 ) -> tuple[VmDemand | None, list[Problem]]:
     """One VM; in the placement rule its cluster and pool are the block's address without any index,
-    its number the instance key or 0."""
+    its number the instance key or 0.
+    """
     hints, problems = _hints(attributes, surroundings)
     if problems:
         return None, problems
@@ -179,7 +180,11 @@ def standing(attributes: Mapping[str, Any]) -> tuple[StandingVm, ...]:
         tuple(attributes.get("cells") or ()),
     )
     sku = f"{attributes.get('cpu_cores')} vCPU / {attributes.get('memory_gib')} GiB"
-    return (StandingVm(_POOL, 0, str(attributes["name"]), sku, place, attributes.get("provenance") or "predicted"),)
+    return (
+        StandingVm(
+            _POOL, 0, str(attributes["name"]), sku, place, attributes.get("provenance") or "predicted"
+        ),
+    )
 
 
 def assemble(

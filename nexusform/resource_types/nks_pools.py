@@ -1,5 +1,6 @@
 """What the pools of an NKS cluster have in common, wherever they are written: arguments, checks,
-demand, and nodes."""
+demand, and nodes.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +30,7 @@ ZONES: Final = Attribute(
     on_change=_POOL,
     decides_placement=True,
 )
-SKU: Final = Attribute(
-    STRING, "VM SKU of its nodes.", required=True, on_change=_POOL, decides_placement=True
-)
+SKU: Final = Attribute(STRING, "VM SKU of its nodes.", required=True, on_change=_POOL, decides_placement=True)
 POOL_ARGUMENTS: Final[Mapping[str, Attribute]] = {
     "vm_sku_name": SKU,
     "availability_zones": ZONES,
@@ -139,7 +138,8 @@ def upgrade_problems(values: Mapping[str, Any], path: Path) -> Iterable[Problem]
         yield Problem(
             (*path, "upgrade_settings"),
             "Invalid upgrade settings",
-            "max_surge and max_unavailable are both zero, so no VM could ever be upgraded. Make one of them at "
+            "max_surge and max_unavailable are both zero, so no VM could ever be upgraded. Make one of "
+            "them at "
             "least 1.",
         )
 
@@ -152,7 +152,8 @@ def sku_problem(name: str, path: Path, surroundings: Surroundings) -> Problem:
     return Problem(
         path,
         "Unknown VM SKU",
-        f'There is no VM SKU "{name}".{did_you_mean(name, known)}{listed} A size of your own is declared with '
+        f'There is no VM SKU "{name}".{did_you_mean(name, known)}{listed} A size of your own is declared '
+        "with "
         "nexus_vm_sku.",
     )
 
@@ -176,7 +177,8 @@ def pool_demand(
             Problem(
                 (*path, "vm_sku_name"),
                 "VM SKU not allowed for a control plane",
-                f"{name} spans {sku.numa_cells} NUMA cells; such SKUs are for agent pools only. Take a G or P SKU.",
+                f"{name} spans {sku.numa_cells} NUMA cells; such SKUs are for agent pools only. Take a G "
+                "or P SKU.",
             )
         ]
     settings = values.get("upgrade_settings") or {}

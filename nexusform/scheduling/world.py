@@ -38,7 +38,8 @@ class RackOffer:
 @dataclass(frozen=True, slots=True)
 class Occupied:
     """Capacity of a machine held by a VM outside nexusform. `cells` is how many it spans;
-    `cell_numbers` None = inferred by step 5 of the placement rule, in name order."""
+    `cell_numbers` None = inferred by step 5 of the placement rule, in name order.
+    """
 
     machine: str
     name: str
@@ -52,7 +53,8 @@ class Occupied:
 @dataclass(frozen=True, slots=True)
 class MachineOffer:
     """A machine described on its own: it replaces the one its rack makes in that slot, or adds
-    one."""
+    one.
+    """
 
     rack_id: str
     machine: Machine

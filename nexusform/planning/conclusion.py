@@ -1,0 +1,147 @@
+"""From planned instances to the plan: changes, placements, tables, steps, and what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from nexusform import __version__
+from nexusform.address import Address
+from nexusform.diagnostics import Diagnostic, Severity, has_errors
+from nexusform.planning.blocks import Blocks, Prior
+from nexusform.planning.certainty import measure
+from nexusform.planning.changes import build_changes, find_drift
+from nexusform.planning.fit import fit_failures
+from nexusform.planning.order import Order
+from nexusform.planning.outputs import variable_values
+from nexusform.planning.placements import explanations, placement_changes
+from nexusform.planning.plan import CheckResult, OutputChange, Plan
+from nexusform.planning.request import PlanRequest, PlanResult
+from nexusform.planning.setting import catalogue_version
+from nexusform.planning.sites import SitePlan
+from nexusform.planning.steps import build_steps
+from nexusform.planning.surroundings import PlanSurroundings
+from nexusform.planning.tables import placement_tables
+from nexusform.planning.vm_phase import VmObject
+from nexusform.state.model import OutputState
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Where planning has got to. `given` is the request as it came, `request` the same after
+    moved blocks were followed.
+    """
+
+    given: PlanRequest
+    request: PlanRequest
+    diagnostics: list[Diagnostic]
+    previous: Mapping[Address, Address]
+    prior: Prior
+    sites: Mapping[str, SitePlan]
+    objects: Mapping[Address, VmObject]
+    before: PlanSurroundings
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Outputs and variable checks."""
+
+    outputs: Sequence[OutputChange]
+    planned_outputs: Mapping[str, OutputState]
+    variable_checks: tuple[CheckResult, ...]
+
+
+def conclude(work: Work, blocks: Blocks, order: Order, results: Results) -> PlanResult:
+    """The plan of everything that was worked out."""
+    request = work.request
+    for address, old in work.previous.items():
+        if address in blocks.instances:
+            blocks.instances[address].previous = old
+    changes, problems = build_changes(request, blocks.instances, order, work.prior)
+    found = [*work.diagnostics, *problems]
+    failures = fit_failures(work.objects.values())
+    if has_errors(found):
+        failures = replace(failures, unplaced=())
+    else:
+        found += failures.diagnostics
+    tie_breaks, certainty = measure(work.sites, request.tie_breaks)
+    rows = placement_changes(work.objects.values(), certainty, work.sites, request.want_rejected)
+    steps = build_steps(changes, work.objects, work.sites, _former_dependencies(work.prior), work.before)
+    edges = [(str(block), str(need)) for block, needs in order.needs.items() for need in needs]
+    plan = Plan(
+        mode=request.mode,
+        changes=tuple(changes),
+        steps=tuple(steps),
+        drift=find_drift(work.given),
+        outputs=tuple(results.outputs),
+        planned_outputs=results.planned_outputs,
+        placements=tuple(rows),
+        placement_tables=tuple(placement_tables(work.objects.values(), work.sites, certainty)),
+        moved=tuple(work.previous.items()),
+        kept=sum(len(o.moves.stay) for o in work.objects.values()),
+        tie_breaks=tie_breaks,
+        checks=(*results.variable_checks, *blocks.checks),
+    )
+    return PlanResult(
+        finished(plan, work.given, found),
+        tuple(edges),
+        tuple(str(b.address) for b in order.blocks),
+        explanations(work.objects.values()),
+        failures.unplaced,
+    )
+
+
+def _former_dependencies(prior: Prior) -> dict[tuple[Address, str], tuple[str, ...]]:
+    found = {}
+    for address, state in prior.instances.items():
+        if state.current is not None:
+            found[address, ""] = state.current.dependencies
+        for key, old in state.deposed.items():
+            found[address, key] = old.dependencies
+    return found
+
+
+def finished(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagnostic]) -> Plan:
+    """The plan with what it was made from and everything that was found."""
+    found = _once(diagnostics)
+    state = request.state
+    return replace(
+        plan,
+        diagnostics=tuple(found),
+        variables=variable_values(request),
+        refreshed={a: o for a, o in request.refreshed.items() if _differs(a, o, request)},
+        lineage=state.lineage,
+        serial=state.serial,
+        prior_digest=request.prior_digest,
+        catalogue=catalogue_version(request),
+        timestamp=request.now,
+        nexusform_version=__version__,
+        workspace=request.workspace,
+        targets=request.targets,
+        excludes=request.excludes,
+        replaces=request.replaces,
+        errored=has_errors(found),
+    )
+
+
+def _differs(address: Address, found: object, request: PlanRequest) -> bool:
+    known = request.state.instances.get(address)
+    return known is None or known.current != found
+
+
+def _once(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Each problem once, errors first, otherwise as they came."""
+    seen: set[tuple[object, ...]] = set()
+    found = []
+    for diagnostic in diagnostics:
+        key = (
+            diagnostic.severity,
+            diagnostic.summary,
+            diagnostic.detail,
+            diagnostic.subject,
+            diagnostic.address,
+        )
+        if key not in seen:
+            seen.add(key)
+            found.append(diagnostic)
+    return sorted(found, key=lambda d: d.severity is not Severity.ERROR)

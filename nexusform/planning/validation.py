@@ -1,0 +1,110 @@
+"""What can be said of a configuration without state and without placing anything: every mistake at
+once. Values that depend on variables without a value, on repetition or on resources are unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from nexusform.address import Address, ModuleStep
+from nexusform.configuration.model import Configuration, Module, ResourceBlock
+from nexusform.configuration.references import check_references
+from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.planning.blocks import PreparedBodies
+from nexusform.planning.evaluation import Evaluation, ModuleInstance, Setting
+from nexusform.planning.instances import Instance, evaluate_arguments
+from nexusform.planning.order import modules, planning_order
+from nexusform.planning.repetition import ONCE
+from nexusform.planning.request import PlanRequest
+from nexusform.planning.setting import setting_for
+from nexusform.ports import Registries
+from nexusform.values import Value, unknown
+
+
+def validate(configuration: Configuration, registries: Registries, request: PlanRequest) -> list[Diagnostic]:
+    """Check everything that can be checked. `request` gives files, time and, where they are known,
+    variables; its state is not looked at.
+    """
+    types = {name: t.schema for name, t in registries.resource_types.items()}
+    sources = {name: t.schema for name, t in registries.data_sources.items()}
+    problems = check_references(configuration, types, sources)
+    _, cyclic = planning_order(configuration, registries.resource_types)
+    if cyclic:
+        return [*problems, *cyclic]
+    managed = {("managed", name): schema for name, schema in types.items()}
+    data = {("data", name): schema for name, schema in sources.items()}
+    bodies = PreparedBodies(managed | data)
+    setting = _unknowing(setting_for(request, bodies), configuration, request.variables)
+    evaluation = Evaluation(setting)
+    for module in modules(configuration.root):
+        instance = _some_instance(module)
+        problems += _module(instance, registries, bodies, evaluation)
+    return [*problems, *bodies.diagnostics, *evaluation.diagnostics]
+
+
+def _some_instance(module: Module) -> ModuleInstance:
+    """Stands for every instance of a module: its variables are unknown."""
+    return ModuleInstance(tuple(ModuleStep(name) for name in module.path), module)
+
+
+def _unknowing(setting: Setting, configuration: Configuration, given: Mapping[str, Value]) -> Setting:
+    """The setting with unknown variables where none is given, and data sources unread."""
+    variables = {
+        name: given.get(name, unknown(declared.type))
+        for name, declared in configuration.root.variables.items()
+    }
+    return replace(setting, variables=variables, read_data=lambda _block, _arguments, _address: (None, []))
+
+
+def _module(
+    instance: ModuleInstance, registries: Registries, bodies: PreparedBodies, evaluation: Evaluation
+) -> list[Diagnostic]:
+    module = instance.module
+    found: list[Diagnostic] = []
+    if instance.path:
+        for name, declared in module.variables.items():
+            evaluation.assume(instance, name, unknown(declared.type))
+    for name in module.locals:
+        evaluation.local(instance, name)
+    for name in module.outputs:
+        evaluation.output(instance, name)
+    for block in module.resources.values():
+        found += _block(block, instance, registries, bodies, evaluation)
+    for call in module.calls.values():
+        scope = evaluation.scope(instance)
+        for expression, _span in call.inputs.values():
+            evaluation.evaluated(expression, scope)
+    return found
+
+
+def _block(
+    block: ResourceBlock,
+    module: ModuleInstance,
+    registries: Registries,
+    bodies: PreparedBodies,
+    evaluation: Evaluation,
+) -> list[Diagnostic]:
+    table = registries.data_sources if block.mode == "data" else registries.resource_types
+    resource_type = table.get(block.type)
+    prepared = bodies.of(block)
+    scope = evaluation.scope(module)
+    for repeated in (block.count, block.for_each):
+        if repeated is not None:
+            evaluation.evaluated(repeated, scope)
+    if resource_type is None or prepared is None:
+        return []
+    address = Address(module.path, block.mode, block.type, block.name)
+    instance = Instance(address, resource_type, None, block, module, ONCE, prepared)
+    return [d for d in evaluate_arguments(instance, evaluation) if not _about_repetition(d, block)]
+
+
+def _about_repetition(found: Diagnostic, block: ResourceBlock) -> bool:
+    """A finding that only holds because the block was looked at without its repetition."""
+    repeated = block.count is not None or block.for_each is not None
+    return (
+        repeated
+        and found.severity is Severity.ERROR
+        and found.summary == "Missing required argument"
+        and (found.subject == block.header_span)
+    )
