@@ -26,24 +26,30 @@ def rule(facts: Facts) -> list[Diagnostic]:
         machines = site.schedulable(pool.zones)
         if not machines or not pool.new_numbers:
             continue
-        detail = _unlisted(pool, site, machines) or _uneven(pool, machines, facts.vm_skus)
+        detail = _detail(pool, site, machines, facts.vm_skus)
         if detail:
             found.append(finding(ID, "VM SKU made for other hardware", detail, pool))
     return found
+
+
+def _detail(pool: PoolFacts, site: SiteFacts, machines: Sequence[Machine], skus: Sequence[VmSku]) -> str:
+    """What is wrong in words, or "".
+
+    That no machine lists the SKU is an error of a plan; it is said only where nothing is placed.
+    """
+    without = [machine for machine in machines if not _takes(machine, pool.sku)]
+    if not without:
+        return _uneven(pool, machines, skus)
+    if len(without) == len(machines) and site.rehearse is not None:
+        return ""
+    return _unlisted(pool, without, machines)
 
 
 def _takes(machine: Machine, sku: VmSku) -> bool:
     return machine.machine_sku is None or not sku.machine_skus or machine.machine_sku in sku.machine_skus
 
 
-def _unlisted(pool: PoolFacts, site: SiteFacts, machines: Sequence[Machine]) -> str:
-    """Words for machines in the zones that do not list the SKU; "" when all do.
-
-    That none does is an error of the plan, so it is said only where nothing is placed.
-    """
-    without = [m for m in machines if not _takes(m, pool.sku)]
-    if not without or (len(without) == len(machines) and site.rehearse is not None):
-        return ""
+def _unlisted(pool: PoolFacts, without: Sequence[Machine], machines: Sequence[Machine]) -> str:
     hardware = listed(sorted({str(m.machine_sku) for m in without}))
     if len(without) == len(machines):
         return (
