@@ -356,13 +356,10 @@ class _Decoder:
             detail = already("A module call named", header.name, self.calls[header.name].header_span, rule)
             self._duplicate("Duplicate module call", detail, header.header_span)
             return
-        child = self._called(header, home, block)
-        if child is None:
-            return
         self.calls[header.name] = ModuleCall(
             name=header.name,
             source=header.source,
-            module=child,
+            module=self._called(header, home, block),
             inputs=header.inputs,
             count=header.count,
             for_each=header.for_each,
@@ -371,7 +368,20 @@ class _Decoder:
             header_span=header.header_span,
         )
 
-    def _called(self, header: CallHeader, home: Home, block: Block) -> Module | None:
+    def _called(self, header: CallHeader, home: Home, block: Block) -> Module:
+        """The module that a call names; an empty one without a directory when it cannot be read."""
+        path = (*self.path, header.name)
+        files = self._called_files(header)
+        if files is None:
+            return Module(path, "")
+        prefix = (*self.prefix, (home.file, block.span.start.byte))
+        child = _Decoder(self.tree, files, path, prefix, (*self.chain, files.identity))
+        module = child.module()[0]
+        if not child.broken:
+            self._check_inputs(header, module)
+        return module
+
+    def _called_files(self, header: CallHeader) -> ModuleFiles | None:
         tree = self.tree
         tree.calls += 1
         if tree.calls > LARGEST_TREE:
@@ -379,23 +389,15 @@ class _Decoder:
                 detail = f"The modules call each other more than {LARGEST_TREE:,} times in all."
                 self._duplicate("Too many modules", detail, header.header_span)
             return None
-        files = tree.read_module(self.source.directory, header)
-        if files is None:
-            return None
-        if files.identity in self.chain:
-            detail = (
-                f'The module in "{files.directory}" calls itself, directly or through other modules: '
-                f"module.{'.module.'.join([*self.path, header.name])}."
-            )
-            self._duplicate("Module cycle", detail, header.source_span)
-            return None
-        prefix = (*self.prefix, (home.file, block.span.start.byte))
-        path = (*self.path, header.name)
-        child = _Decoder(tree, files, path, prefix, (*self.chain, files.identity))
-        module = child.module()[0]
-        if not child.broken:
-            self._check_inputs(header, module)
-        return module
+        files = tree.read_module(self.source.directory, header) if header.source else None
+        if files is None or files.identity not in self.chain:
+            return files
+        detail = (
+            f'The module in "{files.directory}" calls itself, directly or through other modules: '
+            f"module.{'.module.'.join([*self.path, header.name])}."
+        )
+        self._duplicate("Module cycle", detail, header.source_span)
+        return None
 
     def _check_inputs(self, header: CallHeader, child: Module) -> None:
         for name, (_, span) in header.inputs.items():

@@ -121,9 +121,8 @@ class _Reader:
             summary = "Unreadable module directory" if call else "Unreadable configuration directory"
             self._tell(summary, f'The directory "{directory}" cannot be read: {problem.strerror}.', call)
             return None
-        before = len(self.problems)
-        files = [f for n in names if _is_configuration(n) and (f := self._file(directory, n))]
-        if not files and len(self.problems) == before:
+        files = [self._file(directory, n) for n in names if _is_configuration(n)]
+        if not files:
             detail = (
                 f'The directory "{directory}" contains no nexusform configuration files '
                 f"(*{NATIVE} or *{JSON})."
@@ -137,11 +136,12 @@ class _Reader:
         block = f'module "{call.name}"' if call else ""
         self.problems.append(error(summary, detail, call.source_span if call else None, block=block))
 
-    def _file(self, directory: str, name: str) -> ParsedFile | None:
+    def _file(self, directory: str, name: str) -> ParsedFile:
         path = os.path.normpath(os.path.join(directory, name))  # noqa: PTH118 - a shown path
         source = _read(path, self.problems)
         if source is None:
-            return None
+            source = SourceFile(os.fsencode(path).decode(errors="replace"), "")
+            return ParsedFile(name, source, parse_file(source)[0], _is_override(name), broken=True)
         body, wrong = self._parse(source)
         self.problems.extend(wrong)
         ignored = ignored_rules(source)

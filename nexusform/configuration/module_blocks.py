@@ -30,7 +30,7 @@ _LOCAL = ("./", "../")
 
 @dataclass(frozen=True, slots=True)
 class CallHeader:
-    """A `module` block before the module it calls has been read."""
+    """A `module` block before the module it calls has been read; `source` is "" when it is wrong."""
 
     name: str
     source: str
@@ -44,7 +44,7 @@ class CallHeader:
 
 
 def decode_call(block: Block, problems: list[Diagnostic]) -> CallHeader | None:
-    """A `module` block; None when its name is none or its source leads nowhere."""
+    """A `module` block; None when its name is none."""
     label = block.labels[0]
     named = check_name(label, "Invalid module instance name", problems)
     parts, wrong = content(block.body, MODULE_FACE, partial=True)
@@ -60,13 +60,16 @@ def decode_call(block: Block, problems: list[Diagnostic]) -> CallHeader | None:
         problems.append(error("Unsupported argument", detail, given["providers"].name_span))
     count, for_each = repetition(given, "module", problems)
     depends_on = references(given.get("depends_on"), problems)
+    source_span = given["source"].expression.span if "source" in given else block.header_span
     source = constant_text(given.get("source"), problems)
-    if not named or source is None or not _is_local(source, given["source"].expression.span, problems):
+    if source is not None and not _is_local(source, source_span, problems):
+        source = None
+    if not named:
         return None
     return CallHeader(
         name=label.value,
-        source=source,
-        source_span=given["source"].expression.span,
+        source=source or "",
+        source_span=source_span,
         inputs={n: (a.expression, a.span) for n, a in inputs.items()},
         count=count,
         for_each=for_each,

@@ -131,6 +131,8 @@ class _Checker:
             return
         # Without the key that the call needs, the first name is no output's.
         found = output[0] if output and (not key or len(output) < len(steps)) else None
+        if not call.module.directory:
+            return  # it could not be read, as has been told
         if isinstance(found, TraverseAttribute) and found.name not in call.module.outputs:
             hint = did_you_mean(found.name, call.module.outputs)
             detail = f'The module "{name}" has no output named "{found.name}".{hint}'

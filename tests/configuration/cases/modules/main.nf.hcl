@@ -51,3 +51,7 @@ module "keys" {
 module "computed" {
   source = "./${var.x}"
 }
+
+output "nothing_more_is_said" {
+  value = [module.missing.x, module.registry.y, module.none.a]
+}

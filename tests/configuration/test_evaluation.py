@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+from typing import Any
+
+from nexusform.configuration.evaluation import PreparedBody, prepare_body
+from nexusform.diagnostics import Diagnostic
+from nexusform.language.parser import parse_file
+from nexusform.schema import BlockSchema
+from nexusform.source import SourceFile
+from nexusform.values import DYNAMIC_UNKNOWN, SENSITIVE, UNKNOWN, null, string, tuple_value
+from tests.configuration.sample import CLUSTER, RACK, Names
+
+SITE = 'site_id = "s"\n'
+
+
+def prepared(text: str, schema: BlockSchema) -> PreparedBody:
+    body, wrong = parse_file(SourceFile("x.nf.hcl", text))
+    assert wrong == []
+    found, problems = prepare_body(body, schema)
+    assert problems == []
+    return found
+
+
+def evaluated(
+    text: str, schema: BlockSchema = RACK, **names: Any
+) -> tuple[dict[str, Any], Any, list[Diagnostic]]:
+    return prepared(text, schema).evaluate(Names(**names))
+
+
+def told(problems: list[Diagnostic]) -> list[tuple[int, str]]:
+    return [(p.subject.start.line if p.subject else 0, p.summary) for p in problems]
+
+
+def test_defaults_conversion_and_what_is_absent() -> None:
+    values, sensitive, problems = evaluated(
+        SITE + "name = var\nmachine_count = '7'\n".replace("'", '"'), var=12
+    )
+    assert problems == []
+    assert sensitive == ()
+    assert values == {
+        "site_id": "s",
+        "name": "12",
+        "machine_count": 7,
+        "status": "active",
+        "tags": None,
+        "secret": None,
+        "machine_override": {},
+        "machine_override_order": [],
+    }
+
+
+def test_null_is_absent_and_an_error_where_required() -> None:
+    text = SITE + "name = var\nstatus = var\nzone = var\ntags = var\n"
+    values, _, problems = evaluated(text, var=null())
+    assert told(problems) == [(2, "Missing required argument")]
+    assert (values["status"], values["tags"], "zone" in values) == ("active", None, False)
+
+
+def test_unknown_values_stay_and_are_not_checked() -> None:
+    values, _, problems = evaluated(
+        SITE + "name = var\nmachine_count = var\nstatus = var\ntags = { a = var }\n", var=DYNAMIC_UNKNOWN
+    )
+    assert problems == []
+    assert values["name"] is values["machine_count"] is values["status"] is UNKNOWN
+    assert values["tags"] == {"a": UNKNOWN}
+
+
+def test_known_values_are_checked_wherever_they_come_from() -> None:
+    text = SITE + "name = 1\nmachine_count = var.n\nstatus = var.s\nzone = var.z\ntags = var.n\n"
+    values, _, problems = evaluated(text, var={"n": 257, "s": "planed", "z": "a b"})
+    assert told(problems) == [
+        (3, "Invalid value for argument"),
+        (4, "Invalid value for argument"),
+        (5, "Invalid value for argument"),
+        (6, "Incorrect attribute value type"),
+    ]
+    assert (
+        problems[1].detail == '"status" must be "active" or "planned", not "planed". Did you mean "planned"?'
+    )
+    assert values["status"] is UNKNOWN
+
+
+def test_sensitive_parts_have_paths_and_are_kept_out_of_messages() -> None:
+    secret = string("hush").with_marks(SENSITIVE)
+    values, sensitive, problems = evaluated(
+        SITE + 'name = var\ntags = { a = var, b = "c" }\nsecret = "x"\nstatus = var\n', var=secret
+    )
+    assert sensitive == (("name",), ("status",), ("tags", "a"), ("secret",))
+    assert values["tags"] == {"a": "hush", "b": "c"}
+    assert "hush" not in problems[0].detail
+
+
+def test_blocks_read_by_their_nesting() -> None:
+    values, _, problems = evaluated(
+        """
+        name = "c"
+        control_plane {
+          count = 3
+        }
+        agent_pool "z" {
+          count = 1
+          zones = ["2", "1", "2"]
+          taint {
+            key = "k"
+          }
+        }
+        agent_pool "a" {
+          count = 2
+        }
+        group {
+          ids = ["x"]
+        }
+        group {
+        }
+        """,
+        CLUSTER,
+    )
+    assert problems == []
+    assert values["control_plane"] == {"count": 3}
+    assert values["agent_pool_order"] == ["z", "a"]
+    assert values["agent_pool"]["z"] == {
+        "count": 1,
+        "zones": ["1", "2"],
+        "mode": "User",
+        "keys": ["a"],
+        "taint": [{"key": "k", "value": ""}],
+    }
+    assert values["group"] == [{"ids": ["x"]}, {"ids": None}]
+
+
+DYNAMIC = """
+name = "c"
+control_plane {
+  count = 1
+}
+agent_pool "first" {
+  count = 1
+}
+dynamic "agent_pool" {
+  for_each = var
+  iterator = pool
+  labels   = ["p-${pool.key}"]
+  content {
+    count = pool.value
+    dynamic "taint" {
+      for_each = [pool.key, "x"]
+      content {
+        key = "${taint.key}-${taint.value}"
+      }
+    }
+  }
+}
+agent_pool "last" {
+  count = 9
+}
+"""
+
+
+def test_dynamic_blocks_stand_at_their_place_in_iteration_order() -> None:
+    values, _, problems = evaluated(DYNAMIC, CLUSTER, var={"b": 2, "a": 1})
+    assert problems == []
+    assert values["agent_pool_order"] == ["first", "p-a", "p-b", "last"]
+    assert values["agent_pool"]["p-b"]["count"] == 2
+    assert [t["key"] for t in values["agent_pool"]["p-b"]["taint"]] == ["0-b", "1-x"]
+
+
+def test_dynamic_blocks_over_lists_number_their_items() -> None:
+    values, _, _ = evaluated(DYNAMIC, CLUSTER, var=[5, 6])
+    assert values["agent_pool_order"] == ["first", "p-0", "p-1", "last"]
+
+
+def test_an_unknown_collection_makes_unknown_blocks_and_mistakes_show_all_the_same() -> None:
+    values, _, problems = evaluated(DYNAMIC, CLUSTER, var=DYNAMIC_UNKNOWN)
+    assert problems == []
+    assert values["agent_pool"] is values["agent_pool_order"] is UNKNOWN
+    text = DYNAMIC.replace("count = pool.value", "count = 1 + true")
+    assert told(evaluated(text, CLUSTER, var=DYNAMIC_UNKNOWN)[2])[0][0] == 14
+
+
+def test_what_a_dynamic_block_cannot_repeat_over() -> None:
+    for given in (null(), string("x"), tuple_value([string("a")]).with_marks(SENSITIVE)):
+        _, _, problems = evaluated(DYNAMIC, CLUSTER, var=given)
+        assert told(problems) == [(10, "Invalid dynamic for_each value")]
+
+
+def test_generated_blocks_are_counted_like_written_ones() -> None:
+    text = DYNAMIC.replace("p-${pool.key}", "first")
+    assert told(evaluated(text, CLUSTER, var=[1])[2]) == [(9, "Duplicate agent_pool block")]
+    text = 'name = "c"\ndynamic "control_plane" {\n  for_each = var\n  content {\n    count = 1\n  }\n}\n'
+    assert told(evaluated(text, CLUSTER, var=[])[2]) == [(1, "Missing control_plane block")]
+    assert told(evaluated(text, CLUSTER, var=[1, 2])[2]) == [(2, "Duplicate control_plane block")]
+
+
+def test_places_are_found_by_path() -> None:
+    body = prepared(DYNAMIC + 'group {\n  ids = [\n    "a",\n    "b",\n  ]\n}\n', CLUSTER)
+    line = {path: body.locate(path).start.line for path in PATHS}
+    assert line == PATHS
+
+
+PATHS: dict[tuple[str | int, ...], int] = {
+    ("name",): 2,
+    ("control_plane",): 3,
+    ("control_plane", "count"): 4,
+    ("agent_pool", "last"): 23,
+    ("agent_pool", "last", "count"): 24,
+    ("agent_pool", "p-a", "count"): 14,
+    ("agent_pool", "last", "mode"): 23,
+    ("group", 0, "ids", 1): 29,
+    ("nodes",): 1,
+}
+
+
+def test_references_leave_iterators_out() -> None:
+    assert [t.root.name for t in prepared(DYNAMIC, CLUSTER).traversals()] == ["var"]
+
+
+def test_instances_share_nothing() -> None:
+    body = prepared(SITE + 'name = "r"\ntags = { a = "b" }\n', RACK)
+    first = body.evaluate(Names())[0]
+    first["tags"]["a"] = "changed"
+    assert body.evaluate(Names())[0]["tags"] == {"a": "b"}

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.configuration.evaluation import prepare_resource
+from nexusform.configuration.loader import load
+from nexusform.configuration.model import Configuration
+from tests.configuration.sample import CLUSTER, DATA, MANAGED, RACK, Names
+
+CASE = Path(__file__).parent / "cases" / "overrides"
+
+
+@pytest.fixture
+def configuration(monkeypatch: pytest.MonkeyPatch) -> Configuration:
+    monkeypatch.chdir(CASE)
+    found, problems = load(".", cache_directory=None, managed=MANAGED, data=DATA)
+    assert problems == []
+    assert found is not None
+    return found
+
+
+def values(configuration: Configuration, kind: str, name: str) -> dict[str, Any]:
+    block = configuration.root.resources["managed", kind, name]
+    prepared, problems = prepare_resource(block, {"nexus_cluster": CLUSTER, "nexus_rack": RACK}[kind])
+    assert problems == []
+    return prepared.evaluate(Names())[0]
+
+
+def test_an_argument_replaces_and_blocks_replace_all_of_their_type(configuration: Configuration) -> None:
+    found = values(configuration, "nexus_cluster", "c")
+    assert found["name"] == "overridden"
+    assert found["agent_pool_order"] == ["np9"]
+    assert found["control_plane"] == {"count": 1}
+
+
+def test_lifecycle_is_merged_by_argument(configuration: Configuration) -> None:
+    lifecycle = configuration.root.resources["managed", "nexus_cluster", "c"].lifecycle
+    assert (lifecycle.prevent_destroy, lifecycle.create_before_destroy) == (False, True)
+
+
+def test_json_overrides_native_syntax(configuration: Configuration) -> None:
+    found = values(configuration, "nexus_rack", "r")
+    assert (found["site_id"], found["name"]) == ("s", "from json")
+    assert found["machine_override"] == {"m": {"cordoned": True}}
+
+
+def test_names_and_variables(configuration: Configuration) -> None:
+    root = configuration.root
+    assert root.variables["v"].default is not None
+    assert root.variables["v"].default.raw == 2
+    assert getattr(root.locals["a"].expression, "value", None) == 10
+    assert list(root.locals) == ["a", "b"]
+
+
+def test_positions_stay_those_of_the_ordinary_files(configuration: Configuration) -> None:
+    assert [b.position[0][0] for b in configuration.root.resources.values()] == ["main.nf.hcl"] * 2
