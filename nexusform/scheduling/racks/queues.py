@@ -12,6 +12,7 @@ the session's own, under their full key, which nobody else changes meanwhile.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Iterable
 from heapq import heappop, heappush
 
 from nexusform.scheduling.racks.ledger import Ledger, Tally
@@ -122,7 +123,7 @@ class Pool:
 class MachineFront:
     """One rack in a session: `front` are the machines that tie for the next VM (indices)."""
 
-    __slots__ = ("_aside", "_key", "_of", "_own", "_start", "front", "shared")
+    __slots__ = ("_filled", "_key", "_of", "_own", "_skipped", "_start", "front", "shared")
 
     def __init__(self, of: Pool, rack: int) -> None:
         self._of = of
@@ -130,7 +131,8 @@ class MachineFront:
         self._start = 0  # entries of `shared` before this one are this session's until `give_back`
         self._key = 0
         self._own: list[int] = []
-        self._aside: list[int] = []  # machines on which the SKU does not fit
+        self._skipped: list[int] = []  # entries of machines on which the SKU does not fit, ascending
+        self._filled: list[int] = []  # machines on which it does not fit any more
         self.front: list[int] = []
 
     def offer(self, machine: int) -> None:
@@ -138,7 +140,7 @@ class MachineFront:
         of = self._of
         ledger, shape = of.ledger, of.shape
         if shape.steps[ledger.rooms[machine]] is None:
-            self._aside.append(machine)
+            self._filled.append(machine)
             return
         key = of.cluster.machines.get(machine, 0) << COUNT_BITS | of.pool.machines.get(machine, 0)
         if shape.extra_large:
@@ -158,49 +160,58 @@ class MachineFront:
     def _take_tied(self) -> None:
         """Take the first group of equal keys; `front` gets those that are right, fit and are uncounted."""
         of, ranking, start = self._of, self.shared, self._start
-        memory = of.ledger.memory
+        rooms, steps, memory = of.ledger.rooms, of.shape.steps, of.ledger.memory
+        counted = of.cluster.machines
         key = self._key = ranking[start] >> INDEX_BITS
         self._start = upper_end(ranking, start)
-        group = [entry & INDEX_MASK for entry in ranking[start : self._start]]
-        if of.queues.repeated:
-            group = list(dict.fromkeys(group))
-        if of.shape.extra_large:
-            entry = of.queues.machine_entry
-            right = [machine for machine in group if entry(machine, extra_large=True) >> INDEX_BITS == key]
-        else:
-            right = [machine for machine in group if memory[machine] == key]
-        if len(right) < len(group):
-            self._correct(group)
-        rooms, steps, counted = of.ledger.rooms, of.shape.steps, of.cluster.machines
+        group = ranking[start : self._start]
+        if of.shape.extra_large or of.queues.repeated:
+            self._sift(dict.fromkeys(group))
+            return
         self.front = [
-            machine for machine in right if machine not in counted and steps[rooms[machine]] is not None
+            machine
+            for entry in group
+            if memory[machine := entry & INDEX_MASK] == key
+            and machine not in counted
+            and steps[rooms[machine]] is not None
         ]
-        if len(self.front) < len(right):
-            for machine in right:
-                if machine in counted or steps[rooms[machine]] is None:
-                    self.offer(machine)
+        if len(self.front) < len(group):
+            taken = set(self.front)
+            self._sift(entry for entry in group if entry & INDEX_MASK not in taken)
 
-    def _correct(self, group: list[int]) -> None:
-        """Rank machines anew whose keys have risen; an entry above its machine's key is dropped."""
-        entry_of, extra_large = self._of.queues.machine_entry, self._of.shape.extra_large
-        past = (self._key + 1) << INDEX_BITS
-        for machine in group:
-            entry = entry_of(machine, extra_large)
-            if entry >= past:
-                insort(self.shared, entry, self._start)
+    def _sift(self, group: Iterable[int]) -> None:
+        """Look at each machine of the group for itself, adding to `front`.
+
+        One whose key has risen is ranked anew, an entry above its machine's key is dropped.
+        """
+        of = self._of
+        entry_of, extra_large = of.queues.machine_entry, of.shape.extra_large
+        rooms, steps, counted = of.ledger.rooms, of.shape.steps, of.cluster.machines
+        for entry in group:
+            machine = entry & INDEX_MASK
+            actual = entry_of(machine, extra_large)
+            if actual > entry:
+                insort(self.shared, actual, self._start)
+            elif actual == entry:
+                if steps[rooms[machine]] is None:
+                    self._skipped.append(entry)
+                elif machine in counted:
+                    self.offer(machine)
+                else:
+                    self.front.append(machine)
 
     def give_back(self) -> None:
         """The session ends: its machines are ranked with the others again."""
         queues, extra_large = self._of.queues, self._of.shape.extra_large
         others = [entry & INDEX_MASK for entry in self._own]
-        others += self._aside
+        others += self._filled
         if self._key == OWN:
             others += self.front
             self.front = []
         put_back(
             self.shared,
             self._start,
-            [self._key << INDEX_BITS | machine for machine in self.front],
+            [*self._skipped, *[self._key << INDEX_BITS | machine for machine in self.front]],
             [queues.machine_entry(machine, extra_large) for machine in others],
         )
 
@@ -208,7 +219,7 @@ class MachineFront:
 class RackFront:
     """The racks in a session: `front` are the racks that tie for the next VM (indices)."""
 
-    __slots__ = ("_aside", "_full", "_key", "_of", "_own", "_start", "front", "shared")
+    __slots__ = ("_filled", "_full", "_key", "_of", "_own", "_skipped", "_start", "front", "shared")
 
     def __init__(self, of: Pool, zones: frozenset[str] | None) -> None:
         self._of = of
@@ -217,13 +228,14 @@ class RackFront:
         self._key = 0
         self._own: list[int] = []
         self._full = of.queues.full(of.shape)
-        self._aside: list[int] = []  # racks without room for the SKU
+        self._skipped: list[int] = []  # entries of racks known to be full for the SKU, ascending
+        self._filled: list[int] = []  # racks that turned out to be full
         self.front: list[int] = []
 
     def refuse(self, rack: int) -> None:
         """The rack turned out to have no machine on which the SKU fits."""
         self._full.add(rack)
-        self._aside.append(rack)
+        self._filled.append(rack)
 
     def offer(self, rack: int) -> None:
         """Rank a rack that holds VMs of the pool (or of the cluster, when those are counted first)."""
@@ -256,7 +268,7 @@ class RackFront:
             if actual > entry:
                 insort(ranking, actual, self._start)
             elif actual == entry and rack in full:
-                self._aside.append(rack)
+                self._skipped.append(entry)
             elif actual == entry and rack in counted:
                 self.offer(rack)
             elif actual == entry:
@@ -265,14 +277,14 @@ class RackFront:
     def give_back(self) -> None:
         """The session ends: its racks are ranked with the others again."""
         others = [entry & INDEX_MASK for entry in self._own]
-        others += self._aside
+        others += self._filled
         if self._key == OWN:
             others += self.front
             self.front = []
         put_back(
             self.shared,
             self._start,
-            [self._key << INDEX_BITS | rack for rack in self.front],
+            [*self._skipped, *[self._key << INDEX_BITS | rack for rack in self.front]],
             [self._of.queues.rack_entry(rack) for rack in others],
         )
 
