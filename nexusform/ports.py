@@ -161,11 +161,14 @@ class VmFamily:
     `demand(attributes, surroundings, address)` -> what it wants (None with problems when it
     cannot be told). `standing(attributes)` -> what a prior object has. `assemble(attributes, surroundings,
     placed)` -> the computed attributes that show the placements (`nodes`, `machine`, ...).
+    `sku_names(attributes)` -> the known SKU names in the arguments and where they stand, for checks
+    without a plan.
     """
 
     demand: Callable[[Mapping[str, Any], Surroundings, Address], tuple[VmDemand | None, list[Problem]]]
     standing: Callable[[Mapping[str, Any]], tuple[StandingVm, ...]]
     assemble: Callable[[Mapping[str, Any], Surroundings, Sequence[PlacedVm]], dict[str, Any]]
+    sku_names: Callable[[Mapping[str, Any]], list[tuple[Path, str]]] = lambda _attributes: []
 
 
 @dataclass(frozen=True, slots=True)

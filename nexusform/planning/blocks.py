@@ -34,16 +34,20 @@ class PreparedBodies:
         self._schemas = schemas
         self._known: dict[ConfigAddress, PreparedBody | None] = {}
         self.diagnostics: list[Diagnostic] = []
+        self.flawed: set[ConfigAddress] = set()
 
     def of(self, block: ResourceBlock) -> PreparedBody | None:
-        """The block's body; None when it is in error (reported)."""
+        """The block's body, None for an unknown type. What is wrong with it was reported, its block
+        is `flawed`, and what is wrong reads as unknown.
+        """
         if block.address not in self._known:
             schema = self._schemas.get((block.mode, block.type))
             body = None
             if schema is not None:
                 body, problems = prepare_body(block.body, schema)
                 self.diagnostics += problems
-                body = None if has_errors(problems) else body
+                if has_errors(problems):
+                    self.flawed.add(block.address)
             self._known[block.address] = body
         return self._known[block.address]
 
@@ -140,6 +144,7 @@ class Blocks:
                     address, resource_type, self.prior.object(address), block, module, repetition
                 )
                 instance.prepared = prepared
+                instance.broken = block.address in self.bodies.flawed
                 instance.dependencies = tuple(sorted(str(a) for a in self.needs.get(block.address, ())))
                 instance.create_first = block.address in self.create_first
                 state = self.prior.instances.get(address)

@@ -139,7 +139,7 @@ def _once(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
             diagnostic.summary,
             diagnostic.detail,
             diagnostic.subject,
-            diagnostic.address,
+            "" if diagnostic.subject else diagnostic.address,
         )
         if key not in seen:
             seen.add(key)

@@ -305,9 +305,10 @@ class InstanceScope:
         self, mode: Mode, kind: str, traversal: Traversal, used: int
     ) -> tuple[Value, int, list[Diagnostic]]:
         steps = traversal.steps
-        if used >= len(steps) or not isinstance(steps[used], TraverseAttribute):
+        named = steps[used] if used < len(steps) else None
+        if not isinstance(named, TraverseAttribute):
             return unknown(DYNAMIC), len(steps), []
-        name = steps[used].name
+        name = named.name
         used += 1
         block = self.instance.module.resources.get((mode, kind, name))
         if block is None:

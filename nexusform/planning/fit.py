@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 
-from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.diagnostics import Diagnostic, Severity, did_you_mean
 from nexusform.planning.request import Unplaced
 from nexusform.planning.vm_phase import VmObject
 from nexusform.ports import PoolDemand, Problem
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.shortage import Binding, Shortage
+from nexusform.values import Path
 
 MOST_CULPRITS = 5
 
@@ -139,3 +141,15 @@ def _cells(pool: PoolDemand, shortage: Shortage) -> str:
         rest = f", others ({more})" if more else ""
         text += f" {shortage.broken_cells} cells hold only smaller VMs; they were broken by {names}{rest}."
     return text
+
+
+def unknown_sku(name: str, path: Path, known: Collection[str]) -> Problem:
+    """The problem of a VM SKU that nobody knows, with the nearest names."""
+    near = get_close_matches(name, sorted(known), n=3, cutoff=0.5)
+    listed = f" The nearest are {', '.join(near)}." if len(near) > 1 else ""
+    return Problem(
+        path,
+        "Unknown VM SKU",
+        f'There is no VM SKU "{name}".{did_you_mean(name, sorted(known))}{listed} A size of your own is '
+        "declared with nexus_vm_sku.",
+    )

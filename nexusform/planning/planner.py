@@ -41,7 +41,15 @@ VM_PHASE = 4
 
 # What follows from another mistake when one was found before: a site that is in error cannot be
 # found by its racks. Said only when nothing else is wrong.
-CONSEQUENCES = frozenset({"Unknown site", "Unknown rack", "Unknown cluster", "Unknown availability zone"})
+CONSEQUENCES = frozenset(
+    {
+        "Unknown site",
+        "Unknown rack",
+        "Unknown cluster",
+        "Unknown availability zone",
+        "Placement depends on an unknown value",
+    }
+)
 
 
 def make_plan(request: PlanRequest) -> PlanResult:

@@ -4,7 +4,7 @@ once. Values that depend on variables without a value, on repetition or on resou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from nexusform.address import Address, ModuleStep
@@ -13,13 +13,17 @@ from nexusform.configuration.references import check_references
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.blocks import PreparedBodies
 from nexusform.planning.evaluation import Evaluation, ModuleInstance, Setting
+from nexusform.planning.fit import unknown_sku
 from nexusform.planning.instances import Instance, evaluate_arguments
 from nexusform.planning.order import modules, planning_order
 from nexusform.planning.repetition import ONCE
 from nexusform.planning.request import PlanRequest
-from nexusform.planning.setting import setting_for
+from nexusform.planning.setting import setting_for, vm_skus
 from nexusform.ports import Registries
+from nexusform.scheduling.world import Inventory
 from nexusform.values import Value, unknown
+
+SKU_TYPE = "nexus_vm_sku"
 
 
 def validate(configuration: Configuration, registries: Registries, request: PlanRequest) -> list[Diagnostic]:
@@ -37,10 +41,31 @@ def validate(configuration: Configuration, registries: Registries, request: Plan
     bodies = PreparedBodies(managed | data)
     setting = _unknowing(setting_for(request, bodies), configuration, request.variables)
     evaluation = Evaluation(setting)
+    skus = _known_skus(configuration, request, evaluation)
     for module in modules(configuration.root):
-        instance = _some_instance(module)
-        problems += _module(instance, registries, bodies, evaluation)
+        problems += _module(_some_instance(module), registries, bodies, evaluation, skus)
     return [*problems, *bodies.diagnostics, *evaluation.diagnostics]
+
+
+def _known_skus(
+    configuration: Configuration, request: PlanRequest, evaluation: Evaluation
+) -> frozenset[str] | None:
+    """All SKU names, None when the configuration declares one whose name is not known yet."""
+    catalogued, _ = vm_skus(request, Inventory())
+    names = set(catalogued)
+    for module in modules(configuration.root):
+        for block in module.resources.values():
+            if block.type != SKU_TYPE or block.mode != "managed":
+                continue
+            prepared = evaluation.setting.prepared(block)
+            if prepared is None:
+                return None
+            values, _, _ = prepared.evaluate(evaluation.scope(_some_instance(module)))
+            name = values.get("name") or block.name
+            if not isinstance(name, str) or block.count is not None or block.for_each is not None:
+                return None
+            names.add(name)
+    return frozenset(names)
 
 
 def _some_instance(module: Module) -> ModuleInstance:
@@ -58,7 +83,11 @@ def _unknowing(setting: Setting, configuration: Configuration, given: Mapping[st
 
 
 def _module(
-    instance: ModuleInstance, registries: Registries, bodies: PreparedBodies, evaluation: Evaluation
+    instance: ModuleInstance,
+    registries: Registries,
+    bodies: PreparedBodies,
+    evaluation: Evaluation,
+    skus: Collection[str] | None,
 ) -> list[Diagnostic]:
     module = instance.module
     found: list[Diagnostic] = []
@@ -70,7 +99,7 @@ def _module(
     for name in module.outputs:
         evaluation.output(instance, name)
     for block in module.resources.values():
-        found += _block(block, instance, registries, bodies, evaluation)
+        found += _block(block, instance, registries, bodies, evaluation, skus)
     for call in module.calls.values():
         scope = evaluation.scope(instance)
         for expression, _span in call.inputs.values():
@@ -84,6 +113,7 @@ def _block(
     registries: Registries,
     bodies: PreparedBodies,
     evaluation: Evaluation,
+    skus: Collection[str] | None,
 ) -> list[Diagnostic]:
     table = registries.data_sources if block.mode == "data" else registries.resource_types
     resource_type = table.get(block.type)
@@ -96,7 +126,11 @@ def _block(
         return []
     address = Address(module.path, block.mode, block.type, block.name)
     instance = Instance(address, resource_type, None, block, module, ONCE, prepared)
-    return [d for d in evaluate_arguments(instance, evaluation) if not _about_repetition(d, block)]
+    found = [d for d in evaluate_arguments(instance, evaluation) if not _about_repetition(d, block)]
+    if resource_type.vms is not None and instance.config is not None and skus is not None:
+        named = resource_type.vms.sku_names(instance.config)
+        found += [instance.problem(unknown_sku(n, path, skus)) for path, n in named if n not in skus]
+    return found
 
 
 def _about_repetition(found: Diagnostic, block: ResourceBlock) -> bool:

@@ -21,7 +21,7 @@ from nexusform.resource_types.nks_pools import (
 )
 from nexusform.scheduling.racks.model import CONTROL_PLANE
 from nexusform.schema import Attribute, BlockSchema, OnChange
-from nexusform.values import NUMBER, STRING
+from nexusform.values import NUMBER, STRING, Path
 
 _SCHEMA: Final = BlockSchema(
     {
@@ -113,6 +113,12 @@ def assemble(
     return {"nodes": {vm.name: node(vm, attributes["vm_sku_name"]) for vm in placed}}
 
 
+def sku_names(attributes: Mapping[str, Any]) -> list[tuple[Path, str]]:
+    """The VM SKU that the arguments name, where it is known."""
+    name = attributes.get("vm_sku_name")
+    return [(("vm_sku_name",), name)] if isinstance(name, str) else []
+
+
 def present(attributes: Mapping[str, Any], name: str) -> Any:
     """Nodes are read with their labels; hardware_label_keys belong to the cluster."""
     value = attributes.get(name)
@@ -128,6 +134,6 @@ NEXUS_AGENT_POOL: Final = ResourceType(
     _SCHEMA,
     identify,
     check=check,
-    vms=VmFamily(demand, standing_nodes, assemble),
+    vms=VmFamily(demand, standing_nodes, assemble, sku_names),
     present=present,
 )

@@ -25,7 +25,7 @@ from nexusform.resource_types.nks_pools import (
 )
 from nexusform.scheduling.racks.model import CONTROL_PLANE
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange, order_attribute
-from nexusform.values import NUMBER, STRING, ListType, ObjectType
+from nexusform.values import NUMBER, STRING, ListType, ObjectType, Path
 
 _AMOUNTS: Final = ObjectType.of({"cpu": STRING, "memory": STRING})
 CAPACITY: Final = ObjectType.of({"total": _AMOUNTS, "allocatable": _AMOUNTS})
@@ -169,6 +169,17 @@ def assemble(
     return {"nodes": nodes, "node_count": len(nodes), "capacity": capacity(skus)}
 
 
+def sku_names(attributes: Mapping[str, Any]) -> list[tuple[Path, str]]:
+    """The VM SKUs that the arguments name, where they are known."""
+    plane, pools = attributes.get("control_plane"), attributes.get("agent_pool")
+    found: list[tuple[Path, Any]] = []
+    if isinstance(plane, dict):
+        found.append((("control_plane", "vm_sku_name"), plane.get("vm_sku_name")))
+    for name, pool in pools.items() if isinstance(pools, dict) else ():
+        found.append((("agent_pool", name, "vm_sku_name"), pool.get("vm_sku_name")))
+    return [(path, name) for path, name in found if isinstance(name, str)]
+
+
 def present(attributes: Mapping[str, Any], name: str) -> Any:
     """Nodes are read with their labels."""
     value = attributes.get(name)
@@ -196,6 +207,6 @@ NEXUS_KUBERNETES_CLUSTER: Final = ResourceType(
     _SCHEMA,
     identify,
     check=check,
-    vms=VmFamily(demand, standing_nodes, assemble),
+    vms=VmFamily(demand, standing_nodes, assemble, sku_names),
     present=present,
 )

@@ -4,10 +4,10 @@ demand, and nodes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from nexusform.diagnostics import did_you_mean
+from nexusform.planning.fit import unknown_sku
 from nexusform.ports import PlacedVm, PoolDemand, Problem, StandingVm, Surroundings
 from nexusform.scheduling.racks.model import CONTROL_PLANE, Placement, VmSku
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
@@ -144,26 +144,6 @@ def upgrade_problems(values: Mapping[str, Any], path: Path) -> Iterable[Problem]
         )
 
 
-def sku_problem(name: str, path: Path, surroundings: Surroundings) -> Problem:
-    """The problem of a VM SKU that nobody knows, with the nearest names."""
-    known = surroundings.sku_names()
-    near = _nearest(name, known)
-    listed = f" The nearest are {', '.join(near)}." if near else ""
-    return Problem(
-        path,
-        "Unknown VM SKU",
-        f'There is no VM SKU "{name}".{did_you_mean(name, known)}{listed} A size of your own is declared '
-        "with "
-        "nexus_vm_sku.",
-    )
-
-
-def _nearest(name: str, known: Sequence[str]) -> list[str]:
-    from difflib import get_close_matches
-
-    return get_close_matches(name, known, n=3, cutoff=0.5)
-
-
 def pool_demand(
     cluster: str, pool: str, count: int, values: Mapping[str, Any], path: Path, surroundings: Surroundings
 ) -> tuple[PoolDemand | None, list[Problem]]:
@@ -171,7 +151,7 @@ def pool_demand(
     name = str(values.get("vm_sku_name"))
     sku = surroundings.sku(name)
     if sku is None:
-        return None, [sku_problem(name, (*path, "vm_sku_name"), surroundings)]
+        return None, [unknown_sku(name, (*path, "vm_sku_name"), surroundings.sku_names())]
     if pool == CONTROL_PLANE and sku.numa_cells > 1:
         return None, [
             Problem(
