@@ -7,6 +7,9 @@ are the names of object properties.
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.language.json_reader import read_json
 from nexusform.language.parser import collector_off, parse_template, too_large
@@ -16,15 +19,22 @@ from nexusform.language.syntax import (
     JsonArray,
     JsonBody,
     JsonObject,
-    JsonScalar,
     JsonValue,
     Literal,
     ObjectCons,
     ObjectKey,
     StringLiteral,
+    TemplateWrap,
+    Traversal,
+    TraverseAttribute,
+    TraverseRoot,
     TupleCons,
 )
 from nexusform.source import Position, SourceFile, Span
+
+# The commonest template by far, `${a.b.c}`, is made without the machinery of the parser.
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_-]*)((?:\.[A-Za-z_][A-Za-z0-9_-]*)*)\}")
+_KEYWORDS = frozenset({"true", "false", "null"})
 
 # The name of a property that is a comment, in objects that stand for bodies.
 COMMENT_NAME = "//"
@@ -99,12 +109,28 @@ def _string(text: str, span: Span, diagnostics: list[Diagnostic]) -> Expression:
     start = Position(begin.line, begin.column + 1, begin.byte + 1)
     # Positions inside are exact as long as the text is written without escapes.
     exact = len(text.encode("utf-8", "replace")) == span.end.byte - begin.byte - 2
+    plain = _REFERENCE.fullmatch(text) if exact else None
+    if plain is not None and plain.group(1) not in _KEYWORDS:
+        return _reference(plain.group(1), plain.group(2), span)
     source = SourceFile(span.filename, text)
     expression, problems = parse_template(source, start if exact else None, within=None if exact else span)
     diagnostics += problems
-    return StringLiteral(text, span) if expression is None else expression
+    return StringLiteral(text, span) if expression is None else replace(expression, span=span)
 
 
-def scalar(value: JsonValue) -> str | None:
-    """The text of a JSON string, None for any other value."""
-    return value.value if isinstance(value, JsonScalar) and isinstance(value.value, str) else None
+def _reference(root: str, steps: str, span: Span) -> Expression:
+    """The `${root.step.step}` that fills the string at `span`; all of it is ASCII on one line."""
+    filename, start = span.filename, span.start
+
+    def place(begin: int, end: int) -> Span:
+        first = Position(start.line, start.column + begin, start.byte + begin)
+        return Span(filename, first, Position(start.line, start.column + end, start.byte + end))
+
+    at = 3 + len(root)  # after the quotation mark, the dollar sign and the brace
+    traverse = TraverseRoot(root, place(3, at))
+    taken: list[TraverseAttribute] = []
+    for name in steps.split(".")[1:]:
+        end = at + 1 + len(name)
+        taken.append(TraverseAttribute(name, place(at, end)))
+        at = end
+    return TemplateWrap(Traversal(traverse, tuple(taken), place(3, at)), span)

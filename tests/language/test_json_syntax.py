@@ -7,6 +7,7 @@ import pytest
 
 from nexusform.language import syntax
 from nexusform.language.json_syntax import expression_of, parse_json_file
+from nexusform.language.parser import parse_template
 from nexusform.source import Position, SourceFile, Span
 
 
@@ -181,3 +182,13 @@ def test_two_properties_of_one_name_are_an_error_in_a_value() -> None:
     assert [(each.summary, place(each.subject)) for each in diagnostics] == [
         ("Duplicate object attribute", "1:16-1:19")
     ]
+
+
+@pytest.mark.parametrize("text", ["${a}", "${a.b-c.d_e}", "${true}", "${null.x}"])
+def test_a_plain_reference_is_the_same_as_by_the_whole_parser(text: str) -> None:
+    whole, _ = parse_template(SourceFile("a.nf.json", text), Position(1, 8, 7))
+    found = expression(f'"{text}"')
+    assert isinstance(found, syntax.TemplateWrap)
+    assert isinstance(whole, syntax.TemplateWrap)
+    assert found.wrapped == whole.wrapped
+    assert place(found.span) == f"1:7-1:{9 + len(text)}"
