@@ -14,7 +14,9 @@ from nexusform.rendering.difference import (
     Walk,
     difference,
     leaf,
+    name_width,
     same,
+    skips,
 )
 from nexusform.rendering.marks import NO_MARKS, Marks
 from nexusform.rendering.sequences import paired
@@ -74,10 +76,12 @@ def _body(
             continue
         if name in orders and not _reordered(before, after):
             continue
-        width = max(width, len(name))
-        child = _attribute(
-            name, before, after, _type_of(schema, name), marks=marks, walk=walk, condensed=condensed
-        )
+        width = max(width, name_width(name))
+        of, at_name = _type_of(schema, name), marks.at(name, name)
+        if name not in IMPORTANT and skips(before, after, of, marks=at_name, walk=walk):
+            hidden += 1
+            continue
+        child = _attribute(name, before, after, of, marks=at_name, walk=walk, condensed=condensed)
         if walk.show_unchanged or child.symbol != SAME or name in IMPORTANT:
             children.append(child)
         else:
@@ -110,7 +114,7 @@ def _attribute(
         symbol = "+" if old is ABSENT else "-" if new is ABSENT else SAME if old == new else "~"
         if symbol:
             return leaf(name, symbol, condensed[name])
-    return difference(name, old, new, of, marks=marks.at(name, name), walk=walk)
+    return difference(name, old, new, of, marks=marks, walk=walk)
 
 
 def _reordered(old: Any, new: Any) -> bool:

@@ -7,10 +7,12 @@ data's own shape is taken.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from nexusform.rendering.colours import columns
+from nexusform.rendering.hcl_text import attribute_name, quoted
 from nexusform.rendering.marks import NO_MARKS, Marks
 from nexusform.rendering.sequences import paired
 from nexusform.values import (
@@ -35,6 +37,7 @@ class Kind(StrEnum):
     TEXT = "text"  # a string of several lines; children are its lines
     JSON = "json"  # a string that holds JSON; its one child is the structure
     LIST = "list"
+    GAP = "gap"  # unchanged elements of a list left out at this place: `hidden`
     SET = "set"
     MAP = "map"
     OBJECT = "object"
@@ -44,8 +47,7 @@ class Kind(StrEnum):
     TURNED = "turned"  # another kind of value than before: two children, old and new
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(NamedTuple):
     """One node: what it is, what happens to it ("+", "-", "~", "" = unchanged), and its parts.
 
     `hidden` counts unchanged parts left out, `hidden_blocks` unchanged nested blocks. `width` is
@@ -93,7 +95,7 @@ def difference(name: str, old: Any, new: Any, of: Type, *, marks: Marks, walk: W
     forces = marks.forces is not None and node.symbol != SAME and marks.forces is True
     if not name and not forces:
         return node
-    return replace(node, name=name, forces=forces)
+    return node._replace(name=name, forces=forces)
 
 
 def _node(old: Any, new: Any, of: Type, marks: Marks, walk: Walk) -> Difference:
@@ -177,11 +179,14 @@ def _mapping(
             before, after = _null_is_absent(before), _null_is_absent(after)
             if before is ABSENT and after is ABSENT:
                 continue
-        width = max(width, len(name))
-        child = difference(
-            name, before, after, types.get(name, element), marks=marks.at(name, name), walk=walk
-        )
-        if _shown(child, walk, important=not is_map and name in IMPORTANT):
+        width = max(width, name_width(name, quote=is_map))
+        of_child, inner = types.get(name, element), marks.at(name, name)
+        important = not is_map and name in IMPORTANT
+        if not important and skips(before, after, of_child, marks=inner, walk=walk):
+            hidden += 1
+            continue
+        child = difference(name, before, after, of_child, marks=inner, walk=walk)
+        if _shown(child, walk, important=important):
             children.append(child)
         else:
             hidden += 1
@@ -191,8 +196,20 @@ def _mapping(
     )
 
 
+def name_width(name: str, *, quote: bool = False) -> int:
+    """How wide a name is left of `=`; with `quote` (map keys) without its two quotation marks."""
+    if name.isidentifier():
+        return len(name)
+    return columns(quoted(name)) - 2 if quote else columns(attribute_name(name))
+
+
 def _null_is_absent(plain: Any) -> Any:
     return ABSENT if plain is None else plain
+
+
+def skips(old: Any, new: Any, of: Type, *, marks: Marks, walk: Walk) -> bool:
+    """Whether a part is plainly unchanged and hidden, so that no node need be made for it."""
+    return marks is NO_MARKS and not walk.show_unchanged and same(old, new, of)
 
 
 def _shown(child: Difference, walk: Walk, *, important: bool = False) -> bool:
@@ -229,7 +246,7 @@ def _element_type(of: Type, index: int | None) -> Type:
 
 def _with_context(children: Sequence[Difference], walk: Walk) -> tuple[tuple[Difference, ...], int]:
     # A changed element is shown with one unchanged neighbour on each side; where elements are
-    # left out in between, a node without children says how many.
+    # left out in between, a node says how many.
     if walk.show_unchanged or all(c.symbol for c in children):
         return tuple(children), 0
     keep = {k + step for k, c in enumerate(children) if c.symbol for step in (-1, 0, 1)}
@@ -238,23 +255,12 @@ def _with_context(children: Sequence[Difference], walk: Walk) -> tuple[tuple[Dif
     for k, child in enumerate(children):
         if k in keep:
             if hidden:
-                shown.append(Difference(Kind.LIST, SAME, hidden=hidden))
+                shown.append(Difference(Kind.GAP, SAME, hidden=hidden))
             hidden = 0
             shown.append(child)
         else:
             hidden += 1
     return tuple(shown), hidden
-
-
-def is_gap(node: Difference) -> bool:
-    """Whether a list's child only stands for unchanged elements left out at that place."""
-    return (
-        node.kind is Kind.LIST
-        and node.symbol == SAME
-        and node.hidden > 0
-        and not node.children
-        and not node.name
-    )
 
 
 def _set(symbol: str, old: list[Any], new: list[Any], of: SetType, walk: Walk) -> Difference:

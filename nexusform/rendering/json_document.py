@@ -64,7 +64,7 @@ def plan_document(
             for name, v in sorted(plan.variables.items())
         },
         planned_values=_planned_values(plan, show),
-        resource_drift=Rows(lambda: (_drift(d, show) for d in plan.drift)),
+        resource_drift=Rows(lambda: _drifts(plan, show)),
         resource_changes=Rows(lambda: (_resource_change(c, show) for c in plan.changes)),
         output_changes={o.name: _output_change(o, show) for o in plan.outputs},
         prior_state=_state(prior, show),
@@ -141,24 +141,33 @@ def _sides(
     actions: list[str], before: Any, after: Any, *, before_marks: Any, after_marks: Any, show: bool
 ) -> dict[str, Any]:
     left, right = known_part(before), known_part(after)
+    if not show:
+        # What is or becomes secret is hidden on both sides; the marks below tell them apart.
+        left, right = (redacted(redacted(side, before_marks), after_marks) for side in (left, right))
     return {
         "actions": actions,
-        "before": left if show else redacted(left, before_marks),
-        "after": right if show else redacted(right, after_marks),
+        "before": left,
+        "after": right,
         "after_unknown": unknown_mask(after) if after is not None else {},
         "before_sensitive": sensitive_mask(before, before_marks) if before is not None else False,
         "after_sensitive": sensitive_mask(after, after_marks) if after is not None else False,
     }
 
 
-def _drift(drift: Drift, show: bool) -> dict[str, Any]:
+def _drifts(plan: Plan, show: bool) -> Iterator[dict[str, Any]]:
+    providers = {c.address: c.provider for c in plan.changes} if plan.drift else {}
+    return (_drift(d, providers.get(d.address, ""), show) for d in plan.drift)
+
+
+def _drift(drift: Drift, provider: str, show: bool) -> dict[str, Any]:
     document: dict[str, Any] = {"address": str(drift.address)}
     if drift.address.module:
         document["module_address"] = module_text(drift.address.module)
     marks = trie(drift.sensitive)
     actions = ["delete"] if drift.after is None else ["update"]
     change = _sides(actions, drift.before, drift.after, before_marks=marks, after_marks=marks, show=show)
-    return document | address_keys(drift.address) | {"change": change}
+    keys = address_keys(drift.address) | {"provider_name": provider_name(provider)}
+    return document | keys | {"change": change}
 
 
 def _output_change(output: OutputChange, show: bool) -> dict[str, Any]:

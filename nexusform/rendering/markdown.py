@@ -63,7 +63,8 @@ def _verdict(plan: Plan, report: Report) -> str:
         )
         if n
     ]
-    moves = f"**{report.moves} placements move**" if report.moves else "nothing moves"
+    noun = "placement moves" if report.moves == 1 else "placements move"
+    moves = f"**{report.moves} {noun}**" if report.moves else "nothing moves"
     return f"### nexusform: {', '.join([*words, moves] if words else ['outputs only', moves])}"
 
 

@@ -53,8 +53,9 @@ class PlacementLine:
 class PlacementGroup:
     """The lines of one pool (or placement, or workload); `table` None when it has none.
 
-    `name` is `cluster/pool`, `certainty` a clause such as `racks certain for 24 of 24, machines for
-    4 of 24`, "" when nothing was placed or no repetition was run.
+    `name` is `cluster/pool` (of a binding the placement's address). `certainty` is a clause such as
+    `racks certain for 24 of 24, machines for 4 of 24`, "" when nothing was placed or no repetition
+    was run.
     """
 
     name: str
@@ -130,11 +131,11 @@ def placement_groups(plan: Plan, detail: Detail) -> tuple[PlacementGroup, ...]:
     """
     if detail is Detail.NONE:
         return ()
-    tables = {(str(t.address), t.pool): t for t in plan.placement_tables}
-    rows: dict[tuple[str, str], list[PlacementChange]] = {}
+    tables = {(str(t.address), "vm", t.pool): t for t in plan.placement_tables}
+    rows: dict[tuple[str, str, str], list[PlacementChange]] = {}
     for row in plan.placements:
         if row.action is not PlacementAction.KEEP or row.trigger or detail is Detail.ALL:
-            rows.setdefault((str(row.address), row.pool), []).append(row)
+            rows.setdefault((str(row.address), row.kind, row.pool), []).append(row)
     order = list(tables) if detail is Detail.ALL else [k for k in tables if k in rows]
     keys = [*order, *(k for k in rows if k not in tables)]
     return tuple(_group(rows.get(k, []), tables.get(k), plan.tie_breaks, detail) for k in keys)
@@ -152,7 +153,8 @@ def _group(
         name = f"{table.cluster}/{table.pool}"
     else:
         assert first is not None, "a group has rows or a table"
-        name = "/".join(part for part in (first.cluster, first.pool) if part) or str(first.address)
+        parts = [] if first.kind == "binding" else [first.cluster, first.pool]
+        name = "/".join(part for part in parts if part) or str(first.address)
     certainty = certainty_text(table) if table is not None and table.placed and tie_breaks else ""
     return PlacementGroup(name, first.kind if first else "vm", tuple(lines), table, certainty)
 
@@ -191,13 +193,19 @@ def _has_target(row: PlacementChange) -> bool:
 
 
 def _single(row: PlacementChange) -> PlacementLine:
-    origin = place_text(row.kind, row.source) if row.source and row.action is not PlacementAction.KEEP else ""
-    target = place_text(row.kind, row.target) if row.target else ""
-    if row.action is PlacementAction.PLACE:
-        origin = ""
-    if row.action is PlacementAction.UPDATE and origin == target:
+    origin = _place(row, row.source) if row.source else ""
+    target = _place(row, row.target) if row.target else ""
+    staying = row.action is PlacementAction.UPDATE and origin == target
+    if row.action in (PlacementAction.PLACE, PlacementAction.KEEP) or staying:
         origin = ""
     return PlacementLine(_SYMBOLS[row.action], row.action, row.object, origin, target, row.trigger)
+
+
+def _place(row: PlacementChange, place: Mapping[str, Any]) -> str:
+    # A binding is called by its cluster: only its state is worth saying beside it.
+    if row.kind == "binding" and row.object == place.get("cluster"):
+        return str(place.get("state") or row.object)
+    return place_text(row.kind, place)
 
 
 def place_text(kind: str, place: Mapping[str, Any]) -> str:
@@ -220,6 +228,8 @@ def place_text(kind: str, place: Mapping[str, Any]) -> str:
 
 def _run_label(rows: Sequence[PlacementChange]) -> str:
     # `prefix-0..3,5`: names that are one prefix and a number; anything else is listed or counted.
+    if rows[0].kind == "binding":
+        return f"{len(rows)} clusters"
     prefixes = {_prefix(row) for row in rows}
     if len(prefixes) == 1 and None not in prefixes:
         return f"{next(iter(prefixes))}{_ranges([r.number for r in rows if isinstance(r.number, int)])}"

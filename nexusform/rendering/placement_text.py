@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from nexusform.planning.plan import PlacementAction, PlacementTable
 from nexusform.rendering.colours import PLAIN, Painter, columns, harmless, pad, wrap
@@ -85,12 +86,18 @@ def _record(row: Sequence[str], paint: Painter) -> list[str]:
 
 
 def _group_lines(groups: Sequence[PlacementGroup], paint: Painter) -> list[str]:
-    lines = [(line, harmless(line.label), _where(line)) for group in groups for line in group.lines]
-    label_width = min(_WIDEST_LABEL, max((columns(label) for _, label, _ in lines), default=0))
-    where_width = min(_WIDEST_TARGET, max((columns(where) for _, _, where in lines), default=0))
-    return [
-        _line(line, pad(label, label_width), pad(where, where_width), paint) for line, label, where in lines
-    ]
+    shown = [(line, harmless(line.label), _where(line)) for group in groups for line in group.lines]
+    label_width = min(_WIDEST_LABEL, max((columns(label) for _, label, _ in shown), default=0))
+    where_width = min(_WIDEST_TARGET, max((columns(where) for _, _, where in shown), default=0))
+    lines: list[str] = []
+    rest = iter(shown)
+    for group in groups:
+        # A VM's name says whose it is; bindings and pods stand under the name of what they belong to.
+        if group.kind != "vm" and group.lines:
+            lines.append(f"  {paint(f'{harmless(group.name)}:', 'bold')}")
+        for line, label, where in islice(rest, len(group.lines)):
+            lines.append(_line(line, pad(label, label_width), pad(where, where_width), paint))
+    return lines
 
 
 def _line(line: PlacementLine, label: str, where: str, paint: Painter) -> str:
@@ -108,9 +115,9 @@ def _where(line: PlacementLine) -> str:
         case PlacementAction.REMOVE:
             return f"from {origin}"
         case PlacementAction.KEEP:
-            return f"stays on {target}"
+            return f"stays: {target}"
         case _:
-            return f"{origin} -> {target}" if origin else f"on {target}"
+            return f"{origin} -> {target}" if origin else f"stays: {target}"
 
 
 def _certainty_lines(report: Report, width: int) -> list[str]:

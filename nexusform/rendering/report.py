@@ -36,7 +36,8 @@ from nexusform.source import Span
 from nexusform.values import Path
 
 # Computed maps of placements: their rows stand in the placement part, not in the stanza.
-PLACEMENT_MAPS: Final = ("nodes", "bindings", "workloads", "vnfcs")
+# The kind of their rows stands beside each.
+PLACEMENT_MAPS: Final = {"nodes": "vm", "vnfcs": "vm", "bindings": "binding", "workloads": "pod"}
 
 SchemaOf = Callable[[Address], BlockSchema | None]
 
@@ -146,9 +147,7 @@ def block_header(address: Address) -> str:
     return f'{word} "{address.type}" "{address.name}"'
 
 
-def _stanza(
-    change: Change, schema_of: SchemaOf, placed: Mapping[Address, Counter[PlacementAction]], below: bool
-) -> Stanza:
+def _stanza(change: Change, schema_of: SchemaOf, placed: Mapping[Address, _Counts], below: bool) -> Stanza:
     forgets = change.action is Action.FORGET
     marks = Marks.of(change.sensitive_before, change.sensitive_after, change.replace_paths)
     body = body_difference(
@@ -196,10 +195,14 @@ def _output(output: OutputChange) -> Difference:
 # --- placements in a stanza --------------------------------------------------------------------
 
 
-def _placed_counts(plan: Plan) -> dict[Address, Counter[PlacementAction]]:
-    counts: dict[Address, Counter[PlacementAction]] = {}
+# Rows of one object: how many of a kind do what.
+_Counts = Counter[tuple[str, PlacementAction]]
+
+
+def _placed_counts(plan: Plan) -> dict[Address, _Counts]:
+    counts: dict[Address, _Counts] = {}
     for row in plan.placements:
-        counts.setdefault(row.address, Counter())[row.action] += 1
+        counts.setdefault(row.address, Counter())[row.kind, row.action] += 1
     return counts
 
 
@@ -214,7 +217,7 @@ _WORDS: Final = (
 def _condensed(
     before: Mapping[str, Any] | None,
     after: Mapping[str, Any] | None,
-    counts: Counter[PlacementAction] | None,
+    counts: _Counts | None,
     below: bool,
 ) -> dict[str, str]:
     """Texts such as `(53 placed, see below)` for the maps of placements of one object.
@@ -222,11 +225,13 @@ def _condensed(
     A map that changes without any placement changing (observed figures) is shown as it is.
     """
     found: dict[str, str] = {}
-    parts = [f"{counts[action]} {word}" for action, word in _WORDS if counts[action]] if counts else []
-    for name in PLACEMENT_MAPS:
+    counts = counts or Counter()
+    for name, kind in PLACEMENT_MAPS.items():
         old, new = _placements(before, name), _placements(after, name)
+        parts = [f"{counts[kind, action]} {word}" for action, word in _WORDS if counts[kind, action]]
         if parts and (old or new):
-            told = [*parts, *_untold(old, new, counts or Counter())]
+            # Pods stand two levels deeper, so what is kept of them cannot be told here.
+            told = parts if kind == "pod" else [*parts, *_untold(old, new, counts, kind)]
             found[name] = f"({', '.join(told)}{', see below' if below else ''})"
         elif new and not before:
             found[name] = f"({len(new)} placed)"
@@ -240,10 +245,10 @@ def _placements(side: Mapping[str, Any] | None, name: str) -> dict[str, Any]:
     return plain if plain.__class__ is dict else {}
 
 
-def _untold(old: dict[str, Any], new: dict[str, Any], counts: Counter[PlacementAction]) -> list[str]:
+def _untold(old: dict[str, Any], new: dict[str, Any], counts: _Counts, kind: str) -> list[str]:
     # What stands on both sides: as it was, or changed in a way that no row tells.
     kept = sum(1 for name, value in new.items() if name in old and old[name] == value)
     changed = sum(1 for name in new if name in old) - kept
-    changed -= counts[PlacementAction.MOVE] + counts[PlacementAction.UPDATE]
+    changed -= counts[kind, PlacementAction.MOVE] + counts[kind, PlacementAction.UPDATE]
     found = [f"{kept} kept"] if kept else []
     return [*found, f"{changed} otherwise changed"] if changed > 0 else found

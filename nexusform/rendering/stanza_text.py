@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from nexusform.rendering.colours import PLAIN, Painter, harmless, pad
-from nexusform.rendering.difference import Difference, Kind, is_gap
+from nexusform.rendering.difference import Difference, Kind, name_width
 from nexusform.rendering.hcl_text import SENSITIVE, attribute_name, quoted, scalar
 from nexusform.rendering.report import Stanza
 
@@ -55,7 +55,7 @@ def head_symbol(symbol: str, paint: Painter = PLAIN) -> str:
 def output_lines(nodes: Iterable[Difference], paint: Painter = PLAIN) -> list[str]:
     """Changes of outputs: one aligned line each, values below where they nest."""
     listed = list(nodes)
-    width = max((len(n.name) for n in listed), default=0)
+    width = max((name_width(n.name) for n in listed), default=0)
     return _Drawing(paint).attributes(listed, -1, width)
 
 
@@ -158,7 +158,7 @@ class _Drawing:
         margin = _BLANK * (level + 1)
         lines: list[str] = []
         for child in node.children:
-            if is_gap(child):
+            if child.kind is Kind.GAP:
                 lines.append(self._hidden(child.hidden, "element", level + 1))
             else:
                 value = self.value(child, level + 1, nulls=False)

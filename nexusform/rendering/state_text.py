@@ -38,7 +38,7 @@ def render_state(
                 _object(address, found, schema_of(address), key, paint=paint, show_sensitive=show_sensitive)
             )
     if state.outputs:
-        parts.append(f"\nOutputs:\n\n{render_outputs(state.outputs, show_sensitive=show_sensitive).rstrip()}")
+        parts.append(f"Outputs:\n\n{render_outputs(state.outputs, show_sensitive=show_sensitive).rstrip()}")
     if not parts:
         return "The state file is empty. No resources are represented.\n"
     return "\n\n".join(parts) + "\n"

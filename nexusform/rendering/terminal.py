@@ -18,6 +18,7 @@ from nexusform.rendering.state_text import render_object, render_outputs, render
 from nexusform.source import SourceFile
 
 __all__ = [
+    "Detail",
     "PlanTextOptions",
     "render_object",
     "render_outputs",
@@ -113,7 +114,7 @@ def _legend(report: Report, paint: Painter) -> str:
 def _verdict_parts(report: Report, paint: Painter, width: int) -> list[str]:
     placements = placement_text(report, paint, width)
     if report.errored and not report.stanzas:
-        return [placements]
+        return []
     if report.stanzas:
         word, _, rest = report.verdict.partition(" ")
         line = f"{paint(word, 'bold')} {rest}"

@@ -77,7 +77,8 @@ def headline_address(change: Change) -> str:
 def comments(change: Change) -> tuple[str, ...]:
     """The further comment lines: why, moved from where, imported from what."""
     found = [_reason(change)]
-    if change.previous_address is not None and change.action is not Action.NO_OP:
+    told = change.action is Action.NO_OP or change.reason == "delete_because_no_move_target"
+    if change.previous_address is not None and not told:
         found.append(f"(moved from {change.previous_address})")
     if change.importing and change.action is not Action.NO_OP:
         found.append(f'(imported from "{change.importing}")')
