@@ -1,0 +1,87 @@
+"""The examples quickstart, nexus-document and inventory, run as their READMEs say."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NO_CHANGES = "No changes. Your infrastructure matches the configuration."
+
+
+def run(where: Path, *words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "nexusform", *words], cwd=where, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def applied(where: Path) -> dict[str, Any]:
+    """The outputs in the state that an apply left."""
+    document = json.loads((where / "state" / "nexusform.nfstate").read_text())
+    return {name: output["value"] for name, output in document["outputs"].items()}
+
+
+@pytest.fixture
+def example(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    target = tmp_path / request.param
+    shutil.copytree(EXAMPLES / request.param, target, ignore=shutil.ignore_patterns("state", ".nexusform"))
+    return target
+
+
+def each(count: int, *racks: int) -> dict[str, int]:
+    return {f"rack{rack}": count for rack in racks or range(1, 9)}
+
+
+@pytest.mark.parametrize("example", ["nexus-document"], indirect=True)
+def test_the_document_step_by_step(example: Path) -> None:
+    run(example, "apply", "-auto-approve", "-var", "step=empty")
+    run(example, "apply", "-auto-approve", "-var", "step=half-full")
+    run(example, "apply", "-auto-approve")
+    rows = applied(example)["vms_per_rack"]
+    spread = {(cluster[-1], pool): racks for cluster, pools in rows.items() for pool, racks in pools.items()}
+    assert spread["a", "pool1"] == each(3)
+    assert sorted(spread["a", "pool2"].values()) == [1] * 6
+    assert spread["b", "pool1"] == each(6)
+    assert spread["b", "pool2"] == each(3)
+    assert spread["c", "pool1"] == each(6, 1, 4)
+    assert spread["d", "pool1"] == each(12, 7, 8)
+    assert spread["d", "pool2"] == each(3)
+    assert spread["e", "pool1"] == each(4, 1, 2, 4, 5) | each(5, 3, 6) | each(3, 7, 8)
+    for cluster, count in {"a": 3, "b": 5, "c": 3, "d": 5, "e": 5}.items():
+        assert sorted(spread[cluster, "control-plane"].values()) == [1] * count
+    assert len(applied(example)["machines_with_two_vms_of_a_cluster"]["cluster-d"]) == 6
+    assert NO_CHANGES in run(example, "plan")
+
+
+@pytest.mark.parametrize("example", ["inventory"], indirect=True)
+def test_the_inventory_takes_what_is_left(example: Path) -> None:
+    run(example, "apply", "-auto-approve")
+    outputs = applied(example)
+    machines = {node["machine"] for node in outputs["nodes"].values()}
+    assert len(outputs["nodes"]) == 9
+    assert set(outputs["machines_that_take_no_new_vms"]) == {"x01lon1c2co03", "x01lon1c3co04"}
+    assert not machines & set(outputs["machines_that_take_no_new_vms"])
+    assert all("co" in machine for machine in machines)
+    assert sum(len(vms) for vms in outputs["already_there"].values()) == 9
+    assert NO_CHANGES in run(example, "plan")
+
+
+@pytest.mark.parametrize("example", ["quickstart"], indirect=True)
+def test_the_quickstart_grows_without_moving_anybody(example: Path) -> None:
+    run(example, "apply", "-auto-approve")
+    before = applied(example)["machine_of_each_node"]
+    assert len(before) == 7
+    text = (example / "main.nf.hcl").read_text()
+    (example / "main.nf.hcl").write_text(text.replace("count       = 4", "count       = 6"))
+    run(example, "apply", "-auto-approve")
+    after = applied(example)["machine_of_each_node"]
+    assert len(after) == 9
+    assert before.items() <= after.items()
