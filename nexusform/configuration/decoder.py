@@ -97,13 +97,13 @@ def decode(
 ) -> tuple[Configuration, list[Diagnostic]]:
     """The configuration of a module tree and everything wrong with it, in the order of the text.
 
-    With errors the configuration holds what could be understood; when a file is broken its modules
-    are left empty, for nothing could be said about references.
+    With errors the configuration holds what could be understood. When a file is broken the root
+    module is empty and has no directory, for what refers to what cannot be told.
     """
     tree = _Tree(read_module, registered)
     module, settings = _Decoder(tree, root, (), (), (root.identity,)).module()
     if tree.broken:
-        module = Module((), root.directory)
+        module = Module((), "")
     return Configuration(module, settings, tree.files), in_text_order(_worth_telling(tree))
 
 

@@ -53,7 +53,8 @@ def load(
 
     `managed` and `data` are the schemas by type name; without them types are not checked. Parsed
     trees are kept below `cache_directory` when one is given. None when nothing could be read; with
-    errors the configuration holds what could be understood (its files serve to show source lines).
+    errors the configuration holds what could be understood, after syntax errors only its files (to
+    show source lines) and a root module without a directory.
     """
     reader = _Reader(cache_directory)
     with collector_off():
@@ -78,6 +79,8 @@ def read_variables(
     the directory come before them, the environment before those. `files` is filled with every
     variable file read, for the source lines of diagnostics.
     """
+    if not configuration.root.directory:
+        return {}, []  # its files are broken: what is declared cannot be told
     problems: list[Diagnostic] = []
     given = from_environment(environment)
     for path in _automatic_files(directory):

@@ -229,6 +229,15 @@ def test_options_and_files_that_are_none() -> None:
     assert list(files) == ["bad.nfvars.hcl"]
 
 
+def test_broken_files_bring_no_complaints_about_variables() -> None:
+    write("main.nf.hcl", 'variable "a" {\n')
+    configuration, problems = load(".", cache_directory=None)
+    assert len(problems) == 1
+    assert configuration is not None
+    options = [("var", "a=1")]
+    assert read_variables(configuration, environment={}, var_options=options, directory=".") == ({}, [])
+
+
 def test_sensitive_variables_are_marked() -> None:
     write("main.nf.hcl", 'variable "key" {\n  sensitive = true\n}\n')
     found, _ = read_variables(loaded(), environment={"NF_VAR_key": "k"}, var_options=[], directory=".")
