@@ -15,20 +15,33 @@ import gc
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[2]))  # for the brute force
 
 from nexusform.scheduling.catalogue import CATALOGUES
+from nexusform.scheduling.racks.certainty import Place, repeat
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.model import Demand, Machine, RackSpread, VmName
 from nexusform.scheduling.racks.rules import tie_break
 from nexusform.scheduling.racks.shortage import Shortage
+from tests.scheduling.racks.brute_force import BruteForce
 
 SKUS = CATALOGUES["2026-03"].vm_skus
 # Mean 33 GiB, so that ten VMs a machine fill three quarters of its 448 GiB (disk would hold eleven).
-MIX = ["NC_G2_8_v1", "NC_P4_28_v1", "NC_G6_28_v1", "NC_P10_56_v1", "NC_G2_8_v1", "NC_G6_28_v1", "NC_P14_74_v1"]
+MIX = [
+    "NC_G2_8_v1",
+    "NC_P4_28_v1",
+    "NC_G6_28_v1",
+    "NC_P10_56_v1",
+    "NC_G2_8_v1",
+    "NC_G6_28_v1",
+    "NC_P14_74_v1",
+]
 
 
 def site(racks: int, machines: int) -> list[Machine]:
@@ -47,7 +60,12 @@ def demands(count: int, pool_size: int) -> Iterator[Demand]:
     while made < count:
         name = f"c{cluster}"
         cluster += 1
-        for pool, size in (("control-plane", 3), ("p1", pool_size), ("p2", pool_size // 2), ("p3", pool_size // 4)):
+        for pool, size in (
+            ("control-plane", 3),
+            ("p1", pool_size),
+            ("p2", pool_size // 2),
+            ("p3", pool_size // 4),
+        ):
             state = state * 6364136223846793005 + 1442695040888963407 & (1 << 64) - 1
             sku = SKUS[MIX[(state >> 33) % len(MIX)]]
             for number in range(min(size, count - made)):
@@ -55,23 +73,20 @@ def demands(count: int, pool_size: int) -> Iterator[Demand]:
                 made += 1
 
 
-class Digests:
-    """Counts the candidates that were digested."""
+@contextmanager
+def counted_digests() -> Iterator[Counter[str]]:
+    """Counts, as long as it is open, the candidates whose tie was broken."""
+    lowest, counter = tie_break.lowest, Counter[str]()
 
-    def __init__(self) -> None:
-        self.count = 0
-        self._lowest = tie_break.lowest
+    def counted(text: blake2b, names: Sequence[bytes], tied: Sequence[int]) -> int:
+        counter["digests"] += len(tied)
+        return lowest(text, names, tied)
 
-    def __enter__(self) -> Digests:
-        def counted(text, names, tied):  # noqa: ANN001, ANN202 - same face as tie_break.lowest
-            self.count += len(tied)
-            return self._lowest(text, names, tied)
-
-        tie_break.lowest = counted
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        tie_break.lowest = self._lowest
+    tie_break.lowest = counted
+    try:
+        yield counter
+    finally:
+        tie_break.lowest = lowest
 
 
 def measure(racks: int, machines: int, vms: int, pool_size: int) -> tuple[float, int]:
@@ -98,9 +113,9 @@ def row(label: str, racks: int, machines: int, vms: int, pool_size: int, *, dige
     seconds, refused = measure(racks, machines, vms, pool_size)
     each = ""
     if digests:
-        with Digests() as counter:
+        with counted_digests() as counter:
             measure(racks, machines, vms, pool_size)
-        each = f"{counter.count / vms:.1f}"
+        each = f"{counter['digests'] / vms:.1f}"
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
         f"{label:<44}{vms:>9,}{racks * machines:>9,}{seconds:>8.2f} s{vms / seconds:>11,.0f} VMs/s"
@@ -109,10 +124,20 @@ def row(label: str, racks: int, machines: int, vms: int, pool_size: int, *, dige
     return seconds
 
 
-def peers() -> None:
-    """The same small job by the engine and by its peers."""
-    from tests.scheduling.racks.brute_force import BruteForce
+def digest_cost() -> float:
+    """Nanoseconds for the tie-break digest of one candidate: the floor under every tie."""
+    names, text = (
+        [f"r0001-bm{m:03d}".encode() for m in range(100)],
+        tie_break.of_vm(8, VmName("c", "c", "p", 1)),
+    )
+    start = time.perf_counter()
+    for _ in range(2_000):
+        tie_break.lowest(text, names, range(100))
+    return (time.perf_counter() - start) / 200_000 * 1e9
 
+
+def brute_force() -> None:
+    """The same small job by the engine and by the brute-force greedy; the placements must agree."""
     machines, jobs = site(8, 16), list(demands(600, 40))
     start = time.perf_counter()
     scheduler = RackScheduler(machines)
@@ -122,9 +147,46 @@ def peers() -> None:
     brute = BruteForce(machines, RackSpread.POOL, 8)
     slow = [brute.place(demand) for demand in jobs]
     other = time.perf_counter() - start
-    assert [None if isinstance(p, Shortage) else p for p in fast] == slow, "placements differ"
-    print(f"engine {len(jobs) / engine:,.0f} VMs/s, brute force {len(jobs) / other:,.0f} VMs/s on 128 machines: ", end="")
-    print(f"{other / engine:,.0f} times; placements identical")
+    assert [None if isinstance(place, Shortage) else place for place in fast] == slow, "placements differ"
+    print(f"600 VMs on 128 machines: engine {600 / engine:,.0f} VMs/s, brute force {600 / other:,.0f} VMs/s;")
+    print(f"  ratio {other / engine:,.0f}; placements identical")
+
+
+def score_and_argmin() -> None:
+    """A numpy peer: one score per machine, argmin per VM; no ties, no cells, no disk, so it does less."""
+    try:
+        import numpy
+    except ModuleNotFoundError:
+        print("numpy is not installed: no score-and-argmin peer")
+        return
+    racks, each, jobs = 100, 100, list(demands(20_000, 1_000))
+    scheduler = RackScheduler(site(racks, each))
+    start = time.perf_counter()
+    scheduler.place_run(jobs)
+    engine = time.perf_counter() - start
+    rack_of = numpy.repeat(numpy.arange(racks), each)
+    memory, rack_vms = numpy.zeros(racks * each), numpy.zeros(racks)
+    pools: dict[tuple[str, str], object] = {}
+    start = time.perf_counter()
+    for demand in jobs:
+        counts = pools.setdefault((demand.vm.owner, demand.vm.pool), numpy.zeros(racks))
+        score = (counts * 1e12 + rack_vms * 1e6)[rack_of] + memory
+        score[memory + demand.sku.memory_gib > 448] = numpy.inf
+        chosen = int(score.argmin())
+        memory[chosen] += demand.sku.memory_gib
+        rack_vms[rack_of[chosen]] += 1
+        counts[rack_of[chosen]] += 1
+    other = time.perf_counter() - start
+    print(f"20,000 VMs on 10,000 machines: numpy score-and-argmin {20_000 / other:,.0f} VMs/s,", end=" ")
+    print(f"engine {20_000 / engine:,.0f} VMs/s; ratio {other / engine:,.1f}")
+
+
+def repetitions() -> None:
+    """100 repetitions of 200 VMs on 128 machines, as a plan makes them for its certainty figures."""
+    jobs = [Place(demand.vm, demand) for demand in demands(200, 60)]
+    start = time.perf_counter()
+    repeat(RackScheduler(site(8, 16)), jobs, 100)
+    print(f"100 repetitions of 200 VMs on 128 machines: {time.perf_counter() - start:.2f} s")
 
 
 def main() -> None:
@@ -132,9 +194,10 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--large", action="store_true", help="also 1,000,000 VMs on 100,000 machines")
     large = parser.parse_args().large
+    print(f"one tie-break digest: {digest_cost():.0f} ns")
     print(f"{'':<44}{'VMs':>9}{'machines':>9}{'time':>10}{'':>17}{'digests':>8}{'refused':>8}{'peak':>8}")
     if large:
-        row("1,000 racks of 100, pools of 800", 1000, 100, 1_000_000, 800, digests=False)
+        row("1,000 racks of 100, pools of 200", 1000, 100, 1_000_000, 200, digests=False)
         return
     row("the document's size: 8 racks of 16", 8, 16, 1_280, 24)
     row("625 racks of 16, pools of 200", 625, 16, 100_000, 200)
@@ -143,7 +206,9 @@ def main() -> None:
     second = row("200 racks of 100, pools of 1,000", 200, 100, 200_000, 1_000)
     print(f"twice the machines and VMs: {second / first:.2f} times the time")
     row("40 racks of 250, pools of 200", 40, 250, 100_000, 200)
-    peers()
+    brute_force()
+    score_and_argmin()
+    repetitions()
 
 
 if __name__ == "__main__":

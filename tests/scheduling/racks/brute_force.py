@@ -69,7 +69,11 @@ class BruteForce:
         ]
 
     def fits(self, sku: VmSku, machine: Machine) -> bool:
-        if machine.machine_sku is not None and sku.machine_skus and machine.machine_sku not in sku.machine_skus:
+        if (
+            machine.machine_sku is not None
+            and sku.machine_skus
+            and machine.machine_sku not in sku.machine_skus
+        ):
             return False
         disk = machine.disk_gib - sum(vm.sku.disk_gib for vm in self.on(machine.name))
         return max(disk, 0) >= sku.disk_gib and len(self.fitting(sku, machine)) >= sku.numa_cells
@@ -77,9 +81,7 @@ class BruteForce:
     def rack_key(self, demand: Demand, rack: str) -> tuple[int, int, int, int, int, bytes]:
         names = [m.name for m in self.machines.values() if m.rack == rack]
         there = self.on(*names)
-        soft = sum(
-            not h.hard and h.scope == "Rack" and (rack in h.racks) != h.affinity for h in demand.hints
-        )
+        soft = sum(not h.hard and h.scope == "Rack" and (rack in h.racks) != h.affinity for h in demand.hints)
         cluster = sum(vm.vm.owner == demand.vm.owner for vm in there)
         pool = sum((vm.vm.owner, vm.vm.pool) == (demand.vm.owner, demand.vm.pool) for vm in there)
         memory = sum(vm.sku.memory_gib for vm in there)

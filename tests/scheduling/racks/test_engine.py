@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -76,11 +77,12 @@ def hints(draw: st.DrawFn, machines: list[Machine]) -> Hint:
     )
 
 
-Run = tuple[str, str, VmSku, "frozenset[str] | None", int]
+Event = tuple[Any, ...]
+Story = tuple[list[Machine], list[Event]]
 
 
 @st.composite
-def stories(draw: st.DrawFn) -> tuple[list[Machine], list[tuple[object, ...]]]:
+def stories(draw: st.DrawFn) -> Story:
     """A site and what happens to it: pools placed, single VMs with hints, VMs that stand, VMs that leave."""
     machines = draw(sites())
     owners = st.sampled_from(["a", "b", "c"])
@@ -114,7 +116,7 @@ class Pair:
         self.handles: list[int] = []
         self.number = 0
 
-    def tell(self, event: tuple[object, ...]) -> None:
+    def tell(self, event: Event) -> None:
         getattr(self, event[0])(*event[1:])
 
     def name(self, owner: str, pool: str) -> VmName:
@@ -155,9 +157,9 @@ class Pair:
         self.handles.append(handle)
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(stories(), st.sampled_from(list(RackSpread)), st.integers(0, 9))
-def test_the_engine_places_every_vm_where_the_rule_says(story, spread, seed) -> None:
+def test_the_engine_places_every_vm_where_the_rule_says(story: Story, spread: RackSpread, seed: int) -> None:
     machines, events = story
     pair = Pair(machines, spread, seed)
     for event in events:
@@ -169,7 +171,9 @@ def test_the_engine_places_every_vm_where_the_rule_says(story, spread, seed) -> 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(stories(), stories(), st.sampled_from(list(RackSpread)))
-def test_a_copy_decides_as_a_scheduler_told_the_same_and_leaves_the_original_alone(one, two, spread) -> None:
+def test_a_copy_decides_as_a_scheduler_told_the_same_and_leaves_the_original_alone(
+    one: Story, two: Story, spread: RackSpread
+) -> None:
     machines, events = one
     known = {machine.name for machine in machines}
     later = [e for e in two[1] if e[0] in ("pool", "leave") or (e[0] == "stands" and e[-1].name in known)]
@@ -189,7 +193,9 @@ def test_a_copy_decides_as_a_scheduler_told_the_same_and_leaves_the_original_alo
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(stories(), st.sampled_from(MENU), zone_sets, st.sampled_from(list(RackSpread)))
-def test_explain_says_what_place_does_and_count_free_says_how_often(story, sku, zones, spread) -> None:
+def test_explain_says_what_place_does_and_count_free_says_how_often(
+    story: Story, sku: VmSku, zones: frozenset[str] | None, spread: RackSpread
+) -> None:
     machines, events = story
     pair = Pair(machines, spread, 8)
     for event in events:
@@ -297,7 +303,12 @@ def test_a_shortage_tells_unknown_zones_from_machines_that_take_nothing() -> Non
     assert isinstance(cordoned, Shortage)
     assert (cordoned.binding, cordoned.refusals) == (Binding.NOT_SCHEDULABLE, (("cordoned", 2),))
     hint = Hint(
-        affinity=True, hard=True, scope=HintScope.RACK, machines=frozenset(), racks=frozenset(["r1"]), target="x"
+        affinity=True,
+        hard=True,
+        scope=HintScope.RACK,
+        machines=frozenset(),
+        racks=frozenset(["r1"]),
+        target="x",
     )
     hinted = scheduler.place(Demand(VmName("c", "c", "p", 5), SKUS["NC_G2_8_v1"], hints=(hint,)))
     assert isinstance(hinted, Shortage)
@@ -351,9 +362,13 @@ def test_explain_shows_ties_next_best_and_every_refusal() -> None:
         ("hints", 4),
     ]
     assert len(first.tied_racks) == 2
-    assert [(r.candidate, r.rule, r.reason) for r in first.refusals] == [("r3-bm01", "schedulable", "cordoned")]
+    assert [(r.candidate, r.rule, r.reason) for r in first.refusals] == [
+        ("r3-bm01", "schedulable", "cordoned")
+    ]
     scheduler.place(demand("NC_P46_224_v1"))
-    second = scheduler.explain(demand("NC_P46_224_v1", 1, owner="d", zones=frozenset([first.placement.availability_zone])))
+    second = scheduler.explain(
+        demand("NC_P46_224_v1", 1, owner="d", zones=frozenset([first.placement.availability_zone]))
+    )
     assert second.machines[0].name == first.placement.machine
     assert second.machines[0].keys[3].text == "houses an extra-large VM of another cluster"
     assert second.next_best is not None

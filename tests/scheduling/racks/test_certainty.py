@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import pytest
+
+from nexusform.scheduling.catalogue import CATALOGUES
+from nexusform.scheduling.decision import Certainty
+from nexusform.scheduling.racks.certainty import Place, Release, Stand, default_runs, repeat, replay
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.model import Demand, Machine, Placement, VmName
+
+SKUS = CATALOGUES["2026-03"].vm_skus
+
+
+def machines(racks: int, each: int) -> list[Machine]:
+    return [
+        Machine(f"r{rack}-bm{slot:02d}", f"r{rack}", str(rack), slot, "bom-1.7.3", 2, 48, 224, 3500)
+        for rack in range(1, racks + 1)
+        for slot in range(1, each + 1)
+    ]
+
+
+def demand(number: int, sku: str = "NC_P46_224_v1", zones: str | None = None) -> Demand:
+    return Demand(VmName("c", "c", "p", number), SKUS[sku], frozenset(zones) if zones else None)
+
+
+def test_a_forced_place_is_certain_and_a_free_choice_is_not() -> None:
+    base = RackScheduler(machines(2, 8))
+    answer = repeat(base, [Place("pinned", demand(0, zones="1")), Place("free", demand(1))], 40)
+    assert answer.vms["pinned"].rack == 1.0
+    assert 0 < answer.vms["pinned"].machine < 0.5
+    assert answer.vms["free"].rack == 1.0
+    assert list(base.vms()) == []
+    only = repeat(RackScheduler(machines(1, 1)), [Place("only", demand(0))], 40)
+    assert only.vms["only"] == Certainty(1.0, 1.0)
+    (pool,) = only.pools
+    assert (pool.vms, pool.rack_certain, pool.machine_certain, pool.counts) == (1, 1, 1, {"r1": 1})
+
+
+def test_counts_per_rack_can_be_certain_where_no_vm_is() -> None:
+    answer = repeat(RackScheduler(machines(2, 4)), [Place(n, demand(n)) for n in range(4)], 40)
+    (pool,) = answer.pools
+    assert pool.rack_certain == 0
+    assert pool.counts_certain
+    assert pool.certain_racks == ("r1", "r2")
+    assert pool.vms_on_certain_counts == 4
+
+
+def test_a_run_in_which_a_vm_does_not_fit_is_no_match_and_goes_on() -> None:
+    # A small VM lands on one of two machines by tie-break; a pinned one then takes the first machine
+    # whole or not, so that the last VM fits in some runs only.
+    base = RackScheduler(machines(2, 1))
+    operations = [
+        Place("small", demand(0, "NC_G2_8_v1")),
+        Place("large", Demand(VmName("d", "d", "p", 0), SKUS["NC_E94_448_v1"], frozenset("1"))),
+        Place("last", Demand(VmName("e", "e", "p", 0), SKUS["NC_G2_8_v1"])),
+    ]
+    fitting = [replay(base, operations, seed)["large"] is not None for seed in range(40)]
+    assert 0 < sum(fitting) < 40
+    answer = repeat(base, operations, 40, keep_outcomes=True)
+    if "large" in answer.vms:
+        assert answer.vms["large"].machine == sum(fitting) / 40
+    assert [outcome["large"] is not None for outcome in answer.outcomes] == fitting
+    assert "last" in answer.vms
+
+
+def test_releases_and_pinned_vms_are_played_again() -> None:
+    base = RackScheduler(machines(1, 1))
+    old, _ = base.place(Demand(VmName("old", "old", "p", 0), SKUS["NC_E94_448_v1"]))
+    operations = [
+        Release(handle=old),
+        Place("first", demand(0)),
+        Release("first"),
+        Stand(
+            "pinned",
+            VmName("x", "x", "x", 0),
+            SKUS["NC_P46_224_v1"],
+            Placement("r1-bm01", "r1", "1", ()),
+            True,
+        ),
+        Place("second", demand(1)),
+        Place("third", demand(2)),
+        Release("third"),
+    ]
+    answer = repeat(base, operations, 10)
+    assert answer.vms["second"] == Certainty(1.0, 1.0)
+    assert replay(base, operations)["second"] == Placement("r1-bm01", "r1", "1", (1,))
+    assert "third" not in answer.vms
+    assert [vm.handle for vm in base.vms()] == [old]
+
+
+@pytest.mark.parametrize(
+    ("vms", "runs"), [(0, 0), (1, 100), (2000, 100), (2001, 99), (20_000, 10), (20_001, 0)]
+)
+def test_how_often_a_plan_is_repeated(vms: int, runs: int) -> None:
+    assert default_runs(vms) == runs
+
+
+def test_without_runs_nothing_is_claimed() -> None:
+    answer = repeat(RackScheduler(machines(1, 1)), [Place("x", demand(0))], 0)
+    assert (answer.runs, answer.vms, answer.pools) == (0, {}, ())

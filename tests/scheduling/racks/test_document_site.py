@@ -1,0 +1,166 @@
+"""The product document's site and clusters: the rows of its tables, by rack and by machine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+
+from nexusform.scheduling.catalogue import CATALOGUES
+from nexusform.scheduling.racks.certainty import Place, repeat
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.model import Demand, Machine, Placement, RackSpread, VmName
+
+SKUS = CATALOGUES["2026-03"].vm_skus
+CONTROL, POOL1, POOL2 = "control-plane", "pool1", "pool2"
+XL, HALF = "NC_P46_224_v1", "NC_P22_112_v1"
+# cluster, pool, SKU, count, zones
+POOLS = [
+    ("a", CONTROL, "NC_G12_56_v1", 3, None),
+    ("a", POOL1, XL, 24, None),
+    ("a", POOL2, "NC_G6_28_v1", 6, None),
+    ("b", CONTROL, "NC_G24_112_v1", 5, None),
+    ("b", POOL1, XL, 48, None),
+    ("b", POOL2, HALF, 24, None),
+    ("c", CONTROL, "NC_G12_56_v1", 3, None),
+    ("c", POOL1, XL, 12, frozenset("14")),
+    ("d", CONTROL, "NC_G24_112_v1", 5, None),
+    ("d", POOL1, XL, 24, frozenset("78")),
+    ("d", POOL2, HALF, 24, None),
+    ("e", CONTROL, "NC_G24_112_v1", 5, None),
+    ("e", POOL1, XL, 32, None),
+]
+# Rows of the tables that every tie-break gives: VMs per rack, most first.
+ROWS = {
+    ("a", CONTROL): [1] * 3,
+    ("a", POOL1): [3] * 8,
+    ("a", POOL2): [1] * 6,
+    ("b", CONTROL): [1] * 5,
+    ("b", POOL1): [6] * 8,
+    ("b", POOL2): [3] * 8,
+    ("c", CONTROL): [1] * 3,
+    ("c", POOL1): [6] * 2,
+    ("d", CONTROL): [1] * 5,
+    ("d", POOL1): [12] * 2,
+    ("d", POOL2): [3] * 8,
+    ("e", CONTROL): [1] * 5,
+}
+PRINTED_E = {"rack1": 4, "rack2": 4, "rack3": 5, "rack4": 4, "rack5": 4, "rack6": 5, "rack7": 3, "rack8": 3}
+
+Places = dict[tuple[str, str], list[Placement]]
+
+
+def lab(seed: int = 8, spread: RackSpread = RackSpread.POOL) -> RackScheduler:
+    return RackScheduler(
+        [
+            Machine(f"rack{rack}-bm{slot:02d}", f"rack{rack}", str(rack), slot, "bom-1.7.3", 2, 48, 224, 3500)
+            for rack in range(1, 9)
+            for slot in range(1, 17)
+        ],
+        spread,
+        seed,
+    )
+
+
+def demands() -> list[Demand]:
+    return [
+        Demand(VmName(f"cluster-{cluster}", f"cluster-{cluster}", pool, number), SKUS[sku], zones)
+        for cluster, pool, sku, count, zones in POOLS
+        for number in range(count)
+    ]
+
+
+@cache
+def placed(seed: int) -> Places:
+    scheduler = lab(seed)
+    places: Places = {}
+    for demand in demands():
+        _, placement = scheduler.place(demand)
+        places.setdefault((demand.vm.cluster.removeprefix("cluster-"), demand.vm.pool), []).append(placement)
+    return places
+
+
+def racks(places: list[Placement]) -> Counter[str]:
+    return Counter(place.rack for place in places)
+
+
+def test_every_row_of_the_tables_with_the_default_seed() -> None:
+    for pool, expected in ROWS.items():
+        assert sorted(racks(placed(8)[pool]).values(), reverse=True) == expected, pool
+    assert racks(placed(8)["e", POOL1]) == PRINTED_E
+
+
+def test_clusters_one_after_the_other_give_the_same_as_all_at_once() -> None:
+    standing: list[tuple[Demand, Placement]] = []
+    for cluster in "abcde":
+        scheduler = lab()
+        for demand, placement in standing:
+            scheduler.occupy(demand.vm, demand.sku, placement)
+        new = [demand for demand in demands() if demand.vm.cluster == f"cluster-{cluster}"]
+        standing += [(demand, scheduler.place(demand)[1]) for demand in new]
+    assert [place for _, place in standing] == [place for pool in placed(8).values() for place in pool]
+
+
+def test_rows_a_to_d_hold_for_every_tie_break_and_e_nearly_always() -> None:
+    exact = 0
+    for seed in range(200):
+        places = placed(seed)
+        for pool, expected in ROWS.items():
+            assert sorted(racks(places[pool]).values(), reverse=True) == expected, (seed, pool)
+        by_rack: dict[str, set[str]] = {}
+        for place in places["d", POOL2]:
+            by_rack.setdefault(place.rack, set()).add(place.machine)
+        assert [len(machines) for machines in by_rack.values()] == [3] * 8
+        last = racks(places["e", POOL1])
+        fives = {rack for rack, count in last.items() if count == 5}
+        assert fives <= {"rack2", "rack3", "rack5", "rack6"}
+        if len(fives) == 2:
+            exact += 1
+            assert (last["rack7"], last["rack8"]) == (3, 3)
+        else:
+            assert len(fives) == 1
+            assert sorted([last["rack7"], last["rack8"]]) == [3, 4]
+        assert set(last.values()) <= {3, 4, 5}
+    assert exact >= 170
+
+
+def test_c_stands_on_twelve_machines_six_in_each_of_racks_1_and_4() -> None:
+    places = placed(8)["c", POOL1]
+    assert racks(places) == {"rack1": 6, "rack4": 6}
+    assert len({place.machine for place in places}) == 12
+
+
+def test_extra_large_vms_of_two_clusters_share_machines_and_never_two_of_one() -> None:
+    for seed in range(200):
+        houses: dict[str, list[str]] = {}
+        for cluster in "abcde":
+            for place in placed(seed)[cluster, POOL1]:
+                houses.setdefault(place.machine, []).append(cluster)
+        assert all(len(set(clusters)) == len(clusters) for clusters in houses.values())
+        shared = sum(len(clusters) == 2 for clusters in houses.values())
+        assert shared in {58, 59}
+
+
+def test_counting_per_cluster_does_not_reproduce_d_pool_2() -> None:
+    scheduler = lab(spread=RackSpread.CLUSTER)
+    for demand in demands():
+        scheduler.place(demand)
+    assert sorted(scheduler.racks_of_pool("cluster-d", POOL2).values()) != [3] * 8
+
+
+def test_certainty_over_tie_breaks_tells_counts_per_rack_from_vms() -> None:
+    everything = demands()
+    base = lab()
+    last = [demand for demand in everything if demand.vm.cluster == "cluster-d"]
+    for demand in everything:
+        if demand.vm.cluster in {"cluster-a", "cluster-b", "cluster-c"}:
+            base.place(demand)
+    answer = repeat(base, [Place(demand.vm, demand) for demand in last], 20)
+    pools = {pool.pool: pool for pool in answer.pools}
+    assert pools[POOL1].counts == {"rack7": 12, "rack8": 12}
+    assert pools[POOL1].counts_certain
+    assert pools[POOL1].vms_on_certain_counts == 24
+    assert pools[POOL2].counts_certain
+    assert pools[CONTROL].counts == dict.fromkeys(["rack2", "rack3", "rack5", "rack7", "rack8"], 1)
+    assert pools[CONTROL].counts_certain
+    assert (pools[CONTROL].rack_certain, pools[CONTROL].machine_certain) == (0, 0)
+    assert all(0 <= value.machine <= value.rack <= 1 for value in answer.vms.values())
