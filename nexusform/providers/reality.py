@@ -106,7 +106,7 @@ class Reality:
 
     def _rewrite(self) -> None:
         """Write the whole file atomically, then drop the log."""
-        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}.tmp")
+        temporary = self._path.with_name(f".{self._path.name}.tmp")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with temporary.open("wb") as file:

@@ -26,7 +26,7 @@ class Shown:
 
     Either a saved plan with its configuration and prior state, or a state of which `instances` are
     to be shown (None: all of it).
-    """  # noqa: D209 - one sentence
+    """
 
     diagnostics: tuple[Diagnostic, ...] = ()
     sources: Mapping[str, SourceFile] | None = None

@@ -1,0 +1,98 @@
+"""`nexusform explain` (alias `why`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from nexusform.cli import flags
+from nexusform.cli.commands import command, option, switch
+from nexusform.cli.screen import Screen
+from nexusform.workflow.explain import Reason
+from nexusform.workflow.explain import explain as find_explanations
+
+
+@command("explain", summary="Say why something is where it is")
+@click.argument("address")
+@click.argument("name", metavar="[OBJECT]", required=False, default="")
+@option("plan", "Ask a saved plan", metavar="FILE")
+@option(
+    "format",
+    "How to say it",
+    metavar="text|markdown|json",
+    default="text",
+    kind=click.Choice(["text", "markdown", "json"]),
+)
+@switch("every", "Every machine of the site that was refused, not only those of the rack")
+@flags.variable_flags
+@flags.state_flags
+@flags.view_flags
+def explain(address: str, name: str, **given: Any) -> int:
+    """Say why the object OBJECT of the resource ADDRESS is where it is, rule by rule.
+
+    What is to be placed is explained from the plan; what stands, by asking the rules about every
+    place as things are today.
+    """
+    screen = Screen(no_color=given["no_color"], compact_warnings=given["compact_warnings"])
+    found = find_explanations(flags.place_of(given), address, name, given["plan"] or "")
+    if not found.reasons and not found.objects:
+        screen.diagnostics(found.diagnostics, found.sources)
+        return 1
+    if found.objects:
+        raise click.UsageError(f"{address} has several objects; name one of them: {_listed(found.objects)}.")
+    for reason in found.reasons:
+        screen.out(_told(reason, given, screen), end="")
+    return 0
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    shown = ", ".join(names[:20])
+    return f"{shown} and {len(names) - 20} more" if len(names) > 20 else shown
+
+
+def _told(reason: Reason, given: dict[str, Any], screen: Screen) -> str:
+    if given["format"] == "json":
+        return _json(reason)
+    from nexusform.rendering.explanation_text import render_explanation
+
+    plain = given["format"] == "markdown"
+    text = _standing_line(reason) + render_explanation(
+        reason.object,
+        reason.explained.explanation,
+        reason.certainty,
+        reason.tie_breaks,
+        every=given["every"],
+        colour=screen.colour and not plain,
+    )
+    trigger = reason.explained.trigger
+    if trigger and reason.stands is None:
+        text += f"Trigger: {trigger}.\n"
+    return f"```\n{text}```\n" if plain else text
+
+
+def _standing_line(reason: Reason) -> str:
+    if reason.stands is None:
+        return ""
+    from nexusform.rendering.explanation_text import placement_place
+
+    return (
+        f"{reason.object} stands on {placement_place(reason.stands)} (state serial {reason.serial}).\n"
+        "Placed again today, with everything else where it is:\n"
+    )
+
+
+def _json(reason: Reason) -> str:
+    from nexusform.planning.plan import place_of
+    from nexusform.rendering.explanation_text import explanation_document
+    from nexusform.rendering.json_writer import json_bytes
+
+    document = {
+        "address": str(reason.address),
+        "trigger": reason.explained.trigger if reason.stands is None else "",
+        "stands": place_of(reason.stands) if reason.stands else None,
+        **explanation_document(
+            reason.object, reason.explained.explanation, reason.certainty, reason.tie_breaks
+        ),
+    }
+    return json_bytes(document, pretty=True).decode()

@@ -1,0 +1,195 @@
+"""Why something is where it is: asked of a saved plan, of what is planned now, or of the state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from nexusform.address import Address, AddressPattern, AddressProblem, address_order, parse_pattern
+from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
+from nexusform.planning.plan import PlacementChange
+from nexusform.planning.planner import make_plan
+from nexusform.planning.request import Explained, PlanRequest, PlanResult
+from nexusform.ports import Registries, StandingVm
+from nexusform.scheduling.decision import Certainty
+from nexusform.scheduling.racks.model import Placement
+from nexusform.source import SourceFile
+from nexusform.state import codec
+from nexusform.state.model import EMPTY, State
+from nexusform.workflow.project import Opened, Place, Project, open_project
+from nexusform.workflow.run import base_request
+from nexusform.workflow.saved_plans import open_saved, read_plan
+from nexusform.workflow.stored import Stored, read_stored
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One object and why it is where it is.
+
+    `stands` is where state has it (None: it is new in the plan); `explained` what the rules say.
+    """
+
+    address: Address
+    object: str
+    explained: Explained
+    stands: Placement | None = None
+    serial: int = 0
+    certainty: Certainty | None = None
+    tie_breaks: int = 0
+
+
+@dataclass(frozen=True)
+class Explanations:
+    """What was found, or what is wrong; `objects` are names to choose from when none was given."""
+
+    reasons: tuple[Reason, ...] = ()
+    objects: tuple[str, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sources: Mapping[str, SourceFile] = field(default_factory=dict)
+
+
+def explain(place: Place, address: str, name: str, plan_path: str = "") -> Explanations:
+    """Explain one object of a resource."""
+    try:
+        pattern = parse_pattern(address)
+    except AddressProblem as problem:
+        return Explanations(diagnostics=(error("Invalid address", str(problem)),))
+    opened, request, problems = _asked_of(place, plan_path)
+    if opened.project is None or request is None:
+        return Explanations(diagnostics=tuple(problems), sources=opened.sources)
+    found = _Question(opened.project, request, pattern, name).answer()
+    return replace(found, diagnostics=(*problems, *found.diagnostics), sources=opened.sources)
+
+
+def _asked_of(place: Place, plan_path: str) -> tuple[Opened, PlanRequest | None, list[Diagnostic]]:
+    """What is asked: a saved plan is made again from what it holds; otherwise a plan is made now."""
+    if not plan_path:
+        opened = open_project(place)
+        problems = list(opened.diagnostics)
+        if opened.project is None:
+            return opened, None, problems
+        stored, wrong = read_stored(opened.project.backend)
+        problems += wrong
+        return opened, base_request(opened.project, stored) if stored else None, problems
+    saved, problems = read_plan(plan_path)
+    if saved is None:
+        return Opened(None, (), {}), None, problems
+    opened = open_saved(place, saved)
+    problems += opened.diagnostics
+    prior: State | None = EMPTY
+    if saved.prior_state:
+        prior, wrong = codec.decode(saved.prior_state, plan_path)
+        problems += wrong
+    if opened.project is None or prior is None:
+        return opened, None, problems
+    plan = saved.plan
+    request = replace(
+        base_request(opened.project, Stored(prior)),
+        now=plan.timestamp,
+        mode=plan.mode,
+        targets=plan.targets,
+        excludes=plan.excludes,
+        replaces=plan.replaces,
+        refreshed=plan.refreshed,
+        workspace=plan.workspace,
+    )
+    return opened, request, problems
+
+
+@dataclass(frozen=True)
+class _Question:
+    project: Project
+    request: PlanRequest
+    pattern: AddressPattern
+    name: str
+
+    def answer(self) -> Explanations:
+        """First what the plan places; for what stands, what the rules say of every place today."""
+        standing = self._standing()
+        planned = make_plan(replace(self.request, want_rejected=True, ways_out=False, lint=False))
+        names = self._names(planned, standing)
+        if not names:
+            return Explanations(diagnostics=(*_errors(planned), self._nothing()))
+        if not self.name and len(names) > 1:
+            return Explanations(objects=names)
+        name = self.name or names[0]
+        if name not in names:
+            near = did_you_mean(name, names)
+            return Explanations(
+                diagnostics=(error("No such object", f'{self.pattern} has no object "{name}".{near}'),)
+            )
+        reasons = self._reasons(planned, name)
+        if not reasons:
+            reasons = self._today(standing, name)
+        return Explanations(tuple(reasons), diagnostics=() if reasons else (*_errors(planned), _silent(name)))
+
+    def _standing(self) -> dict[str, tuple[Address, StandingVm]]:
+        found: dict[str, tuple[Address, StandingVm]] = {}
+        registries: Registries = self.request.registries
+        for address in sorted(self.request.state.instances, key=address_order):
+            kind = registries.resource_types.get(address.type)
+            current = self.request.state.instances[address].current
+            if self.pattern.matches(address) and kind is not None and kind.vms is not None and current:
+                found |= {vm.name: (address, vm) for vm in kind.vms.standing(current.attributes)}
+        return found
+
+    def _names(self, planned: PlanResult, standing: Mapping[str, object]) -> tuple[str, ...]:
+        new = [e.object for e in planned.explained if self.pattern.matches(e.address)]
+        return tuple(dict.fromkeys([*standing, *new]))
+
+    def _reasons(self, planned: PlanResult, name: str) -> list[Reason]:
+        rows = {(row.address, row.object): row for row in planned.plan.placements}
+        return [
+            Reason(
+                e.address,
+                name,
+                e,
+                certainty=_certainty(rows.get((e.address, name))),
+                tie_breaks=planned.plan.tie_breaks,
+            )
+            for e in planned.explained
+            if e.object == name and self.pattern.matches(e.address)
+        ]
+
+    def _today(self, standing: Mapping[str, tuple[Address, StandingVm]], name: str) -> list[Reason]:
+        """Place the object again, with everything else where it is."""
+        if name not in standing:
+            return []
+        address, vm = standing[name]
+        request = replace(
+            self.request,
+            replaces=(f"{address}:{name}",),
+            targets=(),
+            excludes=(),
+            want_rejected=True,
+            ways_out=False,
+            lint=False,
+        )
+        found = self._reasons(make_plan(request), name)
+        return [replace(r, stands=vm.placement, serial=self.request.state.serial) for r in found]
+
+    def _nothing(self) -> Diagnostic:
+        known = self._known()
+        near = "" if str(self.pattern) in known else did_you_mean(str(self.pattern), known)
+        return error(
+            "Nothing to explain",
+            f"Neither the state nor the plan has anything placed at {self.pattern}.{near}",
+        )
+
+    def _known(self) -> Sequence[str]:
+        return [
+            *(str(a) for a in self.request.state.instances),
+            *(str(b.address) for b in self.project.configuration.root.resources.values()),
+        ]
+
+
+def _certainty(row: PlacementChange | None) -> Certainty | None:
+    return row.certainty if row else None
+
+
+def _errors(planned: PlanResult) -> list[Diagnostic]:
+    return [d for d in planned.diagnostics if d.severity is Severity.ERROR]
+
+
+def _silent(name: str) -> Diagnostic:
+    return error("Nothing to explain", f'The rules were not asked about "{name}" in this plan.')

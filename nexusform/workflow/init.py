@@ -1,0 +1,274 @@
+"""Prepare a directory: check its configuration, choose its backend, take state along."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nexusform.configuration.constants import constant
+from nexusform.configuration.model import Configuration, Module
+from nexusform.configuration.variable_values import from_file
+from nexusform.diagnostics import Diagnostic, error, has_errors
+from nexusform.language.syntax import Expression
+from nexusform.ports import BackendProblem, FileProblem, StateBackend
+from nexusform.providers.registry import DEFAULT
+from nexusform.source import SourceFile
+from nexusform.state import codec
+from nexusform.state.model import State
+from nexusform.values import to_plain
+from nexusform.workflow.backend_choice import (
+    Choice,
+    configured_choice,
+    open_choice,
+    remember_choice,
+    remembered_choice,
+)
+from nexusform.workflow.locking import Locking, acquire
+from nexusform.workflow.project import Place, load_configuration
+from nexusform.workflow.stored import read_stored
+from nexusform.workflow.surroundings import RealFiles, SystemClock
+
+_PLAIN = Choice("local", {}, {})
+
+
+@dataclass(frozen=True)
+class InitOptions:
+    """`backend_config` are the -backend-config flags; what to do when the backend changed."""
+
+    backend_config: tuple[str, ...] = ()
+    reconfigure: bool = False
+    migrate: bool = False
+    force_copy: bool = False
+    locking: Locking = field(default_factory=Locking)
+
+
+@dataclass(frozen=True)
+class Initialised:
+    """What was found and done. `lines` tell it to people."""
+
+    lines: tuple[str, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sources: Mapping[str, SourceFile] = field(default_factory=dict)
+
+
+def init_directory(place: Place, options: InitOptions) -> Initialised:
+    """Check the configuration and prepare its backend."""
+    configuration, problems = load_configuration(place)
+    sources = configuration.files if configuration else {}
+    if configuration is None or has_errors(problems):
+        return Initialised((), tuple(problems), sources)
+    known = remembered_choice(place.data_directory)
+    given, wrong = _given(options.backend_config)
+    problems += wrong
+    if known is not None and not options.backend_config and not options.reconfigure:
+        given = dict(known.given)
+    choice, wrong = configured_choice(configuration.settings, given)
+    problems += wrong
+    if choice is None or has_errors(problems):
+        return Initialised((), tuple(problems), sources)
+    lines, wrong = _settle_backend(place, choice, known, options)
+    problems += wrong
+    if not has_errors(problems):
+        lines += _contents(configuration)
+    return Initialised(tuple(lines), tuple(problems), sources)
+
+
+def _settle_backend(
+    place: Place, choice: Choice, known: Choice | None, options: InitOptions
+) -> tuple[list[str], list[Diagnostic]]:
+    """Open the chosen backend, take the state along when asked to, and remember the choice."""
+    backend, problems = open_choice(choice, place.directory, place.data_directory)
+    if backend is None:
+        return [], problems
+    lines: list[str] = []
+    before = known or _default_in_use(place, choice)
+    if before is not None and before != choice and not options.reconfigure:
+        if not options.migrate:
+            return [], [*problems, _undecided(before, choice)]
+        moved, wrong = _migrate(place, before, backend, options)
+        problems += wrong
+        if has_errors(wrong):
+            return [], problems
+        lines += moved
+    found, wrong = _what_stands(choice, backend, place.workspace)
+    problems += wrong
+    if has_errors(problems):
+        return [], problems
+    if choice != _PLAIN or known is not None:
+        try:
+            remember_choice(choice, place.data_directory)
+        except OSError as problem:
+            detail = f"{place.data_directory} cannot be written: {problem.strerror}."
+            return [], [*problems, error("The backend cannot be remembered", detail)]
+    return [*lines, found], problems
+
+
+def _default_in_use(place: Place, choice: Choice) -> Choice | None:
+    """The default backend, when it holds a state and init never ran here."""
+    if choice == _PLAIN:
+        return None
+    backend, _ = open_choice(_PLAIN, place.directory, place.data_directory)
+    chosen, _ = open_choice(choice, place.directory, place.data_directory)
+    if backend is None or (chosen is not None and chosen.describe() == backend.describe()):
+        return None
+    try:
+        return _PLAIN if backend.read() is not None else None
+    except BackendProblem:
+        return None
+
+
+def _what_stands(choice: Choice, backend: StateBackend, workspace: str) -> tuple[str, list[Diagnostic]]:
+    try:
+        here = backend.for_workspace(workspace)
+    except BackendProblem as problem:
+        return "", [error("Invalid workspace", str(problem))]
+    stored, problems = read_stored(here)
+    if stored is None:
+        return "", problems
+    state = stored.state
+    number = len(state.instances)
+    held = f"serial {state.serial}, {number} {'object' if number == 1 else 'objects'}"
+    what = held if state.lineage else "no state yet"
+    return f'Backend "{choice.kind}": {here.describe()} (workspace "{workspace}", {what}).', problems
+
+
+def _contents(configuration: Configuration) -> list[str]:
+    """What the configuration holds, a line each."""
+    modules = list(_modules(configuration.root))
+    resources = sum(len(module.resources) for module in modules)
+    lines = [f"Configuration: {len(configuration.files)} files, {resources} resource and data blocks."]
+    if len(modules) > 1:
+        sources = sorted({module.directory for module in modules[1:]})
+        lines.append(f"Modules: {', '.join(sources)}.")
+    named = sorted({block.name for block in configuration.root.providers.values()} | {DEFAULT})
+    lines.append(f"Providers: {', '.join(named)} (built in; nothing is downloaded).")
+    return lines
+
+
+def _modules(module: Module) -> list[Module]:
+    return [module, *(below for call in module.calls.values() for below in _modules(call.module))]
+
+
+# --- -backend-config ---------------------------------------------------------------------------
+
+
+def _given(flags: Sequence[str]) -> tuple[dict[str, str], list[Diagnostic]]:
+    """The settings of `K=V` and of files, later ones over earlier ones."""
+    values: dict[str, str] = {}
+    problems: list[Diagnostic] = []
+    for flag in flags:
+        name, equals, value = flag.partition("=")
+        if equals and not Path(flag).exists():
+            values[name.strip()] = value
+            continue
+        try:
+            text = RealFiles().read(flag).decode()
+        except (FileProblem, UnicodeDecodeError) as problem:
+            problems.append(error("Invalid -backend-config", f"{problem}"))
+            continue
+        found, wrong = from_file(SourceFile(flag, text))
+        problems += wrong
+        for setting in found:
+            problems += _take(setting.name, setting.value, values)
+    return values, problems
+
+
+def _take(name: str, expression: str | Expression, values: dict[str, str]) -> list[Diagnostic]:
+    if isinstance(expression, str):
+        values[name] = expression
+        return []
+    value, problems = constant(expression)
+    if not has_errors(problems):
+        values[name] = str(to_plain(value)[0])
+    return problems
+
+
+# --- taking the state along --------------------------------------------------------------------
+
+
+def _migrate(
+    place: Place, before: Choice, target: StateBackend, options: InitOptions
+) -> tuple[list[str], list[Diagnostic]]:
+    """Copy every workspace from the backend that was in use."""
+    source, problems = open_choice(before, place.directory, place.data_directory)
+    if source is None:
+        return [], problems
+    lines: list[str] = []
+    try:
+        for name in source.workspaces():
+            copied, wrong = _copy(
+                place, source.for_workspace(name), target.for_workspace(name), name, options
+            )
+            problems += wrong
+            lines += [copied] if copied else []
+            if has_errors(wrong):
+                break
+    except BackendProblem as problem:
+        problems.append(error("The state cannot be migrated", str(problem)))
+    return lines, problems
+
+
+def _copy(
+    place: Place, source: StateBackend, target: StateBackend, name: str, options: InitOptions
+) -> tuple[str, list[Diagnostic]]:
+    problems: list[Diagnostic] = []
+    with ExitStack() as leaving:
+        for backend in (source, target):
+            held, wrong = acquire(
+                backend,
+                "migrate",
+                options.locking,
+                clock=SystemClock(),
+                environment=place.environment,
+                waiting=lambda _: None,
+            )
+            problems += wrong
+            if held is not None:
+                leaving.callback(held.release)
+        if has_errors(problems):
+            return "", problems
+        stored, wrong = read_stored(source)
+        standing, more = read_stored(target)
+        problems += [*wrong, *more]
+        if stored is None or standing is None or not stored.state.lineage:
+            return "", problems
+        if stored.open_intents:
+            return "", [*problems, _unfinished(name)]
+        refusal = _occupied(stored.state, standing.state, name, target)
+        if refusal is not None and not options.force_copy:
+            return "", [*problems, refusal]
+        target.compact(codec.encode(stored.state))
+    return f'Took the state of workspace "{name}" along to {target.describe()}.', problems
+
+
+def _occupied(source: State, standing: State, name: str, target: StateBackend) -> Diagnostic | None:
+    """Why a state that stands at the target must not be written over, if it must not."""
+    if not standing.lineage or (standing.lineage == source.lineage and standing.serial <= source.serial):
+        return None
+    return error(
+        "The new backend holds another state",
+        f'For the workspace "{name}" {target.describe()} holds a state with lineage {standing.lineage}, '
+        f"serial {standing.serial}. To write over it, add -force-copy; to use it, run init -reconfigure instead.",
+    )
+
+
+def _unfinished(name: str) -> Diagnostic:
+    return error(
+        "An interrupted apply comes first",
+        f'In the workspace "{name}" an apply was interrupted. Go back to the earlier backend settings, run '
+        "`nexusform apply -resume`, then migrate.",
+    )
+
+
+def _undecided(before: Choice, choice: Choice) -> Diagnostic:
+    what = (
+        f'from "{before.kind}" to "{choice.kind}"' if before.kind != choice.kind else "its settings changed"
+    )
+    return error(
+        "The backend changed",
+        f"The backend of this configuration changed ({what}), and the earlier one holds a state. Run "
+        "`nexusform init -migrate-state` to take the state along, or `nexusform init -reconfigure` to leave "
+        "it where it is and use what the new place holds.",
+    )
