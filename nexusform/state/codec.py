@@ -1,7 +1,7 @@
 """The state document: State to bytes and back.
 
 The shape is that of OpenTofu's state version 4 with names of its own at the top. Equal states
-give equal bytes: resources by module, mode, type and name, instances by key, members sorted.
+give equal bytes: resources by module, mode, type and name, instances by key, values sorted.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from nexusform.address import (
 )
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.state import json_text
+from nexusform.state.json_text import in_order
 from nexusform.state.model import InstanceState, ObjectState, OutputState, State
 from nexusform.state.object_codec import (
     OBJECT_RULES,
@@ -124,7 +125,7 @@ def output_members(output: OutputState) -> dict[str, Any]:
     return members | {"sensitive": True} if output.sensitive else members
 
 
-def _resources(instances: Mapping[Address, InstanceState]) -> list[dict[str, Any]]:
+def _resources(instances: Mapping[Address, InstanceState]) -> list[Any]:
     groups: dict[tuple[ModulePath, str, str, str], list[Address]] = {}
     for address in instances:
         group = (address.module, address.mode, address.type, address.name)
@@ -140,21 +141,20 @@ def _resources(instances: Mapping[Address, InstanceState]) -> list[dict[str, Any
         if len(addresses) > 1:
             addresses.sort(key=lambda address: key_order(address.key))
         entry["instances"] = [e for address in addresses for e in _instances(address, instances[address])]
-        resources.append(entry)
+        resources.append(in_order(entry))
     return resources
 
 
-def _instances(address: Address, instance: InstanceState) -> list[dict[str, Any]]:
+def _instances(address: Address, instance: InstanceState) -> list[Any]:
+    head: dict[str, Any] = {} if address.key is None else {"index_key": address.key}
     entries = []
     if instance.current is not None:
-        entries.append(object_members(instance.current))
+        entries.append(in_order(head | object_members(instance.current)))
     if instance.deposed:
         entries += [
-            object_members(instance.deposed[key]) | {"deposed": key} for key in sorted(instance.deposed)
+            in_order(head | {"deposed": key} | object_members(instance.deposed[key]))
+            for key in sorted(instance.deposed)
         ]
-    if address.key is not None:
-        for entry in entries:
-            entry["index_key"] = address.key
     return entries
 
 

@@ -11,7 +11,8 @@ import gc
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, is_dataclass, make_dataclass
+from functools import cache
 from typing import Any, Final, TypeAlias
 
 from nexusform.values import Path
@@ -23,7 +24,7 @@ _LONG_NUMBER: Final = b"0" * 19
 _BLANKS: Final = re.compile(r"[ \t\r\n]*")
 
 
-class JsonProblem(Exception):  # noqa: N818 - a finding about the user's file, told as a Diagnostic
+class JsonProblem(Exception):
     """Text that is not JSON.
 
     `offset` counts characters of the text from 0; the message is a clause without a full stop.
@@ -128,10 +129,21 @@ def _dump_exactly(value: Any, *, indent: bool, sort: bool, default: Callable[[An
     return text.encode()
 
 
+def in_order(members: Mapping[str, Any]) -> Any:
+    """An object that `dumps_document` writes with its members in this order."""
+    return _ordered_class(tuple(members))(*members.values())
+
+
+@cache
+def _ordered_class(names: tuple[str, ...]) -> Callable[..., Any]:
+    # The writer sorts the members of a dict, but keeps the fields of a dataclass in their order.
+    return make_dataclass("Ordered", names, slots=True)
+
+
 def dumps_document(document: Any) -> bytes:
     """A dataclass instance as an indented document with a closing newline.
 
-    Its fields stand in their own order, everything inside them sorted by key.
+    The fields of dataclasses stand in their own order, the members of dicts are sorted.
     """
     import orjson
 
@@ -139,14 +151,18 @@ def dumps_document(document: Any) -> bytes:
     try:
         return orjson.dumps(document, default=plain_mapping, option=option)
     except TypeError:
-        members = [
-            b'  "' + f.name.encode() + b'": ' + _indented(getattr(document, f.name)) for f in fields(document)
-        ]
-        return b"{\n" + b",\n".join(members) + b"\n}\n"
+        return dumps(_arranged(document), indent=True) + b"\n"
 
 
-def _indented(value: Any) -> bytes:
-    return dumps(value, indent=True, sort=True).replace(b"\n", b"\n  ")
+def _arranged(value: Any) -> Any:
+    """The same as dicts whose order is the one to be written."""
+    if is_dataclass(value):
+        return {field.name: _arranged(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {name: _arranged(value[name]) for name in sorted(value)}
+    if isinstance(value, (list, tuple)):
+        return [_arranged(part) for part in value]
+    return value
 
 
 # --- where in the text -------------------------------------------------------------------------

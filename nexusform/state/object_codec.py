@@ -128,18 +128,15 @@ def kind_of(value: Any) -> str:
 
 def object_members(given: ObjectState) -> dict[str, Any]:
     """The members of an object; what is at its default is left out, save the frequent ones."""
-    members: dict[str, Any] = {
-        "attributes": given.attributes,
-        "creation": given.creation,
-        "provider": given.provider,
-        "schema_version": given.schema_version,
-    }
+    members: dict[str, Any] = {"status": "tainted"} if given.tainted else {}
+    members["creation"] = given.creation
+    members["provider"] = given.provider
+    members["schema_version"] = given.schema_version
+    members["attributes"] = given.attributes
     if given.sensitive:
         members["sensitive_attributes"] = [list(path) for path in given.sensitive]
     if given.dependencies:
         members["dependencies"] = given.dependencies
-    if given.tainted:
-        members["status"] = "tainted"
     if given.create_before_destroy:
         members["create_before_destroy"] = True
     if given.private is not None:

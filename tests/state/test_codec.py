@@ -137,6 +137,8 @@ def test_the_document_has_the_shape_of_a_state_and_our_name_on_top() -> None:
     assert text.endswith("}\n")
     assert document["outputs"] == {"o": {"value": "v", "type": "string"}}
     (resource,) = document["resources"]
+    assert list(resource) == ["module", "mode", "type", "name", "instances"]
+    assert list(resource["instances"][0])[:2] == ["index_key", "status"]
     assert resource["module"] == 'module.a["k"]'
     assert (resource["mode"], resource["type"], resource["name"]) == ("managed", "nexus_rack", "r")
     current, deposed = resource["instances"]
@@ -158,7 +160,8 @@ def test_numbers_beyond_64_bits_stay_exact() -> None:
     state = replace(EMPTY, instances={RACK: InstanceState(ObjectState({"n": huge, "m": [{"x": -huge}]}, 0))})
     data = encode(state)
     assert read(data) == state
-    assert data.startswith(b'{\n  "format": "nexusform",\n  "version": 1,\n')
+    small = replace(EMPTY, instances={RACK: InstanceState(ObjectState({"n": 1, "m": [{"x": -1}]}, 0))})
+    assert data.replace(str(huge).encode(), b"1") == encode(small)
 
 
 def test_a_truncated_document_is_named_at_its_line_and_the_backup_is_offered() -> None:

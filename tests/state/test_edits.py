@@ -1,0 +1,135 @@
+"""Moving, removing and tainting by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from nexusform.address import AddressPattern, parse_address, parse_pattern
+from nexusform.state.edits import EditProblem, matching, moved, moves, only_instance, with_taint, without
+from nexusform.state.model import EMPTY, InstanceState, ObjectState, State
+
+
+def state_of(*addresses: str, **dependencies: tuple[str, ...]) -> State:
+    instances = {}
+    for number, text in enumerate(addresses):
+        deps = dependencies.get(text.split(".")[-1].split("[")[0], ())
+        made = ObjectState({"id": f"id-{text}"}, number + 1, dependencies=deps)
+        instances[parse_address(text)] = InstanceState(made)
+    return replace(EMPTY, instances=instances)
+
+
+def move(state: State, source: str, target: str) -> list[tuple[str, str]]:
+    pairs = moves(state, parse_pattern(source), parse_pattern(target))
+    return [(str(old), str(new)) for old, new in pairs]
+
+
+def test_instances_are_found_by_address_module_and_id() -> None:
+    state = state_of("t.b[1]", "t.b[0]", "t.a", 'module.m["x"].t.a', "module.n.t.a")
+    assert [str(a) for a in matching(state, [])] == [
+        "t.a",
+        "t.b[0]",
+        "t.b[1]",
+        'module.m["x"].t.a',
+        "module.n.t.a",
+    ]
+    assert [str(a) for a in matching(state, [parse_pattern("t.b")])] == ["t.b[0]", "t.b[1]"]
+    assert [str(a) for a in matching(state, [parse_pattern("module.m")])] == ['module.m["x"].t.a']
+    assert [str(a) for a in matching(state, [], "id-t.b[1]")] == ["t.b[1]"]
+
+
+def test_removed_instances_are_gone() -> None:
+    state = state_of("t.a", "t.b")
+    assert set(without(state, [parse_address("t.a")]).instances) == {parse_address("t.b")}
+
+
+@pytest.mark.parametrize(
+    ("standing", "source", "target", "expected"),
+    [
+        (["t.a"], "t.a", "t.b", [("t.a", "t.b")]),
+        (["t.a[0]", "t.a[1]"], "t.a", "t.b", [("t.a[0]", "t.b[0]"), ("t.a[1]", "t.b[1]")]),
+        (["t.a[0]", "t.a[1]"], "t.a[0]", "t.b", [("t.a[0]", "t.b")]),
+        (["t.a[0]", "t.a[1]"], "t.a[0]", "t.a[7]", [("t.a[0]", "t.a[7]")]),
+        (["t.a"], "t.a", 't.a["k"]', [("t.a", 't.a["k"]')]),
+        (["t.a"], "t.a", "module.m.t.a", [("t.a", "module.m.t.a")]),
+        (["module.m.t.a"], "module.m.t.a", "t.a", [("module.m.t.a", "t.a")]),
+        (["module.m.t.a", "t.a"], "module.m", "module.n", [("module.m.t.a", "module.n.t.a")]),
+        (["module.m[0].t.a"], "module.m[0]", "module.m", [("module.m[0].t.a", "module.m.t.a")]),
+        (["module.m[0].t.a", "module.m[1].t.a"], "module.m", "module.n",
+         [("module.m[0].t.a", "module.n[0].t.a"), ("module.m[1].t.a", "module.n[1].t.a")]),
+        (["module.m.module.x.t.a"], "module.m", "module.n.module.o",
+         [("module.m.module.x.t.a", "module.n.module.o.module.x.t.a")]),
+    ],
+)  # fmt: skip
+def test_what_moves_where(
+    standing: list[str], source: str, target: str, expected: list[tuple[str, str]]
+) -> None:
+    state = state_of(*standing)
+    assert move(state, source, target) == expected
+    after = moved(state, moves(state, parse_pattern(source), parse_pattern(target)))
+    assert len(after.instances) == len(state.instances)
+    for old, new in expected:
+        assert after.instances[parse_address(new)] == state.instances[parse_address(old)]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "summary"),
+    [
+        ("t.a", "t.a", "Nothing to move"),
+        ("t.z", "t.b", "Nothing to move"),
+        ("t.a", "u.a", "Source and target are of different types"),
+        ("t.a", "data.t.a", "Source and target are of different types"),
+        ("t.a", "module.m", "Source and target are of different kinds"),
+        ("module.m", "t.z", "Source and target are of different kinds"),
+        ("t.a", "t.taken", "Target address is taken"),
+        ("t.a", "t.many", "Target address is taken"),
+        ("t.a", "t.many[0]", "Target address is taken"),
+        ("t.many[0]", "t.taken[0]", "Target address is taken"),
+        ("t.many", "t.z[0]", "Several instances for one address"),
+        ("module.m", "module.n", "Target address is taken"),
+    ],
+)
+def test_what_cannot_move(source: str, target: str, summary: str) -> None:
+    state = state_of("t.a", "t.taken", "t.many[0]", "t.many[1]", "module.m.t.a", "module.n.t.a")
+    with pytest.raises(EditProblem) as problem:
+        move(state, source, target)
+    assert problem.value.summary == summary
+    assert problem.value.detail.endswith((".", ")."))
+
+
+def test_dependencies_follow_a_move() -> None:
+    state = state_of("t.a[0]", "t.a[1]", "t.user", user=("t.a", "t.other"))
+    user = parse_address("t.user")
+
+    def after(source: str, target: str) -> tuple[str, ...]:
+        current = (
+            moved(state, moves(state, parse_pattern(source), parse_pattern(target))).instances[user].current
+        )
+        assert current is not None
+        return current.dependencies
+
+    assert after("t.a", "t.b") == ("t.b", "t.other")
+    assert after("t.a[0]", "t.b") == ("t.a", "t.b", "t.other")
+    assert after("t.a[0]", "t.a[5]") == ("t.a", "t.other")
+
+
+def test_a_mark_is_set_and_taken_away() -> None:
+    state = state_of("t.a")
+    address = only_instance(state, parse_pattern("t.a"))
+    assert address is not None
+    marked = with_taint(state, address, tainted=True)
+    current = marked.instances[address].current
+    assert current is not None
+    assert current.tainted
+    assert with_taint(marked, address, tainted=False) == state
+    with pytest.raises(EditProblem):
+        with_taint(state, address, tainted=False)
+
+
+def test_one_instance_must_be_named() -> None:
+    state = state_of("t.a[0]", "t.a[1]")
+    assert only_instance(state, parse_pattern("t.z")) is None
+    assert only_instance(state, parse_pattern("t.a[1]")) == parse_address("t.a[1]")
+    for text in ("t.a", "module.m", "data.t.a"):
+        pattern: AddressPattern = parse_pattern(text)
+        with pytest.raises(EditProblem):
+            only_instance(state, pattern)
