@@ -250,7 +250,8 @@ def _occupied(source: State, standing: State, name: str, target: StateBackend) -
     return error(
         "The new backend holds another state",
         f'For the workspace "{name}" {target.describe()} holds a state with lineage {standing.lineage}, '
-        f"serial {standing.serial}. To write over it, add -force-copy; to use it, run init -reconfigure instead.",
+        f"serial {standing.serial}. To write over it, add -force-copy; to use it, run init -reconfigure "
+        "instead.",
     )
 
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 from threading import Lock
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -344,13 +343,21 @@ def test_long_steps_are_told_of_every_ten_seconds() -> None:
     recorder = Recorder(lines, State())  # type: ignore[arg-type]
     notes = Counting()
     execute(creating({0: []}), recorder, {"simulated": Slow(lines)}, {}, clock=Ticking(8), listener=notes)
-    assert [what for what, _ in notes.told][0] == "started"
+    assert notes.told[0][0] == "started"
     assert "progressed" in [what for what, _ in notes.told]
 
 
-@pytest.mark.parametrize("name", ["simulated.other", ""])
-def test_a_missing_provider_fails_the_step(name: str) -> None:
+def test_a_missing_provider_fails_the_step() -> None:
     plan = creating({0: []})
-    plan = replace(plan, changes=(replace(plan.changes[0], provider=name),))
+    plan = replace(plan, changes=(replace(plan.changes[0], provider="simulated.other"),))
     applied, _, _ = run(plan)
-    assert f'There is no provider "{name}"' in applied.ends[0].error
+    assert 'There is no provider "simulated.other"' in applied.ends[0].error
+
+
+def test_what_names_no_provider_is_served_by_the_default_one() -> None:
+    plan = creating({0: []})
+    plan = replace(plan, changes=(replace(plan.changes[0], provider=""),))
+    applied, _, _ = run(plan)
+    made = applied.state.instances[address("r0")].current
+    assert made is not None
+    assert made.provider == "simulated"

@@ -1,0 +1,139 @@
+"""Applies that are killed at random moments, run as users run them.
+
+NEXUSFORM_KILL_OBJECTS and NEXUSFORM_KILL_ROUNDS make it larger.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+OBJECTS = int(os.environ.get("NEXUSFORM_KILL_OBJECTS", "60"))
+ROUNDS = int(os.environ.get("NEXUSFORM_KILL_ROUNDS", "1"))
+
+CONFIGURATION = """
+provider "simulated" {
+  reality = "site.json"
+  fault {
+    address   = "nexus_rack.*"
+    operation = "create"
+    delay     = "%dms"
+    times     = 0
+  }
+}
+resource "nexus_site" "lab" {}
+resource "nexus_rack" "r" {
+  count         = %d
+  site_id       = nexus_site.lab.id
+  name          = "r${count.index}"
+  machine_count = 2
+}
+"""
+
+
+def start(directory: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("NF_")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "nexusform", *arguments],
+        cwd=directory,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def finish(directory: Path, *arguments: str) -> tuple[int, str]:
+    process = start(directory, *arguments)
+    told, _ = process.communicate(timeout=120)
+    return process.returncode, told.decode()
+
+
+def project(directory: Path, objects: int = OBJECTS, delay: int = 15) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "main.nf.hcl").write_text(CONFIGURATION % (delay, objects))
+    return directory
+
+
+def objects_of_state(directory: Path) -> set[tuple[str, str, int]]:
+    state: dict[str, Any] = json.loads((directory / "state" / "nexusform.nfstate").read_text())
+    return {
+        (resource["type"], instance["attributes"]["id"], instance["creation"])
+        for resource in state["resources"]
+        for instance in resource["instances"]
+    }
+
+
+def objects_of_reality(directory: Path) -> list[tuple[str, str, int]]:
+    rows = json.loads((directory / "site.json").read_text())
+    return [(row["type"], row["id"], row["creation"]) for row in rows]
+
+
+def test_a_killed_apply_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    for number in range(ROUNDS):
+        chance = random.Random(number)
+        directory = project(tmp_path / str(number))
+        kills = 0
+        for _ in range(OBJECTS):
+            process = start(directory, "apply", "-auto-approve", "-parallelism=3", "-resume")
+            assert process.stdout is not None
+            for _ in range(chance.randint(3, OBJECTS)):
+                process.stdout.readline()
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            kills += 1
+            if process.returncode == 0:
+                break
+            if kills == 4:
+                code, told = finish(directory, "apply", "-auto-approve", "-resume")
+                assert code == 0, told
+                break
+        reality = objects_of_reality(directory)
+        names = [(kind, name) for kind, name, _ in reality]
+        assert len(names) == len(set(names)) == OBJECTS + 1
+        assert objects_of_state(directory) == set(reality)
+        code, told = finish(directory, "plan", "-detailed-exitcode")
+        assert code == 0, told
+        assert not list((directory / "state").glob("*.journal"))
+
+
+def test_of_two_applies_at_once_one_waits_or_is_refused(tmp_path: Path) -> None:
+    directory = project(tmp_path, 20, delay=100)
+    first = start(directory, "apply", "-auto-approve", "-parallelism=1")
+    assert first.stdout is not None
+    while b"Creating" not in first.stdout.readline():
+        continue
+    code, told = finish(directory, "apply", "-auto-approve")
+    assert code == 1
+    assert "Error acquiring the state lock" in told
+    assert f"Pid:       {first.pid}" in told
+    code, told = finish(directory, "apply", "-auto-approve", "-lock-timeout=60s")
+    assert code == 0, told
+    assert "Acquiring state lock. This may take a few moments..." in told
+    assert "0 added, 0 changed, 0 destroyed" in told
+    first.communicate(timeout=60)
+    assert first.returncode == 0
+    assert len(objects_of_reality(directory)) == 21
+
+
+def test_an_interrupt_lets_running_steps_end(tmp_path: Path) -> None:
+    directory = project(tmp_path, 30)
+    process = start(directory, "apply", "-auto-approve", "-parallelism=2")
+    assert process.stdout is not None
+    while b"r[1]: Creation complete" not in process.stdout.readline():
+        continue
+    process.send_signal(signal.SIGINT)
+    told = process.communicate(timeout=60)[0].decode()
+    assert process.returncode == 1
+    assert "Interrupt received" in told
+    assert "skipped" in told
+    reality = objects_of_reality(directory)
+    assert 2 < len(reality) < 31
+    assert objects_of_state(directory) == set(reality)
+    assert not list((directory / "state").glob("*.journal"))
+    assert not list((directory / "state").glob("*.lock.info"))
