@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from nexusform.address import Address, ConfigAddress, address_order, key_order
+from nexusform.address import Address, ConfigAddress, Key, ModulePath, address_order, key_order
 from nexusform.configuration.evaluation import PreparedBody, prepare_body
 from nexusform.configuration.model import ResourceBlock
 from nexusform.diagnostics import Diagnostic, has_errors
@@ -21,6 +21,7 @@ from nexusform.planning.plan import Action, CheckResult
 from nexusform.planning.repetition import expand
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.selection import Selection
+from nexusform.planning.triggered import is_triggered
 from nexusform.planning.views import ResourceView
 from nexusform.scheduling.world import Inventory
 from nexusform.schema import BlockSchema
@@ -99,6 +100,7 @@ class Blocks:
         self.bodies = bodies
         self.inventory = inventory
         self.instances: dict[Address, Instance] = {}
+        self.decided: dict[tuple[ModulePath, str, str], dict[Key, Instance]] = {}
         self.diagnostics: list[Diagnostic] = []
         self.checks: list[CheckResult] = []
         self.needs: Mapping[ConfigAddress, tuple[ConfigAddress, ...]] = {}
@@ -220,6 +222,8 @@ class Blocks:
         """Decide what becomes of an instance whose arguments are known."""
         assert instance.config is not None
         resource_type = instance.type
+        if not instance.forced and is_triggered(instance, self.decided, evaluation):
+            instance.forced = "replace_by_triggers"
         values = {**instance.config}
         known = {"id": resource_type.identify(values)} if not instance.broken else {}
         if resource_type.derive is not None and not instance.broken:
@@ -230,9 +234,15 @@ class Blocks:
             self.diagnostics += found
             self.checks += checks
 
+    def note(self, instance: Instance) -> None:
+        """Its action is decided: replace_triggered_by may look at it."""
+        address = instance.address
+        self.decided.setdefault((address.module, address.type, address.name), {})[address.key] = instance
+
     def keep(self, instance: Instance, evaluation: Evaluation) -> None:
         """Remember an instance: for references, for the inventory, for the plan."""
         self.instances[instance.address] = instance
+        self.note(instance)
         if instance.going or (instance.planned is None and not instance.broken):
             return
         address = instance.address

@@ -137,7 +137,7 @@ class _Planner:
         before = self.before = surroundings_before(self.prior, skus, types)
         after = PlanSurroundings(skus)
         hints = HintTargets(self.inventory, self.sites)
-        after.targets = before.targets = hints
+        after.targets = hints
         heal = (
             {str(a): blocks.selection.heals(a) for a in self.prior.instances} if blocks.selection.heal else {}
         )

@@ -152,7 +152,7 @@ def surroundings_before(
     """The SKUs and clusters as they stood: what prior arguments meant."""
     known = dict(skus)
     inventory = Inventory()
-    found = PlanSurroundings(known)
+    found = PlanSurroundings(known, targets=lambda _resource_id: (frozenset(), frozenset()))
     for address, state in prior.instances.items():
         resource_type = types.get(address.type)
         if resource_type is None or state.current is None:

@@ -20,6 +20,7 @@ from nexusform.planning.instances import Instance, decide, undecided, undecided_
 from nexusform.planning.plan import Action
 from nexusform.planning.sites import occupy_outsiders
 from nexusform.planning.surroundings import CLUSTER_TYPE
+from nexusform.planning.triggered import is_triggered
 from nexusform.planning.vm_phase import VmObject, VmPhase
 from nexusform.ports import Problem, VmDemand
 from nexusform.scheduling.world import Inventory
@@ -55,7 +56,7 @@ class VmWalk:
             self.objects[instance.address] = self.phase.stand(instance)
         for site in self.phase.sites.values():
             occupy_outsiders(site)
-        self._demands([*known, *gone])
+        self._demands([*known, *gone], first)
         self._leave_and_return([*known, *gone])
         second = evaluation.fork()
         for index, block in enumerate(blocks):
@@ -113,7 +114,7 @@ class VmWalk:
 
     # --- demands ---
 
-    def _demands(self, instances: Sequence[Instance]) -> None:
+    def _demands(self, instances: Sequence[Instance], evaluation: Evaluation) -> None:
         """What every instance wants, replaced or not; a separate pool follows its cluster."""
         after = self.phase.after
         self.hints.refresh(self.objects.values())
@@ -129,7 +130,7 @@ class VmWalk:
             if wanted is not None and wanted.parent_id:
                 followers.append((found, wanted))
                 continue
-            self._consider(found, wanted)
+            self._consider(found, wanted, evaluation)
         replaced = {
             i.type.identify(i.config): i
             for i in instances
@@ -139,7 +140,7 @@ class VmWalk:
             instance = found.instance
             if wanted.parent_id in replaced and instance.prior is not None and instance.block is not None:
                 instance.forced = "replace_by_triggers"
-            self._consider(found, wanted)
+            self._consider(found, wanted, evaluation)
 
     def _wanted(self, instance: Instance) -> VmDemand | None:
         if instance.going or instance.broken:
@@ -194,10 +195,11 @@ class VmWalk:
                     f'"{pool.pinned}".{did_you_mean(pool.pinned, site.machines)}',
                 )
 
-    def _consider(self, found: VmObject, wanted: VmDemand | None) -> None:
+    def _consider(self, found: VmObject, wanted: VmDemand | None, evaluation: Evaluation) -> None:
         instance = found.instance
         if instance.block is not None and not instance.going and instance.config is not None:
-            self._preview(instance)
+            self._preview(instance, evaluation)
+            self.blocks.note(instance)
         if instance.broken or (wanted is None and not instance.going):
             found.wanted = found.before
             found.places = {key: vm.placement for key, vm in found.standing.items()}
@@ -209,9 +211,11 @@ class VmWalk:
             found.moves.again.clear()
             found.places = {key: vm.placement for key, vm in found.standing.items()}
 
-    def _preview(self, instance: Instance) -> None:
+    def _preview(self, instance: Instance, evaluation: Evaluation) -> None:
         """Decide replace or keep before placements are known."""
         assert instance.config is not None
+        if not instance.forced and is_triggered(instance, self.blocks.decided, evaluation):
+            instance.forced = "replace_by_triggers"
         requested = self.blocks.selection.replaces(instance.address)
         decide(instance, {"id": instance.type.identify(instance.config)}, requested=requested)
 
@@ -278,7 +282,7 @@ class VmWalk:
                 self.objects[instance.address] = VmObject(instance)
             else:
                 known.instance = instance
-        self._demands(instances)
+        self._demands(instances, evaluation)
         for instance in instances:
             self.phase.leave(self.objects[instance.address])
         for instance in instances:

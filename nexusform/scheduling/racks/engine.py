@@ -17,8 +17,9 @@ from nexusform.scheduling.racks.model import (
     VmName,
     VmSku,
 )
+from nexusform.scheduling.racks.profile import FILTERS
 from nexusform.scheduling.racks.queues import Queues
-from nexusform.scheduling.racks.reference import explain
+from nexusform.scheduling.racks.reference import explain, host_of
 from nexusform.scheduling.racks.session import NOWHERE, Session
 from nexusform.scheduling.racks.shortage import Shortage, find_shortage
 from nexusform.scheduling.racks.site import CELLS_BITS, CELLS_MASK, MACHINE_MASK, Site, Steps, fitting_cells
@@ -122,6 +123,12 @@ class RackScheduler:
         """Why this VM would go where `place` puts it now, and why not elsewhere. Changes nothing."""
         self._close_session()
         return explain(self._ledger, demand, self.spread, self.seed)
+
+    def refusal(self, machine: str, demand: Demand) -> str:
+        """Why a filter refuses this machine for the demand now, "" when none does."""
+        self._close_session()
+        host = host_of(self._ledger, demand, self._site.index[machine])
+        return next((reason for _, refuse in FILTERS if (reason := refuse(demand, host))), "")
 
     @property
     def machines(self) -> tuple[Machine, ...]:
