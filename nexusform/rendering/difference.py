@@ -333,6 +333,11 @@ def is_unknown(node: Difference) -> bool:
     return node.kind is Kind.LEAF and node.new is UNKNOWN
 
 
+def too_deep(name: str, symbol: str) -> Difference:
+    """What stands for a value that nests deeper than can be drawn."""
+    return leaf(name or "value", symbol, "(nested too deeply to be shown)")
+
+
 def leaf(name: str, symbol: str, text: str) -> Difference:
     """A node whose value is told by a text."""
     return Difference(Kind.CONDENSED, symbol, name=name, new=text)

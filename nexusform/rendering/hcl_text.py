@@ -49,6 +49,13 @@ def hcl_value(plain: Any, of: Type = DYNAMIC, *, indent: int = 0) -> str:
     With a type, collections say what they are (`tolist([`, `toset([`, `tomap({`), as OpenTofu
     prints outputs. `indent` is the number of spaces of the line that the value stands on.
     """
+    try:
+        return _value(plain, of, indent)
+    except RecursionError:
+        return "(nested too deeply to be shown)"
+
+
+def _value(plain: Any, of: Type, indent: int) -> str:
     if plain.__class__ is str and "\n" in plain:
         return heredoc(plain, " " * indent)
     if plain.__class__ is dict:
@@ -78,7 +85,7 @@ def _mapping(plain: dict[str, Any], of: Type, indent: int) -> str:
     types = dict(of.attributes) if isinstance(of, ObjectType) else {}
     element = of.element if isinstance(of, MapType) else DYNAMIC
     lines = [
-        f"{margin}{quoted(name)} = {hcl_value(plain[name], types.get(name, element), indent=indent + 2)}"
+        f"{margin}{quoted(name)} = {_value(plain[name], types.get(name, element), indent + 2)}"
         for name in sorted(plain)
     ]
     return "\n".join([opening, *lines, " " * indent + closing])
@@ -92,10 +99,7 @@ def _sequence(plain: list[Any], of: Type, indent: int) -> str:
     if not plain:
         return f"{opening}{closing}"
     margin = " " * (indent + 2)
-    lines = [
-        f"{margin}{hcl_value(part, _element(of, index), indent=indent + 2)},"
-        for index, part in enumerate(plain)
-    ]
+    lines = [f"{margin}{_value(part, _element(of, index), indent + 2)}," for index, part in enumerate(plain)]
     return "\n".join([opening, *lines, " " * indent + closing])
 
 

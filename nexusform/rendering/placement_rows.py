@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -285,13 +286,28 @@ def _per_rack(places: Sequence[Mapping[str, Any]]) -> str:
         rack = str(place.get("rack", ""))
         vms[rack] += 1
         machines.setdefault(rack, set()).add(str(place.get("machine", "")))
-    texts = {rack: _on_machines(vms[rack], len(machines[rack])) for rack in sorted(vms)}
-    if len(texts) > NAMED_RACKS and len(set(texts.values())) == 1:
-        return f"{next(iter(texts.values()))} in each of {len(texts)} racks"
-    if len(texts) > 2 * NAMED_RACKS:
-        low, high = min(vms.values()), max(vms.values())
-        return f"{low} to {high} VMs in each of {len(texts)} racks"
-    return ", ".join(f"{rack}: {text}" for rack, text in texts.items())
+    texts = {rack: _on_machines(vms[rack], len(machines[rack])) for rack in sorted(vms, key=_natural)}
+    if len(texts) <= NAMED_RACKS:
+        return ", ".join(f"{rack}: {text}" for rack, text in texts.items())
+    alike: dict[str, list[str]] = {}
+    for rack, text in texts.items():
+        alike.setdefault(text, []).append(rack)
+    if len(alike) == 1:
+        return f"{next(iter(alike))} in each of {len(texts)} racks"
+    ordered = sorted(alike.items(), key=lambda item: _natural(item[0]))
+    return "; ".join(f"{text} in {_rack_names(racks)}" for text, racks in ordered)
+
+
+def _natural(text: str) -> list[tuple[int, int, str]]:
+    # rack2 before rack10: digits count as numbers.
+    parts = re.split(r"(\d+)", text)
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]
+
+
+def _rack_names(racks: Sequence[str]) -> str:
+    if len(racks) > 2 * NAMED_RACKS:
+        return f"each of {len(racks)} racks"
+    return f"{'each of ' if len(racks) > 1 else ''}{', '.join(racks)}"
 
 
 def _on_machines(vms: int, machines: int) -> str:

@@ -21,7 +21,7 @@ from nexusform.planning.plan import (
 )
 from nexusform.ports import Registries
 from nexusform.rendering.body import body_difference
-from nexusform.rendering.difference import ABSENT, Difference, Walk, difference
+from nexusform.rendering.difference import ABSENT, Difference, Walk, difference, too_deep
 from nexusform.rendering.marks import Marks
 from nexusform.rendering.placement_rows import (
     Detail,
@@ -38,6 +38,9 @@ from nexusform.values import Path
 # Computed maps of placements: their rows stand in the placement part, not in the stanza.
 # The kind of their rows stands beside each.
 PLACEMENT_MAPS: Final = {"nodes": "vm", "vnfcs": "vm", "bindings": "binding", "workloads": "pod"}
+
+# A rack's machines follow from its arguments: told one by one only where they change.
+_MACHINES: Final = "machines"
 
 SchemaOf = Callable[[Address], BlockSchema | None]
 
@@ -189,7 +192,10 @@ def _output(output: OutputChange) -> Difference:
     whole: tuple[Path, ...] = ((),) if output.sensitive else ()
     before = ABSENT if output.action is Action.CREATE else output.before
     after = ABSENT if output.action is Action.DELETE else output.after
-    return difference(output.name, before, after, output.type, marks=Marks.of(whole, whole), walk=Walk())
+    try:
+        return difference(output.name, before, after, output.type, marks=Marks.of(whole, whole), walk=Walk())
+    except RecursionError:
+        return too_deep(output.name, SYMBOLS[output.action])
 
 
 # --- placements in a stanza --------------------------------------------------------------------
@@ -202,7 +208,8 @@ _Counts = Counter[tuple[str, PlacementAction]]
 def _placed_counts(plan: Plan) -> dict[Address, _Counts]:
     counts: dict[Address, _Counts] = {}
     for row in plan.placements:
-        counts.setdefault(row.address, Counter())[row.kind, row.action] += 1
+        if row.action is not PlacementAction.KEEP:
+            counts.setdefault(row.address, Counter())[row.kind, row.action] += 1
     return counts
 
 
@@ -237,6 +244,9 @@ def _condensed(
             found[name] = f"({len(new)} placed)"
         elif old and not after:
             found[name] = f"({len(old)} removed)"
+    machines = _placements(before, _MACHINES) or _placements(after, _MACHINES)
+    if machines and (before is None or after is None):
+        found[_MACHINES] = f"({len(machines)} machine{'' if len(machines) == 1 else 's'})"
     return found
 
 

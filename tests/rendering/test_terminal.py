@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from nexusform.planning.plan import Action, Mode, Plan
+from nexusform.planning.plan import Action, Mode, OutputChange, Plan
 from nexusform.rendering.colours import strip_colours
 from nexusform.rendering.placement_rows import Detail
 from nexusform.rendering.terminal import PlanTextOptions, render_plan
+from nexusform.values import DYNAMIC
 
 Golden = Callable[[str, str], None]
 
@@ -157,3 +160,32 @@ def test_moves_stand_out_and_many_are_folded(plans: SimpleNamespace) -> None:
     folded = render_plan(replace(plan, placements=many), {}, PlanTextOptions(width=120))
     assert "cluster-d-pool1-0..11" in folded
     assert "12 VMs on 1 machine" in folded
+
+
+def test_absurdly_deep_values_are_told_without_a_crash(plans: SimpleNamespace) -> None:
+    deep: Any = []
+    for _ in range(400):
+        deep = [deep]
+    text = json.dumps({"a": deep})
+    thing = plans.address("thing", "x")
+    plan = Plan(
+        changes=(
+            plans.change(thing, Action.CREATE, None, {"id": "x", "deep": deep}),
+            plans.change(thing, Action.UPDATE, {"id": "x", "json": text}, {"id": "x", "json": text + " "}),
+        ),
+        outputs=(OutputChange("deep", Action.CREATE, None, deep, DYNAMIC, False),),
+    )
+    assert render_plan(plan, {}, PlanTextOptions()).count("(nested too deeply to be shown)") >= 2
+
+
+def test_machines_of_a_new_rack_are_counted_and_of_a_changed_one_listed(plans: SimpleNamespace) -> None:
+    rack = plans.address("nexus_rack", "r")
+    before = {"id": "r", "machines": {f"m{i}": {"slot": i} for i in range(16)}}
+    after = before | {"machines": before["machines"] | {"m16": {"slot": 16}}}
+    new = render_plan(Plan(changes=(plans.change(rack, Action.CREATE, None, before),)), {}, PlanTextOptions())
+    assert "+ machines = (16 machines)" in new
+    more = render_plan(
+        Plan(changes=(plans.change(rack, Action.UPDATE, before, after),)), {}, PlanTextOptions()
+    )
+    assert "+ m16 = {" in more
+    assert "# (16 unchanged attributes hidden)" in more
