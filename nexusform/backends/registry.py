@@ -47,10 +47,6 @@ def _open_local(settings: Mapping[str, Any], place: Place) -> StateBackend:
     )
 
 
-def _open_memory(settings: Mapping[str, Any], place: Place) -> StateBackend:  # noqa: ARG001 - needs nothing
-    return MemoryBackend()
-
-
 _LOCAL: Final = BlockSchema(
     {
         "path": Attribute(
@@ -70,5 +66,5 @@ _MEMORY: Final = BlockSchema({}, description="State in memory, gone when the com
 
 BACKENDS: Final[Mapping[str, BackendKind]] = {
     "local": BackendKind(_LOCAL, _open_local),
-    "memory": BackendKind(_MEMORY, _open_memory),
+    "memory": BackendKind(_MEMORY, lambda _settings, _place: MemoryBackend()),
 }

@@ -1,0 +1,290 @@
+"""Commands that work on state alone: look at it, and change it by hand under the lock."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import nexusform
+from nexusform.address import Address, AddressPattern, AddressProblem, parse_pattern
+from nexusform.diagnostics import Diagnostic, error, has_errors, warning
+from nexusform.ports import BackendProblem, Clock, StateBackend
+from nexusform.resource_types.registry import registries
+from nexusform.source import SourceFile
+from nexusform.state import codec, edits
+from nexusform.state.model import State
+from nexusform.workflow.locking import HeldLock, Locking, acquire
+from nexusform.workflow.project import Place, find_backend
+from nexusform.workflow.stored import Stored, read_stored
+from nexusform.workflow.surroundings import SystemClock
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a command may ask for besides its flags: a clock, and to be told that it waits."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    waiting: Callable[[str], None] = lambda _: None
+
+
+@dataclass(frozen=True)
+class Found:
+    """What reading gave; `state` None when it could not be read (the diagnostics say why)."""
+
+    state: State | None
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sources: Mapping[str, SourceFile] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Changed:
+    """What a change gave: the state before and after, None when nothing was written."""
+
+    before: State | None
+    after: State | None
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sources: Mapping[str, SourceFile] = field(default_factory=dict)
+
+
+# A change looks at the state and gives the new one (None: refused), with what is to be told.
+Change = Callable[[State], tuple[State | None, list[Diagnostic]]]
+
+
+def read_state(place: Place) -> Found:
+    """The state of the selected workspace, with the journal of a running or interrupted apply."""
+    backend, problems, sources = find_backend(place)
+    if backend is None:
+        return Found(None, tuple(problems), sources)
+    stored, wrong = read_stored(backend)
+    return Found(stored.state if stored else None, (*problems, *wrong), sources)
+
+
+def exists(state: State) -> bool:
+    """Whether anything was ever applied or pushed."""
+    return bool(state.lineage or state.instances or state.outputs)
+
+
+def parse_patterns(texts: Sequence[str]) -> tuple[list[AddressPattern], list[Diagnostic]]:
+    """Addresses as typed, and what is wrong with them."""
+    patterns, problems = [], []
+    for text in texts:
+        try:
+            patterns.append(parse_pattern(text))
+        except AddressProblem as problem:
+            problems.append(error("Invalid address", str(problem)))
+    return patterns, problems
+
+
+# --- changing ----------------------------------------------------------------------------------
+
+
+def decode_pushed(data: bytes, name: str) -> tuple[State | None, list[Diagnostic], Mapping[str, SourceFile]]:
+    """The state of a document that is to be pushed, and the document for showing what is wrong in it."""
+    state, problems = codec.decode(data, name)
+    text = data.decode("utf-8", "replace")
+    return state, problems, {} if state else {name: SourceFile(name, text)}
+
+
+def change_state(
+    place: Place,
+    operation: str,
+    locking: Locking,
+    change: Change,
+    *,
+    session: Session | None = None,
+    force: bool = False,
+) -> Changed:
+    """Lock, read, change, write with the next serial, unlock.
+
+    A state with steps of an interrupted apply in it is refused unless `force`: what they did is
+    to be looked up first.
+    """
+    session = session or Session()
+    backend, found, sources = find_backend(place)
+    if backend is None:
+        return Changed(None, None, tuple(found), sources)
+    held, problems = acquire(
+        backend,
+        operation,
+        locking,
+        clock=session.clock,
+        environment=place.environment,
+        waiting=session.waiting,
+    )
+    found += problems
+    if has_errors(problems):
+        return Changed(None, None, tuple(found), sources)
+    try:
+        changed = _change_under_lock(backend, change, force=force)
+    finally:
+        released = held.release() if isinstance(held, HeldLock) else []
+    return replace(changed, diagnostics=(*found, *changed.diagnostics, *released), sources=sources)
+
+
+def _change_under_lock(backend: StateBackend, change: Change, *, force: bool) -> Changed:
+    stored, problems = read_stored(backend)
+    if stored is None:
+        return Changed(None, None, tuple(problems))
+    if stored.open_intents and not force:
+        return Changed(stored.state, None, (*problems, _unfinished(stored)))
+    before = stored.state
+    after, told = change(before)
+    problems += told
+    if after is None or has_errors(told) or after == before:
+        return Changed(before, None if after is None or has_errors(told) else before, tuple(problems))
+    after = _numbered(before, after)
+    try:
+        backend.compact(codec.encode(after))
+    except BackendProblem as problem:
+        return Changed(before, None, (*problems, error("The state cannot be written", str(problem))))
+    return Changed(before, after, tuple(problems))
+
+
+def _numbered(before: State, after: State) -> State:
+    return replace(
+        after,
+        lineage=after.lineage or str(uuid.uuid4()),
+        serial=max(before.serial + 1, after.serial),
+        nexusform_version=nexusform.__version__,
+    )
+
+
+def _unfinished(stored: Stored) -> Diagnostic:
+    names = ", ".join(sorted({str(opened.intent.address) for opened in stored.open_intents})[:5])
+    return error(
+        "An earlier apply was interrupted",
+        f"It ended while these were being changed: {names}. What became of them is looked up by the next "
+        "`nexusform plan`; run that first.",
+    )
+
+
+def _edit(work: Callable[[], State]) -> tuple[State | None, list[Diagnostic]]:
+    try:
+        return work(), []
+    except edits.EditProblem as problem:
+        return None, [error(problem.summary, problem.detail)]
+
+
+# --- the changes -------------------------------------------------------------------------------
+
+
+def move(source: AddressPattern, target: AddressPattern, pairs: list[tuple[Address, Address]]) -> Change:
+    """`state mv`; what moves is added to `pairs`."""
+
+    def change(state: State) -> tuple[State | None, list[Diagnostic]]:
+        def work() -> State:
+            found = edits.moves(state, source, target)
+            pairs.extend(found)
+            return edits.moved(state, found)
+
+        return _edit(work)
+
+    return change
+
+
+def remove(patterns: Sequence[AddressPattern], removed: list[Address]) -> Change:
+    """`state rm`; what is removed is added to `removed`. Warns of room that counts as free again."""
+
+    def change(state: State) -> tuple[State | None, list[Diagnostic]]:
+        found = edits.matching(state, patterns)
+        if not found:
+            return None, [
+                error(
+                    "No matching objects found",
+                    "`nexusform state list` shows the addresses of what the state holds.",
+                )
+            ]
+        removed.extend(found)
+        return edits.without(state, found), _freed(state, found)
+
+    return change
+
+
+def _freed(state: State, removed: Sequence[Address]) -> list[Diagnostic]:
+    """A warning for the VMs that go on running where the next plan sees free room."""
+    types = registries().resource_types
+    rows = []
+    total = 0
+    for address in removed:
+        kind, current = types.get(address.type), state.instances[address].current
+        if kind is None or kind.vms is None or current is None:
+            continue
+        count = len(kind.vms.standing(current.attributes))
+        if count:
+            rows.append(f"  {address}: {count} VM{'s' if count > 1 else ''}")
+            total += count
+    if not rows:
+        return []
+    shown = "\n".join(rows[:20] + ([f"  and {len(rows) - 20} more"] if len(rows) > 20 else []))
+    return [
+        warning(
+            "Room of forgotten VMs counts as free",
+            f"{total} VM{'s' if total > 1 else ''} of these are not removed, only forgotten. They go on "
+            f"running, and the next plan may place other VMs where they stand:\n{shown}",
+        )
+    ]
+
+
+def taint(pattern: AddressPattern, named: list[Address], *, tainted: bool, allow_missing: bool) -> Change:
+    """`taint` and `untaint`; the instance is added to `named`."""
+
+    def change(state: State) -> tuple[State | None, list[Diagnostic]]:
+        try:
+            address = edits.only_instance(state, pattern)
+            if address is None:
+                return _missing(state, pattern, allow_missing=allow_missing)
+            after = edits.with_taint(state, address, tainted=tainted)
+        except edits.EditProblem as problem:
+            return None, [error(problem.summary, problem.detail)]
+        named.append(address)
+        return after, []
+
+    return change
+
+
+def _missing(
+    state: State, pattern: AddressPattern, *, allow_missing: bool
+) -> tuple[State | None, list[Diagnostic]]:
+    detail = f"The state holds no object at {pattern}. `nexusform state list` shows what it holds."
+    if allow_missing:
+        return state, [warning("No such resource instance", detail)]
+    return None, [error("No such resource instance", detail)]
+
+
+def push(pushed: State, name: str, *, force: bool) -> Change:
+    """`state push`: replace the whole state. Refuses another history and an older state unless forced."""
+
+    def change(state: State) -> tuple[State | None, list[Diagnostic]]:
+        if not force:
+            refusal = _unrelated(state, pushed, name)
+            if refusal is not None:
+                return None, [refusal]
+        # Numbers that were given are never given again, whatever the pushed state knows of them.
+        return replace(pushed, last_creation=max(pushed.last_creation, state.last_creation)), []
+
+    return change
+
+
+def _unrelated(state: State, pushed: State, name: str) -> Diagnostic | None:
+    """Why a state must not replace the current one, or None."""
+    if not exists(state):
+        return None
+    way_out = "Nothing was written. With -force it replaces the current state all the same."
+    if state.lineage and pushed.lineage != state.lineage:
+        return error(
+            "Unrelated state",
+            f'{name} has the lineage "{pushed.lineage}", the current state "{state.lineage}": they are of '
+            f"different histories. {way_out}",
+        )
+    if pushed.serial < state.serial:
+        return error(
+            "Older state",
+            f"{name} has the serial {pushed.serial}, the current state {state.serial}. {way_out}",
+        )
+    if pushed.serial == state.serial and pushed != state:
+        return error(
+            "Different state of the same serial",
+            f"{name} and the current state both have the serial {pushed.serial} but differ. {way_out}",
+        )
+    return None

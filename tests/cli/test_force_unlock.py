@@ -1,0 +1,54 @@
+import io
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from nexusform.backends.local_file import LocalBackend
+from nexusform.cli.main import run
+from nexusform.ports import LockInfo
+
+
+@pytest.fixture
+def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalBackend:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NF_INPUT", raising=False)
+    backend = LocalBackend("state/nexusform.nfstate")
+    backend.lock(LockInfo("id-1", "apply", "them", "0", "now", "p", socket.gethostname(), os.getpid()))
+    return backend
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+
+
+def test_it_asks_first(
+    backend: LocalBackend, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer(monkeypatch, "no\n")
+    assert run(["force-unlock", "id-1"]) == 1
+    shown = capsys.readouterr().out
+    assert "Do you really want to force-unlock?" in shown
+    assert "force-unlock cancelled." in shown
+    assert backend.holder() is not None
+    answer(monkeypatch, "yes\n")
+    assert run(["force-unlock", "id-1"]) == 0
+    assert "successfully unlocked" in capsys.readouterr().out
+    assert backend.holder() is None
+
+
+def test_it_asks_nobody_when_questions_are_off(
+    backend: LocalBackend, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NF_INPUT", "0")
+    assert run(["force-unlock", "id-1"]) == 1
+    assert "-force" in capsys.readouterr().err
+    assert run(["force-unlock", "-force", "id-1"]) == 0
+    assert backend.holder() is None
+
+
+def test_another_id_breaks_nothing(backend: LocalBackend, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["force-unlock", "-force", "id-2"]) == 1
+    assert "id-1" in capsys.readouterr().err
+    assert backend.holder() is not None

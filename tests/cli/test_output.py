@@ -1,0 +1,80 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run
+from nexusform.state.codec import encode
+from nexusform.state.model import OutputState, State
+from nexusform.values import BOOL, NUMBER, STRING, ListType
+
+OUTPUTS = {
+    "name": OutputState("lab", STRING),
+    "many": OutputState(["a", "b"], ListType(STRING)),
+    "secret": OutputState("hush", STRING, sensitive=True),
+    "count": OutputState(3, NUMBER),
+    "on": OutputState(True, BOOL),
+    "nothing": OutputState(None, STRING),
+}
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("state").mkdir()
+    Path("state/nexusform.nfstate").write_bytes(encode(State("l", 1, outputs=OUTPUTS)))
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert run(["output", *words]) == 0
+    return capsys.readouterr().out
+
+
+def test_all_outputs_by_name_sensitive_ones_hidden(capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys)
+    assert text.startswith("count = 3\nmany = ")
+    assert 'name = "lab"\n' in text
+    assert "secret = <sensitive>\n" in text
+    assert 'secret = "hush"\n' in printed(capsys, "-show-sensitive")
+
+
+def test_json_holds_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    document = json.loads(printed(capsys, "-json"))
+    assert document["secret"] == {"sensitive": True, "type": "string", "value": "hush"}
+    assert document["many"]["type"] == ["list", "string"]
+
+
+def test_one_output(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(capsys, "name") == '"lab"\n'
+    assert printed(capsys, "secret") == '"hush"\n'
+    assert json.loads(printed(capsys, "-json", "many")) == ["a", "b"]
+
+
+@pytest.mark.parametrize(("name", "text"), [("name", "lab"), ("count", "3"), ("on", "true")])
+def test_raw_is_the_text_alone(name: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(capsys, "-raw", name) == text
+
+
+@pytest.mark.parametrize("name", ["many", "nothing"])
+def test_raw_of_anything_else_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["output", "-raw", name]) == 1
+    assert "Unsupported value for raw output" in capsys.readouterr().err
+
+
+def test_an_output_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["output", "nam"]) == 1
+    shown = capsys.readouterr().err
+    assert 'Output "nam" not found' in shown
+    assert 'Did you mean "name"?' in shown
+
+
+def test_flags_that_do_not_go_together(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["output", "-json", "-raw", "name"]) == 1
+    assert run(["output", "-raw"]) == 1
+    assert "NAME" in capsys.readouterr().err
+
+
+def test_no_outputs_are_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("state/nexusform.nfstate").unlink()
+    assert "No outputs found" in printed(capsys)
+    assert json.loads(printed(capsys, "-json")) == {}

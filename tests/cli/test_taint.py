@@ -1,0 +1,56 @@
+from pathlib import Path
+
+import pytest
+
+from nexusform.address import parse_address
+from nexusform.cli.main import run
+from nexusform.state.codec import decode, encode
+from nexusform.state.model import InstanceState, ObjectState, State
+
+PATH = Path("state/nexusform.nfstate")
+RACK = parse_address("nexus_rack.r")
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    PATH.parent.mkdir()
+    state = State("l", 1, instances={RACK: InstanceState(ObjectState({"id": "lab/r"}, 1))}, last_creation=1)
+    PATH.write_bytes(encode(state))
+
+
+def marked() -> tuple[bool, int]:
+    state, _ = decode(PATH.read_bytes(), "s")
+    assert state is not None
+    current = state.instances[RACK].current
+    assert current is not None
+    return current.tainted, state.serial
+
+
+def test_a_mark_is_set_and_taken_away(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["taint", "nexus_rack.r"]) == 0
+    assert capsys.readouterr().out == "Resource instance nexus_rack.r has been marked as tainted.\n"
+    assert marked() == (True, 2)
+    assert run(["untaint", "nexus_rack.r"]) == 0
+    assert capsys.readouterr().out == "Resource instance nexus_rack.r has been successfully untainted.\n"
+    assert marked() == (False, 3)
+
+
+def test_tainting_twice_writes_once() -> None:
+    assert run(["taint", "nexus_rack.r"]) == 0
+    assert run(["taint", "nexus_rack.r"]) == 0
+    assert marked() == (True, 2)
+
+
+def test_what_is_not_tainted_cannot_be_untainted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["untaint", "nexus_rack.r"]) == 1
+    assert "Not tainted" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["taint", "untaint"])
+def test_what_is_missing_is_an_error_unless_allowed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([name, "nexus_rack.none"]) == 1
+    assert "No such resource instance" in capsys.readouterr().err
+    assert run([name, "-allow-missing", "nexus_rack.none"]) == 0
+    assert "No such resource instance" in capsys.readouterr().out
+    assert marked() == (False, 1)
