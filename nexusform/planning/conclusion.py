@@ -88,6 +88,8 @@ def conclude(work: Work, blocks: Blocks, order: Order, results: Results) -> Plan
         tuple(str(b.address) for b in order.blocks),
         explanations(work.objects.values()),
         failures.unplaced,
+        work.objects,
+        work.sites,
     )
 
 

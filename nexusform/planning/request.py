@@ -10,6 +10,8 @@ from nexusform.address import Address
 from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import Diagnostic
 from nexusform.planning.plan import Mode, Plan
+from nexusform.planning.sites import SitePlan
+from nexusform.planning.vm_phase import VmObject
 from nexusform.ports import Files, PoolDemand, Registries
 from nexusform.scheduling.racks.explanation import Explanation
 from nexusform.scheduling.racks.model import Demand
@@ -99,6 +101,8 @@ class PlanResult:
     nodes: tuple[str, ...] = ()
     explained: tuple[Explained, ...] = ()
     unplaced: tuple[Unplaced, ...] = ()
+    objects: Mapping[Address, VmObject] = field(default_factory=dict)
+    sites: Mapping[str, SitePlan] = field(default_factory=dict)
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:

@@ -14,13 +14,14 @@ from nexusform.configuration.model import ResourceBlock
 from nexusform.diagnostics import Diagnostic, did_you_mean
 from nexusform.planning.blocks import Blocks
 from nexusform.planning.difference import planned_attributes, unknown_paths
-from nexusform.planning.evaluation import Evaluation
+from nexusform.planning.evaluation import Evaluation, address_key
 from nexusform.planning.hint_targets import HintTargets
 from nexusform.planning.instances import Instance, decide, undecided, undecided_error
 from nexusform.planning.plan import Action
 from nexusform.planning.sites import occupy_outsiders
 from nexusform.planning.surroundings import CLUSTER_TYPE
 from nexusform.planning.triggered import is_triggered
+from nexusform.planning.views import ResourceView
 from nexusform.planning.vm_phase import VmObject, VmPhase
 from nexusform.ports import Problem, VmDemand
 from nexusform.scheduling.world import Inventory
@@ -60,6 +61,8 @@ class VmWalk:
         self._leave_and_return([*known, *gone])
         second = evaluation.fork()
         for index, block in enumerate(blocks):
+            if index in early:
+                self._open_views(block, first, second)
             self._pass_two(block, early.get(index), second)
         for instance in gone:
             self.blocks.keep(instance, second)
@@ -245,9 +248,6 @@ class VmWalk:
 
     def _pass_two(self, block: ResourceBlock, early: list[Instance] | None, evaluation: Evaluation) -> None:
         instances = self._late(block, evaluation) if early is None else early
-        if early is not None:
-            for instance in early:
-                self._open_view(instance, evaluation)
         for instance in instances:
             found = self.objects[instance.address]
             if early is not None and self._reevaluated(instance):
@@ -258,9 +258,11 @@ class VmWalk:
                 self.hints.update(found)
             self._finish(found, evaluation)
 
-    def _open_view(self, instance: Instance, evaluation: Evaluation) -> None:
-        if not instance.going:
-            evaluation.resource_view(instance.address)
+    def _open_views(self, block: ResourceBlock, first: Evaluation, second: Evaluation) -> None:
+        """The block has the shape that pass one found, also when it has no instance."""
+        for module in second.module_instances(block.address.module):
+            key = address_key(block.address, module.path)
+            second.resources[key] = ResourceView(first.resources[key].shape)
 
     def _reevaluated(self, instance: Instance) -> bool:
         """Whether its arguments held unknown values in pass one (none that decide a placement)."""

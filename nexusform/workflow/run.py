@@ -16,6 +16,7 @@ from nexusform.planning.planner import make_plan
 from nexusform.planning.request import PlanRequest, PlanResult
 from nexusform.ports import Clock, Provider, ProviderProblem
 from nexusform.state.model import EMPTY
+from nexusform.workflow.linting import with_lint
 from nexusform.workflow.locking import HeldLock, Locking, acquire
 from nexusform.workflow.project import Project
 from nexusform.workflow.provider_setup import make_providers
@@ -77,7 +78,8 @@ class Run:
                 )
             except ProviderProblem as problem:
                 return _failed(options, error("Reading what stands failed", str(problem)))
-        return make_plan(self.request(options, found))
+        result = make_plan(self.request(options, found))
+        return with_lint(result, self.project.configuration) if options.mode is Mode.NORMAL else result
 
     def request(self, options: PlanOptions, refreshed: Found) -> PlanRequest:
         """What the planner is asked."""

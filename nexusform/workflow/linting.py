@@ -1,0 +1,92 @@
+"""Lint: the facts of a plan, the state or a configuration, and what the rules of advice say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from nexusform.address import Address
+from nexusform.advice.facts import Facts, PoolFacts, SiteFacts
+from nexusform.advice.registry import advise
+from nexusform.advice.rehearsal import rehearsal
+from nexusform.configuration.model import Configuration
+from nexusform.diagnostics import Diagnostic
+from nexusform.planning.order import modules
+from nexusform.planning.request import PlanResult
+from nexusform.planning.sites import SitePlan
+from nexusform.planning.vm_phase import VmObject
+from nexusform.ports import PoolDemand
+from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+
+
+def with_lint(result: PlanResult, configuration: Configuration) -> PlanResult:
+    """The plan with the lint findings among its diagnostics; nothing is said of a plan in error."""
+    if result.plan.errored or not result.objects:
+        return result
+    found = lint(result, configuration)
+    plan = replace(result.plan, diagnostics=(*result.plan.diagnostics, *found))
+    return replace(result, plan=plan)
+
+
+def lint(result: PlanResult, configuration: Configuration, *, everything: bool = False) -> list[Diagnostic]:
+    """What the rules say of what a plan places; with `everything` of all that stands after it."""
+    catalogue = CATALOGUES.get(result.plan.catalogue) or CATALOGUES[NEWEST]
+    skus = tuple(catalogue.vm_skus.values())
+    pools = tuple(_pools(result.objects, everything=everything))
+    sites = {site_id: _site(site) for site_id, site in result.sites.items()}
+    facts = Facts(pools, sites, skus)
+    ignored_at = {
+        str(address): configuration_block.ignored_rules
+        for address, found in result.objects.items()
+        if (configuration_block := found.instance.block) is not None
+    }
+    return advise(facts, configuration.settings.ignored_rules, ignored_at)
+
+
+def silenced_rules(configuration: Configuration) -> dict[str, frozenset[str]]:
+    """The rules that comments silence, by block address."""
+    blocks = [block for module in modules(configuration.root) for block in module.resources.values()]
+    return {str(block.address): block.ignored_rules for block in blocks if block.ignored_rules}
+
+
+def _site(site: SitePlan) -> SiteFacts:
+    return SiteFacts(
+        site.id,
+        tuple(site.machines.values()),
+        rehearsal(site.base) if site.base is not None else None,
+        site.scheduler.count_free,
+    )
+
+
+def _pools(objects: Mapping[Address, VmObject], *, everything: bool) -> Iterable[PoolFacts]:
+    for address, found in objects.items():
+        if found.wanted is None or found.going:
+            continue
+        for pool in found.wanted.pools:
+            if pool.count_path:
+                yield _pool(address, found, pool, everything=everything)
+
+
+def _pool(address: Address, found: VmObject, pool: PoolDemand, *, everything: bool) -> PoolFacts:
+    assert found.wanted is not None
+    keys = {number: (pool.pool, number) for number in pool.numbers}
+    new = tuple(number for number, key in keys.items() if everything or key in found.tokens)
+    instance = found.instance
+    located = instance.prepared is not None
+    return PoolFacts(
+        str(address),
+        found.wanted.owner,
+        found.wanted.cluster,
+        pool.pool,
+        found.wanted.site_id,
+        pool.sku,
+        pool.numbers,
+        new,
+        pool.zones,
+        {number: found.places[key] for number, key in keys.items() if key in found.places},
+        pool.max_surge,
+        pool.max_unavailable,
+        instance.locate(pool.path) if located else None,
+        instance.locate((*pool.path, "availability_zones")) if located and pool.zones else None,
+        instance.block.header if instance.block is not None else "",
+    )
