@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from nexusform.address import Address, ConfigAddress, Key, ModulePath, address_order, key_order
-from nexusform.configuration.evaluation import PreparedBody, prepare_body
+from nexusform.configuration.evaluation import PreparedBody, prepare_resource
 from nexusform.configuration.model import ResourceBlock
 from nexusform.diagnostics import Diagnostic, has_errors
 from nexusform.planning.conditions import check_conditions
@@ -45,7 +45,7 @@ class PreparedBodies:
             schema = self._schemas.get((block.mode, block.type))
             body = None
             if schema is not None:
-                body, problems = prepare_body(block.body, schema)
+                body, problems = prepare_resource(block, schema)
                 self.diagnostics += problems
                 if has_errors(problems):
                     self.flawed.add(block.address)

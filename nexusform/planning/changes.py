@@ -12,7 +12,9 @@ from nexusform.planning.instances import Instance
 from nexusform.planning.order import Order
 from nexusform.planning.plan import Action, Change, Drift
 from nexusform.planning.request import PlanRequest
+from nexusform.state.model import ObjectState
 
+DEFAULT_PROVIDER = "simulated"
 _DESTROYING = (Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 _MAKING = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
@@ -73,9 +75,7 @@ def _change(instance: Instance, block: ResourceBlock | None) -> Change:
         instance.action,
         prior.attributes if prior is not None else None,
         None if going else instance.planned,
-        block.provider
-        if block is not None and not going
-        else (prior.provider if prior is not None else "simulated"),
+        _provider(block, prior, going=going),
         instance.creation or (0 if going else before),
         before,
         sensitive_before=prior.sensitive if prior is not None else (),
@@ -92,6 +92,13 @@ def _change(instance: Instance, block: ResourceBlock | None) -> Change:
         source=block.span if block is not None else None,
         block=block.header if block is not None else "",
     )
+
+
+def _provider(block: ResourceBlock | None, prior: ObjectState | None, *, going: bool) -> str:
+    """Which provider carries it out: the block's, for what goes the one that made it."""
+    if prior is not None and (going or block is None):
+        return prior.provider
+    return (block.provider if block is not None else "") or DEFAULT_PROVIDER
 
 
 def _protected(instance: Instance, block: ResourceBlock | None) -> list[Diagnostic]:

@@ -101,7 +101,7 @@ def _read(
     if any(p.severity is Severity.ERROR for p in problems):
         return None, [told(p) for p in problems]
     assert source.read is not None
-    context = ReadContext(request.files, request.now, _directory_of(request, block))
+    context = ReadContext(request.files, request.now, _directory_of(request, block), _managed(request))
     computed, more = source.read(arguments, context)
     told_all = [told(p) for p in [*problems, *more]]
     if any(p.severity is Severity.ERROR for p in more):
@@ -111,6 +111,22 @@ def _read(
     values |= computed
     values.setdefault("id", source.identify(values))
     return values, told_all
+
+
+def _managed(request: PlanRequest) -> frozenset[str]:
+    """What state holds, as inventories name it: clusters and VMs by name, separate pools as
+    `<cluster>/<pool>`.
+    """
+    found = set()
+    for address, state in request.state.instances.items():
+        resource_type = request.registries.resource_types.get(address.type)
+        if state.current is None or resource_type is None or resource_type.vms is None:
+            continue
+        attributes = state.current.attributes
+        cluster = str(attributes.get("kubernetes_cluster_id") or "").rpartition("/")[2]
+        name = str(attributes.get("name"))
+        found.add(f"{cluster}/{name}" if cluster else name)
+    return frozenset(found)
 
 
 def _directory_of(request: PlanRequest, block: ResourceBlock) -> str:
