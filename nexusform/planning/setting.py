@@ -45,7 +45,9 @@ def setting_for(request: PlanRequest, bodies: PreparedBodies) -> Setting:
 
     @cache
     def functions_for(directory: str) -> Mapping[str, Any]:
-        return standard_functions(request.files, clock, directory)
+        return standard_functions(
+            request.files, clock, directory, plan_time=clock.now(), applying=request.applying
+        )
 
     def read_data(
         block: ResourceBlock, arguments: Mapping[str, Any], address: str
@@ -62,6 +64,7 @@ def setting_for(request: PlanRequest, bodies: PreparedBodies) -> Setting:
         read_data,
         request.working_directory,
         request.workspace,
+        request.applying,
     )
 
 
