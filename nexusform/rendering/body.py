@@ -17,7 +17,6 @@ from nexusform.rendering.difference import (
     name_width,
     same,
     skips,
-    too_deep,
 )
 from nexusform.rendering.marks import NO_MARKS, Marks
 from nexusform.rendering.sequences import paired
@@ -41,11 +40,7 @@ def body_difference(
 
     Without a schema every property is an attribute. None on a side: the object is not there.
     """
-    old, new = before or {}, after or {}
-    try:
-        return _body(old, new, schema, marks=marks, walk=walk, condensed=condensed)
-    except RecursionError:
-        return Difference(Kind.BLOCK, "~", children=(too_deep("", "~"),))
+    return _body(before or {}, after or {}, schema, marks=marks, walk=walk, condensed=condensed)
 
 
 def _body(

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from nexusform.rendering.colours import columns
-from nexusform.rendering.hcl_text import attribute_name, quoted
+from nexusform.rendering.hcl_text import TOO_DEEP, attribute_name, is_too_deep, quoted
 from nexusform.rendering.marks import NO_MARKS, Marks
 from nexusform.rendering.sequences import paired
 from nexusform.values import (
@@ -91,6 +91,12 @@ class Walk:
 
 def difference(name: str, old: Any, new: Any, of: Type, *, marks: Marks, walk: Walk) -> Difference:
     """The node of one value; ABSENT stands for "not there on this side"."""
+    if is_too_deep(old) or is_too_deep(new):
+        return leaf(name, _symbol(old, new, of), TOO_DEEP)
+    return _named(name, old, new, of, marks=marks, walk=walk)
+
+
+def _named(name: str, old: Any, new: Any, of: Type, *, marks: Marks, walk: Walk) -> Difference:
     node = _node(old, new, of, marks, walk)
     forces = marks.forces is not None and node.symbol != SAME and marks.forces is True
     if not name and not forces:
@@ -185,7 +191,7 @@ def _mapping(
         if not important and skips(before, after, of_child, marks=inner, walk=walk):
             hidden += 1
             continue
-        child = difference(name, before, after, of_child, marks=inner, walk=walk)
+        child = _named(name, before, after, of_child, marks=inner, walk=walk)
         if _shown(child, walk, important=important):
             children.append(child)
         else:
@@ -310,6 +316,8 @@ def _json(symbol: str, old: Any, new: Any, walk: Walk) -> Difference | None:
         after = ABSENT if new is ABSENT else json.loads(new)
     except (ValueError, RecursionError):
         return None
+    if is_too_deep(before) or is_too_deep(after):
+        return None
     inside = Walk(walk.show_unchanged, keep_null=True)
     return Difference(Kind.JSON, symbol, children=(_node(before, after, DYNAMIC, NO_MARKS, inside),))
 
@@ -331,11 +339,6 @@ def _text(symbol: str, old: Any, new: Any) -> Difference:
 def is_unknown(node: Difference) -> bool:
     """Whether the node's new value is known only after apply."""
     return node.kind is Kind.LEAF and node.new is UNKNOWN
-
-
-def too_deep(name: str, symbol: str) -> Difference:
-    """What stands for a value that nests deeper than can be drawn."""
-    return leaf(name or "value", symbol, "(nested too deeply to be shown)")
 
 
 def leaf(name: str, symbol: str, text: str) -> Difference:

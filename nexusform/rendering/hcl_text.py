@@ -10,9 +10,22 @@ from nexusform.values import DYNAMIC, UNKNOWN, ListType, MapType, ObjectType, Se
 
 KNOWN_AFTER_APPLY = "(known after apply)"
 SENSITIVE = "(sensitive value)"
+TOO_DEEP = "(nested too deeply to be shown)"
 
 _IDENTIFIER = re.compile(r"[^\W\d][\w-]*")
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"})
+
+
+_MAX_DEPTH = 100
+
+
+def is_too_deep(plain: Any, left: int = _MAX_DEPTH) -> bool:
+    """Whether a value nests deeper than is drawn: more than a hundred levels."""
+    if plain.__class__ is dict:
+        return not left or any(is_too_deep(part, left - 1) for part in plain.values())
+    if plain.__class__ is list:
+        return not left or any(is_too_deep(part, left - 1) for part in plain)
+    return False
 
 
 def quoted(text: str) -> str:
@@ -49,10 +62,7 @@ def hcl_value(plain: Any, of: Type = DYNAMIC, *, indent: int = 0) -> str:
     With a type, collections say what they are (`tolist([`, `toset([`, `tomap({`), as OpenTofu
     prints outputs. `indent` is the number of spaces of the line that the value stands on.
     """
-    try:
-        return _value(plain, of, indent)
-    except RecursionError:
-        return "(nested too deeply to be shown)"
+    return TOO_DEEP if is_too_deep(plain) else _value(plain, of, indent)
 
 
 def _value(plain: Any, of: Type, indent: int) -> str:

@@ -21,7 +21,7 @@ from nexusform.planning.plan import (
 )
 from nexusform.ports import Registries
 from nexusform.rendering.body import body_difference
-from nexusform.rendering.difference import ABSENT, Difference, Walk, difference, too_deep
+from nexusform.rendering.difference import ABSENT, Difference, Walk, difference
 from nexusform.rendering.marks import Marks
 from nexusform.rendering.placement_rows import (
     Detail,
@@ -192,10 +192,7 @@ def _output(output: OutputChange) -> Difference:
     whole: tuple[Path, ...] = ((),) if output.sensitive else ()
     before = ABSENT if output.action is Action.CREATE else output.before
     after = ABSENT if output.action is Action.DELETE else output.after
-    try:
-        return difference(output.name, before, after, output.type, marks=Marks.of(whole, whole), walk=Walk())
-    except RecursionError:
-        return too_deep(output.name, SYMBOLS[output.action])
+    return difference(output.name, before, after, output.type, marks=Marks.of(whole, whole), walk=Walk())
 
 
 # --- placements in a stanza --------------------------------------------------------------------
