@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # for the brute force
 from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.racks.certainty import Place, repeat
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.model import Demand, Machine, RackSpread, VmName
+from nexusform.scheduling.racks.model import Demand, Machine, Placement, RackSpread, VmName, VmSku
 from nexusform.scheduling.racks.rules import tie_break
 from nexusform.scheduling.racks.shortage import Shortage
 from tests.scheduling.racks.brute_force import BruteForce
@@ -89,9 +89,22 @@ def counted_digests() -> Iterator[Counter[str]]:
         tie_break.lowest = lowest
 
 
-def measure(racks: int, machines: int, vms: int, pool_size: int) -> tuple[float, int]:
-    """Seconds for placing, and how many did not fit. Making the demands is not counted."""
-    scheduler = RackScheduler(site(racks, machines))
+def used(machines: list[Machine]) -> RackScheduler:
+    """A site on whose every machine a VM of 1 to 97 GiB stands, so that few machines tie."""
+    scheduler = RackScheduler(machines)
+    sizes = [VmSku(f"own-{gib}", 1, 0, gib, 0) for gib in range(1, 98)]
+    for number, machine in enumerate(machines):
+        placement = Placement(machine.name, machine.rack, machine.availability_zone, (0,))
+        scheduler.occupy(VmName("inventory", "inventory", "vms", number), sizes[number * 31 % 97], placement)
+    return scheduler
+
+
+def measure(
+    racks: int, machines: int, vms: int, pool_size: int, *, standing: bool = False
+) -> tuple[float, int]:
+    """Seconds for placing, and how many did not fit. Making site and demands is not counted."""
+    make = used if standing else RackScheduler
+    scheduler = make(site(racks, machines))
     refused = 0
     seconds = 0.0
     source = demands(vms, pool_size)
@@ -108,13 +121,22 @@ def measure(racks: int, machines: int, vms: int, pool_size: int) -> tuple[float,
         seconds += time.process_time() - start
 
 
-def row(label: str, racks: int, machines: int, vms: int, pool_size: int, *, digests: bool = True) -> float:
+def row(
+    label: str,
+    racks: int,
+    machines: int,
+    vms: int,
+    pool_size: int,
+    *,
+    digests: bool = True,
+    standing: bool = False,
+) -> float:
     """Measure one shape and print its line."""
-    seconds, refused = measure(racks, machines, vms, pool_size)
+    seconds, refused = measure(racks, machines, vms, pool_size, standing=standing)
     each = ""
     if digests:
         with counted_digests() as counter:
-            measure(racks, machines, vms, pool_size)
+            measure(racks, machines, vms, pool_size, standing=standing)
         each = f"{counter['digests'] / vms:.1f}"
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
@@ -198,6 +220,7 @@ def main() -> None:
     print(f"{'':<44}{'VMs':>9}{'machines':>9}{'time':>10}{'':>17}{'digests':>8}{'refused':>8}{'peak':>8}")
     if large:
         row("1,000 racks of 100, pools of 200", 1000, 100, 1_000_000, 200, digests=False)
+        row("1,000 racks of 100, in use, pools of 1,000", 1000, 100, 800_000, 1_000, standing=True)
         return
     row("the document's size: 8 racks of 16", 8, 16, 1_280, 24)
     row("625 racks of 16, pools of 200", 625, 16, 100_000, 200)
@@ -206,6 +229,8 @@ def main() -> None:
     second = row("200 racks of 100, pools of 1,000", 200, 100, 200_000, 1_000)
     print(f"twice the machines and VMs: {second / first:.2f} times the time")
     row("40 racks of 250, pools of 200", 40, 250, 100_000, 200)
+    row("100 racks of 100, in use, pools of 200", 100, 100, 80_000, 200, standing=True)
+    row("100 racks of 100, in use, pools of 1,000", 100, 100, 80_000, 1_000, standing=True)
     brute_force()
     score_and_argmin()
     repetitions()
