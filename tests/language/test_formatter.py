@@ -1,0 +1,137 @@
+"""Canonical style: cases as pairs, and what must hold for any configuration."""
+
+import random
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.language.formatter import format_text
+from nexusform.language.parser import parse_file
+from nexusform.language.scanner import COMMENT, scan
+from nexusform.language.syntax import TemplateWrap
+from nexusform.source import SourceFile
+
+EVERYTHING = (Path(__file__).parent / "cases" / "everything.hcl").read_text("utf-8")
+
+
+def formatted(text: str) -> str:
+    result, diagnostics = format_text(SourceFile("a.nf.hcl", text))
+    assert diagnostics == []
+    return result
+
+
+CASES = {
+    "equals signs of neighbouring lines are aligned": (
+        "a=1\nbbb  = 2\n\ncc = 3\n",
+        "a   = 1\nbbb = 2\n\ncc = 3\n",
+    ),
+    "a comment between lines parts their alignment": ("a = 1\n# x\nbbb = 2\n", "a = 1\n# x\nbbb = 2\n"),
+    "a value over several lines is not aligned": (
+        "a = 1\nbbb = [\n1,\n  ]\ncc = 2\n",
+        "a = 1\nbbb = [\n  1,\n]\ncc = 2\n",
+    ),
+    "blocks are indented by two": (
+        'a "b" {\nc {\n d = 1\n}\n      }\n',
+        'a "b" {\n  c {\n    d = 1\n  }\n}\n',
+    ),
+    "comments at the ends of lines are aligned": (
+        "a = 1 # x\nbbb = [2]// y\nc = 3\n",
+        "a   = 1   # x\nbbb = [2] // y\nc   = 3\n",
+    ),
+    "operators have spaces, calls and steps have none": (
+        "a = f ( 1,x . y [ 0 ] )+2*-3&&! z\n",
+        "a = f(1, x.y[0]) + 2 * -3 && !z\n",
+    ),
+    "minus as an operator and as a sign": ("a = [- 1, b -1, (- c)]\n", "a = [-1, b - 1, (-c)]\n"),
+    "braces on one line have spaces inside": (
+        "a = {b=1}\nc {}\nd {e=1}\n",
+        "a = { b = 1 }\nc {}\nd { e = 1 }\n",
+    ),
+    "for expressions": (
+        "a = [for x in [1]:x if x>0]\nb = {for k,v in c:k=>v ...}\n",
+        "a = [for x in [1] : x if x > 0]\nb = { for k, v in c : k => v... }\n",
+    ),
+    "the insides of strings stay, the insides of sequences are spaced": (
+        'a = "x  ${ b+1 }  y"\n',
+        'a = "x  ${b + 1}  y"\n',
+    ),
+    "an argument that is one interpolation loses its quotation marks": (
+        'a = "${ b.c }"\nd = ["${e}"]\nf = "${g} "\n',
+        'a = b.c\nd = ["${e}"]\nf = "${g} "\n',
+    ),
+    "bare labels get quotation marks": ("a b c {\n}\n", 'a "b" "c" {\n}\n'),
+    "heredocs are left alone": (
+        "a {\n b = <<-EOT\n  x ${ y }\n      z\n   EOT\nccc = 1\n}\n",
+        "a {\n  b   = <<-EOT\n  x ${ y }\n      z\n   EOT\n  ccc = 1\n}\n",
+    ),
+    "white space at the ends of lines goes": ("a = 1  \n  \nb = 2\t\n", "a = 1\n\nb = 2\n"),
+    "columns count what a reader sees": (
+        'größe = 1 # x\na = "é" # y\n',
+        'größe = 1   # x\na     = "é" # y\n',
+    ),
+    "Windows newlines stay": ("a=1\r\nbb=2\r\n", "a  = 1\r\nbb = 2\r\n"),
+    "brackets opened together are one step of indentation": (
+        "a = f({\nb = 1\n})\n",
+        "a = f({\n  b = 1\n})\n",
+    ),
+    "nothing": ("", ""),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_case(name: str) -> None:
+    before, after = CASES[name]
+    assert formatted(before) == after
+    assert formatted(after) == after
+
+
+def test_a_file_with_mistakes_is_left_alone_and_they_are_reported() -> None:
+    text, diagnostics = format_text(SourceFile("a.nf.hcl", "a=[1 2]\n"))
+    assert text == "a=[1 2]\n"
+    assert [each.summary for each in diagnostics] == ["Missing item separator"]
+
+
+def meaning(node: Any) -> Any:
+    """A tree without its places; a wrapped interpolation means what is wrapped."""
+    if isinstance(node, TemplateWrap):
+        return meaning(node.wrapped)
+    if isinstance(node, tuple):
+        return tuple(meaning(item) for item in node)
+    if is_dataclass(node):
+        kept = [each.name for each in fields(node) if not each.name.endswith("span")]
+        return (type(node).__name__, *(meaning(getattr(node, name)) for name in kept))
+    return node
+
+
+def comments(text: str) -> list[str]:
+    tokens = scan(text, comments=True)
+    return [tokens.word(index).rstrip() for index, kind in enumerate(tokens.kinds) if kind == COMMENT]
+
+
+def spaced(seed: int) -> str:
+    """Every construct of the language with other white space at the ends of its lines and words."""
+    chance = random.Random(seed)
+    lines = []
+    heredoc = False
+    for line in EVERYTHING.split("\n"):
+        heredoc = heredoc or "<<" in line
+        words = [line] if heredoc or '"' in line else line.split(" ")
+        gaps = [" " * (1 + chance.choice([0, 0, 1, 3])) for _ in words[1:]] + [""]
+        lines.append("".join(word + gap for word, gap in zip(words, gaps, strict=True)))
+        if line.strip() == "EOT":
+            heredoc = False
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_meaning_and_comments_are_kept_and_a_second_time_changes_nothing(seed: int) -> None:
+    text = spaced(seed)
+    before, problems = parse_file(SourceFile("a.nf.hcl", text))
+    assert problems == []
+    result = formatted(text)
+    after, _ = parse_file(SourceFile("a.nf.hcl", result))
+    assert meaning(after) == meaning(before)
+    assert comments(result) == comments(text)
+    assert formatted(result) == result
