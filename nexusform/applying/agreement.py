@@ -75,12 +75,12 @@ class _Tally:
         planned: Mapping[str, Any],
         answer: Mapping[str, Any],
     ) -> None:
-        if _at(planned, entry) in (None, UNKNOWN):
-            return  # nothing was foretold of it
+        foretold = _at(planned, entry)
+        if foretold is None or foretold is UNKNOWN or _at(foretold, (PROVENANCE,)) == "observed":
+            return  # nothing was foretold of it, or it was known before
         told = [p for p in differing if p[-1:] != (PROVENANCE,)]
         if not told:
-            known_before = _at(planned, (*entry, PROVENANCE)) == "observed"
-            self.hits += 0 if known_before else 1
+            self.hits += 1
             return
         at = told[0]
         self.misses.append(Miss(address, at, _at(planned, at), _at(answer, at)))

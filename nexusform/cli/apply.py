@@ -150,7 +150,8 @@ def _carry_out(run: Run, job: _Job, plan: Plan, digest: str = "") -> int:
         options = ApplyOptions(
             job.given["parallelism"], job.given["fail_fast"], interrupts.stopping, plan_digest=digest
         )
-        outcome = apply_plan(run, plan, voice, options)
+        with voice.applying(len(plan.steps)):
+            outcome = apply_plan(run, plan, voice, options)
     voice.applied(outcome, plan.mode)
     voice.diagnostics(outcome.diagnostics, run.project.sources)
     if plan.mode is not Mode.DESTROY:

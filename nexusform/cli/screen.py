@@ -35,6 +35,12 @@ class Screen:
         """Whether hints about what to type next should be left out."""
         return bool(os.environ.get("NF_IN_AUTOMATION"))
 
+    @property
+    def live(self) -> bool:
+        """Whether something may move on the screen: a terminal that can, and nobody's log."""
+        able = sys.stdout.isatty() and os.environ.get("TERM") not in (None, "", "dumb")
+        return able and not self.in_automation
+
     def out(self, text: str = "", *, end: str = "\n") -> None:
         """Print to stdout."""
         click.echo(f"{text}{end}", nl=False, color=True)

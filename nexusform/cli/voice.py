@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import nexusform
 from nexusform.applying.events import Outcome, StepEvent
+from nexusform.cli.live_bar import LiveBar
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.planning.plan import Mode, Plan
@@ -44,6 +46,10 @@ class Voice(Protocol):
 
     def plan(self, plan: Plan, sources: Mapping[str, SourceFile], how: PlanView) -> None:
         """Tell the plan."""
+        ...
+
+    def applying(self, steps: int) -> AbstractContextManager[None]:
+        """Tell that an apply of so many steps goes on inside the block."""
         ...
 
     def started(self, event: StepEvent) -> None:
@@ -88,6 +94,7 @@ class TextVoice:
         self.screen = screen
         self._paint = Painter(screen.colour)
         self._concise = concise
+        self._bar: LiveBar | None = None
 
     def diagnostics(self, found: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
         """In boxes with the source lines."""
@@ -95,7 +102,7 @@ class TextVoice:
 
     def notice(self, text: str) -> None:
         """As a line."""
-        self.screen.out(text)
+        self._line(text)
 
     def locked(self, text: str) -> None:
         """Taking a free lock is nothing that people want to read of."""
@@ -123,6 +130,16 @@ class TextVoice:
         if plan.errored:
             self.screen.diagnostics(plan.diagnostics, sources)
 
+    @contextmanager
+    def applying(self, steps: int) -> Iterator[None]:
+        """A live bar below the lines, when stdout is a terminal."""
+        if not self.screen.live or not steps:
+            yield
+            return
+        with LiveBar(steps) as self._bar:
+            yield
+        self._bar = None
+
     def started(self, event: StepEvent) -> None:
         """As a line."""
         if not self._concise:
@@ -137,6 +154,8 @@ class TextVoice:
         """As a line."""
         if not self._concise or event.error:
             self._line(progress_text.ended_line(event, self._paint))
+        if self._bar is not None:
+            self._bar.advance()
 
     def applied(self, outcome: ApplyOutcome, mode: Mode) -> None:
         """The line that tools parse, and what goes with it; a table when something failed."""
@@ -183,7 +202,10 @@ class TextVoice:
             self.screen.out(f"  ... and {len(misses) - len(listed)} more")
 
     def _line(self, text: str) -> None:
-        self.screen.out(text)
+        if self._bar is not None:
+            self._bar.line(text)
+        else:
+            self.screen.out(text)
 
 
 def _miss_text(miss: Any) -> str:
@@ -225,6 +247,10 @@ class JsonVoice:
             for event in json_stream.plan_events(plan, _now()):
                 self._write(event)
         self.diagnostics(plan.diagnostics, sources)
+
+    def applying(self, steps: int) -> AbstractContextManager[None]:  # noqa: ARG002 - one face
+        """Nothing of its own: every step has its events."""
+        return nullcontext()
 
     def started(self, event: StepEvent) -> None:
         """An apply_start event."""

@@ -14,7 +14,7 @@ from nexusform.applying.opening import opening_records
 from nexusform.applying.recorder import Recorder
 from nexusform.applying.standing import provider_of
 from nexusform.diagnostics import Diagnostic, error
-from nexusform.planning.plan import CheckResult, Plan
+from nexusform.planning.plan import Action, CheckResult, Mode, Plan
 from nexusform.planning.planner import make_plan
 from nexusform.ports import BackendProblem
 from nexusform.state import codec
@@ -61,7 +61,7 @@ def apply_plan(run: Run, plan: Plan, listener: Listener, options: ApplyOptions) 
     """Carry out a plan that was made of the run's state."""
     recorder = Recorder(run.project.backend, run.stored.state)
     opening = opening_records(plan, run.stored.state, str(uuid.uuid4()), options.plan_digest)
-    if len(opening) == 1 and not plan.steps and dict(plan.planned_outputs) == dict(run.stored.state.outputs):
+    if len(opening) == 1 and not plan.steps and not plan.has_changes:
         return ApplyOutcome(Applied(run.stored.state, ()), ())  # nothing to write, so nothing is written
     for record in opening:
         recorder.note(record)
@@ -95,12 +95,16 @@ def _outputs(run: Run, plan: Plan, applied: Applied) -> Mapping[str, OutputState
 
     After a failure they stay as they were: they may refer to what was not done.
     """
+    standing = run.stored.state.outputs
     if not applied.complete:
-        return run.stored.state.outputs
-    if not applied.misses and not any(_has_unknown(o.value) for o in plan.planned_outputs.values()):
+        return standing
+    settled = not applied.misses and not any(_has_unknown(o.value) for o in plan.planned_outputs.values())
+    if settled and plan.mode is not Mode.REFRESH_ONLY:
         return plan.planned_outputs
     request = base_request(run.project, Stored(applied.state))
     again = make_plan(replace(request, now=plan.timestamp, tie_breaks=0, ways_out=False, lint=False)).plan
+    if again.errored or (plan.mode is Mode.REFRESH_ONLY and again.count(Action.NO_OP) != len(again.changes)):
+        return standing  # the configuration says more than was applied
     return {
         name: replace(output, value=_known(output.value)) for name, output in again.planned_outputs.items()
     }

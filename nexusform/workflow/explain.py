@@ -158,7 +158,8 @@ class _Question:
         address, vm = standing[name]
         request = replace(
             self.request,
-            replaces=(f"{address}:{name}",),
+            state=_without(self.request.state, address, name),
+            replaces=(),
             targets=(),
             excludes=(),
             want_rejected=True,
@@ -181,6 +182,21 @@ class _Question:
             *(str(a) for a in self.request.state.instances),
             *(str(b.address) for b in self.project.configuration.root.resources.values()),
         ]
+
+
+def _without(state: State, address: Address, name: str) -> State:
+    """The state as if one VM had never been placed."""
+    instance = state.instances[address]
+    assert instance.current is not None, "only what stands is asked for"
+    attributes = dict(instance.current.attributes)
+    maps = [n for n, value in attributes.items() if isinstance(value, Mapping) and name in value]
+    for each in maps:
+        attributes[each] = {key: value for key, value in attributes[each].items() if key != name}
+    if not maps:
+        return state.with_instance(address, None)
+    return state.with_instance(
+        address, replace(instance, current=replace(instance.current, attributes=attributes))
+    )
 
 
 def _certainty(row: PlacementChange | None) -> Certainty | None:
