@@ -18,6 +18,7 @@ from nexusform.language.functions.function import (
     call,
     converted_argument,
 )
+from nexusform.language.numbers import normalised
 from nexusform.language.operators import (
     OperationProblem,
     apply_binary,
@@ -115,7 +116,7 @@ def _literal(node: Literal, run: Evaluation) -> Value:
 
 @lru_cache(maxsize=1024)
 def _number(given: Decimal | int) -> Value:
-    return Value(NUMBER, number_from_decimal(given) if isinstance(given, Decimal) else given)
+    return Value(NUMBER, number_from_decimal(given) if isinstance(given, Decimal) else normalised(given))
 
 
 def _string_literal(node: StringLiteral, _run: Evaluation) -> Value:

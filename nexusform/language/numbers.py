@@ -36,7 +36,7 @@ def normalised(given: Number) -> Number:
 
 def number_text(given: Number) -> str:
     """The shortest decimal text, without exponent, that reads back as the same number."""
-    if given.__class__ is int:
+    if given.__class__ is int and given.bit_length() <= PRECISION:
         return str(given)
     if given < 0:
         return "-" + number_text(-given)
@@ -55,9 +55,10 @@ def shortest_digits(given: Number) -> tuple[str, int]:
     numerator, denominator = given.numerator, given.denominator
     shift = PRECISION - numerator.bit_length()
     mantissa = numerator << shift if shift >= 0 else numerator >> -shift
-    # given == mantissa / (denominator << shift); half a step is 1 / (2 * denominator << shift).
-    scale = denominator << (shift + 1) if shift >= -1 else denominator >> -(shift + 1)
-    exact, half = 2 * mantissa, 1
+    # given == exact / scale, and half a step between neighbours is half / scale.
+    grow, shrink = max(shift + 1, 0), max(-shift - 1, 0)
+    scale = denominator << grow
+    exact, half = 2 * mantissa << shrink, 1 << shrink
     inclusive = mantissa % 2 == 0
     point = _decimal_exponent(exact, scale)
     power = -point

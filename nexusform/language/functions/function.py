@@ -25,7 +25,7 @@ from nexusform.values import (
 )
 
 
-class FunctionProblem(Exception):  # noqa: N818 - a finding about the user's call, told as a Diagnostic
+class FunctionProblem(Exception):
     """A call that cannot be answered; `message` is a clause without a full stop.
 
     `argument` is the position of the argument at fault, None when it is the call as a whole.

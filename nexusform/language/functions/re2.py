@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 
-class PatternProblem(ValueError):  # noqa: N818 - a finding about the user's pattern
+class PatternProblem(ValueError):
     """A pattern that RE2 would refuse, or that cannot be carried over."""
 
 

@@ -28,6 +28,19 @@ if TYPE_CHECKING:
 MOST_NODES: Final = 200_000
 
 
+_ESCAPES: Final = {
+    0x00: "\\0",
+    0x07: "\\a",
+    0x08: "\\b",
+    0x0B: "\\v",
+    0x0C: "\\f",
+    0x1B: "\\e",
+    0x85: "\\N",
+    0x2028: "\\L",
+    0x2029: "\\P",
+}
+
+
 # --- writing -----------------------------------------------------------------------------------
 
 
@@ -35,7 +48,7 @@ def yaml_text(value: Value) -> str:
     """A wholly known value as YAML, strings always quoted so that no one misreads them."""
     if isinstance(value.raw, (tuple, dict)) and value.raw:
         return "\n".join(_lines(value)) + "\n"
-    text = _scalar(value)
+    text = "\n  ".join(_item(value))
     if isinstance(value.raw, (str, tuple, dict)):
         return text + "\n"
     return text + "\n...\n"
@@ -56,7 +69,12 @@ def _scalar(value: Value) -> str:
 
 def _quoted(text: str) -> str:
     shown = quoted(text)
-    return re.sub("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]", lambda m: f"\\u{ord(m[0]):04x}", shown)
+    return re.sub("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]", _escaped, shown)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return _ESCAPES.get(code) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
 
 
 def _lines(value: Value) -> list[str]:
@@ -105,7 +123,10 @@ _OCTAL: Final = re.compile(r"0o[0-7]+\Z")
 _HEXADECIMAL: Final = re.compile(r"0x[0-9a-fA-F]+\Z")
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
 _SPECIAL_FLOAT: Final = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
-_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
+_TIMESTAMP: Final = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
+    r"(?:[Tt ]([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?)(Z|[-+][0-9]{2}:[0-9]{2})?)?\Z"
+)
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUE: Final = frozenset({"true", "yes", "on", "y"})
 _FALSE: Final = frozenset({"false", "no", "off", "n"})
@@ -272,8 +293,9 @@ def _resolved(text: str) -> Value:
         return _number(text)
     if _SPECIAL_FLOAT.match(text):
         raise FunctionProblem(f'the number "{text}" is not finite', 0)
-    if _DATE.match(text):
-        return Value(STRING, f"{text}T00:00:00Z")
+    moment = _TIMESTAMP.match(text)
+    if moment is not None:
+        return Value(STRING, f"{moment[1]}T{moment[2] or '00:00:00'}{moment[3] or 'Z'}")
     return Value(STRING, text)
 
 
