@@ -91,11 +91,15 @@ def _short(plain: Any) -> str:
     if plain is UNKNOWN:
         return KNOWN_AFTER_APPLY
     if plain.__class__ is dict:
-        return f"{{{len(plain)} attributes}}" if plain else "{}"
+        return f"{{{_counted(len(plain), 'attribute')}}}" if plain else "{}"
     if plain.__class__ is list:
-        return f"[{len(plain)} elements]" if plain else "[]"
+        return f"[{_counted(len(plain), 'element')}]" if plain else "[]"
     text = scalar(plain)
     return text if len(text) <= _SHORT else f"{text[: _SHORT - 4]}..."
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def place_name(path: Path) -> str:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.plan import PlacementTable, Plan
 from nexusform.ports import Registries
 from nexusform.rendering.colours import harmless
-from nexusform.rendering.diagnostic_text import render_diagnostic
-from nexusform.rendering.inside import changed_parts
+from nexusform.rendering.diagnostic_text import consolidate, render_diagnostic
+from nexusform.rendering.inside import ChangedPart, changed_parts
 from nexusform.rendering.placement_rows import Detail, table_row
 from nexusform.rendering.placement_text import placement_text
 from nexusform.rendering.report import PLACEMENT_MAPS, Report, build_report
 from nexusform.rendering.stanza_text import output_lines, stanza_text
 from nexusform.rendering.wording import SYMBOLS, headline, plan_counts, plan_line
+from nexusform.schema import order_attribute
 from nexusform.source import SourceFile
 
 _NO_REGISTRIES = Registries()
@@ -31,6 +33,9 @@ def render_markdown(
 ) -> str:
     """The whole report as GitHub-flavoured Markdown, with a newline at the end."""
     report = build_report(plan, registries, placements)
+    if report.errored:
+        # As in the terminal: what was planned up to an error would only bury it.
+        return f"{_verdict(plan, report)}\n\n{_diagnostics(report.diagnostics, sources)}\n"
     parts = [_verdict(plan, report), _counts(plan, report), _changes(plan), _tables(report.tables)]
     parts += [_diagnostics(report.diagnostics, sources)]
     parts.append(_folded("Placements by pool", placement_text(report, width=120)) if report.groups else "")
@@ -93,12 +98,24 @@ def _changes(plan: Plan) -> str:
             continue
         updates += 1
         hidden = (*change.sensitive_before, *change.sensitive_after)
-        before = {k: v for k, v in change.before.items() if k not in PLACEMENT_MAPS}
-        after = {k: v for k, v in change.after.items() if k not in PLACEMENT_MAPS}
-        parts, more = changed_parts(before, after, hidden, limit=8)
-        lines += [f"  - {_code(p.place)}: {_code(p.old or 'null')} → {_code(p.new or 'null')}" for p in parts]
+        parts, more = changed_parts(_compared(change.before), _compared(change.after), hidden, limit=8)
+        lines += [f"  - {_code(part.place)}: {_turned(part)}" for part in parts]
         lines += [f"  - and {more} more"] if more else []
     return "\n".join(lines)
+
+
+def _compared(side: Mapping[str, Any]) -> dict[str, Any]:
+    # Placements have a part of their own, and the order of labelled blocks stands beside them.
+    orders = {order_attribute(name) for name in side}
+    return {k: v for k, v in side.items() if k not in PLACEMENT_MAPS and k not in orders}
+
+
+def _turned(part: ChangedPart) -> str:
+    if not part.old:
+        return f"added, {_code(part.new)}"
+    if not part.new:
+        return f"removed, was {_code(part.old)}"
+    return f"{_code(part.old)} → {_code(part.new)}"
 
 
 # --- tables and details ------------------------------------------------------------------------
@@ -125,7 +142,7 @@ def _tables(tables: Sequence[PlacementTable]) -> str:
 
 def _diagnostics(diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> str:
     parts = []
-    for found in diagnostics:
+    for found in consolidate(diagnostics):
         mark = "**Error**" if found.severity is Severity.ERROR else "**Warning**"
         where = f" ({_code(f'{found.subject.filename}:{found.subject.start.line}')})" if found.subject else ""
         parts.append(f"{mark}: {_plain(found.summary)}{where}")

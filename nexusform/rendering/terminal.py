@@ -92,11 +92,9 @@ def _drift_parts(report: Report, paint: Painter, width: int) -> list[str]:
 
 def _action_parts(report: Report, paint: Painter) -> list[str]:
     if report.errored:
-        if not report.stanzas:
-            return ["Planning failed. nexusform encountered an error while generating this plan."]
-        head = "nexusform planned the following actions, but then encountered a problem:"
-    else:
-        head = "nexusform will perform the following actions:"
+        # What was planned up to an error may be a mere consequence of it, and would bury it.
+        return ["Planning failed. nexusform encountered an error while generating this plan."]
+    head = "nexusform will perform the following actions:"
     if not report.stanzas:
         return []
     parts = [_legend(report, paint)] if report.actions else []
@@ -113,7 +111,7 @@ def _legend(report: Report, paint: Painter) -> str:
 
 def _verdict_parts(report: Report, paint: Painter, width: int) -> list[str]:
     placements = placement_text(report, paint, width)
-    if report.errored and not report.stanzas:
+    if report.errored:
         return []
     if report.stanzas:
         word, _, rest = report.verdict.partition(" ")
@@ -133,7 +131,7 @@ def _verdict_parts(report: Report, paint: Painter, width: int) -> list[str]:
 
 
 def _output_parts(report: Report, paint: Painter, width: int) -> list[str]:
-    if not report.outputs:
+    if not report.outputs or report.errored:
         return []
     lines = [f"{paint('Changes to Outputs:', 'bold')}", *output_lines(report.outputs, paint)]
     parts = ["\n".join(lines)]

@@ -25,10 +25,10 @@ def test_places_are_named_as_users_write_them() -> None:
     assert [(p.place, p.old, p.new) for p in parts] == [
         ("agent_pool.np1.count", "3", "5"),
         ('agent_pool.np1.labels["a b"]', '"x"', ""),
-        ("agent_pool.np3", "", "{1 attributes}"),
+        ("agent_pool.np3", "", "{1 attribute}"),
         ("count", "1", "(known after apply)"),
         ("gone", '"x"', ""),
-        ("new", "", "{1 attributes}"),
+        ("new", "", "{1 attribute}"),
         ("zones[1]", '"2"', '"3"'),
     ]
 

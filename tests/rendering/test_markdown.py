@@ -26,7 +26,9 @@ def test_the_verdict_comes_first(plans: SimpleNamespace) -> None:
     moved = render_markdown(plans.changed_placements(), {})
     assert moved.startswith("### nexusform: 1 to change, **1 placement moves**")
     assert render_markdown(Plan(), {}).startswith("### nexusform: no changes")
-    assert render_markdown(Plan(errored=True), {}).startswith("### nexusform: planning failed")
+    failed = render_markdown(replace(plans.added_cluster(), errored=True), {})
+    assert failed.startswith("### nexusform: planning failed\n\n**Warning**: zones-pinned")
+    assert "to add" not in failed
 
 
 def test_values_cannot_break_out_of_their_fence(plans: SimpleNamespace) -> None:

@@ -131,10 +131,14 @@ def test_next_step(plans: SimpleNamespace) -> None:
     assert "-out option" not in render_plan(plan, {}, PlanTextOptions(hints=False))
 
 
-def test_failed_plan_says_so(plans: SimpleNamespace) -> None:
-    failed = replace(plans.added_cluster(), errored=True)
-    assert "but then encountered a problem" in render_plan(failed, {}, PlanTextOptions())
-    assert render_plan(Plan(errored=True), {}, PlanTextOptions()).startswith("Planning failed.")
+def test_failed_plan_shows_what_was_wrong_and_nothing_else(plans: SimpleNamespace) -> None:
+    plan = plans.added_cluster()
+    failed = replace(plan, errored=True, outputs=plans.outputs_only().outputs)
+    text = render_plan(failed, plans.files, PlanTextOptions())
+    assert text.startswith("Planning failed.")
+    assert "Warning: zones-pinned" in text
+    for part in ("Plan:", "Placements:", "will be created", "Changes to Outputs", "nexusform apply"):
+        assert part not in text
 
 
 def test_no_control_character_of_a_value_reaches_the_terminal(plans: SimpleNamespace) -> None:
