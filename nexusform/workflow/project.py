@@ -109,7 +109,7 @@ def open_project(place: Place) -> Opened:
     backend, wrong = open_backend(place, configuration)
     problems += wrong
     if backend is None or has_errors(problems):
-        return Opened(None, tuple(problems), sources)
+        return Opened(None, (*problems, *_more(place, configuration, problems)), sources)
     project = Project(
         place=place,
         configuration=configuration,
@@ -120,6 +120,13 @@ def open_project(place: Place) -> Opened:
         backend=backend,
     )
     return Opened(project, tuple(problems), sources)
+
+
+def _more(place: Place, configuration: Configuration, told: list[Diagnostic]) -> list[Diagnostic]:
+    """What else is wrong with a configuration that cannot be planned: all mistakes at once."""
+    from nexusform.workflow.validate import further_problems
+
+    return further_problems(place, configuration, told)
 
 
 def open_backend(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import Diagnostic
 from nexusform.planning.request import PlanRequest
 from nexusform.resource_types.registry import registries
@@ -24,11 +25,19 @@ class Validation:
 
 def validate_directory(place: Place) -> Validation:
     """Check the configuration of a directory."""
-    from nexusform.planning.validation import validate
-
     configuration, problems = load_configuration(place)
     if configuration is None:
         return Validation(tuple(problems), {})
+    problems += further_problems(place, configuration, problems)
+    return Validation(tuple(problems), configuration.files)
+
+
+def further_problems(
+    place: Place, configuration: Configuration, told: Sequence[Diagnostic]
+) -> list[Diagnostic]:
+    """What planning would find wrong whatever the state, without what is told already."""
+    from nexusform.planning.validation import validate
+
     request = PlanRequest(
         configuration=configuration,
         variables={},
@@ -39,5 +48,9 @@ def validate_directory(place: Place) -> Validation:
         workspace=place.workspace,
         working_directory=place.directory,
     )
-    problems += [p for p in validate(configuration, registries(), request) if p not in problems]
-    return Validation(tuple(problems), configuration.files)
+    known = {_essence(d) for d in told}
+    return [d for d in validate(configuration, registries(), request) if _essence(d) not in known]
+
+
+def _essence(diagnostic: Diagnostic) -> tuple[object, ...]:
+    return diagnostic.summary, diagnostic.detail, diagnostic.subject, diagnostic.address

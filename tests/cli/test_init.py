@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run
+
+Told = tuple[int, str, str]
+
+
+@pytest.fixture
+def nf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Told]:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "main.nf.hcl").write_text('resource "nexus_site" "lab" {}\n')
+
+    def call(*arguments: str) -> Told:
+        code = run(arguments)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def backend(path: str) -> None:
+    Path("backend.nf.hcl").write_text(
+        f'nexusform {{\n  backend "local" {{\n    path = "{path}"\n  }}\n}}\n' if path else ""
+    )
+
+
+def lineage(path: str) -> str:
+    return str(json.loads(Path(path).read_text())["lineage"])
+
+
+def test_init_says_what_it_found_and_leaves_nothing_behind(nf: Callable[..., Told]) -> None:
+    code, out, _ = nf("init")
+    assert code == 0
+    assert 'Backend "local": state/nexusform.nfstate (workspace "default", no state yet).' in out
+    assert "Configuration: 1 files, 1 resource and data blocks." in out
+    assert "nexusform has been successfully initialized!" in out
+    assert [p.name for p in Path().iterdir()] == ["main.nf.hcl"]
+    nf("apply", "-auto-approve")
+    assert "serial 1, 1 object)" in nf("init")[1]
+
+
+def test_a_changed_backend_takes_the_state_along_on_request(nf: Callable[..., Told]) -> None:
+    nf("apply", "-auto-approve")
+    backend("elsewhere/s.nfstate")
+    code, _, err = nf("init")
+    assert code == 1
+    assert "The backend changed" in err
+    code, out, err = nf("init", "-migrate-state")
+    assert code == 0, err
+    assert 'Took the state of workspace "default" along to elsewhere/s.nfstate.' in out
+    assert lineage("elsewhere/s.nfstate") == lineage("state/nexusform.nfstate")
+    assert "No changes." in nf("plan")[1]
+
+    backend("third/s.nfstate")
+    code, _, err = nf("plan")
+    assert code == 1
+    assert "The backend changed" in err
+    assert nf("init", "-reconfigure")[0] == 0
+    assert "Plan: 1 to add" in nf("plan")[1]
+
+
+def test_another_state_is_not_written_over(nf: Callable[..., Told]) -> None:
+    nf("apply", "-auto-approve")
+    backend("elsewhere/s.nfstate")
+    nf("init", "-reconfigure")
+    nf("apply", "-auto-approve")
+    backend("")
+    code, _, err = nf("init", "-migrate-state")
+    assert code == 1
+    assert "The new backend holds another state" in err
+    assert nf("init", "-migrate-state", "-force-copy")[0] == 0
+    assert lineage("elsewhere/s.nfstate") == lineage("state/nexusform.nfstate")
+
+
+def test_backend_settings_can_be_given_apart(nf: Callable[..., Told]) -> None:
+    Path("backend.nf.hcl").write_text('nexusform {\n  backend "local" {}\n}\n')
+    code, out, err = nf("init", "-backend-config=path=given/s.nfstate")
+    assert code == 0, err
+    assert "given/s.nfstate" in out
+    nf("apply", "-auto-approve")
+    assert Path("given/s.nfstate").exists()
+    Path("settings.nfvars.hcl").write_text('path = "filed/s.nfstate"\n')
+    assert "filed/s.nfstate" in nf("init", "-reconfigure", "-backend-config=settings.nfvars.hcl")[1]
+    code, _, err = nf("init", "-reconfigure", "-backend-config=pth=x")
+    assert code == 1
+    assert 'has no setting "pth"' in err
+
+
+def test_an_unknown_backend_is_told_of_with_its_place(nf: Callable[..., Told]) -> None:
+    Path("backend.nf.hcl").write_text('nexusform {\n  backend "locl" {}\n}\n')
+    for command in (["init"], ["plan"]):
+        code, _, err = nf(*command)
+        assert code == 1
+        assert 'There is no backend "locl"' in err
+        assert "backend.nf.hcl line 2" in err
+
+
+def test_nf_data_dir_moves_what_is_remembered(
+    nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NF_DATA_DIR", "kept")
+    backend("elsewhere/s.nfstate")
+    assert nf("init")[0] == 0
+    assert Path("kept/backend.json").exists()
+    assert not Path(".nexusform").exists()

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.commands import Entry, LazyGroup
+from nexusform.cli.main import ALIASES, COMMANDS, ROOT, run
+
+HEAVY = {"networkx", "deepdiff", "hcl2", "lark", "rich", "yaml", "orjson", "asyncio", "nexusform.planning"}
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = run(arguments)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.mark.parametrize("arguments", [["version"], ["--help"], ["-help"], ["version", "-json"]])
+def test_start_up_imports_nothing_heavy(arguments: list[str]) -> None:
+    script = (
+        "import sys, json\n"
+        "from nexusform.cli.main import run\n"
+        f"code = run({arguments!r})\n"
+        "sys.stderr.write(json.dumps([code, sorted(sys.modules)]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    code, modules = json.loads(done.stderr)
+    assert code == 0
+    assert not HEAVY & set(modules)
+    assert done.stdout
+
+
+def test_every_command_of_the_table_can_be_loaded_and_says_what_it_takes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in [*COMMANDS, *ALIASES]:
+        code, out, _ = told(capsys, name, "-help")
+        assert code == 0, name
+        assert out.startswith(f"Usage: nexusform {name}"), name
+
+
+def test_the_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = told(capsys, "-help")
+    assert code == 0
+    assert all(f"  {name} " in out for name in COMMANDS)
+    assert all(entry.summary for entry in COMMANDS.values())
+
+
+def test_an_unknown_command_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = told(capsys, "aply")
+    assert (code, out) == (1, "")
+    assert 'There is no command "aply" here. Did you mean "apply"?' in err
+
+
+@pytest.mark.parametrize("flag", ["-detailed-exitcod", "--detailed-exitcod", "-detailed-exitcod=true"])
+def test_an_unknown_flag_names_the_nearest(capsys: pytest.CaptureFixture[str], flag: str) -> None:
+    code, _, err = told(capsys, "plan", flag)
+    assert code == 1
+    assert 'Did you mean "-detailed-exitcode"?' in err
+    assert "nexusform plan -help" in err
+
+
+@pytest.mark.parametrize("flag", ["-json", "--json", "-json=true", "--json=1"])
+def test_flags_take_one_dash_or_two(capsys: pytest.CaptureFixture[str], flag: str) -> None:
+    code, out, _ = told(capsys, "version", flag)
+    assert code == 0
+    assert json.loads(out)["nexusform_version"]
+
+
+def test_a_switch_can_be_turned_off(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = told(capsys, "version", "-json=false")
+    assert code == 0
+    assert out.startswith("nexusform v")
+
+
+def test_a_value_may_follow_its_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    _, _, joined = told(capsys, "plan", "-lock-timeout=soon")
+    _, _, apart = told(capsys, "plan", "-lock-timeout", "soon")
+    assert '"soon" is no duration' in joined
+    assert joined == apart
+    _, _, missing = told(capsys, "plan", "-lock-timeout")
+    assert "The flag -lock-timeout needs a value: -lock-timeout=DURATION." in missing
+
+
+def test_arguments_from_the_environment_come_before_those_typed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NF_CLI_ARGS_version", "-json")
+    assert told(capsys, "version")[1].startswith("{")
+    assert told(capsys, "version", "-json=false")[1].startswith("nexusform v")
+    monkeypatch.setenv("NF_CLI_ARGS_version", "'")
+    assert "NF_CLI_ARGS_version cannot be split" in told(capsys, "version")[2]
+
+
+def test_chdir_comes_before_the_command(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path.cwd())
+    (tmp_path / "main.nf.hcl").write_text('resource "nexus_site" "here" {}\n')
+    code, out, _ = told(capsys, f"-chdir={tmp_path}", "graph")
+    assert code == 0
+    assert "nexus_site.here" in out
+    code, _, err = told(capsys, "-chdir=/does/not/exist", "graph")
+    assert code == 1
+    assert 'the directory "/does/not/exist" cannot be entered' in err
+
+
+def test_an_unknown_global_option_is_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = told(capsys, "-chdri=x", "plan")
+    assert code == 1
+    assert 'Did you mean "chdir"?' in err
+
+
+def broken() -> None:
+    raise RuntimeError("a bug")
+
+
+def test_a_bug_ends_in_one_paragraph_and_a_file(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(ROOT, "main", lambda *_, **__: broken())
+    code, out, err = told(capsys, "version")
+    assert (code, out) == (1, "")
+    assert "Traceback" not in err
+    assert len(err.strip().splitlines()) == 1
+    (log,) = tmp_path.iterdir()
+    assert str(log) in err
+    assert "RuntimeError: a bug" in log.read_text()
+    monkeypatch.setenv("NF_LOG", "debug")
+    assert "RuntimeError: a bug" in told(capsys, "version")[2]
+
+
+def test_a_reader_that_goes_away_is_no_error_of_ours() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "nexusform", "-help"], stdout=writing, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writing)
+    assert done.stderr == b""
+
+
+def test_a_group_loads_its_commands_on_demand() -> None:
+    group = LazyGroup("g", {"v": Entry("nexusform.cli.version:version", "Version")}, aliases={"w": "v"})
+    context = group.make_context("g", ["v"])
+    assert group.get_command(context, "v") is group.get_command(context, "w")
+    assert group.get_command(context, "x") is None
