@@ -136,12 +136,12 @@ class MachineFront:
         self.front: list[int] = []
 
     def offer(self, machine: int) -> None:
-        """Rank a machine that holds VMs of the cluster, if the SKU still fits: step 4 in full."""
+        """Rank a machine that holds VMs of the cluster: step 4 in full.
+
+        Whether the SKU still fits is looked at when its turn comes.
+        """
         of = self._of
         ledger, shape = of.ledger, of.shape
-        if shape.steps[ledger.rooms[machine]] is None:
-            self._filled.append(machine)
-            return
         key = of.cluster.machines.get(machine, 0) << COUNT_BITS | of.pool.machines.get(machine, 0)
         if shape.extra_large:
             alone = ledger.extra_large[machine] <= of.cluster.extra_large.get(machine, 0)
@@ -152,9 +152,12 @@ class MachineFront:
         """The machines that tie for the next VM; empty when none is left."""
         while self._start < len(self.shared) and not self.front:
             self._take_tied()
-        if not self.front:
+        rooms, steps = self._of.ledger.rooms, self._of.shape.steps
+        while self._own and not self.front:
             self._key = OWN
-            self.front = pop_tied(self._own)
+            for machine in pop_tied(self._own):
+                fits = steps[rooms[machine]] is not None
+                (self.front if fits else self._filled).append(machine)
         return self.front
 
     def _take_tied(self) -> None:
