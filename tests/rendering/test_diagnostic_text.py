@@ -114,3 +114,7 @@ def test_escapes_in_texts_are_shown_not_sent() -> None:
     span = Span(file.name, Position(1, 1, 0), Position(1, 2, 1))
     found = Diagnostic(Severity.ERROR, "bad \x1b[31m", "detail \x1b[0m", span, address="a\x1b", block="b\x1b")
     assert "\x1b" not in render_diagnostics([found], {file.name: file})
+
+
+def test_warnings_without_a_place_stay_one_by_one() -> None:
+    assert len(consolidate([warning("same"), warning("same")])) == 2
