@@ -227,6 +227,49 @@ def test_who_lost_the_lock_writes_no_more(backend: LocalBackend, path: Path) -> 
     assert other.holder() == info("other")
 
 
+def test_who_opened_the_file_of_a_dead_holder_too_late_gets_nothing(
+    backend: LocalBackend, path: Path
+) -> None:
+    dead_lock(path, Start="an earlier boot/123")
+    faster, opened = LocalBackend(str(path)), backend._lock._open_existing
+
+    def open_then_pause() -> int:
+        descriptor = opened()
+        backend._lock._open_existing = opened  # type: ignore[method-assign]
+        assert len(faster.lock(info("faster"))) == 1
+        return descriptor
+
+    backend._lock._open_existing = open_then_pause  # type: ignore[method-assign]
+    with pytest.raises(LockHeld) as held:
+        backend.lock(info())
+    assert held.value.holder == info("faster")
+    faster.unlock("faster")
+
+
+@pytest.mark.parametrize(
+    ("dies_in", "document", "records"), [("write", b"one", [b"{a}"]), ("remove", b"two", [])]
+)
+def test_a_compaction_that_dies_halfway_leaves_one_truth(
+    backend: LocalBackend,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    dies_in: str,
+    document: bytes,
+    records: list[bytes],
+) -> None:
+    backend.write(b"one")
+    backend.append(b"{a}")
+
+    def die(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(backend if dies_in == "write" else backend._journal, dies_in, die)
+    with pytest.raises(KeyboardInterrupt):
+        backend.compact(b"two")
+    again = LocalBackend(str(path))
+    assert (again.read(), again.journal()) == (document, records)
+
+
 def test_files_of_the_user_in_a_workspace_are_not_deleted(backend: LocalBackend, path: Path) -> None:
     backend.for_workspace("w").write(b"one")
     notes = path.with_name("s.nfstate.d") / "w" / "notes.txt"

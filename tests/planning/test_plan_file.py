@@ -349,6 +349,13 @@ def test_a_part_too_many_is_refused(extra: str) -> None:
     assert extra
 
 
+def test_a_part_that_is_not_the_saved_one_is_refused() -> None:
+    members = plain_zip.unpack(DATA)
+    assert members is not None
+    problem = refusal(plain_zip.pack(members | {"configuration.json": b"{}"}))
+    assert '"configuration.json" is not what was saved' in problem.detail
+
+
 def test_a_plan_of_a_newer_nexusform_is_refused_by_name() -> None:
     problem = refusal(with_manifest(nexusform_version="1.10.0"), running="1.9.4")
     assert problem.summary == "Plan of a newer nexusform"
