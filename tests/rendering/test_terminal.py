@@ -53,6 +53,7 @@ def test_all_placements_and_none(plans: SimpleNamespace, golden: Golden) -> None
     everything = render_plan(plan, {}, PlanTextOptions(width=110, placements=Detail.ALL, hints=False))
     golden("plan/placements_all.txt", everything)
     nothing = render_plan(plan, {}, PlanTextOptions(placements=Detail.NONE))
+    assert "Predicted" not in nothing
     assert "rack7-bm14" not in nothing
     assert "Placements: 0 to place, 1 to move, 3 to remove, 174 kept." in nothing
     assert "see below" not in nothing

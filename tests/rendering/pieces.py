@@ -1,0 +1,214 @@
+"""What hand-made plans are made of: addresses, changes, schemas, rows, tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nexusform.address import Address, ModuleStep
+from nexusform.planning.plan import (
+    Action,
+    Change,
+    PlacementAction,
+    PlacementChange,
+    PlacementTable,
+)
+from nexusform.ports import Registries, ResourceType
+from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
+from nexusform.source import Position, SourceFile, Span
+from nexusform.values import NUMBER, STRING, ListType, MapType, ObjectType, SetType
+
+MAIN = SourceFile(
+    "main.nf.hcl",
+    'resource "nexus_kubernetes_cluster" "d" {\n'
+    "  site_id = nexus_site.lab.id\n"
+    "\n"
+    '  agent_pool "pool1" {\n'
+    "    count              = 24\n"
+    '    availability_zones = ["7", "8"]\n'
+    "  }\n"
+    "}\n",
+)
+
+
+def span_of(text: str, file: SourceFile = MAIN) -> Span:
+    """The first place where the text stands in the file (ASCII)."""
+    at = file.text.index(text)
+    return Span(file.name, _position(file.text, at), _position(file.text, at + len(text)))
+
+
+def _position(text: str, at: int) -> Position:
+    before = text[:at]
+    return Position(before.count("\n") + 1, at - (before.rfind("\n") + 1) + 1, len(before.encode()))
+
+
+def address(
+    kind: str, name: str, key: Any = None, module: tuple[Any, ...] = (), mode: Any = "managed"
+) -> Address:
+    return Address(tuple(ModuleStep(m, k) for m, k in module), mode, kind, name, key)
+
+
+def change(where: Address, action: Action, before: Any, after: Any, **more: Any) -> Change:
+    return Change(where, action, before, after, "simulated", 1, 1, **more)
+
+
+NODE = ObjectType.of({"machine": STRING, "rack": STRING, "provenance": STRING})
+POOL = BlockSchema(
+    {
+        "count": Attribute(NUMBER, "how many", required=True),
+        "vm_sku_name": Attribute(STRING, "SKU", required=True),
+        "availability_zones": Attribute(SetType(STRING), "zones", optional=True),
+        "labels": Attribute(MapType(STRING), "labels", optional=True),
+    },
+    {
+        "taint": NestedBlock(
+            BlockSchema({"key": Attribute(STRING, "key", required=True)}), Nesting.LIST, "taints"
+        )
+    },
+)
+CONTROL = BlockSchema(
+    {name: POOL.attributes[name] for name in ("count", "vm_sku_name", "availability_zones")}
+)
+CLUSTER = BlockSchema(
+    {
+        "id": Attribute(STRING, "id", computed=True),
+        "name": Attribute(STRING, "name", required=True),
+        "site_id": Attribute(STRING, "site", required=True),
+        "kubernetes_version": Attribute(STRING, "version", optional=True),
+        "nodes": Attribute(MapType(NODE), "nodes", computed=True),
+        "node_count": Attribute(NUMBER, "how many", computed=True),
+        "hardware_label_keys": Attribute(ListType(STRING), "keys", optional=True),
+    },
+    {
+        "control_plane": NestedBlock(CONTROL, Nesting.SINGLE, "control plane"),
+        "agent_pool": NestedBlock(POOL, Nesting.MAP, "pools", label="name"),
+    },
+)
+
+
+def _id(attributes: Any) -> str:
+    return str(attributes.get("id", ""))
+
+
+REGISTRIES = Registries(
+    {"nexus_kubernetes_cluster": ResourceType("nexus_kubernetes_cluster", 4, CLUSTER, _id)},
+)
+
+
+# --- a cluster that is added to a half-full site ---
+
+D = address("nexus_kubernetes_cluster", "d")
+
+
+def _spot(rack: int, slot: int, cell: int) -> dict[str, Any]:
+    return {
+        "machine": f"rack{rack}-bm{slot:02d}",
+        "rack": f"rack{rack}",
+        "availability_zone": str(rack),
+        "numa_cells": [cell],
+    }
+
+
+def _spots() -> dict[str, dict[str, Any]]:
+    spots = {f"cluster-d-control-plane-{i}": _spot(i + 1, 4 + i, 0) for i in range(5)}
+    spots |= {f"cluster-d-pool1-{i}": _spot(7 + i % 2, 1 + i // 2, 1) for i in range(24)}
+    return spots | {f"cluster-d-pool2-{i}": _spot(1 + i % 8, 5 + i // 8, 0) for i in range(24)}
+
+
+def _nodes(spots: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    return {
+        name: {"machine": s["machine"], "rack": s["rack"], "provenance": "predicted"}
+        for name, s in spots.items()
+    }
+
+
+def _pools(count: int = 24) -> dict[str, Any]:
+    return {
+        "pool1": {
+            "count": count,
+            "vm_sku_name": "NC_P46_224_v1",
+            "availability_zones": ["7", "8"],
+            "labels": {"tier": "front", "with space": "x"},
+            "taint": [{"key": "a"}, {"key": "b"}],
+        },
+        "pool2": {
+            "count": 24,
+            "vm_sku_name": "NC_P22_112_v1",
+            "availability_zones": None,
+            "labels": None,
+            "taint": [],
+        },
+    }
+
+
+def cluster_d(**more: Any) -> dict[str, Any]:
+    return {
+        "id": "lab/cluster-d",
+        "name": "cluster-d",
+        "site_id": "lab",
+        "kubernetes_version": None,
+        "nodes": _nodes(_spots()),
+        "node_count": 53,
+        "hardware_label_keys": [],
+        "control_plane": {"count": 5, "vm_sku_name": "NC_G24_112_v1", "availability_zones": None},
+        "agent_pool": _pools(),
+        "agent_pool_order": ["pool1", "pool2"],
+    } | more
+
+
+def vm_row(
+    name: str, action: PlacementAction, trigger: str, source: Any, target: Any, **more: Any
+) -> PlacementChange:
+    pool, _, number = name.removeprefix("cluster-d-").rpartition("-")
+    return PlacementChange(
+        D,
+        "vm",
+        name,
+        action,
+        source,
+        target,
+        trigger,
+        cluster="cluster-d",
+        pool=pool,
+        number=int(number),
+        site_id="lab",
+        **more,
+    )
+
+
+def table(pool: str, sku: str, count: int, per_rack: dict[str, int], **more: Any) -> PlacementTable:
+    expected = more.pop("expected", len(per_rack))
+    low, high = count // expected, -(-count // expected)
+    return PlacementTable(
+        D, "lab", "cluster-d", pool, sku, count, expected, len(per_rack), (low, high), per_rack, **more
+    )
+
+
+def _tables() -> tuple[PlacementTable, ...]:
+    return (
+        table(
+            "control-plane",
+            "NC_G24_112_v1",
+            5,
+            {f"rack{i}": 1 for i in range(1, 6)},
+            placed=5,
+            racks_certain=0,
+        ),
+        table(
+            "pool1",
+            "NC_P46_224_v1",
+            24,
+            {"rack7": 12, "rack8": 12},
+            placed=24,
+            racks_certain=24,
+            machines_certain=4,
+        ),
+        table(
+            "pool2",
+            "NC_P22_112_v1",
+            24,
+            {f"rack{i}": 3 for i in range(1, 9)},
+            placed=24,
+            racks_certain=24,
+            machines_certain=5,
+        ),
+    )

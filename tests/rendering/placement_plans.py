@@ -1,0 +1,160 @@
+"""Plans that place, move and remove."""
+
+from __future__ import annotations
+
+from nexusform.diagnostics import warning
+from nexusform.planning.plan import (
+    Action,
+    PlacementAction,
+    PlacementChange,
+    Plan,
+)
+from nexusform.scheduling.decision import Certainty, Refusal
+from nexusform.source import Position, Span
+from tests.rendering.pieces import (
+    MAIN,
+    D,
+    _nodes,
+    _pools,
+    _spot,
+    _spots,
+    _tables,
+    address,
+    change,
+    cluster_d,
+    span_of,
+    table,
+    vm_row,
+)
+
+
+def added_cluster() -> Plan:
+    rows = tuple(
+        vm_row(
+            name,
+            PlacementAction.PLACE,
+            "new",
+            None,
+            spot,
+            certainty=Certainty(1.0, 0.25),
+            reason="fewest VMs of the pool",
+            scores={"pool_vms": 0},
+            rejected=(Refusal("rack1-bm01", "fits", "no cell left"),),
+        )
+        for name, spot in _spots().items()
+    )
+    pinned = warning(
+        "zones-pinned: pool1 of cluster-d is pinned to racks 7 and 8",
+        "6 machines will house two VMs of cluster-d because of it. "
+        "Without the pin all 53 VMs fit on 53 machines.",
+        span_of('availability_zones = ["7", "8"]'),
+        block='resource "nexus_kubernetes_cluster" "d"',
+        id="zones-pinned",
+    )
+    source = Span(MAIN.name, Position(1, 1, 0), Position(8, 2, len(MAIN.text) - 1))
+    return Plan(
+        changes=(change(D, Action.CREATE, None, cluster_d(), source=source, block='resource "x"'),),
+        placements=rows,
+        placement_tables=_tables(),
+        kept=125,
+        tie_breaks=100,
+        diagnostics=(pinned,),
+        timestamp="2026-03-01T00:00:00Z",
+        nexusform_version="0.1.0",
+    )
+
+
+def changed_placements() -> Plan:
+    spots = _spots()
+    names = list(spots)
+    moved = names[7]
+    after = dict(spots)
+    after[moved] = _spot(7, 14, 0)
+    for gone in names[-3:]:
+        del after[gone]
+    rows = [
+        vm_row(moved, PlacementAction.MOVE, "machine_evacuated", spots[moved], after[moved]),
+        *(vm_row(gone, PlacementAction.REMOVE, "scale_in", spots[gone], None) for gone in names[-3:]),
+        vm_row(names[0], PlacementAction.KEEP, "", spots[names[0]], spots[names[0]]),
+    ]
+    before_attributes = cluster_d()
+    pools = _pools()
+    pools["pool2"] = pools["pool2"] | {"count": 21}
+    after_attributes = cluster_d(nodes=_nodes(after), node_count=50, agent_pool=pools)
+    per_rack = {f"rack{i}": 3 if i < 6 else 2 for i in range(1, 9)}
+    return Plan(
+        changes=(change(D, Action.UPDATE, before_attributes, after_attributes),),
+        placements=tuple(rows),
+        placement_tables=(
+            _tables()[1],
+            table("pool2", "NC_P22_112_v1", 21, per_rack, fewest_left_on_a_rack=1),
+        ),
+        kept=174,
+        tie_breaks=0,
+    )
+
+
+def fleet_and_pods() -> Plan:
+    web = address("fleet_cluster_resource_placement", "web")
+    rows = [
+        PlacementChange(
+            web,
+            "binding",
+            "east",
+            PlacementAction.PLACE,
+            None,
+            {"cluster": "east", "state": "Bound"},
+            "number_of_clusters_increased",
+            cluster="",
+            pool="web",
+        ),
+        PlacementChange(
+            web,
+            "binding",
+            "north",
+            PlacementAction.KEEP,
+            {"cluster": "north", "state": "Bound"},
+            {"cluster": "north", "state": "Bound"},
+            "taint_added",
+            cluster="",
+            pool="web",
+        ),
+        PlacementChange(
+            web,
+            "binding",
+            "west",
+            PlacementAction.UPDATE,
+            {"cluster": "west", "state": "Bound"},
+            {"cluster": "west", "state": "Bound"},
+            "resources_changed",
+            cluster="",
+            pool="web",
+        ),
+    ]
+    rows += [
+        PlacementChange(
+            web,
+            "pod",
+            f"nginx-{i}",
+            PlacementAction.PLACE,
+            None,
+            {
+                "cluster": "east",
+                "node": f"east-np1-{i}" if i < 3 else None,
+                "machine": f"rack{1 + i % 2}-bm01" if i < 3 else None,
+                "availability_zone": "1" if i < 3 else None,
+            },
+            "new",
+            cluster="east",
+            pool="web/Deployment/nginx",
+            number=i,
+        )
+        for i in range(4)
+    ]
+    before = {
+        "id": "web",
+        "name": "web",
+        "bindings": {"west": {"state": "Bound"}, "north": {"state": "Bound"}},
+    }
+    after = before | {"bindings": before["bindings"] | {"east": {"state": "Bound"}}}
+    return Plan(changes=(change(web, Action.UPDATE, before, after),), placements=tuple(rows), kept=12)
