@@ -29,13 +29,20 @@ LARGEST_SOURCE = 64 * 1024 * 1024
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """Without cyclic garbage collection, which costs as much as the parse and finds no cycles."""
+    """Without cyclic garbage collection, which costs as much as the parse and finds no cycles.
+
+    What was made meanwhile then counts as old: freezing and unfreezing moves it to the oldest
+    generation, where otherwise the next allocation would look through all of it.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if was_on:
+            if gc.get_freeze_count() == 0:
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 

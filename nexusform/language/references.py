@@ -25,6 +25,7 @@ from nexusform.language.syntax import (
     JsonBody,
     JsonObject,
     JsonProperty,
+    JsonScalar,
     JsonValue,
     ObjectCons,
     Parentheses,
@@ -186,12 +187,14 @@ def _in_json(value: JsonValue, bound: _Names) -> Iterator[Traversal]:
         for each in value.properties:
             if each.name == "dynamic" and isinstance(each.value, (JsonObject, JsonArray)):
                 yield from _in_json_dynamic(each.value, bound)
-            else:
-                yield from _in_json(each.value, bound)
+                continue
+            if "{" in each.name:
+                yield from _in_json(JsonScalar(each.name, each.name_span), bound)
+            yield from _in_json(each.value, bound)
     elif isinstance(value, JsonArray):
         for item in value.items:
             yield from _in_json(item, bound)
-    else:
+    elif isinstance(value.value, str) and "{" in value.value:
         expression, _ = expression_of(value)
         yield from _free(expression, bound)
 

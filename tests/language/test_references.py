@@ -99,6 +99,11 @@ def test_a_body_gives_its_free_names_without_the_iterators_of_dynamic_blocks() -
     assert [written(each) for each in body_traversals(json_body)] == expected
 
 
+def test_names_of_json_properties_are_templates_too() -> None:
+    body, _ = parse_json_file(SourceFile("a.nf.json", '{"a": {"${b.c}": "x ${d}", "plain {": 1}}'))
+    assert [written(each) for each in body_traversals(body)] == ["b.c", "d"]
+
+
 def test_a_name_may_be_written_as_a_string_where_json_has_no_other_way() -> None:
     for text in ("a.b[0]", '"a.b[0]"'):
         expression, _ = parse_expression(SourceFile("x", text))
