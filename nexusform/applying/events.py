@@ -20,7 +20,8 @@ class Outcome(StrEnum):
 @dataclass(frozen=True, slots=True)
 class StepEvent:
     """A step started, goes on, or ended (`outcome` set). `elapsed` in seconds; `error` the
-    message of a failure, or why it was skipped."""
+    message of a failure, or why it was skipped.
+    """
 
     address: str
     kind: StepKind

@@ -25,6 +25,7 @@ from nexusform.state.journal import Done
 from nexusform.state.model import State
 
 PROGRESS_SECONDS: Final = 10.0  # how often a step that takes long is told of
+WIDEST: Final = 32  # times the parallelism: how many quick steps may be handed out ahead
 CHECKPOINT_SECONDS: Final = 20.0  # how often a backend without a journal of its own gets the state
 
 
@@ -176,6 +177,7 @@ class _Run:
         self._listener = listener
         self._options = options
         self._graph = _Graph.of(self._steps)
+        self._depth = max(options.parallelism, 1)
         self._workers: Workers[Call, ProviderAnswer | None] = Workers(max(options.parallelism, 1), carry_out)
         self._timings: dict[int, _Timing] = {}
         self._ends: dict[int, StepEvent] = {}
@@ -193,6 +195,7 @@ class _Run:
         while True:
             calls = self._gather()
             if self._flush():
+                self._adapt()
                 self._tell()
                 for call in calls:
                     self._start(call)
@@ -212,7 +215,8 @@ class _Run:
     def _gather(self) -> list[Call]:
         """Note the intents of what may start now; steps that ask no provider end here."""
         calls: list[Call] = []
-        while self._graph.ready and len(calls) < self._workers.free and self._may_start():
+        room = self._depth - self._workers.running
+        while self._graph.ready and len(calls) < room and self._may_start():
             step = self._steps[heappop(self._graph.ready)]
             change = self._plan.changes[step.change]
             provider = self._providers.get(provider_of(change))
@@ -225,6 +229,21 @@ class _Run:
                 self._recorder.intend(call)
                 calls.append(call)
         return calls
+
+    def _adapt(self) -> None:
+        """Hand out more at once while steps end faster than the journal is written.
+
+        Each round costs one flush: when all running steps ended during it, the disk is what holds
+        the apply up, and more steps to a flush are worth while. Never when steps are to go one
+        by one, or when the first failure is to stop the rest.
+        """
+        least = max(self._options.parallelism, 1)
+        if least == 1 or self._options.fail_fast or not self._workers.running:
+            return
+        if self._workers.all_ended:
+            self._depth = min(self._depth * 2, least * WIDEST)
+        else:
+            self._depth = max(self._depth // 2, least)
 
     def _may_start(self) -> bool:
         self._interrupted = self._interrupted or self._options.stopping()

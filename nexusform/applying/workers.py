@@ -24,7 +24,7 @@ class Finished(Generic[Task, Answer]):
 
 
 class Workers(Generic[Task, Answer]):
-    """At most `count` calls at once; threads start as they are needed.
+    """At most `count` calls at once, others wait in line; threads start as they are needed.
 
     The threads are daemons: a run that must stop at once does not wait for a provider that hangs.
     """
@@ -38,14 +38,14 @@ class Workers(Generic[Task, Answer]):
         self._running = 0
 
     @property
-    def free(self) -> int:
-        """How many more calls may be handed out now."""
-        return self._count - self._running
-
-    @property
     def running(self) -> int:
         """How many calls were handed out and not collected."""
         return self._running
+
+    @property
+    def all_ended(self) -> bool:
+        """Whether every call that was handed out has ended and only waits to be collected."""
+        return self._outbox.qsize() == self._running
 
     def submit(self, task: Task) -> None:
         """Hand out one call."""
