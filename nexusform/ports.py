@@ -24,6 +24,7 @@ __all__ = [
     "Clock",
     "FileProblem",
     "Files",
+    "GroupRule",
     "LockHeld",
     "LockInfo",
     "ObjectKey",
@@ -62,6 +63,22 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupRule:
+    """A placement group among the VMs of one resource: all VMs of `pools` together, or apart.
+
+    `scope` is "machine", "rack" or "site". `most` VMs of the group may share one machine or rack
+    under anti-affinity.
+    """
+
+    name: str
+    affinity: bool
+    hard: bool
+    scope: str
+    pools: tuple[str, ...]
+    most: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class PoolDemand:
     """The VMs of one pool that a resource wants.
 
@@ -88,6 +105,7 @@ class PoolDemand:
     rule_pool: str = ""
     rule_number: int | str | None = None
     count_path: Path = ()
+    groups: tuple[GroupRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,8 @@ class PlanRequest:
 
     `now` is RFC 3339, UTC. `refreshed` holds objects as the providers found them where a provider
     observes (None: gone); the others stand as in `state`. `replaces` are ADDR or ADDR:OBJECT.
-    `tie_breaks` None = the default of the certainty rule. `applying` lets timestamp() and uuid() answer. `want_rejected` fills in why other
+    `tie_breaks` None = the default of the certainty rule. `applying` lets timestamp() and uuid() answer.
+    `want_rejected` fills in why other
     machines were refused. `explain` are (address, object) pairs to explain. `adjustments` and
     `first` (addresses whose new VMs are placed before all others') are for trying ways out.
     """

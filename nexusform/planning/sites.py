@@ -11,7 +11,7 @@ from nexusform.ports import PoolDemand, VmDemand
 from nexusform.scheduling.racks.certainty import Operation, Place, Release, Stand
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Explanation
-from nexusform.scheduling.racks.model import Demand, Machine, Placement, VmName, VmSku
+from nexusform.scheduling.racks.model import Demand, Hint, Machine, Placement, VmName, VmSku
 from nexusform.scheduling.racks.shortage import Shortage
 from nexusform.scheduling.world import (
     Inventory,
@@ -159,7 +159,12 @@ def vm_name(wanted: VmDemand, pool: PoolDemand | None, pool_name: str, number: i
 
 
 def demand_for(
-    wanted: VmDemand, pool: PoolDemand, number: int | str, last_resort: str | None = None
+    wanted: VmDemand,
+    pool: PoolDemand,
+    number: int | str,
+    last_resort: str | None = None,
+    group_hints: Iterable[Hint] = (),
 ) -> Demand:
     """What the scheduler is asked for one VM."""
-    return Demand(vm_name(wanted, pool, pool.pool, number), pool.sku, pool.zones, pool.hints, last_resort)
+    name = vm_name(wanted, pool, pool.pool, number)
+    return Demand(name, pool.sku, pool.zones, (*pool.hints, *group_hints), last_resort)

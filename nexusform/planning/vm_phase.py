@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -12,7 +13,7 @@ from nexusform.planning.surroundings import PlanSurroundings
 from nexusform.planning.triggers import Moves, Situation, VmKey, batch_size, compare
 from nexusform.ports import PlacedVm, PoolDemand, StandingVm, VmDemand
 from nexusform.scheduling.racks.explanation import Explanation
-from nexusform.scheduling.racks.model import CONTROL_PLANE, Placement, VmSku
+from nexusform.scheduling.racks.model import CONTROL_PLANE, Hint, HintScope, Placement, VmSku
 from nexusform.scheduling.racks.shortage import Shortage
 
 ROLLING = "kubernetes_version_changed"
@@ -222,10 +223,10 @@ class VmPhase:
             self._pin(found, pool, number)
             return
         earlier = found.short.get(pool.pool)
-        if earlier is not None and last is None:
+        if earlier is not None and last is None and not pool.groups:
             found.failed[key] = earlier
             return
-        demand = demand_for(found.wanted, pool, number, last)
+        demand = demand_for(found.wanted, pool, number, last, group_hints(found, pool))
         explain = self._wishes.explain
         name = pool.names[pool.numbers.index(number)] if explain or explain is None else ""
         if explain is None or (str(found.instance.address), name) in explain:
@@ -233,7 +234,7 @@ class VmPhase:
         answer = found.site.place(demand)
         if isinstance(answer, Shortage):
             found.failed[key] = answer
-            if not pool.hints:
+            if not pool.hints and not pool.groups:
                 found.short[pool.pool] = answer
         else:
             found.tokens[key], found.places[key] = answer
@@ -248,3 +249,27 @@ class VmPhase:
         found.tokens[key], found.places[key], refused = found.site.pin(demand, pool.pinned)
         if refused:
             found.crowded.append(refused)
+
+
+def group_hints(found: VmObject, pool: PoolDemand) -> list[Hint]:
+    """The pool's placement groups as hints, seen from where their VMs stand by now."""
+    hints = []
+    for group in pool.groups:
+        members = [place for key, place in found.places.items() if key[0] in group.pools]
+        if not members or group.scope == "site":
+            continue
+        scope = HintScope.RACK if group.scope == "rack" else HintScope.MACHINE
+        machines = Counter(place.machine for place in members)
+        racks = Counter(place.rack for place in members)
+        least = 1 if group.affinity else group.most
+        hints.append(
+            Hint(
+                group.affinity,
+                group.hard,
+                scope,
+                frozenset(name for name, count in machines.items() if count >= least),
+                frozenset(name for name, count in racks.items() if count >= least),
+                group.name,
+            )
+        )
+    return hints
