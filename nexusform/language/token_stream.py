@@ -150,7 +150,7 @@ class TokenStream:
         self._check_depth()
 
     def _check_depth(self) -> None:
-        if self.depth > MAX_DEPTH or self.reach > MAX_DEPTH:
+        if self.reach > MAX_DEPTH:
             raise self.problem(
                 "Configuration is nested too deeply",
                 f"Expressions and blocks may be nested at most {MAX_DEPTH} levels deep, where each "
