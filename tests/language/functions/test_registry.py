@@ -1,0 +1,78 @@
+"""The functions as a whole: their examples, their page, their names."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from nexusform.diagnostics import Diagnostic, error
+from nexusform.language.conversion import equals
+from nexusform.language.evaluator import evaluate
+from nexusform.language.functions.registry import described_families, example_calls, reference_markdown
+from nexusform.language.parser import parse_expression
+from nexusform.language.syntax import Traversal
+from nexusform.source import SourceFile
+from nexusform.values import DYNAMIC_UNKNOWN, Value
+
+_PAGE = Path(__file__).parents[3] / "docs" / "reference" / "functions.md"
+
+# What a configuration written for Terraform may call, save bcrypt and rsadecrypt.
+_EXPECTED = """
+abs abspath alltrue anytrue base64decode base64encode base64gzip base64sha256 base64sha512 basename can ceil
+chomp chunklist cidrhost cidrnetmask cidrsubnet cidrsubnets coalesce coalescelist compact concat contains
+csvdecode dirname distinct element endswith ephemeralasnull file filebase64 filebase64sha256 filebase64sha512
+fileexists filemd5 fileset filesha1 filesha256 filesha512 flatten floor format formatdate formatlist indent
+index issensitive join jsondecode jsonencode keys length log lookup lower matchkeys max md5 merge min
+nonsensitive one parseint pathexpand plantimestamp pow range regex regexall replace reverse sensitive
+setintersection setproduct setsubtract setunion sha1 sha256 sha512 signum slice sort split startswith
+strcontains strrev substr sum templatefile templatestring textdecodebase64 textencodebase64 timeadd timecmp
+timestamp title tobool tolist tomap tonumber toset tostring transpose trim trimprefix trimspace trimsuffix try
+type upper urlencode uuid uuidv5 values yamldecode yamlencode zipmap
+base64gunzip cidrcontains urldecode
+"""
+
+
+class Constants:
+    functions = {f.name: f for _, family in described_families() for f in family}  # noqa: RUF012 - never changed
+
+    def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+        return DYNAMIC_UNKNOWN, len(traversal.steps), [error("Unknown name", "", traversal.span)]
+
+
+def value_of(text: str) -> Value:
+    expression, problems = parse_expression(SourceFile("example", text))
+    assert expression is not None, problems
+    value, problems = evaluate(expression, Constants())
+    assert problems == []
+    return value
+
+
+def test_every_function_that_users_expect_is_there() -> None:
+    assert sorted(Constants.functions) == sorted(_EXPECTED.split())
+
+
+_CALLS = [(call, result) for calls in example_calls().values() for call, result in calls]
+
+
+@pytest.mark.parametrize(("call", "result"), _CALLS)
+def test_an_example_is_true(call: str, result: str) -> None:
+    got, wanted = value_of(call), value_of(result)
+    if got.type != wanted.type:
+        got, wanted = value_of(f"jsonencode({call})"), value_of(f"jsonencode({result})")
+    assert equals(got, wanted).raw is True
+
+
+def test_the_reference_page_is_up_to_date() -> None:
+    assert _PAGE.read_text(encoding="utf-8") == reference_markdown()
+
+
+def test_every_parameter_is_described() -> None:
+    for function in Constants.functions.values():
+        for parameter in [*function.parameters, *([function.variadic] if function.variadic else [])]:
+            assert parameter.description, function.name
+
+
+def test_a_moment_is_a_moment() -> None:
+    assert value_of("plantimestamp()").raw == datetime(2000, 1, 1, tzinfo=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

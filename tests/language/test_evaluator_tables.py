@@ -1,0 +1,119 @@
+"""Every entry of tables/: an expression, what its names stand for, and what it must give."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.diagnostics import Diagnostic, error, has_errors
+from nexusform.language.conversion import convert
+from nexusform.language.evaluator import evaluate
+from nexusform.language.functions.function import Functions
+from nexusform.language.functions.registry import described_families
+from nexusform.language.parser import parse_expression, parse_template
+from nexusform.language.syntax import Traversal
+from nexusform.language.type_expressions import type_expression
+from nexusform.source import SourceFile
+from nexusform.values import (
+    DYNAMIC,
+    DYNAMIC_UNKNOWN,
+    SENSITIVE,
+    UNKNOWN,
+    Type,
+    Value,
+    all_marks,
+    to_plain,
+    unknown,
+    unmark_deep,
+)
+
+_TABLES = Path(__file__).parent / "tables"
+_LET = re.compile(r"let (\w+)(?:: (.*?))? := (.*?)( sensitive)?\Z", re.DOTALL)
+_GIVES = re.compile(r"gives (.*?) := (.*?)( sensitive)?\Z", re.DOTALL)
+
+
+_FUNCTIONS: Functions = {f.name: f for _, family in described_families() for f in family}
+
+
+@dataclass
+class TableScope:
+    """Names with values."""
+
+    variables: Mapping[str, Value]
+    functions: Functions = field(default_factory=lambda: _FUNCTIONS)
+
+    def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+        found = self.variables.get(traversal.root.name)
+        if found is not None:
+            return found, 0, []
+        return DYNAMIC_UNKNOWN, len(traversal.steps), [error("Unknown name", "", traversal.span)]
+
+
+def _parsed(text: str, *, template: bool = False) -> tuple[Any, list[Diagnostic]]:
+    if text.startswith('"') and (template or "\\n" in text):
+        text = json.loads(text)
+    return (parse_template if template else parse_expression)(SourceFile("table", text))
+
+
+def _constant(text: str) -> Value:
+    expression, problems = parse_expression(SourceFile("table", text))
+    assert expression is not None, problems
+    value, problems = evaluate(expression, TableScope({}))
+    assert not problems
+    return value
+
+
+def _type(text: str | None) -> Type:
+    if text is None:
+        return DYNAMIC
+    expression, problems = parse_expression(SourceFile("table", text))
+    assert expression is not None, problems
+    found, problems = type_expression(expression)
+    assert found is not None, problems
+    return found
+
+
+def _entries() -> Iterator[Any]:
+    for path in sorted(_TABLES.glob("*.txt")):
+        text = path.read_text(encoding="utf-8")
+        for number, block in enumerate(text.split("\n\n")):
+            lines = [line for line in block.split("\n") if line and not line.startswith("#")]
+            if lines:
+                shown = next(line for line in lines if not line.startswith("let "))
+                yield pytest.param(lines, id=f"{path.stem}-{number}: {shown[:60]}")
+
+
+@pytest.mark.parametrize("lines", list(_entries()))
+def test_an_entry_gives_what_the_table_says(lines: list[str]) -> None:
+    variables: dict[str, Value] = {}
+    for line in lines[:-2]:
+        match = _LET.match(line)
+        assert match is not None, line
+        kind = _type(match[2])
+        value = unknown(kind) if match[3] == "unknown" else convert(_constant(match[3]), kind)
+        variables[match[1]] = value.with_marks(SENSITIVE) if match[4] else value
+    mode, _, source = lines[-2].partition(" ")
+    expression, problems = _parsed(source, template=mode == "template")
+    result = DYNAMIC_UNKNOWN
+    if expression is not None:
+        result, more = evaluate(expression, TableScope(variables))
+        problems = [*problems, *more]
+    if lines[-1] == "error":
+        assert has_errors(problems)
+        return
+    assert [p.summary + ": " + p.detail for p in problems] == []
+    match = _GIVES.match(lines[-1])
+    assert match is not None
+    kind = _type(match[1])
+    assert result.type == kind
+    assert bool(match[3]) == ("sensitive" in all_marks(result))
+    if match[2] == "unknown":
+        assert result.raw is UNKNOWN
+    else:
+        assert to_plain(unmark_deep(result)[0])[0] == to_plain(convert(_constant(match[2]), kind))[0]

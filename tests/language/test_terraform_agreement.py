@@ -1,0 +1,69 @@
+"""tables/agreed.txt against `terraform console`, where it is installed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nexusform.diagnostics import has_errors
+from nexusform.language.evaluator import evaluate
+from nexusform.language.functions.json_text import json_text
+from nexusform.language.functions.registry import described_families
+from nexusform.language.parser import parse_expression
+from nexusform.source import SourceFile
+
+_TABLE = Path(__file__).parent / "tables" / "agreed.txt"
+_WRONG = "an error"
+
+
+class _Constants:
+    functions = {f.name: f for _, family in described_families() for f in family}  # noqa: RUF012 - never changed
+
+    def lookup(self, traversal):  # noqa: ANN001 - the table has no names
+        raise AssertionError(traversal)
+
+
+def _expressions() -> list[str]:
+    lines = _TABLE.read_text(encoding="utf-8").split("\n")
+    found = [line.removeprefix("eval ") for line in lines if line.startswith("eval ")]
+    # A whole call that is an error cannot be asked about together with others.
+    return [e for e in found if "sensitive" not in e]
+
+
+def _ours(text: str) -> str:
+    expression, _ = parse_expression(SourceFile("table", text))
+    assert expression is not None
+    value, problems = evaluate(expression, _Constants())
+    return _WRONG if has_errors(problems) else json_text(value)
+
+
+@pytest.mark.skipif(shutil.which("terraform") is None, reason="terraform is not installed")
+def test_terraform_console_gives_the_same(tmp_path: Path) -> None:
+    expressions = _expressions()
+    asked = ", ".join(f'try(jsonencode({e}), "{_WRONG}")' for e in expressions)
+    (tmp_path / "empty.tfrc").write_text("")
+    answer = subprocess.run(
+        ["terraform", "console", "-no-color"],
+        input=f"base64encode(jsonencode([{asked}]))\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "TF_CLI_CONFIG_FILE": str(tmp_path / "empty.tfrc")},
+    )
+    if not answer.stdout.startswith('"'):
+        pytest.skip(f"terraform cannot answer: {answer.stderr[:200]}")
+    theirs = json.loads(base64.b64decode(json.loads(answer.stdout)))
+    differing = [
+        (text, mine, other)
+        for text, mine, other in zip(expressions, map(_ours, expressions), theirs, strict=True)
+        if mine != other
+    ]
+    assert differing == []

@@ -1,0 +1,78 @@
+"""Types as written in a variable block."""
+
+from __future__ import annotations
+
+import pytest
+
+from nexusform.language.conversion import convert
+from nexusform.language.parser import parse_expression
+from nexusform.language.type_expressions import type_expression
+from nexusform.source import SourceFile
+from nexusform.values import DYNAMIC, Type, from_plain, to_plain, type_to_json
+
+
+def read(text: str) -> tuple[Type | None, list[str]]:
+    expression, problems = parse_expression(SourceFile("t", text))
+    assert expression is not None, problems
+    found, problems = type_expression(expression)
+    return found, [p.detail for p in problems]
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        ("string", "string"),
+        ("any", "dynamic"),
+        ("list(string)", ["list", "string"]),
+        ("map(set(number))", ["map", ["set", "number"]]),
+        ("tuple([string, bool])", ["tuple", ["string", "bool"]]),
+        ("object({})", ["object", {}]),
+        ('object({ a = string, "b" = list(any) })', ["object", {"a": "string", "b": ["list", "dynamic"]}]),
+        ("object({ a = optional(string) })", ["object", {"a": "string"}, ["a"]]),
+    ],
+)
+def test_a_type_is_read(text: str, data: object) -> None:
+    found, problems = read(text)
+    assert problems == []
+    assert found is not None
+    assert type_to_json(found) == data
+
+
+def test_defaults_are_applied_at_every_depth() -> None:
+    found, problems = read(
+        'object({ a = string, b = optional(number, "3"), c = optional(list(object({ d = optional(bool, true) })), [{}]) })'
+    )
+    assert problems == []
+    assert found is not None
+    assert to_plain(convert(from_plain({"a": "x"}, DYNAMIC), found))[0] == {
+        "a": "x",
+        "b": 3,
+        "c": [{"d": True}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("strnig", 'Did you mean "string"?'),
+        ("list", "list(string)"),
+        ("lits(string)", 'Did you mean "list"?'),
+        ('"string"', "without quotes"),
+        ("string(1)", "does not take arguments"),
+        ("list(string, number)", "exactly one argument"),
+        ("object(string)", "requires a map"),
+        ("tuple(string)", "requires a list"),
+        ("optional(string)", "only for attributes of an object"),
+        ("{ a = string }", "object({...})"),
+        ("object({ a = string, a = number })", "already declared"),
+        ("object({ a = optional(number, []) })", "number required"),
+        ("object({ a = optional(number, var.x) })", "cannot refer to anything"),
+        ("var.x", "primitive type keyword"),
+        ("null", "cannot be null"),
+        ("object({ (a) = string })", "attribute names"),
+    ],
+)
+def test_what_is_no_type_is_told_with_a_way_out(text: str, hint: str) -> None:
+    found, problems = read(text)
+    assert found is None
+    assert any(hint in p for p in problems), problems
