@@ -1,0 +1,294 @@
+"""Text of one or more YAML documents -> plain data that remembers where each part was written.
+
+Safe by construction: nothing but null, booleans, numbers, strings, lists and mappings is made, and
+size, nesting and what aliases unfold to are bounded. Plain scalars are read as Kubernetes reads them
+(YAML 1.1's booleans, dates stay text).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from nexusform.diagnostics import Severity
+from nexusform.importers.findings import Finding
+
+MAX_BYTES: Final = 16 * 1024 * 1024
+# What aliases may unfold to, in nodes per document.
+MAX_NODES: Final = 500_000
+MAX_DEPTH: Final = 100
+
+INVALID: Final = "Invalid YAML"
+DUPLICATE: Final = "Duplicate YAML key"
+
+
+@dataclass(frozen=True, slots=True)
+class LineFinding(Finding):
+    """A remark that also carries the place as numbers: line and column count from 1, 0 = none."""
+
+    line: int = 0
+    column: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value was written: line and column from 1; the places of its keys or items."""
+
+    line: int
+    column: int
+    children: dict[str | int, Place] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class YamlDocument:
+    """One document: plain data (shared where aliases share it; not to be changed) and its places."""
+
+    data: Any
+    place: Place
+
+    def find(self, *path: str | int) -> Place:
+        """The place of the value at a path, or of the nearest part above it that was written."""
+        place = self.place
+        for step in path:
+            below = place.children.get(step)
+            if below is None:
+                break
+            place = below
+        return place
+
+
+@dataclass(frozen=True, slots=True)
+class YamlStream:
+    """The documents of a text (empty ones left out) and everything that is wrong with it."""
+
+    documents: tuple[YamlDocument, ...]
+    findings: tuple[LineFinding, ...]
+
+
+def finding(
+    file: str, place: Place | None, summary: str, detail: str, severity: Severity = Severity.ERROR
+) -> LineFinding:
+    """A remark about a place of a file."""
+    if place is None:
+        return LineFinding(file, "", summary, detail, severity)
+    where = f"line {place.line}, column {place.column}"
+    return LineFinding(file, where, summary, detail, severity, place.line, place.column)
+
+
+def read_yaml(file: str, content: str | bytes) -> YamlStream:
+    """All documents of a text. A document that cannot be read ends the stream with a finding."""
+    size = len(content)
+    if size > MAX_BYTES:
+        detail = f"the text has {size:,} bytes; at most {MAX_BYTES:,} are read."
+        return YamlStream((), (finding(file, None, "File too large", detail),))
+    try:
+        text = content.decode("utf-8-sig") if isinstance(content, bytes) else content.removeprefix("\ufeff")
+    except UnicodeDecodeError as problem:
+        before = content[: problem.start] if isinstance(content, bytes) else b""
+        place = Place(before.count(b"\n") + 1, problem.start - before.rfind(b"\n"))
+        return YamlStream((), (finding(file, place, INVALID, "this is not utf-8 text."),))
+    return _read(file, text)
+
+
+def _read(file: str, text: str) -> YamlStream:
+    import yaml
+
+    documents: list[YamlDocument] = []
+    findings: list[LineFinding] = []
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        events = iter(yaml.parse(text, Loader=loader))
+        for event in events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                reader = _Reader(file, events)
+                data, place = reader.node(next(events), 0)
+                findings += reader.findings
+                if data is not None:
+                    documents.append(YamlDocument(data, place))
+    except _Broken as problem:
+        findings.append(finding(file, problem.place, INVALID, problem.detail))
+    except (yaml.YAMLError, RecursionError) as problem:
+        findings.append(_syntax(file, problem))
+    return YamlStream(tuple(documents), tuple(findings))
+
+
+def _syntax(file: str, problem: Exception) -> LineFinding:
+    mark = getattr(problem, "problem_mark", None)
+    what = getattr(problem, "problem", None) or str(problem) or "the document is nested too deeply"
+    place = None if mark is None else Place(mark.line + 1, mark.column + 1)
+    return finding(file, place, INVALID, f"{what}. Nothing after this line was read.")
+
+
+class _Broken(Exception):
+    # Control flow of this file: the document cannot be read.
+    def __init__(self, place: Place, detail: str) -> None:
+        self.place = place
+        self.detail = detail
+
+
+class _Reader:
+    # Builds one document from the parser's events, counting every node that an alias stands for.
+    def __init__(self, file: str, events: Iterator[Any]) -> None:
+        import yaml
+
+        self.file = file
+        self.events = events
+        self.findings: list[LineFinding] = []
+        self.anchors: dict[str, tuple[Any, Place, int]] = {}
+        self.nodes = 0
+        self.kinds = (yaml.AliasEvent, yaml.ScalarEvent, yaml.SequenceStartEvent)
+        self.ends = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
+
+    def node(self, event: Any, depth: int) -> tuple[Any, Place]:
+        mark = event.start_mark
+        place = Place(mark.line + 1, mark.column + 1)
+        if depth > MAX_DEPTH:
+            raise _Broken(place, f"the document is nested more than {MAX_DEPTH} levels deep.")
+        alias, scalar, sequence = self.kinds
+        if isinstance(event, alias):
+            return self._alias(event.anchor or "", place)
+        before = self.nodes
+        self._count(1, place)
+        data: Any
+        if isinstance(event, scalar):
+            data = _scalar(event, place)
+        elif isinstance(event, sequence):
+            _require_tag(event.tag, "seq", place)
+            data = self._sequence(place, depth)
+        else:
+            _require_tag(event.tag, "map", place)
+            data = self._mapping(place, depth)
+        if event.anchor:
+            self.anchors[event.anchor] = (data, place, self.nodes - before)
+        return data, place
+
+    def _count(self, nodes: int, place: Place) -> None:
+        self.nodes += nodes
+        if self.nodes > MAX_NODES:
+            raise _Broken(place, f"the document unfolds to more than {MAX_NODES:,} nodes.")
+
+    def _alias(self, anchor: str, place: Place) -> tuple[Any, Place]:
+        if anchor not in self.anchors:
+            raise _Broken(place, f'the alias "*{anchor}" stands for nothing; write "&{anchor}" before it.')
+        data, written, size = self.anchors[anchor]
+        self._count(size, place)
+        return data, written
+
+    def _sequence(self, place: Place, depth: int) -> list[Any]:
+        items: list[Any] = []
+        for event in self.events:
+            if isinstance(event, self.ends):
+                break
+            data, where = self.node(event, depth + 1)
+            place.children[len(items)] = where
+            items.append(data)
+        return items
+
+    def _mapping(self, place: Place, depth: int) -> dict[str, Any]:
+        items: dict[str, Any] = {}
+        merged: list[tuple[dict[str, Any], Place]] = []
+        for event in self.events:
+            if isinstance(event, self.ends):
+                break
+            is_merge = getattr(event, "value", None) == "<<" and event.implicit[0]
+            name, where = self.node(event, depth + 1)
+            data, below = self.node(next(self.events), depth + 1)
+            if is_merge:
+                merged += _mergeable(data, below)
+                continue
+            key = _key(name, where)
+            if key in items:
+                detail = f'the key "{key}" stands twice in one mapping; the last one counts.'
+                self.findings.append(finding(self.file, where, DUPLICATE, detail, Severity.WARNING))
+            items[key] = data
+            # The key's place is where people look; what is below it keeps its own.
+            place.children[key] = Place(where.line, where.column, below.children)
+        for source, written in merged:
+            for key in source.keys() - items.keys():
+                items[key] = source[key]
+                place.children[key] = written.children.get(key, written)
+        return items
+
+
+def _mergeable(data: Any, place: Place) -> Iterable[tuple[dict[str, Any], Place]]:
+    if isinstance(data, dict):
+        return [(data, place)]
+    if isinstance(data, list) and all(isinstance(part, dict) for part in data):
+        return [(part, place.children[at]) for at, part in enumerate(data)]
+    raise _Broken(place, "only a mapping, or a list of mappings, can be merged with <<.")
+
+
+def _key(name: Any, place: Place) -> str:
+    if isinstance(name, str):
+        return name
+    if isinstance(name, bool):
+        return "true" if name else "false"
+    if isinstance(name, (int, float)):
+        return str(name)
+    raise _Broken(place, "a key must be a text or a number.")
+
+
+_TAG: Final = "tag:yaml.org,2002:"
+_INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z")
+_BASED: Final = re.compile(r"([-+]?)0(?:(x)([0-9a-fA-F]+)|(b)([01]+)|o?()([0-7]+))\Z")
+_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
+_SPECIAL: Final = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
+_NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
+_BOOLS: Final = {
+    form: word in {"true", "yes", "on", "y"}
+    for word in ("true", "yes", "on", "y", "false", "no", "off", "n")
+    for form in (word, word.upper(), word.capitalize())
+}
+# More digits than any number of a manifest has; Python's own limit is 4,300.
+_LONGEST_NUMBER: Final = 400
+
+
+def _require_tag(tag: str | None, kind: str, place: Place) -> None:
+    if tag not in {None, "!", _TAG + kind}:
+        raise _Broken(place, f'the tag "{(tag or "").replace(_TAG, "!!")}" is not supported.')
+
+
+def _scalar(event: Any, place: Place) -> Any:
+    text, tag = event.value, event.tag
+    if tag is None:
+        return _resolved(text, place) if event.implicit[0] else text
+    kind = tag.removeprefix(_TAG)
+    if tag == "!" or kind in {"str", "binary", "timestamp"}:
+        return text
+    if kind not in {"int", "float", "bool", "null"}:
+        raise _Broken(place, f'the tag "{tag.replace(_TAG, "!!")}" is not supported.')
+    found = _resolved(text, place)
+    expected = {"int": (int,), "float": (int, float), "bool": (bool,), "null": (type(None),)}[kind]
+    if not isinstance(found, expected) or (isinstance(found, bool) and kind != "bool"):
+        raise _Broken(place, f'"{text[:40]}" cannot be read as !!{kind}.')
+    return float(text) if kind == "float" else found
+
+
+def _resolved(text: str, place: Place) -> Any:
+    # The value of a plain scalar.
+    if text in _NULLS:
+        return None
+    if text in _BOOLS:
+        return _BOOLS[text]
+    first = text[0]
+    if not (first.isdigit() or first in "+-."):
+        return text
+    if len(text) > _LONGEST_NUMBER:
+        return text
+    if _INTEGER.match(text):
+        return int(text)
+    based = _BASED.match(text)
+    if based:
+        sign, hexadecimal, sixteen, binary, two, _, eight = based.groups()
+        base = 16 if hexadecimal else 2 if binary else 8
+        return int(f"{sign}{sixteen or two or eight}", base)
+    if _FLOAT.match(text):
+        number = float(text)
+        if number in (float("inf"), float("-inf")):
+            raise _Broken(place, f"the number {text[:40]} is too large.")
+        return number
+    if _SPECIAL.match(text):
+        raise _Broken(place, f"the number {text} is not finite.")
+    return text
