@@ -11,6 +11,7 @@ from typing import Any, Final
 from nexusform.applying.events import Listener
 from nexusform.applying.executor import Applied, Options, execute
 from nexusform.applying.opening import opening_records
+from nexusform.applying.outcomes import known_parts
 from nexusform.applying.recorder import Recorder
 from nexusform.applying.standing import provider_of
 from nexusform.diagnostics import Diagnostic, error
@@ -93,21 +94,23 @@ def apply_plan(run: Run, plan: Plan, listener: Listener, options: ApplyOptions) 
 def _outputs(run: Run, plan: Plan, applied: Applied) -> Mapping[str, OutputState]:
     """The root outputs to remember: as planned, or evaluated anew where apply brought other values.
 
-    After a failure they stay as they were: they may refer to what was not done.
+    After a failure they stay as they were: they may refer to what was not done. After a partial
+    apply the ones that are still unknown do.
     """
     standing = run.stored.state.outputs
     if not applied.complete:
         return standing
-    settled = not applied.misses and not any(_has_unknown(o.value) for o in plan.planned_outputs.values())
+    known = {n: o for n, o in plan.planned_outputs.items() if not _has_unknown(o.value)}
+    settled = not applied.misses and len(known) == len(plan.planned_outputs)
     if settled and plan.mode is not Mode.REFRESH_ONLY:
-        return plan.planned_outputs
+        return known
     request = base_request(run.project, Stored(applied.state))
     again = make_plan(replace(request, now=plan.timestamp, tie_breaks=0, ways_out=False, lint=False)).plan
-    if again.errored or (plan.mode is Mode.REFRESH_ONLY and again.count(Action.NO_OP) != len(again.changes)):
-        return standing  # the configuration says more than was applied
-    return {
-        name: replace(output, value=_known(output.value)) for name, output in again.planned_outputs.items()
-    }
+    if not again.errored and again.count(Action.NO_OP) == len(again.changes):
+        return {n: replace(o, value=known_parts(o.value)) for n, o in again.planned_outputs.items()}
+    # The configuration says more than was applied, so it cannot tell what the outputs are now.
+    kept = {n: o for n, o in standing.items() if n in plan.planned_outputs or plan.mode is Mode.REFRESH_ONLY}
+    return {**kept, **known}
 
 
 def _has_unknown(value: Any) -> bool:
@@ -116,15 +119,6 @@ def _has_unknown(value: Any) -> bool:
     if isinstance(value, list):
         return any(_has_unknown(part) for part in value)
     return value is UNKNOWN
-
-
-def _known(value: Any) -> Any:
-    """The value with null where it is still unknown."""
-    if isinstance(value, Mapping):
-        return {name: _known(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_known(part) for part in value]
-    return None if value is UNKNOWN else value
 
 
 def _check_document(check: CheckResult) -> dict[str, Any]:

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nexusform.ports import FileProblem
+from nexusform.workflow import surroundings
+from nexusform.workflow.surroundings import RealFiles, plan_time
+
+FILES = RealFiles()
+
+
+def test_a_file_is_read_whole(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"\x00\xff")
+    assert FILES.read(str(tmp_path / "a")) == b"\x00\xff"
+
+
+def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name in (str(tmp_path / "pipe"), "/dev/zero", str(tmp_path)):
+        with pytest.raises(FileProblem, match=r"not a regular file|cannot be read"):
+            FILES.read(name)
+    with pytest.raises(FileProblem, match="There is no file"):
+        FILES.read(str(tmp_path / "none"))
+    with pytest.raises(FileProblem, match="not the name of a file"):
+        FILES.read("a\0b")
+
+
+def test_a_large_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surroundings, "SIZE_CAP", 10)
+    (tmp_path / "a").write_bytes(b"x" * 10)
+    assert len(FILES.read(str(tmp_path / "a"))) == 10
+    (tmp_path / "a").write_bytes(b"x" * 11)
+    with pytest.raises(FileProblem, match="larger than 10 bytes"):
+        FILES.read(str(tmp_path / "a"))
+
+
+def test_exists_is_about_regular_files(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    assert FILES.exists(str(tmp_path / "a"))
+    assert not FILES.exists(str(tmp_path / "b"))
+    assert not FILES.exists(str(tmp_path / "a" / "b"))
+    with pytest.raises(FileProblem, match="a directory"):
+        FILES.exists(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("*", ["a.txt", "b.md"]),
+        ("*.txt", ["a.txt"]),
+        ("?.md", ["b.md"]),
+        ("**", ["a.txt", "b.md", "d/c.txt", "d/e/f.txt"]),
+        ("**/*.txt", ["a.txt", "d/c.txt", "d/e/f.txt"]),
+        ("d/*", ["d/c.txt"]),
+        ("{a,b}.*", ["a.txt", "b.md"]),
+        ("[ab].*", ["a.txt", "b.md"]),
+        ("[!a].*", ["b.md"]),
+        ("nothing", []),
+        ("d/{c,e/f}.txt", ["d/c.txt", "d/e/f.txt"]),
+    ],
+)
+def test_glob(tmp_path: Path, pattern: str, found: list[str]) -> None:
+    (tmp_path / "d" / "e").mkdir(parents=True)
+    for name in ("a.txt", "b.md", "d/c.txt", "d/e/f.txt"):
+        (tmp_path / name).touch()
+    assert FILES.glob(str(tmp_path), pattern) == found
+
+
+def test_glob_of_a_missing_directory(tmp_path: Path) -> None:
+    with pytest.raises(FileProblem, match="no directory"):
+        FILES.glob(str(tmp_path / "none"), "*")
+
+
+def test_source_date_epoch_fixes_the_time_of_a_plan() -> None:
+    assert plan_time({"SOURCE_DATE_EPOCH": "1700000000"}) == "2023-11-14T22:13:20Z"
+    assert plan_time({}) > "2024"
