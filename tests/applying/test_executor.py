@@ -161,7 +161,7 @@ def test_a_request_to_stop_lets_running_steps_end() -> None:
 
 def test_a_create_that_failed_after_the_object_existed_is_tainted() -> None:
     class Halfway(Site):
-        def create(self, request: ChangeRequest) -> ProviderAnswer:
+        def create(self, request: ChangeRequest) -> ProviderAnswer:  # noqa: ARG002 - the port's signature
             raise ProviderProblem("no answer", exists=True, attributes={"id": "lab/r0", "size": 9})
 
     applied, _, _ = run(creating({0: []}), Halfway(Lines()))
@@ -217,10 +217,10 @@ def test_a_replaced_object_whose_successor_fails_is_gone() -> None:
     )
 
     class Barren(Site):
-        def create(self, request: ChangeRequest) -> ProviderAnswer:
+        def create(self, request: ChangeRequest) -> ProviderAnswer:  # noqa: ARG002 - the port's signature
             raise ProviderProblem("no room")
 
-        def delete(self, request: ChangeRequest) -> None:
+        def delete(self, request: ChangeRequest) -> None:  # noqa: ARG002 - the port's signature
             return
 
     applied, _, _ = run(plan, Barren(Lines()), state=standing("r0"))

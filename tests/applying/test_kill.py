@@ -78,21 +78,15 @@ def test_a_killed_apply_loses_and_repeats_nothing(tmp_path: Path) -> None:
     for number in range(ROUNDS):
         chance = random.Random(number)
         directory = project(tmp_path / str(number))
-        kills = 0
-        for _ in range(OBJECTS):
+        for _ in range(4):
             process = start(directory, "apply", "-auto-approve", "-parallelism=3", "-resume")
             assert process.stdout is not None
             for _ in range(chance.randint(3, OBJECTS)):
                 process.stdout.readline()
             process.send_signal(signal.SIGKILL)
             process.communicate()
-            kills += 1
-            if process.returncode == 0:
-                break
-            if kills == 4:
-                code, told = finish(directory, "apply", "-auto-approve", "-resume")
-                assert code == 0, told
-                break
+        code, told = finish(directory, "apply", "-auto-approve", "-resume")
+        assert code == 0, told
         reality = objects_of_reality(directory)
         names = [(kind, name) for kind, name, _ in reality]
         assert len(names) == len(set(names)) == OBJECTS + 1
@@ -137,3 +131,52 @@ def test_an_interrupt_lets_running_steps_end(tmp_path: Path) -> None:
     assert objects_of_state(directory) == set(reality)
     assert not list((directory / "state").glob("*.journal"))
     assert not list((directory / "state").glob("*.lock.info"))
+
+
+def test_a_second_interrupt_ends_at_once_and_the_next_run_looks_it_up(tmp_path: Path) -> None:
+    directory = project(tmp_path, 2, delay=60_000)
+    process = start(directory, "apply", "-auto-approve")
+    assert process.stdout is not None
+    while b"r[1]: Creating" not in process.stdout.readline():
+        continue
+    process.send_signal(signal.SIGINT)
+    while b"Interrupt received" not in process.stdout.readline():
+        continue
+    process.send_signal(signal.SIGINT)
+    told = process.communicate(timeout=10)[0].decode()
+    assert process.returncode == 1
+    assert "Two interrupts received" in told
+    code, told = finish(directory, "plan")
+    assert code == 0
+    assert "An earlier apply was interrupted" in told
+    assert "nexus_rack.r[0]" in told
+    assert "Plan: 2 to add" in told
+
+
+def test_a_terminal_sees_a_bar_and_every_line(tmp_path: Path) -> None:
+    directory = project(tmp_path, 2, delay=1)
+    ours, theirs = os.openpty()
+    environment = {**os.environ, "TERM": "xterm"}
+    environment.pop("NF_IN_AUTOMATION", None)
+    with subprocess.Popen(
+        [sys.executable, "-m", "nexusform", "apply", "-auto-approve"],
+        cwd=directory,
+        env=environment,
+        stdout=theirs,
+        stderr=theirs,
+    ) as process:
+        os.close(theirs)
+        told = b""
+        while True:
+            try:
+                part = os.read(ours, 65536)
+            except OSError:  # the other end was closed
+                break
+            if not part:
+                break
+            told += part
+        assert process.wait(timeout=30) == 0
+    os.close(ours)
+    assert b"Applying" in told
+    assert b"3/3" in told
+    assert told.count(b"Creation complete") == 3

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nexusform.applying.requests import call_for
 from nexusform.applying.recorder import Recorder
+from nexusform.applying.requests import call_for
 from nexusform.applying.settling import settle
 from nexusform.planning.plan import Action, Change, StepKind
 from nexusform.ports import ProviderProblem
