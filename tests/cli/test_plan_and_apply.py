@@ -334,7 +334,8 @@ def test_a_broken_reality_is_a_diagnostic(nf: Callable[..., Told]) -> None:
         ('provider "simulated" {\n  relity = "x"\n}', "relity"),
         ('provider "simulated" {\n  reality = nexus_site.lab.id\n}', "must be known"),
         (
-            'provider "simulated" {\n  fault {\n    address = "*"\n    operation = "read"\n    delay = "soon"\n  }\n}',
+            'provider "simulated" {\n  fault {\n    address = "*"\n    operation = "read"\n'
+            + '    delay = "soon"\n  }\n}',
             '"soon" is no duration',
         ),
     ],
