@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import click
 
-from nexusform.cli.commands import COMMANDS
+from nexusform.cli.commands import LazyGroup
+from nexusform.cli.main import ROOT
 from nexusform.ports import ResourceType
 from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
@@ -110,29 +111,21 @@ def _block(block: NestedBlock) -> str:
 def commands_page() -> str:
     """docs/reference/commands.md."""
     lines = [HEAD, "", "# Commands", ""]
-    for name in sorted(COMMANDS):
-        lines += _command(name, load(name))
+    lines += _commands("nexusform", ROOT)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def load(name: str) -> click.Command:
-    """A command by its name, as the command line finds it."""
-    from importlib import import_module
-
-    module, _, attribute = COMMANDS[name].partition(":")
-    found = getattr(import_module(module), attribute)
-    assert isinstance(found, click.Command)
-    return found
-
-
-def _command(name: str, command: click.Command) -> Iterator[str]:
-    yield f"## nexusform {name}"
-    yield ""
-    with click.Context(command, info_name=f"nexusform {name}") as context:
-        yield "```"
-        yield from (line.rstrip() for line in command.get_help(context).splitlines())
-        yield "```"
-        yield ""
-    if isinstance(command, click.Group):
-        for sub in sorted(command.commands):
-            yield from _command(f"{name} {sub}", command.commands[sub])
+def _commands(path: str, group: LazyGroup) -> Iterator[str]:
+    with click.Context(group, info_name=path) as context:
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
+            assert command is not None
+            yield f"## {path} {name}"
+            yield ""
+            with click.Context(command, info_name=f"{path} {name}", terminal_width=100) as inner:
+                yield "```"
+                yield from (line.rstrip() for line in command.get_help(inner).splitlines())
+                yield "```"
+                yield ""
+            if isinstance(command, LazyGroup):
+                yield from _commands(f"{path} {name}", command)
