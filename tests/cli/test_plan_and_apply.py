@@ -327,17 +327,24 @@ def test_a_broken_reality_is_a_diagnostic(nf: Callable[..., Told]) -> None:
     assert "Reading what stands failed" in err
 
 
+SLOW_READ = """
+provider "simulated" {
+  fault {
+    address   = "*"
+    operation = "read"
+    delay     = "soon"
+  }
+}
+"""
+
+
 @pytest.mark.parametrize(
     ("block", "words"),
     [
         ('provider "azur" {}', 'There is no provider "azur"'),
         ('provider "simulated" {\n  relity = "x"\n}', "relity"),
         ('provider "simulated" {\n  reality = nexus_site.lab.id\n}', "must be known"),
-        (
-            'provider "simulated" {\n  fault {\n    address = "*"\n    operation = "read"\n'
-            + '    delay = "soon"\n  }\n}',
-            '"soon" is no duration',
-        ),
+        (SLOW_READ, '"soon" is no duration'),
     ],
 )
 def test_wrong_provider_settings_are_told_of_with_their_place(
