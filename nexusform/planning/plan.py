@@ -281,7 +281,7 @@ class Plan:
     @property
     def has_changes(self) -> bool:
         """Whether applying would change an object, an output or an address."""
-        objects = any(c.action is not Action.NO_OP or c.previous_address for c in self.changes)
+        objects = any(c.action is not Action.NO_OP or c.previous_address or c.importing for c in self.changes)
         outputs = any(o.action is not Action.NO_OP for o in self.outputs)
         refresh = self.mode is Mode.REFRESH_ONLY and bool(self.refreshed)
         return objects or outputs or refresh

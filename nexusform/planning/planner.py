@@ -27,7 +27,7 @@ from nexusform.planning.outputs import plan_outputs
 from nexusform.planning.plan import Action, CheckResult, Mode, Plan
 from nexusform.planning.remedies import with_ways_out
 from nexusform.planning.request import PlanRequest, PlanResult
-from nexusform.planning.selection import select
+from nexusform.planning.selection import select, unmatched
 from nexusform.planning.setting import setting_for, surroundings_before, vm_skus
 from nexusform.planning.sites import SitePlan, build_sites
 from nexusform.planning.surroundings import PlanSurroundings
@@ -104,6 +104,8 @@ class _Planner:
             self.objects, self.before = destroy(blocks, order, selection, self.inventory)
         else:
             evaluation = self._walk(blocks, order, evaluation)
+        standing = {a: [vm.name for vm in o.standing.values()] for a, o in self.objects.items()}
+        self.diagnostics += unmatched(selection, blocks.instances, standing)
         outputs, planned_outputs, problems = plan_outputs(request, evaluation, selection)
         found = [*self.walked, *blocks.diagnostics, *bodies.diagnostics, *evaluation.diagnostics, *problems]
         self.diagnostics += [d for d in found if not flawed or d.summary not in CONSEQUENCES]

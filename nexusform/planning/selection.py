@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from nexusform.address import Address, AddressPattern, AddressProblem, ConfigAddress, parse_pattern
-from nexusform.diagnostics import Diagnostic, error
+from nexusform.diagnostics import Diagnostic, did_you_mean, error, warning
 from nexusform.planning.order import Order
 
 
@@ -70,6 +70,8 @@ def select(
             single.append((found[0], name))
         else:
             whole += found
+    if wanted or left_out:
+        problems.append(_partial(bool(wanted)))
     blocks = [b.address for b in order.blocks]
     forward = {a: set(order.needs.get(a, ())) for a in blocks}
     backward: dict[ConfigAddress, set[ConfigAddress]] = {a: set() for a in blocks}
@@ -89,6 +91,16 @@ def select(
             tuple(single),
         ),
         problems,
+    )
+
+
+def _partial(targeted: bool) -> Diagnostic:
+    option = "-target" if targeted else "-exclude"
+    return warning(
+        "Resource targeting is in effect",
+        f"The plan was made with {option}, so it may not hold all the changes that the configuration asks "
+        "for. What "
+        "is left out keeps what it has, its room included. Run `nexusform plan` without it afterwards.",
     )
 
 
@@ -141,3 +153,33 @@ def _patterns(option: str, texts: Iterable[str], problems: list[Diagnostic]) -> 
         except AddressProblem as problem:
             problems.append(error(f"Invalid {option} address", str(problem)))
     return found
+
+
+def unmatched(
+    selection: Selection, addresses: Iterable[Address], vms: Mapping[Address, Iterable[str]]
+) -> list[Diagnostic]:
+    """-replace options that name nothing: instances by address, VMs by the names that stand."""
+    known = list(addresses)
+    found = [
+        error(
+            "Nothing to replace",
+            f"-replace={pattern} names no instance of this configuration.{_near(str(pattern), known)}",
+        )
+        for pattern in selection.replace
+        if not any(pattern.matches(address) for address in known)
+    ]
+    for pattern, name in selection.heal:
+        standing = [vm for address, names in vms.items() if pattern.matches(address) for vm in names]
+        if name not in standing:
+            found.append(
+                error(
+                    "Nothing to replace",
+                    f'-replace={pattern}:{name} names no VM that stands: {pattern} has none called "{name}".'
+                    f"{did_you_mean(name, standing)}",
+                )
+            )
+    return found
+
+
+def _near(text: str, known: Iterable[Address]) -> str:
+    return did_you_mean(text, [str(address) for address in known])

@@ -15,8 +15,10 @@ from nexusform.applying.outcomes import known_parts
 from nexusform.applying.recorder import Recorder
 from nexusform.applying.standing import provider_of
 from nexusform.diagnostics import Diagnostic, error
+from nexusform.planning.finalising import finalised
 from nexusform.planning.plan import Action, CheckResult, Mode, Plan
 from nexusform.planning.planner import make_plan
+from nexusform.planning.request import PlanRequest
 from nexusform.ports import BackendProblem
 from nexusform.state import codec
 from nexusform.state.journal import Finished
@@ -60,6 +62,9 @@ class ApplyOutcome:
 
 def apply_plan(run: Run, plan: Plan, listener: Listener, options: ApplyOptions) -> ApplyOutcome:
     """Carry out a plan that was made of the run's state."""
+    plan, problems = finalised(plan, _same_request(run, plan), make_plan)
+    if problems:
+        return ApplyOutcome(Applied(run.stored.state, ()), tuple(problems))
     recorder = Recorder(run.project.backend, run.stored.state)
     opening = opening_records(plan, run.stored.state, str(uuid.uuid4()), options.plan_digest)
     if len(opening) == 1 and not plan.steps and not plan.has_changes:
@@ -91,6 +96,18 @@ def apply_plan(run: Run, plan: Plan, listener: Listener, options: ApplyOptions) 
     )
 
 
+def _same_request(run: Run, plan: Plan) -> PlanRequest:
+    """What the plan was made from, to make it once more with the clock answering."""
+    return replace(
+        base_request(run.project, run.stored),
+        mode=plan.mode,
+        targets=plan.targets,
+        excludes=plan.excludes,
+        replaces=plan.replaces,
+        refreshed=plan.refreshed,
+    )
+
+
 def _outputs(run: Run, plan: Plan, applied: Applied) -> Mapping[str, OutputState]:
     """The root outputs to remember: as planned, or evaluated anew where apply brought other values.
 
@@ -105,7 +122,8 @@ def _outputs(run: Run, plan: Plan, applied: Applied) -> Mapping[str, OutputState
     if settled and plan.mode is not Mode.REFRESH_ONLY:
         return known
     request = base_request(run.project, Stored(applied.state))
-    again = make_plan(replace(request, now=plan.timestamp, tie_breaks=0, ways_out=False, lint=False)).plan
+    asked = replace(request, applying=True, tie_breaks=0, ways_out=False, lint=False)
+    again = make_plan(asked).plan
     if not again.errored and again.count(Action.NO_OP) == len(again.changes):
         return {n: replace(o, value=known_parts(o.value)) for n, o in again.planned_outputs.items()}
     # The configuration says more than was applied, so it cannot tell what the outputs are now.
