@@ -347,7 +347,7 @@ class Value:
 def order_key(value: Value) -> Any:
     """A key that sorts and tells apart values of one type; marks do not count.
 
-    Known ones come first, by content (text by code point, numbers by size), then null, then unknown.
+    Known ones by content (text by code point, numbers by size), then null, then unknown.
     """
     raw = value.raw
     if raw is None:
@@ -365,9 +365,9 @@ def all_marks(value: Value) -> frozenset[str]:
     """The marks of a value and of everything in it."""
     if not value.has_marks:
         return NO_MARKS
-    parts = value.raw.values() if isinstance(value.raw, dict) else value.raw
-    inner = [all_marks(p) for p in parts] if value.raw.__class__ in (tuple, dict) else []
-    return value.marks.union(*inner)
+    raw = value.raw
+    parts = raw.values() if isinstance(raw, dict) else raw if isinstance(raw, tuple) else ()
+    return value.marks.union(*[all_marks(p) for p in parts])
 
 
 def unmark_deep(value: Value) -> tuple[Value, frozenset[str]]:
@@ -388,7 +388,6 @@ FALSE: Final = Value(BOOL, False)
 NULL: Final = Value(DYNAMIC, None)
 DYNAMIC_UNKNOWN: Final = Value(DYNAMIC, UNKNOWN)
 EMPTY_TUPLE: Final = Value(TupleType(()), ())
-EMPTY_OBJECT: Final = Value(ObjectType(()), {})
 
 
 def string(text: str) -> Value:
@@ -432,9 +431,8 @@ def set_value(elements: Iterable[Value], element: Type | None = None) -> Value:
     Elements that are not wholly known are kept apart, for each may turn out to be anything.
     """
     items = list(elements)
-    marks: frozenset[str] = NO_MARKS
-    if any(v.has_marks for v in items):
-        marks = frozenset().union(*[all_marks(v) for v in items])
+    marks = NO_MARKS.union(*[all_marks(v) for v in items])
+    if marks:
         items = [unmark_deep(v)[0] for v in items]
     kind = SetType(element or (items[0].type if items else DYNAMIC))
     known = {order_key(v): v for v in items if v.is_wholly_known}
@@ -445,9 +443,8 @@ def set_value(elements: Iterable[Value], element: Type | None = None) -> Value:
 def map_value(elements: Mapping[str, Value], element: Type | None = None) -> Value:
     """A map. The elements must be of one type; `element` is needed when there are none."""
     items = {k: elements[k] for k in sorted(elements)}
-    if element is None:
-        element = next(iter(items.values())).type if items else DYNAMIC
-    return Value(MapType(element), items)
+    first = next(iter(items.values()), NULL)
+    return Value(MapType(element or first.type), items)
 
 
 def tuple_value(elements: Iterable[Value]) -> Value:
@@ -465,7 +462,7 @@ def object_value(attributes: Mapping[str, Value]) -> Value:
 # --- plain data --------------------------------------------------------------------------------
 
 
-class ConversionProblem(Exception):  # noqa: N818 - a finding about the user's value, told as a Diagnostic
+class ConversionProblem(Exception):
     """A value does not fit a type.
 
     `path` leads to the part that does not; `message` is a clause without a full stop, such as

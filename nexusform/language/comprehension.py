@@ -68,6 +68,11 @@ def _pairs(collection: Value) -> _Pairs:
     return ((Value(NUMBER, i), v) for i, v in enumerate(collection.raw))
 
 
+def _went_wrong(run: Evaluation, before: int) -> bool:
+    # The first element with an error ends the loop: the others would repeat it.
+    return len(run.diagnostics) > before and has_errors(run.diagnostics[before:])
+
+
 class _Conditions:
     # The `if` clause over the elements of one `for`: includes an element, keeps track of marks
     # and of whether every answer was known, and reports a mistake once.
@@ -137,6 +142,7 @@ def for_tuple(node: ForTuple, run: Evaluation) -> Value:
     results: list[Value] = []
     with run.local_names() as names:
         conditions.check_type(names)
+        before = len(run.diagnostics)
         for key, element in () if conditions.failed else _pairs(collection):
             run.charge(1)
             names[node.value_name] = element
@@ -144,7 +150,8 @@ def for_tuple(node: ForTuple, run: Evaluation) -> Value:
                 names[node.key_name] = key
             if conditions.include():
                 results.append(run.value(node.value))
-            if conditions.failed:
+            if conditions.failed or _went_wrong(run, before):
+                conditions.failed = True
                 break
     marks = collection.marks | conditions.marks
     if conditions.failed or not conditions.known:
@@ -164,6 +171,7 @@ def for_object(node: ForObject, run: Evaluation) -> Value:
     builder = _ObjectBuilder(node, run)
     with run.local_names() as names:
         conditions.check_type(names)
+        before = len(run.diagnostics)
         for key, element in () if conditions.failed else _pairs(collection):
             run.charge(1)
             names[node.value_name] = element
@@ -171,7 +179,8 @@ def for_object(node: ForObject, run: Evaluation) -> Value:
                 names[node.key_name] = key
             if conditions.include():
                 builder.add()
-            if conditions.failed:
+            if conditions.failed or _went_wrong(run, before):
+                conditions.failed = True
                 break
     marks = collection.marks | conditions.marks | builder.marks
     if conditions.failed or not conditions.known or not builder.known:
@@ -244,6 +253,7 @@ def template_for(node: TemplateFor, run: Evaluation) -> Value:
     if collection.raw is UNKNOWN:
         return UNKNOWN_STRING.with_marks(collection.marks)
     pieces: list[Value] = []
+    before = len(run.diagnostics)
     with run.local_names() as names:
         for key, element in _pairs(collection):
             run.charge(1)
@@ -251,6 +261,8 @@ def template_for(node: TemplateFor, run: Evaluation) -> Value:
             if node.key_name is not None:
                 names[node.key_name] = key
             pieces.append(joined_text(node.body, run, node))
+            if _went_wrong(run, before):
+                break
     marks = collection.marks.union(*[p.marks for p in pieces])
     if any(p.raw is UNKNOWN for p in pieces):
         return UNKNOWN_STRING.with_marks(marks)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final, Protocol, TypeAlias
 
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.language.access import AccessProblem, attribute, index
 from nexusform.language.functions.function import Function
 from nexusform.language.syntax import Expression, Step, Traversal, TraverseAttribute
-from nexusform.language.value_notes import value_notes
+from nexusform.language.value_notes import traversal_text, value_notes
 from nexusform.source import Span
 from nexusform.values import DYNAMIC_UNKNOWN, NUMBER, STRING, UNKNOWN, Value, number_from_decimal
 
@@ -36,7 +37,7 @@ class Scope(Protocol):
         ...
 
 
-class TooLarge(Exception):  # noqa: N818 - ends an evaluation; told as a Diagnostic
+class TooLarge(Exception):
     """An evaluation went beyond WORK_LIMIT."""
 
 
@@ -46,7 +47,7 @@ Handler: TypeAlias = Callable[[Any, "Evaluation"], Value]
 class Evaluation:
     """One run of `evaluate`: gives every expression its value by the handler of its class."""
 
-    __slots__ = ("_handlers", "diagnostics", "element", "names", "scope", "work")
+    __slots__ = ("_handlers", "_noting", "diagnostics", "element", "names", "scope", "work")
 
     def __init__(self, scope: Scope, handlers: Mapping[type, Handler]) -> None:
         self.scope = scope
@@ -55,6 +56,7 @@ class Evaluation:
         self.element: Value = DYNAMIC_UNKNOWN
         self.work = 0
         self._handlers = handlers
+        self._noting = False
 
     def value(self, expression: Expression) -> Value:
         """The value of an expression; on an error a diagnostic is kept and the value is unknown."""
@@ -108,14 +110,23 @@ class Evaluation:
         """
         subject = at if isinstance(at, Span) else at.span
         around = whole if whole is not None else at
-        notes = () if isinstance(around, Span) else value_notes(around, self._note_value)
+        notes = () if isinstance(around, Span) or self._noting else value_notes(around, self._note_value)
         context = whole.span if whole is not None and whole.span != subject else None
         self.diagnostics.append(error(summary, detail, subject, context=context, values=notes, **more))
         return DYNAMIC_UNKNOWN
 
-    def _note_value(self, traversal: Traversal) -> Value | None:
-        value, diagnostics = self.attempt(traversal)
-        return None if has_errors(diagnostics) else value
+    def _note_value(self, traversal: Traversal) -> tuple[str, Value] | None:
+        # The value of a reference, or of as much of it as there is.
+        self._noting = True
+        try:
+            for count in range(len(traversal.steps), -1, -1):
+                part = replace(traversal, steps=traversal.steps[:count])
+                value, diagnostics = self.attempt(part)
+                if not has_errors(diagnostics):
+                    return traversal_text(part), value
+        finally:
+            self._noting = False
+        return None
 
     @contextmanager
     def local_names(self) -> Iterator[dict[str, Value]]:

@@ -322,13 +322,6 @@ def _key_text(key: ObjectKey, run: Evaluation, whole: ObjectCons) -> Value | Non
         return Value(STRING, expression.root.name)
     if isinstance(expression, Literal) and expression.value is None:
         return Value(STRING, "null")
-    if isinstance(expression, Traversal):
-        detail = (
-            "If this expression is intended to be a reference, wrap it in parentheses. If it's instead "
-            "intended as a literal name containing periods, wrap it in quotes to create a string literal."
-        )
-        run.problem("Ambiguous attribute key", detail, expression)
-        return None
     before = len(run.diagnostics)
     given = run.value(expression)
     if len(run.diagnostics) > before and has_errors(run.diagnostics[before:]):

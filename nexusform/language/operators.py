@@ -10,7 +10,7 @@ from nexusform.language.numbers import divide, normalised, remainder
 from nexusform.values import BOOL, FALSE, NUMBER, TRUE, UNKNOWN, PrimitiveType, Value
 
 
-class OperationProblem(Exception):  # noqa: N818 - a finding about the user's operands, told as a Diagnostic
+class OperationProblem(Exception):
     """An operation without a result; `message` is a clause without a full stop."""
 
     def __init__(self, message: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import fields
+from itertools import islice
 from typing import Any, Final
 
 from nexusform.diagnostics import ValueNote
@@ -76,17 +77,18 @@ def _counted(value: Value) -> str:
 
 
 def value_notes(
-    expression: Expression, look_up: Callable[[Traversal], Value | None]
+    expression: Expression, look_up: Callable[[Traversal], tuple[str, Value] | None]
 ) -> tuple[ValueNote, ...]:
-    """One note for every reference in an expression, in order of appearance, without repeats."""
+    """One note for every reference in an expression, in order of appearance, without repeats.
+
+    `look_up` gives the part of a reference that has a value, as text, and the value.
+    """
     notes: dict[str, ValueNote] = {}
-    for traversal in _traversals(expression):
-        text = traversal_text(traversal)
-        if text in notes or len(notes) >= _MOST_NOTES:
-            continue
-        value = look_up(traversal)
-        if value is not None:
-            notes[text] = ValueNote(text, describe_value(value))
+    for traversal in islice(_traversals(expression), _MOST_NOTES):
+        found = look_up(traversal)
+        if found is not None:
+            text, value = found
+            notes.setdefault(text, ValueNote(text, describe_value(value)))
     return tuple(notes.values())
 
 

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.diagnostics import has_errors
+from nexusform.diagnostics import Diagnostic, has_errors
 from nexusform.language.evaluator import evaluate
 from nexusform.language.functions.json_text import json_text
 from nexusform.language.functions.registry import described_families
 from nexusform.language.parser import parse_expression
+from nexusform.language.syntax import Traversal
 from nexusform.source import SourceFile
+from nexusform.values import Value
 
 _TABLE = Path(__file__).parent / "tables" / "agreed.txt"
 _WRONG = "an error"
@@ -25,7 +27,7 @@ _WRONG = "an error"
 class _Constants:
     functions = {f.name: f for _, family in described_families() for f in family}  # noqa: RUF012 - never changed
 
-    def lookup(self, traversal):  # noqa: ANN001 - the table has no names
+    def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         raise AssertionError(traversal)
 
 

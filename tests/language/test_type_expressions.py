@@ -39,16 +39,13 @@ def test_a_type_is_read(text: str, data: object) -> None:
 
 
 def test_defaults_are_applied_at_every_depth() -> None:
-    found, problems = read(
-        'object({ a = string, b = optional(number, "3"), c = optional(list(object({ d = optional(bool, true) })), [{}]) })'
-    )
+    inner = "list(object({ d = optional(bool, true) }))"
+    optional = f'b = optional(number, "3"), c = optional({inner}, [{{}}])'
+    found, problems = read(f"object({{ a = string, {optional} }})")
     assert problems == []
     assert found is not None
-    assert to_plain(convert(from_plain({"a": "x"}, DYNAMIC), found))[0] == {
-        "a": "x",
-        "b": 3,
-        "c": [{"d": True}],
-    }
+    made = convert(from_plain({"a": "x"}, DYNAMIC), found)
+    assert to_plain(made)[0] == {"a": "x", "b": 3, "c": [{"d": True}]}
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,6 @@ FUNCTIONS: Final = (
         "tomap",
         MapType(DYNAMIC),
         "The value as a map, its elements brought to one type.",
-        Example("tomap({ a = 1, b = true }) == tomap({ a = 1 })", "false"),
         Example('tomap({ a = 1, b = "x" }).a', '"1"'),
     ),
     Function(

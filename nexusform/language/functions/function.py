@@ -162,6 +162,16 @@ def _result_type(function: Function, arguments: Sequence[Value]) -> Type:
     return function.returns(arguments) if callable(function.returns) else function.returns
 
 
+# The longest text that a function makes, in characters.
+LONGEST_TEXT: Final = 64 * 1024 * 1024
+
+
+def check_length(characters: int) -> None:
+    """Refuse to make a text of absurd length. Raises FunctionProblem."""
+    if characters > LONGEST_TEXT:
+        raise FunctionProblem(f"the result would have more than {LONGEST_TEXT} characters")
+
+
 def plain_function(
     name: str,
     description: str,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from nexusform.language.functions.function import Example, Function, FunctionProblem, Parameter
+from nexusform.language.functions.function import Example, Function, FunctionProblem, Parameter, check_length
 from nexusform.language.functions.re2 import PatternProblem, compile_re2
 from nexusform.values import (
     DYNAMIC,
@@ -85,12 +85,15 @@ def _regex_all(pattern: Value, text: Value) -> Value:
 def _replace(text: Value, wanted: Value, replacement: Value) -> Value:
     pattern = wanted.raw
     if not (len(pattern) > 1 and pattern[0] == pattern[-1] == "/"):
+        check_length(len(text.raw) + text.raw.count(pattern) * len(replacement.raw))
         return Value(STRING, text.raw.replace(pattern, replacement.raw))
     compiled = _compiled(pattern[1:-1], 1)
     pieces: list[str] = []
-    at = 0
+    at = length = 0
     for match in matches(compiled, text.raw):
         pieces += (text.raw[at : match.start()], _expanded(replacement.raw, match))
+        length += len(pieces[-1])
+        check_length(length)
         at = match.end()
     pieces.append(text.raw[at:])
     return Value(STRING, "".join(pieces))

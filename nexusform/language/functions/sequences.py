@@ -447,7 +447,7 @@ FUNCTIONS: Final = (
     Function(
         "contains",
         "Whether a value is an element of a list, set or tuple.",
-        (_list(), Parameter("value", DYNAMIC, "the value", allow_null=True, allow_unknown=True)),
+        (_list(), Parameter("value", DYNAMIC, "the value", allow_unknown=True)),
         BOOL,
         _contains,
         (Example('contains(["a", "b"], "a")', "true"), Example("contains([1], 2)", "false")),

@@ -11,6 +11,7 @@ from nexusform.language.functions.function import (
     Function,
     FunctionProblem,
     Parameter,
+    check_length,
     plain_function,
 )
 from nexusform.language.positions import count_clusters
@@ -78,6 +79,7 @@ def _chomp(text: str) -> str:
 def _indent(spaces: int, text: str) -> str:
     if not isinstance(spaces, int) or spaces < 0 or spaces > 10_000:
         raise FunctionProblem("the number of spaces must be a whole number from 0 to 10000", 0)
+    check_length(len(text) + spaces * text.count("\n"))
     return text.replace("\n", "\n" + " " * spaces)
 
 
@@ -119,6 +121,7 @@ def _join(separator: Value, *lists: Value) -> Value:
             if item.raw is None:
                 raise FunctionProblem(f"element {place} is null; cannot concatenate null values", position)
             pieces.append(item.raw)
+    check_length(sum(map(len, pieces)) + len(separator.raw) * len(pieces))
     return Value(STRING, separator.raw.join(pieces))
 
 

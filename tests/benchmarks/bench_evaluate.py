@@ -1,0 +1,80 @@
+"""What evaluating one expression costs: `python tests/benchmarks/bench_evaluate.py`."""
+
+from __future__ import annotations
+
+import timeit
+
+from nexusform.diagnostics import Diagnostic
+from nexusform.language.evaluator import evaluate
+from nexusform.language.functions.registry import described_families
+from nexusform.language.parser import parse_expression
+from nexusform.language.syntax import Traversal
+from nexusform.source import SourceFile
+from nexusform.values import (
+    DYNAMIC,
+    NUMBER,
+    STRING,
+    ListType,
+    MapType,
+    ObjectType,
+    Value,
+    from_plain,
+    number,
+    object_value,
+    string,
+    to_plain,
+)
+
+EXPRESSIONS = (
+    "12",
+    "var.name",
+    '"cluster-${count.index}"',
+    "count.index + 1",
+    "var.site.racks[0].name",
+    'format("%03d", count.index)',
+    'count.index % 2 == 0 ? "even" : "odd"',
+    "{ name = var.name, zones = [1, 2, count.index] }",
+    "[for i in [1, 2, 3, 4, 5, 6, 7, 8, 9, 10] : i]",
+    'cidrhost("10.0.0.0/8", count.index)',
+)
+ROUNDS = 20_000
+
+
+class Names:
+    """`count` and `var`."""
+
+    functions = {f.name: f for _, family in described_families() for f in family}  # noqa: RUF012 - never changed
+
+    def __init__(self) -> None:
+        site = from_plain({"racks": [{"name": "r1"}]}, DYNAMIC)
+        self.values = {
+            "count": object_value({"index": number(7)}),
+            "var": object_value({"name": string("web"), "site": site}),
+        }
+
+    def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+        return self.values[traversal.root.name], 0, []
+
+
+def _microseconds(work: object) -> float:
+    return timeit.timeit(work, number=ROUNDS) / ROUNDS * 1e6  # type: ignore[arg-type]
+
+
+def main() -> None:
+    """Print a table of microseconds."""
+    names = Names()
+    for text in EXPRESSIONS:
+        expression, problems = parse_expression(SourceFile("bench", text))
+        assert expression is not None, problems
+        print(f"{_microseconds(lambda e=expression: evaluate(e, names)):8.2f} us  {text}")
+    kind = ObjectType.of(
+        {"name": STRING, "count": NUMBER, "labels": MapType(STRING), "zones": ListType(STRING)}
+    )
+    plain = {"name": "a", "count": 3, "labels": {"k": "v"}, "zones": ["1", "2"]}
+    value = from_plain(plain, kind)
+    print(f"{_microseconds(lambda: from_plain(plain, kind)):8.2f} us  from_plain of a pool")
+    print(f"{_microseconds(lambda: to_plain(value)):8.2f} us  to_plain of a pool")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""Functions that read files and render templates, through a Files port of the test's own."""
+
+from __future__ import annotations
+
+import fnmatch
+from datetime import UTC, datetime
+
+import pytest
+
+from nexusform.diagnostics import Diagnostic, error
+from nexusform.language.evaluator import evaluate
+from nexusform.language.functions.function import Functions
+from nexusform.language.functions.registry import standard_functions
+from nexusform.language.parser import parse_expression
+from nexusform.language.surroundings import FileProblem
+from nexusform.language.syntax import Traversal
+from nexusform.source import SourceFile
+from nexusform.values import (
+    DYNAMIC_UNKNOWN,
+    SENSITIVE,
+    UNKNOWN,
+    Value,
+    object_value,
+    string,
+    to_plain,
+    unknown,
+)
+
+
+class Folder:
+    """Files in memory."""
+
+    def __init__(self, content: dict[str, bytes]) -> None:
+        self.content = content
+
+    def read(self, path: str) -> bytes:
+        if path not in self.content:
+            raise FileProblem(f'No file exists at "{path}".')
+        return self.content[path]
+
+    def exists(self, path: str) -> bool:
+        return path in self.content
+
+    def glob(self, base: str, pattern: str) -> list[str]:
+        inside = [p.removeprefix(base + "/") for p in self.content if p.startswith(base + "/")]
+        return sorted(p for p in inside if fnmatch.fnmatchcase(p, pattern))
+
+    def absolute(self, path: str) -> str:
+        return f"/work/{path}"
+
+    def expand_home(self, path: str) -> str:
+        return path.replace("~", "/home/user", 1) if path.startswith("~") else path
+
+
+class Noon:
+    """A clock that has stopped."""
+
+    def now(self) -> datetime:
+        return datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+
+    def sleep(self, seconds: float) -> None:
+        del seconds
+
+
+class Scope:
+    """`var.x` for a few names."""
+
+    def __init__(self, functions: Functions) -> None:
+        self.functions = functions
+
+    def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+        if traversal.root.name == "var":
+            later = unknown()
+            return object_value({"later": later, "secret": string("s").with_marks(SENSITIVE)}), 0, []
+        return DYNAMIC_UNKNOWN, len(traversal.steps), [error("Unknown name", "", traversal.span)]
+
+
+FOLDER = Folder(
+    {
+        "site/hello.txt": "h\u00e9".encode(),
+        "site/a.yaml": b"a: 1",
+        "site/b.yaml": b"b: 1",
+        "site/raw.bin": b"\xff\xfe",
+        "site/greeting.tftpl": b"Hello ${name}!\n%{ for z in zones ~}\n- ${z}\n%{ endfor ~}\n",
+        "site/list.tftpl": b"${zones}",
+        "site/wrong.tftpl": b"${nmae}",
+        "site/broken.tftpl": b"${",
+        "site/loop.tftpl": b'${templatefile("loop.tftpl", {})}',
+    }
+)
+
+
+def run(text: str, **more: object) -> tuple[Value, list[Diagnostic]]:
+    expression, problems = parse_expression(SourceFile("t", text))
+    assert expression is not None, problems
+    functions = standard_functions(FOLDER, Noon(), "site", **more)  # type: ignore[arg-type]
+    return evaluate(expression, Scope(functions))
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ('file("hello.txt")', "h\u00e9"),
+        ('filebase64("raw.bin")', "//4="),
+        ('fileexists("hello.txt")', True),
+        ('fileexists("no.txt")', False),
+        ('fileset("~", "*.yaml")', []),
+        ('fileset(".", "x")', []),
+        ('filemd5("a.yaml")', "270f9e65a80226eccd82c99cdd0dd2fb"),
+        ('length(filesha256("a.yaml"))', 64),
+        ('abspath("x")', "/work/x"),
+        ('pathexpand("~/x")', "/home/user/x"),
+        ('templatefile("greeting.tftpl", { name = "you", zones = ["1", "2"] })', "Hello you!\n- 1\n- 2\n"),
+        ('templatefile("list.tftpl", { zones = ["1"] })', ["1"]),
+        ('templatestring("$${a + 1}", { a = 1 })', 2),
+    ],
+)
+def test_files_are_read_below_the_base_directory(text: str, wanted: object) -> None:
+    value, problems = run(text)
+    assert problems == []
+    assert to_plain(value)[0] == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ('file("no.txt")', 'No file exists at "site/no.txt".'),
+        ('file("raw.bin")', "not valid UTF-8"),
+        ('templatefile("wrong.tftpl", { name = 1 })', 'Did you mean "name"?'),
+        ('templatefile("wrong.tftpl", { name = 1 })', "wrong.tftpl:1,3"),
+        ('templatefile("broken.tftpl", {})', "broken.tftpl:1"),
+        ('templatefile("loop.tftpl", {})', "32 levels deep"),
+        ('templatefile("list.tftpl", [])', "must be a map"),
+        ('templatefile("list.tftpl", { "a b" = 1 })', 'invalid template variable name "a b"'),
+    ],
+)
+def test_what_cannot_be_read_is_told(text: str, hint: str) -> None:
+    _, problems = run(text)
+    assert len(problems) == 1
+    assert hint in problems[0].detail
+
+
+def test_what_is_unknown_or_sensitive_stays_so() -> None:
+    assert run("file(var.later)")[0].raw is UNKNOWN
+    assert run('templatefile("list.tftpl", var.later)')[0].raw is UNKNOWN
+    assert run('templatefile("list.tftpl", { zones = var.later })')[0].raw is UNKNOWN
+    assert run('templatefile("list.tftpl", { zones = var.secret })')[0].is_sensitive
+
+
+def test_the_clock_is_read_only_when_applying() -> None:
+    assert run("timestamp()")[0].raw is UNKNOWN
+    assert run("uuid()")[0].raw is UNKNOWN
+    assert run("timestamp()", applying=True)[0].raw == "2026-03-01T12:00:00Z"
+    assert run("plantimestamp()")[0].raw == "2026-03-01T12:00:00Z"
+    planned = datetime(2025, 1, 2, tzinfo=UTC)
+    assert run("plantimestamp()", plan_time=planned)[0].raw == "2025-01-02T00:00:00Z"

@@ -1,0 +1,280 @@
+"""What evaluation says when something is wrong, and how it is bounded."""
+
+from __future__ import annotations
+
+import pytest
+
+from nexusform.diagnostics import Diagnostic, error
+from nexusform.language import evaluation
+from nexusform.language.evaluator import evaluate
+from nexusform.language.functions.registry import described_families
+from nexusform.language.parser import parse_expression
+from nexusform.language.syntax import Expression, Literal, Parentheses, Traversal
+from nexusform.source import Position, SourceFile, Span
+from nexusform.values import (
+    BOOL,
+    DYNAMIC,
+    DYNAMIC_UNKNOWN,
+    NUMBER,
+    SENSITIVE,
+    STRING,
+    UNKNOWN,
+    ListType,
+    Value,
+    from_plain,
+    null,
+    object_value,
+    string,
+    to_plain,
+    unknown,
+)
+
+SPAN = Span("main.nf.hcl", Position(1, 1, 0), Position(1, 2, 1))
+
+_VAR = object_value(
+    {
+        "name": string("web"),
+        "secret": string("hunter2").with_marks(SENSITIVE),
+        "zones": from_plain(["1", "2"], ListType(STRING)),
+        "none": null(STRING),
+        "later": unknown(STRING),
+        "open": unknown(),
+        "flag": unknown(BOOL),
+        "rack": from_plain({"slot": 1, "machine": "r1-bm01"}, DYNAMIC),
+    }
+)
+
+
+class Scope:
+    functions = {f.name: f for _, family in described_families() for f in family}  # noqa: RUF012 - never changed
+
+    def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+        if traversal.root.name != "var":
+            problem = error("Reference to undeclared name", "", traversal.span)
+            return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
+        if not traversal.steps:
+            return _VAR, 0, []
+        return _VAR.raw[traversal.steps[0].name], 1, []  # type: ignore[union-attr]
+
+
+def run(text: str) -> tuple[Value, list[Diagnostic]]:
+    expression, problems = parse_expression(SourceFile("main.nf.hcl", text))
+    assert expression is not None, problems
+    return evaluate(expression, Scope())
+
+
+def problem(text: str) -> Diagnostic:
+    _, problems = run(text)
+    assert len(problems) == 1, problems
+    return problems[0]
+
+
+def subject(text: str, found: Diagnostic) -> str:
+    assert found.subject is not None
+    return text.encode()[found.subject.start.byte : found.subject.end.byte].decode()
+
+
+@pytest.mark.parametrize(
+    ("text", "summary", "part", "detail"),
+    [
+        ("var.rack.solt", "Unsupported attribute", ".solt", 'Did you mean "slot"?'),
+        ("var.rack.weight", "Unsupported attribute", ".weight", '"machine", "slot"'),
+        ("var.none.x", "Attempt to get attribute from null value", ".x", "This value is null"),
+        ("var.name.x", "Unsupported attribute", ".x", "primitive-typed value (string)"),
+        ("var.zones[2]", "Invalid index", "[2]", "2 elements (the indices are 0 to 1)"),
+        ("[][0]", "Invalid index", "[0]", "the collection has no elements"),
+        ('var.zones["a"]', "Invalid index", '["a"]', "a number is required"),
+        ("[1][0.5]", "Invalid index", "[0.5]", "whole number"),
+        ("[1][1 - 2]", "Invalid index", "1 - 2", "negative"),
+        ('var.rack["solt"]', "Invalid index", '["solt"]', 'Did you mean "slot"?'),
+        ("toset([1])[0]", "Invalid index", "[0]", "identified only by their value"),
+        ("null[0]", "Attempt to index null value", "[0]", "null"),
+        ("1 + var.name", "Invalid operand", "var.name", "right operand: a number is required"),
+        ("-var.name", "Invalid operand", "var.name", "unary operand: a number is required"),
+        ("1 + null", "Operation failed", "1 + null", "argument must not be null"),
+        ("1 / 0", "Division by zero", "1 / 0", "division by zero"),
+        ('"x" ? 1 : 2', "Incorrect condition type", '"x"', "bool"),
+        ("null ? 1 : 2", "Null condition", "null", "true or false"),
+        (
+            "true ? 1 : []",
+            "Inconsistent conditional result types",
+            "true ? 1 : []",
+            "number, but the 'false' value is tuple",
+        ),
+        ('"a${var.none}"', "Invalid template interpolation value", "var.none", "null"),
+        ('"a${[]}"', "Invalid template interpolation value", "[]", "string required"),
+        ("[for x in 5: x]", "Iteration over non-iterable value", "5", "A value of type number"),
+        ("[for x in null: x]", "Iteration over null value", "null", "null value"),
+        ("[for x in [1]: x if null]", "Condition is null", "null", "must not be null"),
+        ("{for x in [1, 1]: x => x}", "Duplicate object key", "x", 'produced the key "1"'),
+        ("{for x in [1]: null => x}", "Invalid object key", "null", "null value"),
+        ("{(null) = 1}", "Null value as key", "(null)", "null value"),
+        ("{([]) = 1}", "Incorrect key type", "([])", "string required"),
+        ("uper(1)", "Call to unknown function", "uper", 'Did you mean "upper"?'),
+        ("upper()", "Not enough function arguments", "upper()", 'Missing value for "str"'),
+        ("upper(1, 2)", "Too many function arguments", "2", "expects only 1 argument"),
+        ("upper([])", "Invalid function argument", "[]", '"str" parameter: string required'),
+        ("upper(null)", "Invalid function argument", "null", "must not be null"),
+        ('join(",", [1, []])', "Invalid function argument", "[1, []]", "element 1: string required"),
+        ("max(null...)", "Invalid expanding argument value", "null", "must not be null"),
+        ("max(1...)", "Invalid expanding argument value", "1", "tuple, list, or set"),
+        ("tolist(null)[*].a", "Splat of null value", "tolist(null)", "null sequences"),
+        ("nowhere.x", "Reference to undeclared name", "nowhere.x", ""),
+    ],
+)
+def test_a_mistake_is_told_at_its_place(text: str, summary: str, part: str, detail: str) -> None:
+    found = problem(text)
+    assert found.summary == summary
+    assert subject(text, found) == part
+    assert detail in found.detail
+
+
+def test_values_of_the_names_involved_are_noted() -> None:
+    found = problem("var.rack.slot + length(var.zones) + (var.later == null ? 1 : 2) + var.name")
+    assert [(n.traversal, n.statement) for n in found.values] == [
+        ("var.rack.slot", "is 1"),
+        ("var.zones", "is list of string with 2 elements"),
+        ("var.later", "is a string, known only after apply"),
+        ("var.name", 'is "web"'),
+    ]
+
+
+def test_of_a_reference_that_leads_nowhere_the_last_part_that_exists_is_noted() -> None:
+    found = problem("var.rack.solt.x")
+    assert [(n.traversal, n.statement) for n in found.values] == [("var.rack", "is object with 2 attributes")]
+
+
+def test_a_loop_ends_at_its_first_mistake() -> None:
+    found = problem("[for zone in var.zones: zone + var.name]")
+    assert ("zone", 'is "1"') in [(n.traversal, n.statement) for n in found.values]
+    assert problem("{for zone in var.zones: zone => null.x}").summary.startswith("Attempt to get attribute")
+
+
+def test_sensitive_values_are_not_shown() -> None:
+    found = problem("var.secret + 1")
+    assert [(n.traversal, n.statement) for n in found.values] == [("var.secret", "has a sensitive value")]
+    for text in (
+        "var.secret + 1",
+        "var.rack[var.secret]",
+        "tonumber(var.secret)",
+        "{for x in [1, 2]: var.secret => x}",
+    ):
+        _, problems = run(text)
+        assert problems
+        assert "hunter2" not in repr([(p.summary, p.detail, p.values) for p in problems])
+
+
+def test_the_wider_expression_and_the_function_are_named() -> None:
+    text = "1 + upper([])"
+    found = problem(text)
+    assert found.function == "upper"
+    assert found.context is not None
+    assert text[found.context.start.byte : found.context.end.byte] == "upper([])"
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    _, problems = run("[nowhere, var.rack.x, 1 + null]")
+    assert [p.summary for p in problems] == [
+        "Reference to undeclared name",
+        "Unsupported attribute",
+        "Operation failed",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("var.none == null || var.none.x", True),
+        ("true || nowhere", True),
+        ("nowhere || true", True),
+        ("false && nowhere", False),
+        ("true ? 1 : nowhere", 1),
+        ('try(nowhere, "x")', "x"),
+        ("can(nowhere)", False),
+    ],
+)
+def test_what_does_not_matter_is_no_mistake(text: str, wanted: object) -> None:
+    value, problems = run(text)
+    assert problems == []
+    assert to_plain(value)[0] == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "of"),
+    [
+        ("var.flag || nowhere", BOOL),
+        ('"a${var.later}"', STRING),
+        ("length(var.later)", NUMBER),
+        ("var.flag ? 1 : 2", NUMBER),
+        ("var.open.a[0]", DYNAMIC),
+        ("[for x in var.open: x]", DYNAMIC),
+        ("var.zones[var.open]", STRING),
+        ("upper(var.open)", STRING),
+        ("-var.open", NUMBER),
+        ("var.later == 1 ? 1 : 2", NUMBER),
+    ],
+)
+def test_the_unknown_passes_through_with_its_type(text: str, of: object) -> None:
+    value, problems = run(text)
+    assert problems == []
+    if text != "var.later == 1 ? 1 : 2":
+        assert value.raw is UNKNOWN
+    assert value.type == of
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"${var.secret}!"',
+        "[var.secret][0]",
+        "var.secret == 1 ? 1 : 2",
+        "upper(var.secret)",
+        "[for x in [1]: x if var.secret != 2]",
+        "{(var.secret) = 1}",
+        'var.secret == "x"',
+        "{a = var.secret}.a",
+        "length(var.secret)",
+    ],
+)
+def test_what_is_made_of_something_sensitive_is_sensitive(text: str) -> None:
+    value, problems = run(text)
+    assert problems == []
+    assert value.is_sensitive
+
+
+def test_elements_keep_their_own_marks() -> None:
+    value, _ = run("{a = var.secret, b = 1}")
+    assert to_plain(value)[1] == (("a",),)
+    value, _ = run("concat([var.secret], [1])")
+    assert to_plain(value)[1] == ((0,),)
+    value, _ = run("merge({a = var.secret}, {b = 1})")
+    assert to_plain(value)[1] == (("a",),)
+    value, _ = run("keys({a = var.secret})")
+    assert to_plain(value) == (["a"], ())
+
+
+def test_a_nest_of_loops_ends_in_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "WORK_LIMIT", 5_000)
+    text = "[for a in range(100): [for b in range(100): [for c in range(100): a]]]"
+    assert problem(text).summary == "Expression too large"
+    assert problem(f'try({text}, "caught")').summary == "Expression too large"
+
+
+def test_a_text_that_grows_and_grows_ends_in_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "WORK_LIMIT", 1_000)
+    doubled = '"x"'
+    for _ in range(20):
+        doubled = f'join("", [for i in [1, 2]: {doubled}])'
+    assert problem(doubled).summary == "Expression too large"
+    monkeypatch.setattr(evaluation, "WORK_LIMIT", 100_000)
+    assert "characters" in problem('replace(format("%50000s", ""), "", format("%50000s", ""))').detail
+
+
+def test_depth_ends_in_a_message() -> None:
+    innermost = Literal(1, SPAN)
+    expression: Expression = innermost
+    for _ in range(5_000):
+        expression = Parentheses(expression, SPAN)
+    value, problems = evaluate(expression, Scope())
+    assert value == DYNAMIC_UNKNOWN
+    assert [p.summary for p in problems] == ["Expression too deeply nested"]
