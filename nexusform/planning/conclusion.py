@@ -14,6 +14,7 @@ from nexusform.planning.changes import build_changes, find_drift
 from nexusform.planning.fit import fit_failures
 from nexusform.planning.order import Order
 from nexusform.planning.outputs import variable_values
+from nexusform.planning.overfull import overfull
 from nexusform.planning.placements import explanations, placement_changes
 from nexusform.planning.plan import CheckResult, OutputChange, Plan
 from nexusform.planning.request import PlanRequest, PlanResult
@@ -58,7 +59,7 @@ def conclude(work: Work, blocks: Blocks, order: Order, results: Results) -> Plan
         if address in blocks.instances:
             blocks.instances[address].previous = old
     changes, problems = build_changes(request, blocks.instances, order, work.prior)
-    found = [*work.diagnostics, *problems]
+    found = [*work.diagnostics, *problems, *overfull(blocks.instances, work.sites, work.objects.values())]
     failures = fit_failures(work.objects.values())
     if has_errors(found):
         failures = replace(failures, unplaced=())
