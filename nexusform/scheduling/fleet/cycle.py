@@ -1,0 +1,276 @@
+"""The scheduling cycle: what a placement holds, the fleet and the policy -> what it holds next.
+
+`schedule` is one cycle; `settle` is the chain of cycles that the controller runs until it is done.
+Source: KubeFleet pkg/scheduler/framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import chain, islice
+
+from nexusform.scheduling.fleet import decisions
+from nexusform.scheduling.fleet.decisions import SchedulingStatus
+from nexusform.scheduling.fleet.holdings import Holdings
+from nexusform.scheduling.fleet.model import (
+    Abort,
+    Ask,
+    Binding,
+    BindingChange,
+    Cause,
+    Change,
+    Decision,
+    PlacementType,
+    Policy,
+    PolicySnapshot,
+)
+from nexusform.scheduling.fleet.ranking import Ranking, Scored, rank
+from nexusform.scheduling.fleet.roster import Mask, Roster, ascending
+from nexusform.scheduling.fleet.rules import cluster_eligibility
+from nexusform.scheduling.fleet.screening import Screening, screen
+
+
+@dataclass(frozen=True, slots=True)
+class CycleResult:
+    """What one cycle, or a chain of them, left behind.
+
+    `bindings` in name order. `status` None: none was written (another cycle follows at once, the cycle
+    stopped, or a PickFixed names nobody). `abort` says which value stopped it; bindings on clusters that
+    left are marked all the same. `requeue`: another cycle follows at once. `cycles` counts them.
+    """
+
+    bindings: tuple[Binding, ...]
+    changes: tuple[BindingChange, ...]
+    status: SchedulingStatus | None
+    requeue: bool = False
+    abort: Abort | None = None
+    cycles: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """How a cycle ended."""
+
+    status: SchedulingStatus | None = None
+    requeue: bool = False
+    abort: Abort | None = None
+
+
+def schedule(
+    prior: Iterable[Binding],
+    roster: Roster,
+    policy: Policy | None,
+    snapshot: PolicySnapshot,
+    namespace: str = "",
+) -> CycleResult:
+    """Run one scheduling cycle for a placement; `namespace` is set for a namespaced one."""
+    return _run(prior, roster, policy, snapshot, namespace, once=True)
+
+
+def settle(
+    prior: Iterable[Binding],
+    roster: Roster,
+    policy: Policy | None,
+    snapshot: PolicySnapshot,
+    namespace: str = "",
+) -> CycleResult:
+    """Run cycles until none asks for another; `changes` are those of all of them, in order."""
+    return _run(prior, roster, policy, snapshot, namespace, once=False)
+
+
+def _run(
+    prior: Iterable[Binding],
+    roster: Roster,
+    policy: Policy | None,
+    snapshot: PolicySnapshot,
+    namespace: str,
+    *,
+    once: bool,
+) -> CycleResult:
+    ask = Ask(policy or Policy(), namespace)
+    holdings = Holdings(prior, roster, snapshot.index)
+    step = _STEPS[ask.policy.placement_type]
+    cycles = 1
+    outcome = step(ask, holdings, snapshot)
+    while outcome.requeue and not once:
+        outcome = step(ask, holdings, snapshot)
+        cycles += 1
+    return CycleResult(
+        holdings.bindings(), tuple(holdings.changes), outcome.status, outcome.requeue, outcome.abort, cycles
+    )
+
+
+def _pick_all(ask: Ask, holdings: Holdings, _snapshot: PolicySnapshot) -> _Outcome:
+    """Pick every cluster that passes, in name order; what is found is what was needed."""
+    screening = screen(ask, holdings.roster, holdings.standing)
+    if isinstance(screening, Abort):
+        return _Outcome(abort=screening)
+    stood = _listed(holdings, holdings.scheduled, holdings.bound)
+    picks = [Scored(position, 0, 0) for position in ascending(screening.passing)]
+    chosen = _hold(holdings, picks, screening.passing)
+    if isinstance(chosen, Abort):
+        return _Outcome(abort=chosen)
+    selected = (*chosen, *stood)
+    refused = _refused(screening, ask, holdings)
+    return _Outcome(
+        SchedulingStatus(
+            decisions.scheduled_condition(len(selected), True),
+            selected,
+            decisions.unselected(selected, (), refused),
+        )
+    )
+
+
+def _pick_fixed(ask: Ask, holdings: Holdings, _snapshot: PolicySnapshot) -> _Outcome:
+    """Bind the clusters named, whatever their labels and taints, if they are there and eligible."""
+    names = tuple(dict.fromkeys(ask.policy.cluster_names))
+    if not names:
+        return _Outcome()
+    roster = holdings.roster
+    valid: list[int] = []
+    invalid: list[Decision] = []
+    missing: list[Decision] = []
+    for name in names:
+        position = roster.position.get(name)
+        why = None if position is None else cluster_eligibility.ineligible(roster.members[position])
+        if position is None:
+            missing.append(decisions.not_found(name))
+        elif why is not None:
+            invalid.append(decisions.not_eligible(name, why))
+        else:
+            valid.append(position)
+    wanted = sum(1 << position for position in valid)
+    new = [Scored(position, 0, 0) for position in valid if not holdings.current >> position & 1]
+    stopped = _hold(holdings, new, wanted, scored=False)
+    if isinstance(stopped, Abort):
+        return _Outcome(abort=stopped)
+    condition = decisions.scheduled_condition(len(valid), not invalid and not missing)
+    return _Outcome(SchedulingStatus(condition, tuple(holdings.at(p) for p in valid), (*invalid, *missing)))
+
+
+def _pick_n(ask: Ask, holdings: Holdings, snapshot: PolicySnapshot) -> _Outcome:
+    """Bring the number of clusters to N: fewer, the same, or the best of those that pass."""
+    wanted = _number_wanted(ask, holdings, snapshot)
+    present = holdings.current.bit_count()
+    if wanted < present or (wanted == present and holdings.obsolete):
+        return _downscale(holdings, wanted, present - wanted)
+    if wanted == present:
+        selected = _listed(holdings, holdings.bound, holdings.scheduled)
+        return _Outcome(_status(wanted, selected, ()))
+    return _upscale(ask, holdings, wanted, wanted - present)
+
+
+def _number_wanted(ask: Ask, holdings: Holdings, snapshot: PolicySnapshot) -> int:
+    if snapshot.number_of_clusters is not None:
+        return snapshot.number_of_clusters
+    eligible = cluster_eligibility.admitted(ask, holdings.roster, holdings.standing)
+    return (eligible | holdings.current).bit_count()
+
+
+def _downscale(holdings: Holdings, wanted: int, surplus: int) -> _Outcome:
+    """Drop obsolete bindings, then the surplus: scheduled before bound, low recorded scores first."""
+    for position in ascending(holdings.obsolete):
+        holdings.release(position, Cause.POLICY)
+    scheduled = _listed(holdings, holdings.scheduled)
+    bound = _listed(holdings, holdings.bound)
+    if surplus:
+        of_scheduled = min(surplus, len(scheduled))
+        scheduled = scheduled if of_scheduled == len(scheduled) else _worst_first(scheduled)
+        of_bound = surplus - of_scheduled
+        bound = _worst_first(bound) if of_bound else bound
+        for binding in (*scheduled[:of_scheduled], *bound[:of_bound]):
+            holdings.release(holdings.roster.position[binding.cluster], Cause.DOWNSCALE)
+        scheduled, bound = scheduled[of_scheduled:], bound[of_bound:]
+    return _Outcome(_status(wanted, (*scheduled, *bound), ()))
+
+
+def _worst_first(bindings: tuple[Binding, ...]) -> tuple[Binding, ...]:
+    """By recorded scores, none before any, then by name: the order in which they are given up."""
+
+    def key(binding: Binding) -> tuple[bool, int, int, str]:
+        affinity, spread = binding.affinity_score, binding.topology_spread_score
+        if affinity is None or spread is None:
+            return (False, 0, 0, binding.cluster)
+        return (True, spread, affinity, binding.cluster)
+
+    return tuple(sorted(bindings, key=key))
+
+
+def _upscale(ask: Ask, holdings: Holdings, wanted: int, desired: int) -> _Outcome:
+    """Pick one batch: a single cluster where picks are to be spread, else all that are missing."""
+    limit = min(1, desired) if ask.policy.spread else desired
+    screening = screen(ask, holdings.roster, holdings.standing)
+    if isinstance(screening, Abort):
+        return _Outcome(abort=screening)
+    ranking = rank(ask, holdings.roster, holdings.standing, screening.passing)
+    if isinstance(ranking, Abort):
+        return _Outcome(abort=ranking)
+    stood = (holdings.scheduled, holdings.bound)
+    picks = list(islice(ranking.best_first(screening.passing), limit))
+    picked = sum(1 << scored.position for scored in picks)
+    refused = list(islice(_refused(screening, ask, holdings), decisions.MOST_UNSELECTED))
+    chosen = _hold(holdings, picks, picked)
+    if isinstance(chosen, Abort):
+        return _Outcome(abort=chosen)
+    if desired > limit and len(chosen) == limit:
+        return _Outcome(requeue=True)
+    selected = (*chosen, *_listed(holdings, *stood))
+    outscored = _outscored(ranking, screening.passing & ~picked, holdings.roster)
+    return _Outcome(_status(wanted, selected, decisions.unselected(selected, outscored, refused)))
+
+
+def _status(wanted: int, selected: tuple[Binding, ...], unselected: tuple[Decision, ...]) -> SchedulingStatus:
+    condition = decisions.scheduled_condition(len(selected), len(selected) >= wanted)
+    return SchedulingStatus(condition, selected, unselected)
+
+
+def _hold(
+    holdings: Holdings, picks: list[Scored], wanted: Mask, *, scored: bool = True
+) -> tuple[Binding, ...] | Abort:
+    """Bind the picks and let go of obsolete bindings elsewhere.
+
+    Returns their bindings, new ones first. A binding that cannot be recovered stops the cycle before
+    anything changes.
+    """
+    for pick in picks:
+        if holdings.missing_previous_state(pick.position):
+            name = holdings.roster.members[pick.position].name
+            return Abort("", name, f"failed to find the previous state of an unscheduled binding on {name}")
+    created: list[Binding] = []
+    patched: dict[Change, list[Binding]] = {Change.REPOINTED: [], Change.RECOVERED: []}
+    for pick in picks:
+        change = holdings.hold(
+            pick.position, pick.affinity if scored else None, pick.topology_spread if scored else None
+        )
+        patched.get(change, created).append(holdings.at(pick.position))
+    for position in ascending(holdings.obsolete & ~wanted):
+        holdings.release(position, Cause.POLICY)
+    kept = chain.from_iterable(sorted(group, key=lambda b: b.cluster) for group in patched.values())
+    return (*created, *kept)
+
+
+def _listed(holdings: Holdings, *groups: Mask) -> tuple[Binding, ...]:
+    return tuple(holdings.at(position) for group in groups for position in ascending(group))
+
+
+def _outscored(ranking: Ranking, candidates: Mask, roster: Roster) -> Iterable[Decision]:
+    for scored in ranking.best_first(candidates):
+        name = roster.members[scored.position].name
+        yield decisions.not_picked(name, scored.affinity, scored.topology_spread)
+
+
+def _refused(screening: Screening, ask: Ask, holdings: Holdings) -> Iterable[Decision]:
+    roster, standing = holdings.roster, holdings.standing
+    for position in ascending(screening.filtered):
+        rule = screening.first_refusal(position)
+        if rule is not None:
+            reason = rule.reason(ask, roster, standing, position)
+            yield decisions.filtered(roster.members[position].name, reason)
+
+
+_STEPS: dict[PlacementType, Callable[[Ask, Holdings, PolicySnapshot], _Outcome]] = {
+    PlacementType.PICK_ALL: _pick_all,
+    PlacementType.PICK_FIXED: _pick_fixed,
+    PlacementType.PICK_N: _pick_n,
+}

@@ -1,0 +1,215 @@
+"""Labels, selectors, taints and tolerations, as Kubernetes matches and validates them.
+
+Selectors are frozen and hashable, so that what they select can be remembered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+IN, NOT_IN, EXISTS, DOES_NOT_EXIST = "In", "NotIn", "Exists", "DoesNotExist"
+GREATER, LESS = "Gt", "Lt"
+EQUAL = "Equal"
+NO_SCHEDULE = "NoSchedule"
+
+_NAME_PART = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
+_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+_NAME_RULE = (
+    "consist of alphanumeric characters, '-', '_' or '.',"
+    " and must start and end with an alphanumeric character"
+)
+LONGEST_NAME = 63
+LONGEST_SUBDOMAIN = 253
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One expression over labels. Label selectors know In, NotIn, Exists and DoesNotExist; node
+    selectors Gt and Lt too (one whole number).
+    """
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSelector:
+    """All pairs and all expressions must hold; an empty selector selects everything.
+
+    `match_labels` is sorted by key: make one with `label_selector`.
+    """
+
+    match_labels: tuple[tuple[str, str], ...] = ()
+    match_expressions: tuple[Requirement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A mark on a node or cluster that keeps away what does not tolerate it."""
+
+    key: str
+    value: str = ""
+    effect: str = NO_SCHEDULE
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """What a pod or placement puts up with. An empty effect stands for all, an empty key with Exists for
+    every taint.
+    """
+
+    key: str = ""
+    operator: str = EQUAL
+    value: str = ""
+    effect: str = ""
+
+
+def label_selector(
+    match_labels: Mapping[str, str] | None = None, match_expressions: Iterable[Requirement] = ()
+) -> LabelSelector:
+    """A selector from a map and expressions."""
+    return LabelSelector(tuple(sorted((match_labels or {}).items())), tuple(match_expressions))
+
+
+def matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+    """Whether a (valid) selector selects something with these labels."""
+    return all(labels.get(key) == value for key, value in selector.match_labels) and all(
+        holds(requirement, labels) for requirement in selector.match_expressions
+    )
+
+
+def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    """Whether one (valid) expression holds; NotIn also holds where the key is absent."""
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value is not None and value in requirement.values
+        case "NotIn":
+            return value is None or value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case _:
+            return value is not None and _compares(requirement, value)
+
+
+def _compares(requirement: Requirement, value: str) -> bool:
+    if len(requirement.values) != 1:
+        return False
+    found, asked = _whole_number(value), _whole_number(requirement.values[0])
+    if found is None or asked is None:
+        return False
+    if requirement.operator == GREATER:
+        return found > asked
+    return requirement.operator == LESS and found < asked
+
+
+def _whole_number(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"[+-]?[0-9]{1,18}", text, re.ASCII) else None
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether a pod's toleration covers a taint."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == EXISTS:
+        return True
+    return toleration.operator in ("", EQUAL) and toleration.value == taint.value
+
+
+def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
+    """The first taint that no toleration covers; None when all are."""
+    covers = tuple(tolerations)
+    return next((taint for taint in taints if not any(tolerates(t, taint) for t in covers)), None)
+
+
+def selector_problems(selector: LabelSelector) -> tuple[str, ...]:
+    """Why Kubernetes refuses a label selector; empty when it does not."""
+    found: list[str] = []
+    for key, value in selector.match_labels:
+        found += [f"key: {problem}" for problem in qualified_name_problems(key)]
+        found += [f"value of {key!r}: {problem}" for problem in label_value_problems(value)]
+    for requirement in selector.match_expressions:
+        found += requirement_problems(requirement)
+    return tuple(found)
+
+
+def requirement_problems(requirement: Requirement) -> tuple[str, ...]:
+    """Why Kubernetes refuses an expression of a label selector; empty when it does not."""
+    found = [f"key: {problem}" for problem in qualified_name_problems(requirement.key)]
+    operator = requirement.operator
+    if operator in (IN, NOT_IN):
+        if not requirement.values:
+            found.append(f"values: for {operator!r} operator, values set can't be empty")
+    elif operator in (EXISTS, DOES_NOT_EXIST):
+        if requirement.values:
+            found.append(f"values: values set must be empty for {operator!r}")
+    else:
+        found.append(f'"{operator}" is not a valid label selector operator')
+    for value in requirement.values:
+        found += [f"value {value!r}: {problem}" for problem in label_value_problems(value)]
+    return tuple(found)
+
+
+def qualified_name_problems(name: str) -> tuple[str, ...]:
+    """Why a text is no label key: an optional DNS prefix and "/", then a name of 1 to 63 characters."""
+    parts = name.split("/")
+    found: list[str] = []
+    if len(parts) > 2:
+        return (f"a qualified name must {_NAME_RULE}, with an optional DNS subdomain prefix and '/'",)
+    if len(parts) == 2:
+        if not parts[0]:
+            found.append("prefix part must be non-empty")
+        else:
+            found += [f"prefix part {problem}" for problem in dns_subdomain_problems(parts[0])]
+    last = parts[-1]
+    if not last:
+        found.append("name part must be non-empty")
+    elif len(last) > LONGEST_NAME:
+        found.append(f"name part must be no more than {LONGEST_NAME} characters")
+    if not _NAME_PART.fullmatch(last):
+        found.append(f"name part must {_NAME_RULE}")
+    return tuple(found)
+
+
+def label_value_problems(value: str) -> tuple[str, ...]:
+    """Why a text is no label value: empty, or up to 63 characters like a name."""
+    found: list[str] = []
+    if len(value) > LONGEST_NAME:
+        found.append(f"must be no more than {LONGEST_NAME} characters")
+    if value and not _NAME_PART.fullmatch(value):
+        found.append(f"a valid label must be an empty string or {_NAME_RULE}")
+    return tuple(found)
+
+
+def dns_subdomain_problems(name: str) -> tuple[str, ...]:
+    """Why a text is no lower-case DNS subdomain (RFC 1123), as names of most objects are."""
+    found: list[str] = []
+    if len(name) > LONGEST_SUBDOMAIN:
+        found.append(f"must be no more than {LONGEST_SUBDOMAIN} characters")
+    if not _DNS_SUBDOMAIN.fullmatch(name):
+        found.append(
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.',"
+            " and must start and end with an alphanumeric character"
+        )
+    return tuple(found)
+
+
+def dns_label_problems(name: str) -> tuple[str, ...]:
+    """Why a text is no lower-case DNS label (RFC 1123), as namespaces are."""
+    found: list[str] = []
+    if len(name) > LONGEST_NAME:
+        found.append(f"must be no more than {LONGEST_NAME} characters")
+    if not _DNS_LABEL.fullmatch(name):
+        found.append(
+            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-',"
+            " and must start and end with an alphanumeric character"
+        )
+    return tuple(found)
