@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -34,7 +34,8 @@ class PlanRequest:
 
     `now` is RFC 3339, UTC. `refreshed` holds objects as the providers found them where a provider
     observes (None: gone); the others stand as in `state`. `replaces` are ADDR or ADDR:OBJECT.
-    `tie_breaks` None = the default of the certainty rule. `applying` lets timestamp() and uuid() answer.
+    `tie_breaks` None = the default of the certainty rule. `applying` lets timestamp() and uuid() answer,
+    the latter with random ones from `new_uuid`.
     `want_rejected` fills in why other
     machines were refused. `explain` are (address, object) pairs to explain. `adjustments` and
     `first` (addresses whose new VMs are placed before all others') are for trying ways out.
@@ -59,6 +60,7 @@ class PlanRequest:
     prior_digest: str = ""
     ways_out: bool = True
     applying: bool = False
+    new_uuid: Callable[[], str] | None = None
     lint: bool = True
     adjustments: tuple[Adjustment, ...] = ()
     first: tuple[Address, ...] = ()

@@ -46,7 +46,12 @@ def setting_for(request: PlanRequest, bodies: PreparedBodies) -> Setting:
     @cache
     def functions_for(directory: str) -> Mapping[str, Any]:
         return standard_functions(
-            request.files, clock, directory, plan_time=clock.now(), applying=request.applying
+            request.files,
+            clock,
+            directory,
+            plan_time=clock.now(),
+            applying=request.applying,
+            new_uuid=request.new_uuid,
         )
 
     def read_data(

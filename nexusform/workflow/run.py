@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -108,6 +109,7 @@ def base_request(project: Project, stored: Stored) -> PlanRequest:
         workspace=project.workspace,
         working_directory=project.place.directory,
         prior_digest=stored.digest,
+        new_uuid=lambda: str(uuid.uuid4()),
     )
 
 

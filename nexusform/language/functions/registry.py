@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Final
@@ -25,7 +26,7 @@ from nexusform.language.functions import (
 )
 from nexusform.language.functions.function import Function, Functions
 from nexusform.language.surroundings import Clock, FileProblem, Files
-from nexusform.values import friendly_name
+from nexusform.values import friendly_name, string
 
 # One line for every family: its title on the page, and the functions that need nothing from outside.
 FAMILIES: Final[tuple[tuple[str, tuple[Function, ...]], ...]] = (
@@ -52,14 +53,18 @@ def standard_functions(
     *,
     plan_time: datetime | None = None,
     applying: bool = False,
+    new_uuid: Callable[[], str] | None = None,
 ) -> Functions:
     """Every function, reading files below `base_directory` and the clock.
 
     `plan_time` is what plantimestamp() gives (the first moment it is asked for, by default).
-    timestamp() is unknown unless `applying`.
+    timestamp() is unknown unless `applying`, and so is uuid(), which then takes its random ones from
+    `new_uuid`.
     """
     families = [*FAMILIES, *_outside_families(files, clock, base_directory, plan_time, applying=applying)]
     functions = {f.name: f for _, family in families for f in family}
+    if applying and new_uuid is not None:
+        functions["uuid"] = replace(functions["uuid"], body=lambda: string(new_uuid()))
     return _with_templates(functions, files, base_directory)
 
 
