@@ -16,7 +16,7 @@ from nexusform.planning.order import Order
 from nexusform.planning.outputs import variable_values
 from nexusform.planning.overfull import overfull
 from nexusform.planning.placements import explanations, placement_changes
-from nexusform.planning.plan import CheckResult, OutputChange, Plan
+from nexusform.planning.plan import CheckResult, InventoryRead, OutputChange, Plan
 from nexusform.planning.request import PlanRequest, PlanResult
 from nexusform.planning.setting import catalogue_version
 from nexusform.planning.sites import SitePlan
@@ -45,11 +45,12 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Outputs and variable checks."""
+    """Outputs, variable checks and the inventories that were read."""
 
     outputs: Sequence[OutputChange]
     planned_outputs: Mapping[str, OutputState]
     variable_checks: tuple[CheckResult, ...]
+    inventories: tuple[InventoryRead, ...] = ()
 
 
 def conclude(work: Work, blocks: Blocks, order: Order, results: Results) -> PlanResult:
@@ -82,6 +83,7 @@ def conclude(work: Work, blocks: Blocks, order: Order, results: Results) -> Plan
         kept=sum(len(o.moves.stay) for o in work.objects.values()),
         tie_breaks=tie_breaks,
         checks=(*results.variable_checks, *blocks.checks),
+        inventories=results.inventories,
     )
     return PlanResult(
         finished(plan, work.given, found),

@@ -222,6 +222,16 @@ class CheckResult:
 
 
 @dataclass(frozen=True, slots=True)
+class InventoryRead:
+    """An inventory that the plan stands on: the data source's address and when it says its figures
+    were taken (RFC 3339, "" when nothing tells).
+    """
+
+    address: str
+    exported_at: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A whole plan.
 
@@ -229,7 +239,8 @@ class Plan:
     the providers found them where that differs from state (None: gone). `tie_breaks` is how many
     repetitions the certainty stands on (0: none). `planned_outputs` are the root outputs after.
     `catalogue` is the SKU catalogue's version. `errored` plans cannot be applied. `settings`
-    are the options that shaped it (mode, targets, replace), for the checks at apply.
+    are the options that shaped it (mode, targets, replace), for the checks at apply. `inventories`
+    are those that data sources read.
     """
 
     mode: Mode = Mode.NORMAL
@@ -258,6 +269,7 @@ class Plan:
     replaces: tuple[str, ...] = ()
     errored: bool = False
     moved: tuple[tuple[Address, Address], ...] = ()
+    inventories: tuple[InventoryRead, ...] = ()
 
     def count(self, *actions: Action) -> int:
         """How many changes have one of these actions."""

@@ -21,6 +21,7 @@ from nexusform.planning.destroying import destroy
 from nexusform.planning.evaluation import Evaluation
 from nexusform.planning.hint_targets import HintTargets
 from nexusform.planning.instances import Instance
+from nexusform.planning.inventories import inventories_read
 from nexusform.planning.moves import apply_moves, forgotten, refreshed_after
 from nexusform.planning.order import Order, modules, planning_order
 from nexusform.planning.outputs import plan_outputs
@@ -119,7 +120,8 @@ class _Planner:
             objects=self.objects,
             before=self.before,
         )
-        return conclude(work, blocks, order, Results(outputs, planned_outputs, tuple(variable_checks)))
+        results = Results(outputs, planned_outputs, tuple(variable_checks), inventories_read(evaluation))
+        return conclude(work, blocks, order, results)
 
     # --- the walk ---
 

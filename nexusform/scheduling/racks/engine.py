@@ -107,17 +107,23 @@ class RackScheduler:
 
     def count_free(self, sku: VmSku, zones: frozenset[str] | None = None) -> int:
         """How many more VMs of this SKU the machines in the zones hold, nothing else being placed."""
+        return sum(self.free_by_rack(sku, zones).values())
+
+    def free_by_rack(self, sku: VmSku, zones: frozenset[str] | None = None) -> Mapping[str, int]:
+        """The same for every rack in the zones, by name, in site order."""
         self._close_session()
         site, steps = self._site, self._site.shape(sku).steps
         known: dict[int, int] = {}
-        total = 0
+        found: dict[str, int] = {}
         for rack in site.racks_in(zones):
+            total = 0
             for machine in site.schedulable_in[rack]:
                 room = self._ledger.rooms[machine]
                 if room not in known:
                     known[room] = _count_steps(steps, room)
                 total += known[room]
-        return total
+            found[site.rack_name[rack]] = total
+        return found
 
     def explain(self, demand: Demand) -> Explanation:
         """Why this VM would go where `place` puts it now, and why not elsewhere. Changes nothing."""

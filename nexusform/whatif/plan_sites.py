@@ -1,0 +1,162 @@
+"""The sites of a plan, as they stand before it and after it, put together from the plan alone.
+
+A saved plan holds every object on both sides, so its sites can be looked at long after it was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nexusform.address import Address
+from nexusform.planning.plan import Change, Plan
+from nexusform.planning.sites import SitePlan, build_sites, occupy_outsiders, vm_name
+from nexusform.planning.surroundings import CLUSTER_TYPE, PlanSurroundings
+from nexusform.ports import PoolDemand, Registries, ResourceType, StandingVm, VmDemand
+from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from nexusform.scheduling.racks.model import Placement, VmSku
+from nexusform.scheduling.world import Inventory
+
+Attributes = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class HousedVm:
+    """One VM of a resource where it stands; `sku` has zeros when nothing is known of it."""
+
+    address: Address
+    owner: str
+    cluster: str
+    pool: str
+    number: int | str
+    name: str
+    sku: VmSku
+    placement: Placement
+    provenance: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideVm:
+    """A VM that nexusform does not manage: capacity that an `occupied` block holds."""
+
+    name: str
+    sku: VmSku
+    placement: Placement
+
+
+@dataclass(slots=True)
+class PlanSite:
+    """One site at one moment: its scheduler with everybody in it, and who they are.
+
+    `pools` are the pools of NKS clusters with the name of their cluster, in the plan's order.
+    """
+
+    site: SitePlan
+    vms: list[HousedVm] = field(default_factory=list)
+    outsiders: list[OutsideVm] = field(default_factory=list)
+    pools: list[tuple[str, PoolDemand]] = field(default_factory=list)
+
+
+def sites_before(plan: Plan, registries: Registries) -> dict[str, PlanSite]:
+    """The sites as the plan found them, by id."""
+    return _sites(plan, registries, ((c, c.before) for c in plan.changes if not c.deposed))
+
+
+def sites_after(plan: Plan, registries: Registries) -> dict[str, PlanSite]:
+    """The sites as the plan leaves them, by id."""
+    return _sites(plan, registries, ((c, c.after) for c in plan.changes if not c.deposed))
+
+
+def _sites(
+    plan: Plan, registries: Registries, sides: Iterable[tuple[Change, Attributes | None]]
+) -> dict[str, PlanSite]:
+    types = registries.resource_types
+    standing = [
+        (change.address, types[change.address.type], side)
+        for change, side in sides
+        if side is not None and change.address.mode == "managed" and change.address.type in types
+    ]
+    inventory = Inventory()
+    for address, kind, attributes in sorted(standing, key=lambda item: item[1].phase):
+        if kind.offer is not None:
+            kind.offer(attributes, str(address), inventory)
+    found = {site_id: PlanSite(site) for site_id, site in build_sites(inventory)[0].items()}
+    surroundings = _surroundings(plan, inventory, standing)
+    for address, kind, attributes in standing:
+        if kind.vms is not None:
+            _house(address, kind, attributes, surroundings, found)
+    for place in found.values():
+        managed = {vm.handle for vm in place.site.scheduler.vms()}
+        occupy_outsiders(place.site)
+        place.outsiders = [
+            OutsideVm(vm.sku.name, vm.sku, vm.placement)
+            for vm in place.site.scheduler.vms()
+            if vm.handle not in managed
+        ]
+    return found
+
+
+def _surroundings(
+    plan: Plan, inventory: Inventory, standing: Iterable[tuple[Address, ResourceType, Attributes]]
+) -> PlanSurroundings:
+    catalogue = CATALOGUES.get(plan.catalogue) or CATALOGUES[NEWEST]
+    skus = {**catalogue.vm_skus, **{sku.name: sku for sku in inventory.skus.values()}}
+    # Where hints point decides nothing any more: everybody has a place.
+    found = PlanSurroundings(skus, targets=lambda _id: (frozenset(), frozenset()))
+    for _, kind, attributes in standing:
+        if kind.name == CLUSTER_TYPE:
+            found.clusters.setdefault(kind.identify(attributes), attributes)
+    return found
+
+
+def _house(
+    address: Address,
+    kind: ResourceType,
+    attributes: Attributes,
+    surroundings: PlanSurroundings,
+    sites: Mapping[str, PlanSite],
+) -> None:
+    assert kind.vms is not None
+    demand, _ = kind.vms.demand(attributes, surroundings, address)
+    place = sites.get(demand.site_id) if demand is not None else None
+    if demand is None or place is None:
+        return
+    pools = {pool.pool: pool for pool in demand.pools}
+    place.pools += [(demand.cluster, pool) for pool in demand.pools if pool.count_path]
+    for vm in sorted(kind.vms.standing(attributes), key=lambda vm: _order(vm, list(pools))):
+        machine = place.site.machines.get(vm.placement.machine)
+        if machine is None:
+            continue
+        pool = pools.get(vm.pool)
+        sku = _sku(vm, pool, surroundings)
+        where = Placement(machine.name, machine.rack, machine.availability_zone, vm.placement.cells)
+        place.site.occupy(vm_name(demand, pool, vm.pool, vm.number), sku, where)
+        place.vms.append(_housed(address, demand, vm, sku, where))
+
+
+def _order(vm: StandingVm, pools: list[str]) -> tuple[int, bool, int, str]:
+    at = pools.index(vm.pool) if vm.pool in pools else len(pools)
+    whole = isinstance(vm.number, int)
+    return at, not whole, int(vm.number) if whole else 0, str(vm.number)
+
+
+def _sku(vm: StandingVm, pool: PoolDemand | None, surroundings: PlanSurroundings) -> VmSku:
+    if pool is not None and pool.sku.name == vm.sku_name:
+        return pool.sku
+    unknown = VmSku(vm.sku_name, 0, 0, 0, 0, max(len(vm.placement.cells), 1))
+    return surroundings.sku(vm.sku_name) or unknown
+
+
+def _housed(address: Address, demand: VmDemand, vm: StandingVm, sku: VmSku, placement: Placement) -> HousedVm:
+    return HousedVm(
+        address,
+        demand.owner,
+        demand.cluster,
+        vm.pool,
+        vm.number,
+        vm.name,
+        sku,
+        placement,
+        vm.provenance,
+    )
