@@ -13,7 +13,8 @@ from nexusform.configuration.model import Configuration, Module, ResourceBlock
 from nexusform.configuration.uses import Node, Sight, Use, Uses, all_uses, modules
 from nexusform.configuration.written import in_text_order
 from nexusform.diagnostics import Diagnostic, did_you_mean, error
-from nexusform.language.syntax import Step, Traversal, TraverseAttribute, TraverseIndex
+from nexusform.language.references import traversals
+from nexusform.language.syntax import Expression, Step, Traversal, TraverseAttribute, TraverseIndex
 from nexusform.schema import BlockSchema, implied_type
 from nexusform.source import Span
 from nexusform.values import ListType, MapType, ObjectType, SetType, TupleType, Type
@@ -53,6 +54,19 @@ def check_references(
                     problems.append(problem if problem.block else replace(problem, block=use.header))
         problems.extend(_provider_problems(module, configuration.root))
     return in_text_order(problems)
+
+
+def check_expression(
+    expression: Expression,
+    module: Module,
+    managed: Mapping[str, BlockSchema],
+    data: Mapping[str, BlockSchema],
+) -> list[Diagnostic]:
+    """What is wrong with the references of an expression that stands in no block of the module."""
+    checker = _Checker(module, {"managed": managed, "data": data})
+    node = Node(module.path, "local", "")
+    uses = [Use(node, traversal, Sight()) for traversal in traversals(expression)]
+    return in_text_order(problem for use in uses for problem in checker.check(use))
 
 
 def _provider_problems(module: Module, root: Module) -> Iterator[Diagnostic]:

@@ -1,0 +1,125 @@
+"""`nexusform console`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
+
+from nexusform.cli import flags
+from nexusform.cli.commands import command
+from nexusform.cli.screen import Screen
+from nexusform.diagnostics import has_errors
+from nexusform.workflow.console import Console, is_unfinished, open_console
+
+HELP: Final = """\
+Type an expression and press Enter to see its value, as it would be anywhere in the configuration:
+  var.NAME, local.NAME, nexus_rack.NAME.machines, cidrsubnet("10.0.0.0/8", 8, 1)
+Resources are as the state holds them; what it does not hold is shown as (known after apply).
+type(EXPRESSION) shows the type of a value. Open brackets and heredocs go on over several lines.
+
+"exit", Ctrl-D or Ctrl-C leaves."""
+
+
+@command("console", summary="Try expressions out")
+@flags.variable_flags
+@flags.state_flags
+@flags.view_flags
+def console(**given: Any) -> int:
+    """Evaluate expressions over the configuration, its variables and the state, nothing being changed.
+
+    At a terminal it asks for one after the other, with a history. Otherwise it reads them from
+    stdin, one on a line (more where brackets are open), prints each result, and stops with exit
+    code 1 at the first that is in error.
+    """
+    screen = Screen(no_color=given["no_color"], compact_warnings=given["compact_warnings"])
+    opened = open_console(flags.place_of(given))
+    if opened.console is None:
+        screen.diagnostics(opened.diagnostics, opened.sources)
+        return 1
+    screen.diagnostics(opened.diagnostics, opened.sources)
+    if sys.stdin.isatty():
+        return _interactive(screen, opened.console)
+    return _piped(screen, opened.console)
+
+
+def _piped(screen: Screen, session: Console) -> int:
+    for text in _expressions(sys.stdin):
+        if text == "exit":
+            return 0
+        if not _told(screen, session, text):
+            return 1
+    return 0
+
+
+def _expressions(lines: Iterator[str] | Any) -> Iterator[str]:
+    """The lines, joined where an expression goes on; empty ones are left out."""
+    pending = ""
+    for line in lines:
+        pending += line
+        if not pending.strip():
+            pending = ""
+        elif not is_unfinished(pending):
+            yield _trimmed(pending)
+            pending = ""
+    if pending:
+        yield _trimmed(pending)
+
+
+def _trimmed(text: str) -> str:
+    """Without surrounding space, except the newline that ends a heredoc."""
+    return text.strip() + "\n" if "\n" in text.strip() else text.strip()
+
+
+def _told(screen: Screen, session: Console, text: str) -> bool:
+    if text == "help":
+        screen.out(HELP)
+        return True
+    answer = session.answer(text)
+    screen.diagnostics(answer.diagnostics, answer.sources)
+    if answer.text is not None:
+        screen.out(answer.text)
+    return not has_errors(answer.diagnostics)
+
+
+def _interactive(screen: Screen, session: Console) -> int:
+    _with_history(session)
+    pending = ""
+    while True:
+        try:
+            line = input(": " if pending else "> ")
+        except EOFError:
+            screen.out()
+            return 0
+        except KeyboardInterrupt:
+            screen.out()
+            if not pending:
+                return 0
+            pending = ""
+            continue
+        pending += line + "\n"
+        # An empty line gives up on what cannot be finished.
+        if not pending.strip() or (line.strip() and is_unfinished(pending)):
+            pending = pending if pending.strip() else ""
+            continue
+        text, pending = _trimmed(pending), ""
+        if text in ("exit", "quit"):
+            return 0
+        _told(screen, session, text)
+
+
+def _with_history(session: Console) -> None:
+    """Line editing, history and completion, where the system has them."""
+    try:
+        import readline
+    except ImportError:
+        return
+    names = session.names()
+
+    def complete(text: str, state: int) -> str | None:
+        found = [name for name in names if name.startswith(text)]
+        return found[state] if text and state < len(found) else None
+
+    readline.set_completer(complete)
+    readline.set_completer_delims(' \t\n()[]{},+-*/%!<>=&|?:"$')
+    readline.parse_and_bind("tab: complete")

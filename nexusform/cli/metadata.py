@@ -1,0 +1,65 @@
+"""`nexusform metadata`: what tools ask of nexusform itself."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final
+
+import click
+
+from nexusform.cli.commands import Entry, LazyGroup, command, switch
+from nexusform.language.functions.function import Function, Parameter
+from nexusform.values import DYNAMIC, Type
+
+FORMAT_VERSION: Final = "1.0"
+
+metadata: Final = LazyGroup(
+    "metadata",
+    {"functions": Entry("nexusform.cli.metadata:functions", "The signatures of all functions, as JSON")},
+    summary="What tools ask of nexusform itself.",
+)
+
+
+@command("functions", summary="The signatures of all functions, as JSON")
+@switch("json", "As a JSON document (the only form there is)", parameter="as_json")
+def functions(as_json: bool) -> int:
+    """Print the signature of every function that expressions may call, as JSON."""
+    if not as_json:
+        raise click.UsageError("The signatures are printed as JSON only: add -json.")
+    from nexusform.rendering.json_writer import json_bytes
+
+    sys.stdout.write(json_bytes(signatures(), pretty=True).decode())
+    return 0
+
+
+def signatures() -> dict[str, Any]:
+    """The document: function signatures by name, in the shape of other tools of this kind."""
+    from nexusform.language.functions.registry import described_families
+
+    found = {f.name: _signature(f) for _, family in described_families() for f in family}
+    return {"format_version": FORMAT_VERSION, "function_signatures": dict(sorted(found.items()))}
+
+
+def _signature(function: Function) -> dict[str, Any]:
+    signature: dict[str, Any] = {
+        "description": function.description,
+        "return_type": _type(DYNAMIC if callable(function.returns) else function.returns),
+    }
+    if function.parameters:
+        signature["parameters"] = [_parameter(p) for p in function.parameters]
+    if function.variadic is not None:
+        signature["variadic_parameter"] = _parameter(function.variadic)
+    return signature
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": parameter.name, "description": parameter.description}
+    if parameter.allow_null:
+        found["is_nullable"] = True
+    return {**found, "type": _type(parameter.type)}
+
+
+def _type(of: Type) -> Any:
+    from nexusform.values import type_to_json
+
+    return type_to_json(of)

@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+import io
+import os
+import pty
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run
+
+CONFIGURATION = """\
+variable "secret" {
+  default   = "hush"
+  sensitive = true
+}
+
+variable "needed" {
+  type = number
+}
+
+locals {
+  sum = 1 + 2
+}
+
+resource "nexus_site" "main" {
+  name = "lab-${var.secret == "hush" ? "a" : "b"}"
+}
+
+resource "nexus_rack" "r" {
+  count             = 2
+  site_id           = nexus_site.main.id
+  name              = "rack${count.index}"
+  availability_zone = "1"
+  machine_count     = 1
+}
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    (tmp_path / "main.nf.hcl").write_text(CONFIGURATION)
+    return tmp_path
+
+
+def asked(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str, *arguments: str
+) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    code = run(["console", *arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.mark.parametrize(
+    ("text", "out"),
+    [
+        ("local.sum\n", "3\n"),
+        ("1\n\n2", "1\n2\n"),
+        ("var.secret", "(sensitive value)\n"),
+        ("[var.secret]", "[\n  (sensitive value),\n]\n"),
+        ("var.needed", "(known after apply)\n"),
+        ("type(var.needed)", "number\n"),
+        ("nexus_site.main.name", "(known after apply)\n"),
+        ("length(nexus_rack.r)", "2\n"),
+        ("[\n1,\n2]\n3", "[\n  1,\n  2,\n]\n3\n"),
+        ("upper(<<EOT\na\nEOT\n)\n", "<<EOT\nA\n\nEOT\n"),
+        ("1\nexit\n2", "1\n"),
+        ("timestamp()", '"2023-11-14T22:13:20Z"\n'),
+        ("nexusform.applying", "false\n"),
+        ("nexusform.workspace", '"default"\n'),
+        ('"\\u001b[31m"', '"\\x1b[31m"\n'),
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_each_line_is_answered(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str, out: str
+) -> None:
+    assert asked(capsys, monkeypatch, text) == (0, out, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "out", "words"),
+    [
+        ("1\nvar.secrt\n2\n", "1\n", 'Did you mean "secret"?'),
+        ("local.sum[0]", "", "This value does not have any indices"),
+        ("1 +", "", "on <console-input> line 1"),
+        ("foo(\n1", "", "Error"),
+        ("[type(1)]", "", 'console-only "type" function'),
+        ("nexus_site.mein", "", "Did you mean"),
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_the_first_error_ends_it_with_1(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str, out: str, words: str
+) -> None:
+    code, shown, err = asked(capsys, monkeypatch, text)
+    assert (code, shown) == (1, out)
+    assert words in " ".join(err.replace("│", " ").split())
+    assert "hush" not in err
+
+
+@pytest.mark.usefixtures("here")
+def test_resources_are_as_the_state_has_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(["apply", "-auto-approve", "-var", "needed=1"]) == 0
+    capsys.readouterr()
+    text = 'nexus_rack.r[*].name\nnexus_rack.r[1].machines["rack1-bm01"].slot\n'
+    assert asked(capsys, monkeypatch, text) == (0, '[\n  "rack0",\n  "rack1",\n]\n1\n', "")
+    assert asked(capsys, monkeypatch, "nexus_site.main.name")[1] == "(sensitive value)\n"
+
+
+@pytest.mark.usefixtures("here")
+def test_variables_are_taken(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked(capsys, monkeypatch, "var.needed + 1", "-var", "needed=4") == (0, "5\n", "")
+
+
+def test_a_directory_without_configuration_will_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert asked(capsys, monkeypatch, "1 + 1") == (0, "2\n", "")
+
+
+def test_a_broken_configuration_is_told_at_once(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "main.nf.hcl").write_text("locals {\n")
+    code, out, err = asked(capsys, monkeypatch, "1\n")
+    assert (code, out) == (1, "")
+    assert "on main.nf.hcl line 1" in err
+
+
+def test_an_error_behind_an_expression_is_shown_where_it_stands(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "more.nf.hcl").write_text('locals {\n  broken = tonumber("x")\n}\n')
+    for _ in range(2):
+        code, _, err = asked(capsys, monkeypatch, "local.broken\n")
+        assert code == 1
+        assert "on more.nf.hcl line 2" in err
+
+
+def test_at_a_terminal_errors_do_not_end_it_and_lines_go_on(here: Path) -> None:
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nexusform", "console"],
+        cwd=here,
+        stdin=slave,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TERM": "dumb"},
+    )
+    os.close(slave)
+    os.write(master, b"var.nope\n[1,\n2]\n(\n\n3\nexit\n")
+    out, err = process.communicate(timeout=30)
+    os.close(master)
+    assert process.returncode == 0
+    assert "[\n  1,\n  2,\n]\n" in out
+    assert out.rstrip().endswith("3\n>") or "3\n" in out
+    assert 'variable with the name "nope" has not been declared' in err
+
+
+AGREED = """\
+{ b = [1, 2, "x"], c = tomap({ z = 1 }), "k k" = null }
+"a\\nb"
+type({ b = [1, "a"], c = tolist([{ x = 1 }]), d = {}, e = [] })
+[1, sensitive(2)]
+toset([])
+tomap({})
+null
+1e100
+1.5
+tolist(["a", "b"])
+"é\\"${1}"
+"$${a}"
+type(toset(["x"]))
+type(null)
+type(type(1))
+{ a = [{ b = "x\\ny" }] }
+sensitive({ a = 1 })
+{ "a b" = {}, c = tolist([]), "1" = 2 }
+tonumber(null)
+tolist(null)
+"\\u0007\\u200b é"
+type(tomap({ a = [1] }))
+type(1 == 1)
+""".splitlines()
+
+
+@pytest.mark.skipif(shutil.which("terraform") is None, reason="terraform is not installed")
+def test_terraform_console_prints_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.tfrc").write_text("")
+    environment = {
+        **os.environ,
+        "TF_CLI_CONFIG_FILE": str(tmp_path / "empty.tfrc"),
+        "CHECKPOINT_DISABLE": "1",
+    }
+    for text in AGREED:
+        theirs = subprocess.run(
+            ["terraform", "console"],
+            input=f"{text}\n",
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+            env=environment,
+        )
+        if theirs.returncode:
+            pytest.skip(f"terraform cannot answer: {theirs.stderr[:200]}")
+        assert asked(capsys, monkeypatch, text) == (0, theirs.stdout, ""), text
