@@ -40,10 +40,12 @@ def placement_changes(
     _sites: Mapping[str, SitePlan],
     rejected: bool,
 ) -> Iterator[PlacementChange]:
-    """One row per VM: those that leave, then those that stand or come, by pool and number."""
+    """One row per VM: those that leave, then those that come, by pool and number. VMs that stay
+    have rows only when everything was asked for (`rejected`): a site may hold a million."""
     for found in objects:
         yield from _leaving(found)
-        yield from _present(found, certainty, rejected)
+        if rejected or found.tokens:
+            yield from _present(found, certainty, rejected)
 
 
 def _leaving(found: VmObject) -> Iterator[PlacementChange]:
@@ -99,6 +101,8 @@ def _present(
             standing = found.standing.get(key)
             trigger = found.moves.again.get(key) or found.moves.arrive.get(key) or ""
             token = found.tokens.get(key)
+            if token is None and not rejected:
+                continue
             explanation = found.explained.get(key)
             action = PlacementAction.KEEP
             source = place_of(standing.placement) if standing is not None else None

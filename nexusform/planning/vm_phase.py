@@ -38,6 +38,13 @@ class VmObject:
     short: dict[str, Shortage] = field(default_factory=dict)
     explained: dict[VmKey, Explanation] = field(default_factory=dict)
     crowded: list[str] = field(default_factory=list)
+    renamed_around: bool = False
+
+    @property
+    def untouched(self) -> bool:
+        """Whether every VM stays exactly as it is."""
+        moves = self.moves
+        return not (moves.leave or moves.again or moves.arrive or self.renamed_around)
 
     @property
     def keeps_old(self) -> bool:
@@ -149,7 +156,18 @@ class VmPhase:
         )
         found.moves = compare(tuple(found.standing.values()), found.before, wanted, situation)
         for key in found.moves.stay:
-            found.places[key] = found.standing[key].placement
+            found.places[key] = self._stays(found, found.standing[key].placement)
+
+    def _stays(self, found: VmObject, place: Placement) -> Placement:
+        """Where a VM that stays is: its machine may have got another rack or zone around it."""
+        machine = found.site.machines.get(place.machine) if found.site is not None else None
+        if machine is None or (machine.rack, machine.availability_zone) == (
+            place.rack,
+            place.availability_zone,
+        ):
+            return place
+        found.renamed_around = True
+        return Placement(machine.name, machine.rack, machine.availability_zone, place.cells)
 
     def leave(self, found: VmObject) -> None:
         """Everything that leaves leaves; VMs under create_before_destroy and rolling ones stay for now."""

@@ -296,7 +296,9 @@ class VmWalk:
         instance = found.instance
         if not instance.going and instance.block is not None and instance.config is not None:
             computed: dict[str, Any] = {}
-            if found.wanted is not None and instance.type.vms is not None and not instance.broken:
+            if found.untouched and instance.prior is not None and not self.inventory.skus:
+                computed = {}  # what stands is taken over as it is
+            elif found.wanted is not None and instance.type.vms is not None and not instance.broken:
                 computed = instance.type.vms.assemble(instance.config, self.phase.after, found.placed_vms())
             self.blocks.conclude(instance, computed, evaluation)
         self.blocks.keep(instance, evaluation)
