@@ -41,7 +41,8 @@ def placement_changes(
     rejected: bool,
 ) -> Iterator[PlacementChange]:
     """One row per VM: those that leave, then those that come, by pool and number. VMs that stay
-    have rows only when everything was asked for (`rejected`): a site may hold a million."""
+    have rows only when everything was asked for (`rejected`): a site may hold a million.
+    """
     for found in objects:
         yield from _leaving(found)
         if rejected or found.tokens:
