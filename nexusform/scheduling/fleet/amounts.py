@@ -1,0 +1,34 @@
+"""A whole number or a percentage, as Kubernetes writes maxUnavailable, maxSurge and the like."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """`value` things, or `value` per cent of a total."""
+
+    value: int
+    percent: bool = False
+
+    def of(self, total: int, *, up: bool = True) -> int:
+        """The number it stands for; a percentage is rounded up, or down when `up` is False."""
+        if not self.percent:
+            return self.value
+        product = self.value * total
+        return -(-product // 100) if up else product // 100
+
+    def __str__(self) -> str:
+        return f"{self.value}%" if self.percent else str(self.value)
+
+
+def parse_amount(written: str | int) -> Amount | str:
+    """An amount from a number or a text ("25%", "2"), or why it is none."""
+    if isinstance(written, int):
+        return Amount(written)
+    found = re.fullmatch(r"(-?[0-9]{1,9})(%?)", written, re.ASCII)
+    if found is None:
+        return f'{written!r} is neither a whole number nor a percentage such as "25%"'
+    return Amount(int(found[1]), bool(found[2]))

@@ -1,0 +1,141 @@
+"""Evictions: a binding is deleted once, if the placement's disruption budget lets it go.
+
+Source: KubeFleet pkg/controllers/clusterresourceplacementeviction. The scheduler runs afterwards and may
+pick the same cluster again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from nexusform.scheduling.fleet.amounts import Amount
+from nexusform.scheduling.fleet.model import Binding, BindingState, Condition, PlacementType
+
+MISSING_PLACEMENT = "Failed to find ClusterResourcePlacement targeted by eviction"
+DELETING_PLACEMENT = "Found deleting ClusterResourcePlacement targeted by eviction"
+PICK_FIXED = "Found ClusterResourcePlacement with PickFixed placement type targeted by eviction"
+NO_BINDING = "Failed to find scheduler decision for placement in cluster targeted by eviction"
+MANY_BINDINGS = "Found more than one scheduler decision for placement in cluster targeted by eviction"
+VALID = "Eviction is valid"
+BEING_REMOVED = (
+    "Eviction is allowed, resources propagated by placement is currently being removed from cluster"
+    " targeted by eviction"
+)
+NOTHING_PLACED = "Eviction is blocked, placement has not propagated resources to target cluster yet"
+FAILED = "Eviction is allowed, placement has failed"
+NO_BUDGET = "Eviction is allowed, no ClusterResourcePlacementDisruptionBudget specified"
+MISCONFIGURED = (
+    "Eviction is blocked by misconfigured ClusterResourcePlacementDisruptionBudget, either MaxUnavailable is"
+    " specified or MinAvailable is specified as a percentage for PickAll ClusterResourcePlacement"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DisruptionBudget:
+    """At most so many bindings not available, or at least so many available: exactly one of the two."""
+
+    max_unavailable: Amount | None = None
+    min_available: Amount | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The placement an eviction names. `number` is N of a PickN.
+
+    `available`: clusters whose resources are available; `failed`: where they failed for good or are only
+    reported as differences.
+    """
+
+    placement_type: PlacementType
+    bindings: tuple[Binding, ...]
+    number: int | None = None
+    available: frozenset[str] = frozenset()
+    failed: frozenset[str] = frozenset()
+    deleting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """What became of an eviction: invalid, executed, or valid and not executed; and why."""
+
+    cluster: str
+    valid: bool
+    executed: bool
+    message: str
+
+    def conditions(self) -> tuple[Condition, ...]:
+        """The Valid and, when valid, the Executed condition."""
+        start = "ClusterResourcePlacementEviction"
+        if not self.valid:
+            return (Condition("Valid", "False", f"{start}Invalid", self.message),)
+        valid = Condition("Valid", "True", f"{start}Valid", VALID)
+        status, reason = ("True", "Executed") if self.executed else ("False", "NotExecuted")
+        return (valid, Condition("Executed", status, start + reason, self.message))
+
+
+def evict(cluster: str, target: Target | None, budget: DisruptionBudget | None) -> Eviction:
+    """Decide on one eviction; `target` None: there is no such placement."""
+    invalid = _invalid(cluster, target)
+    if invalid is not None or target is None:
+        return Eviction(cluster, False, False, invalid or MISSING_PLACEMENT)
+    binding = next(b for b in target.bindings if b.cluster == cluster)
+    if binding.deleting:
+        return Eviction(cluster, True, True, BEING_REMOVED)
+    if not _placed(binding):
+        return Eviction(cluster, True, False, NOTHING_PLACED)
+    if cluster in target.failed:
+        return Eviction(cluster, True, True, FAILED)
+    if budget is None:
+        return Eviction(cluster, True, True, NO_BUDGET)
+    if target.placement_type is PlacementType.PICK_ALL and _misconfigured(budget):
+        return Eviction(cluster, True, False, MISCONFIGURED)
+    available = sum(b.cluster in target.available for b in target.bindings)
+    allowed = _allowed(budget, target, available) > 0
+    text = (
+        f"Eviction is {'allowed' if allowed else 'blocked'} by specified"
+        f" ClusterResourcePlacementDisruptionBudget, availablePlacements: {available}, totalPlacements: {len(target.bindings)}"
+    )
+    return Eviction(cluster, True, allowed, text)
+
+
+def after(eviction: Eviction, bindings: Iterable[Binding]) -> tuple[Binding, ...]:
+    """The bindings with the evicted one marked as being deleted, when the eviction was executed."""
+    return tuple(
+        replace(b, deleting=True) if eviction.executed and b.cluster == eviction.cluster else b
+        for b in bindings
+    )
+
+
+def _invalid(cluster: str, target: Target | None) -> str | None:
+    if target is None:
+        return MISSING_PLACEMENT
+    if target.deleting:
+        return DELETING_PLACEMENT
+    if target.placement_type is PlacementType.PICK_FIXED:
+        return PICK_FIXED
+    found = sum(b.cluster == cluster for b in target.bindings)
+    if not found:
+        return NO_BINDING
+    return MANY_BINDINGS if found > 1 else None
+
+
+def _placed(binding: Binding) -> bool:
+    if binding.state is BindingState.UNSCHEDULED:
+        return binding.previous_state is BindingState.BOUND
+    return binding.state is BindingState.BOUND
+
+
+def _misconfigured(budget: DisruptionBudget) -> bool:
+    return budget.max_unavailable is not None or (
+        budget.min_available is not None and budget.min_available.percent
+    )
+
+
+def _allowed(budget: DisruptionBudget, target: Target, available: int) -> int:
+    desired = target.number or 0
+    if budget.max_unavailable is not None:
+        return budget.max_unavailable.of(desired) - (len(target.bindings) - available)
+    if budget.min_available is not None:
+        return available - budget.min_available.of(desired)
+    return 0

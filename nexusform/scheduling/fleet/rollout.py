@@ -1,0 +1,179 @@
+"""A rolling update: in which waves bindings are bound, updated and deleted.
+
+Source: KubeFleet pkg/controllers/rollout. Each wave is one look of the controller at what is up; what a
+wave starts is ready before the next one, unless the caller says that it never will be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from nexusform.scheduling.fleet.amounts import Amount
+from nexusform.scheduling.fleet.model import Binding, BindingState, PlacementType, Policy
+
+QUARTER = Amount(25, percent=True)
+DEFAULT_PERIOD = 60
+
+
+@dataclass(frozen=True, slots=True)
+class RollingUpdate:
+    """Percentages are of the target and round up. The period (seconds) is waited after a wave only where
+    the availability of what it placed cannot be tracked.
+    """
+
+    max_unavailable: Amount = QUARTER
+    max_surge: Amount = QUARTER
+    unavailable_period_seconds: int = DEFAULT_PERIOD
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """What is known of the clusters' resources, beyond their bindings.
+
+    `never_ready`: what is placed there does not become available. `failed`: it failed for good, so that it
+    is updated outside the budget. `outdated`: bound there with other overrides than today's.
+    `trackable`: availability can be seen (false for Jobs and unknown kinds).
+    """
+
+    never_ready: frozenset[str] = frozenset()
+    failed: frozenset[str] = frozenset()
+    outdated: frozenset[str] = frozenset()
+    trackable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Wave:
+    """Clusters whose binding is deleted, updated in place and bound at once; then a wait in seconds."""
+
+    deleted: tuple[str, ...]
+    updated: tuple[str, ...]
+    bound: tuple[str, ...]
+    wait_seconds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """The waves, the bindings after them, and the clusters that stayed behind (a stalled rollout)."""
+
+    waves: tuple[Wave, ...]
+    bindings: tuple[Binding, ...]
+    stalled: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing stayed behind."""
+        return not self.stalled
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many bindings a wave may take down, and how many it may add."""
+
+    to_remove: int
+    to_add: int
+
+
+def target_of(policy: Policy | None, number: int | None, bindings: Iterable[Binding]) -> int:
+    """The number that percentages are of: N, the names, or for PickAll (and a PickN without a number) the
+    clusters scheduled and bound.
+    """
+    kind = policy.placement_type if policy else PlacementType.PICK_ALL
+    if policy and kind is PlacementType.PICK_FIXED:
+        return len(policy.cluster_names)
+    if kind is PlacementType.PICK_N and number is not None:
+        return number
+    return sum(binding.state is not BindingState.UNSCHEDULED for binding in bindings)
+
+
+def budget_of(strategy: RollingUpdate, target: int, *, ready: int, can_be_ready: int) -> Budget:
+    """Ready ones above target less max_unavailable may go; target plus max_surge less those up may come."""
+    return Budget(
+        ready - (target - strategy.max_unavailable.of(target)),
+        target + strategy.max_surge.of(target) - can_be_ready,
+    )
+
+
+def roll_out(
+    bindings: Iterable[Binding],
+    strategy: RollingUpdate,
+    target: int,
+    resource_snapshot: int,
+    readiness: Readiness | None = None,
+) -> Rollout:
+    """Wave by wave until everything has the latest resources, or nothing more may move."""
+    known = readiness or Readiness()
+    stale = set(known.outdated)
+    held = {b.cluster: b for b in sorted(bindings, key=lambda b: b.cluster) if not b.deleting}
+    down: set[str] = set()
+    waves: list[Wave] = []
+    while True:
+        pending = _pending(held, resource_snapshot, stale)
+        if not any(pending):
+            return Rollout(tuple(waves), tuple(held.values()))
+        wave = _next_wave(held, pending, strategy, target, known, down)
+        if not (wave.deleted or wave.updated or wave.bound):
+            return Rollout(
+                tuple(waves), tuple(held.values()), tuple(sorted({*pending[1], *pending[2], *pending[0]}))
+            )
+        _carry_out(wave, held, resource_snapshot)
+        stale -= {*wave.updated}
+        down = ({*down, *wave.updated, *wave.bound} & known.never_ready) & {*held}
+        waves.append(wave)
+
+
+_Pending = tuple[list[str], list[str], list[str]]
+
+
+def _pending(held: dict[str, Binding], resources: int, stale: set[str]) -> _Pending:
+    """Clusters to delete, to update and to bind, in name order."""
+    delete = [c for c, b in held.items() if b.state is BindingState.UNSCHEDULED]
+    update = [
+        c
+        for c, b in held.items()
+        if b.state is BindingState.BOUND and (b.resource_snapshot != resources or c in stale)
+    ]
+    return delete, update, [c for c, b in held.items() if b.state is BindingState.SCHEDULED]
+
+
+def _next_wave(
+    held: dict[str, Binding],
+    pending: _Pending,
+    strategy: RollingUpdate,
+    target: int,
+    known: Readiness,
+    down: set[str],
+) -> Wave:
+    delete, update, bind = pending
+    up = [c for c, b in held.items() if _rolled_out(b)]
+    unready = {*down, *known.never_ready, *known.failed}
+    budget = budget_of(
+        strategy,
+        target,
+        ready=sum(c not in unready for c in up),
+        can_be_ready=sum(
+            b.state is not BindingState.SCHEDULED and c not in known.failed for c, b in held.items()
+        ),
+    )
+    failed = [c for c in update if c in known.failed]
+    update = [c for c in update if c not in known.failed]
+    room = max(0, budget.to_remove)
+    deleted = delete[:room]
+    updated = (*failed, *update[: room - len(deleted)])
+    bound = bind[: max(0, budget.to_add)]
+    waits = strategy.unavailable_period_seconds if not known.trackable and (updated or bound) else 0
+    return Wave(tuple(deleted), tuple(sorted(updated)), tuple(bound), waits)
+
+
+def _rolled_out(binding: Binding) -> bool:
+    """Whether resources are up: bound, or unscheduled after having been bound."""
+    return binding.state is BindingState.BOUND or (
+        binding.state is BindingState.UNSCHEDULED and binding.previous_state is BindingState.BOUND
+    )
+
+
+def _carry_out(wave: Wave, held: dict[str, Binding], resources: int) -> None:
+    for cluster in wave.deleted:
+        del held[cluster]
+    for cluster in (*wave.updated, *wave.bound):
+        held[cluster] = replace(held[cluster], state=BindingState.BOUND, resource_snapshot=resources)

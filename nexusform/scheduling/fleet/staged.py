@@ -1,0 +1,278 @@
+"""Staged update runs: the rollout of a placement whose strategy is External.
+
+Source: KubeFleet pkg/controllers/updaterun. A run fixes its stages when it is initialised; it then
+updates the clusters of a stage, at most max_concurrency at a time, and deletes unpicked ones at the end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from nexusform.scheduling.fleet.amounts import Amount
+from nexusform.scheduling.fleet.model import Binding, BindingState, Member, PolicySnapshot
+from nexusform.scheduling.matching import LabelSelector, matches, selector_problems
+
+APPROVAL, TIMED_WAIT = "Approval", "TimedWait"
+DELETE_STAGE = "kubernetes-fleet.io/deleteStage"
+_SHOWN = 10
+
+
+class RunState(StrEnum):
+    """What the user wants of a run."""
+
+    INITIALIZE = "Initialize"
+    RUN = "Run"
+    STOP = "Stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Something to wait for before or after a stage: an approval, or a number of seconds."""
+
+    type: str
+    wait_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stage of a strategy. `label_selector` None selects nobody, an empty one every picked cluster.
+
+    With a sorting key, clusters come by that label read as a whole number, then by name.
+    """
+
+    name: str
+    label_selector: LabelSelector | None = None
+    sorting_label_key: str | None = None
+    max_concurrency: Amount = Amount(1)  # noqa: RUF009 - frozen
+    before: tuple[Task, ...] = ()
+    after: tuple[Task, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StagePlan:
+    """A stage with its clusters in order and how many are updated at a time."""
+
+    name: str
+    clusters: tuple[str, ...]
+    at_a_time: int
+    before: tuple[Task, ...]
+    after: tuple[Task, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """What a run fixed when it was initialised; `deletes` are the unpicked clusters, by name."""
+
+    policy_snapshot: int
+    cluster_count: int
+    stages: tuple[StagePlan, ...]
+    deletes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunProblem:
+    """Why a run cannot be initialised. `transient`: it would be tried again."""
+
+    message: str
+    transient: bool = False
+
+
+def initialize(
+    bindings: Iterable[Binding],
+    snapshot: PolicySnapshot,
+    wanted: int | None,
+    fulfilled: bool,
+    members: Iterable[Member],
+    stages: Iterable[Stage],
+) -> RunPlan | RunProblem:
+    """Put every picked cluster into its stage.
+
+    `wanted` is N of a PickN, the number of names of a PickFixed, None for a PickAll.
+    """
+    if not fulfilled:
+        return RunProblem("policy snapshot not fully scheduled yet")
+    held = sorted((b for b in bindings if not b.deleting), key=lambda b: b.cluster)
+    picked = [b.cluster for b in held if b.state is not BindingState.UNSCHEDULED]
+    deletes = tuple(b.cluster for b in held if b.state is BindingState.UNSCHEDULED)
+    behind = [
+        b for b in held if b.state is not BindingState.UNSCHEDULED and b.policy_snapshot != snapshot.index
+    ]
+    if behind:
+        return RunProblem(
+            f"binding on {behind[0].cluster} with old policy snapshot {behind[0].policy_snapshot} has state"
+            f" {behind[0].state}, we might observe a transient state, need retry",
+            transient=True,
+        )
+    if not picked and not deletes:
+        return RunProblem("no scheduled or to-be-deleted bindings found for the latest policy snapshot")
+    if wanted is not None and wanted != len(picked):
+        return RunProblem(
+            f"the number of selected bindings {len(picked)} is not equal to the observed cluster count {wanted}"
+        )
+    by_name = {member.name: member for member in members}
+    plans = _assign(tuple(stages), picked, by_name)
+    if isinstance(plans, RunProblem):
+        return plans
+    return RunPlan(snapshot.index, len(picked), plans, deletes)
+
+
+def _assign(
+    stages: tuple[Stage, ...], picked: list[str], members: Mapping[str, Member]
+) -> tuple[StagePlan, ...] | RunProblem:
+    placed: set[str] = set()
+    plans: list[StagePlan] = []
+    for stage in stages:
+        chosen = _clusters_of(stage, picked, members)
+        if isinstance(chosen, RunProblem):
+            return chosen
+        twice = next((name for name in chosen if name in placed), None)
+        if twice is not None:
+            return RunProblem(f"cluster `{twice}` appears in more than one stages")
+        placed |= {*chosen}
+        ordered = _in_order(stage, chosen, members)
+        if isinstance(ordered, RunProblem):
+            return ordered
+        at_a_time = max(1, stage.max_concurrency.of(len(ordered), up=False))
+        plans.append(StagePlan(stage.name, ordered, at_a_time, stage.before, stage.after))
+    missing = [name for name in picked if name not in placed]
+    if missing:
+        return RunProblem(
+            f"some clusters are not placed in any stage, total {len(missing)}, showing up to {_SHOWN}:"
+            f" {', '.join(missing[:_SHOWN])}"
+        )
+    return tuple(plans)
+
+
+def _clusters_of(stage: Stage, picked: list[str], members: Mapping[str, Member]) -> list[str] | RunProblem:
+    if stage.label_selector is None:
+        return []
+    problems = selector_problems(stage.label_selector)
+    if problems:
+        return RunProblem(f"the stage label selector is invalid, stage: {stage.name}, err: {problems[0]}")
+    return [
+        name for name in picked if name in members and matches(stage.label_selector, members[name].labels)
+    ]
+
+
+def _in_order(stage: Stage, chosen: list[str], members: Mapping[str, Member]) -> tuple[str, ...] | RunProblem:
+    key = stage.sorting_label_key
+    if key is None:
+        return tuple(sorted(chosen))
+    for name in chosen:
+        written = members[name].labels.get(key, "")
+        if not re.fullmatch(r"[+-]?[0-9]{1,18}", written, re.ASCII):
+            return RunProblem(
+                f"the sorting label `{key}:{written}` on cluster `{name}` is not valid: not an integer"
+            )
+    return tuple(sorted(chosen, key=lambda name: (int(members[name].labels[key]), name)))
+
+
+class StepKind(StrEnum):
+    """What a step of a run is."""
+
+    APPROVAL = "approval"
+    UPDATE = "update"
+    WAIT = "wait"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class RunStep:
+    """One step: the clusters it updates or deletes, or the task it waits for (an approval's name)."""
+
+    kind: StepKind
+    stage: str
+    clusters: tuple[str, ...] = ()
+    task: str = ""
+    wait_seconds: float = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """The steps taken, the bindings after them, and what the run waits for or stopped on ("" = done)."""
+
+    steps: tuple[RunStep, ...]
+    bindings: tuple[Binding, ...]
+    waits_for: str = ""
+    stopped_by: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run went through all its stages."""
+        return not self.waits_for and not self.stopped_by
+
+
+def steps_of(plan: RunPlan, run: str) -> tuple[RunStep, ...]:
+    """Every step of a run in order: tasks before a stage, its clusters in batches, tasks after it; the
+    deletions last. Tasks of one stage are waited for side by side.
+    """
+    found: list[RunStep] = []
+    for stage in plan.stages:
+        found += _tasks(stage.before, stage.name, f"{run}-before-{stage.name}")
+        for start in range(0, len(stage.clusters), stage.at_a_time):
+            batch = stage.clusters[start : start + stage.at_a_time]
+            found.append(RunStep(StepKind.UPDATE, stage.name, batch))
+        found += _tasks(stage.after, stage.name, f"{run}-after-{stage.name}")
+    if plan.deletes:
+        found.append(RunStep(StepKind.DELETE, DELETE_STAGE, plan.deletes))
+    return tuple(found)
+
+
+def _tasks(tasks: tuple[Task, ...], stage: str, approval: str) -> list[RunStep]:
+    return [
+        RunStep(StepKind.APPROVAL, stage, task=approval)
+        if task.type == APPROVAL
+        else RunStep(StepKind.WAIT, stage, wait_seconds=task.wait_seconds or 0)
+        for task in tasks
+    ]
+
+
+def execute(
+    plan: RunPlan,
+    run: str,
+    bindings: Iterable[Binding],
+    resource_snapshot: int,
+    *,
+    approved: frozenset[str] | None = None,
+    failing: frozenset[str] = frozenset(),
+) -> RunOutcome:
+    """Carry out a run as far as it gets. `approved` None: every approval is given; else those named.
+
+    A cluster in `failing` stops the run at its batch; the others of that batch are updated.
+    """
+    held = {b.cluster: b for b in sorted(bindings, key=lambda b: b.cluster) if not b.deleting}
+    done: list[RunStep] = []
+    for step in steps_of(plan, run):
+        if step.kind is StepKind.APPROVAL and approved is not None and step.task not in approved:
+            return RunOutcome(tuple(done), tuple(held.values()), waits_for=step.task)
+        done.append(step)
+        if step.kind is StepKind.DELETE:
+            held = {name: b for name, b in held.items() if name not in step.clusters}
+        if step.kind is not StepKind.UPDATE:
+            continue
+        for name in step.clusters:
+            if name in held and name not in failing:
+                held[name] = replace(
+                    held[name], state=BindingState.BOUND, resource_snapshot=resource_snapshot
+                )
+        broken = next((name for name in step.clusters if name in failing), None)
+        if broken is not None:
+            return RunOutcome(tuple(done), tuple(held.values()), stopped_by=broken)
+    return RunOutcome(tuple(done), tuple(held.values()))
+
+
+_FORBIDDEN = {
+    (RunState.INITIALIZE, RunState.STOP),
+    (RunState.RUN, RunState.INITIALIZE),
+    (RunState.STOP, RunState.INITIALIZE),
+}
+
+
+def transition_problem(before: RunState, after: RunState) -> str | None:
+    """Why a run may not go from one wanted state to another; None when it may."""
+    if (before, after) in _FORBIDDEN:
+        return f"invalid state transition: cannot transition from {before} to {after}"
+    return None

@@ -1,0 +1,133 @@
+"""The member cluster watcher: which change of a member queues which placements, and which queues none.
+
+Source: KubeFleet pkg/scheduler/watchers/membercluster. A departure queues every placement. Other changes
+queue PickAll placements, and PickFixed and PickN ones only while they are not fully scheduled: a
+fulfilled PickN is never looked at again because a cluster got better or worse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nexusform.scheduling.fleet.model import Ask, Member, PlacementType
+from nexusform.scheduling.fleet.roster import Roster
+from nexusform.scheduling.fleet.rules import cluster_affinity, cluster_eligibility, taint_toleration
+from nexusform.scheduling.fleet.standing import Standing
+from nexusform.scheduling.fleet.triggers import Trigger
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A placement as the watcher sees it. `fulfilled`: its Scheduled condition is True."""
+
+    key: str
+    placement_type: PlacementType
+    fulfilled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MemberChange:
+    """One member's change that queues placements; several at once show as the first of the table."""
+
+    member: str
+    trigger: Trigger
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A placement to be scheduled again, and the changes that ask for it, by member name."""
+
+    placement: str
+    changes: tuple[MemberChange, ...]
+
+
+def trigger_for(before: Member | None, after: Member | None) -> Trigger | None:
+    """What a member's change queues placements for; None when it queues none.
+
+    A member that appears queues them only once it is eligible; one that is being deleted, only when it
+    is gone; taints that are added, heartbeats and a loss of eligibility never do.
+    """
+    if after is None:
+        return Trigger.CLUSTER_LEFT if before is not None else None
+    if after.leaving:
+        return None
+    eligible = cluster_eligibility.ineligible(after) is None
+    if before is None:
+        return Trigger.CLUSTER_JOINED if eligible else None
+    if eligible and cluster_eligibility.ineligible(before) is not None:
+        return Trigger.CLUSTER_BECAME_ELIGIBLE
+    if before.labels != after.labels:
+        return Trigger.CLUSTER_LABELS_CHANGED
+    if not set(before.taints) <= set(after.taints):
+        return Trigger.TAINT_REMOVED
+    if _properties_changed(before, after):
+        return Trigger.CLUSTER_PROPERTIES_CHANGED
+    return None
+
+
+def _properties_changed(before: Member, after: Member) -> bool:
+    """Properties, resource usage or namespaces; a property that disappears is not looked at."""
+    added_or_changed = any(before.properties.get(name) != value for name, value in after.properties.items())
+    return added_or_changed or before.resources != after.resources or before.namespaces != after.namespaces
+
+
+def member_changes(before: Iterable[Member], after: Iterable[Member]) -> tuple[MemberChange, ...]:
+    """The changes between two states of the fleet that queue placements, by member name."""
+    old = {member.name: member for member in before}
+    new = {member.name: member for member in after}
+    found: list[MemberChange] = []
+    for name in sorted({*old, *new}):
+        was, now = old.get(name), new.get(name)
+        trigger = None if was is now else trigger_for(was, now)
+        if trigger is not None:
+            found.append(MemberChange(name, trigger))
+    return tuple(found)
+
+
+def queued(
+    before: Iterable[Member], after: Iterable[Member], placements: Iterable[Watched]
+) -> tuple[Queued, ...]:
+    """The placements that the changes between two states of the fleet queue, in the order given."""
+    every = member_changes(before, after)
+    departures = tuple(change for change in every if change.trigger is Trigger.CLUSTER_LEFT)
+    found: list[Queued] = []
+    for placement in placements:
+        idle = placement.fulfilled and placement.placement_type is not PlacementType.PICK_ALL
+        changes = departures if idle else every
+        if changes:
+            found.append(Queued(placement.key, changes))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A change of a picked member that would keep it from being picked today, and moves nothing."""
+
+    member: str
+    trigger: Trigger
+    reason: str
+
+
+def observations(before: Member | None, after: Member, ask: Ask) -> tuple[Observation, ...]:
+    """What a placement that holds `after` would refuse in it now and did not before."""
+    found: list[Observation] = []
+    ineligible = cluster_eligibility.ineligible(after)
+    if ineligible is not None and (before is None or cluster_eligibility.ineligible(before) is None):
+        found.append(Observation(after.name, Trigger.CLUSTER_BECAME_INELIGIBLE, ineligible))
+    if ask.policy.placement_type is PlacementType.PICK_FIXED:
+        return tuple(found)
+    tolerations = ask.policy.tolerations
+    taint = taint_toleration.untolerated(after.taints, tolerations)
+    if taint is not None and (
+        before is None or taint_toleration.untolerated(before.taints, tolerations) is None
+    ):
+        reason = taint_toleration.reason(ask, Roster([after]), Standing(), 0)
+        found.append(Observation(after.name, Trigger.TAINT_ADDED, reason))
+    if not _matches(after, ask) and (before is None or _matches(before, ask)):
+        found.append(Observation(after.name, Trigger.LABELS_NO_LONGER_MATCH, cluster_affinity.REASON))
+    return tuple(found)
+
+
+def _matches(member: Member, ask: Ask) -> bool:
+    return cluster_affinity.admitted(ask, Roster([member]), Standing()) == 1

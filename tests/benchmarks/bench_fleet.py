@@ -1,0 +1,116 @@
+"""Fleet speed: placements over clusters from nothing, and again after one property changed.
+
+Run: python tests/benchmarks/bench_fleet.py [--placements N] [--clusters N]
+
+Every placement has a policy of its own: PickN with required terms and a property sorter, PickN spread
+over regions and days, PickAll by label and property, PickFixed. One node count then changes: the
+watcher's table says who is queued, and those settle again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+
+from nexusform.scheduling.fleet.cycle import CycleResult, settle
+from nexusform.scheduling.fleet.model import (
+    ClusterTerm,
+    Member,
+    PlacementType,
+    Policy,
+    PreferredTerm,
+    PropertyRequirement,
+    PropertySorter,
+    ResourceUsage,
+    SpreadConstraint,
+)
+from nexusform.scheduling.fleet.roster import Roster
+from nexusform.scheduling.fleet.snapshots import next_snapshot
+from nexusform.scheduling.fleet.watcher import Watched, queued
+from nexusform.scheduling.matching import Taint, label_selector
+from nexusform.scheduling.quantity import make_quantity
+
+NODES = "kubernetes-fleet.io/node-count"
+CPU = "resources.kubernetes-fleet.io/available-cpu"
+
+
+def fleet(size: int) -> list[Member]:
+    """Clusters in 20 regions, 7 update days and 3 environments; every tenth is tainted."""
+    return [
+        Member(
+            f"member-{i:05d}",
+            {"region": f"r{i % 20}", "day": f"d{i % 7}", "env": ("prod", "test", "dev")[i % 3]},
+            (Taint("dedicated"),) if i % 10 == 0 else (),
+            {NODES: str(3 + i * 7 % 50)},
+            ResourceUsage(available={"cpu": make_quantity(1000 + i * 37 % 9973, scale=-3)}),
+        )
+        for i in range(size)
+    ]
+
+
+def policy(i: int) -> Policy:
+    """The policy of placement number `i`; no two are equal."""
+    nodes = (PropertyRequirement(NODES, "Ge", (str(3 + i % 37),)),)
+    term = ClusterTerm(label_selector({"env": ("prod", "test", "dev")[i % 3]}), nodes)
+    sorter = ClusterTerm(property_sorter=PropertySorter(CPU, "Descending"))
+    preferred = (
+        PreferredTerm(1 + i % 100, sorter),
+        PreferredTerm(i // 100, ClusterTerm(label_selector({"region": f"r{i % 20}"}))),
+    )
+    kind = i % 5
+    if kind == 0:
+        return Policy(PlacementType.PICK_ALL, required=(term,))
+    if kind == 1:
+        return Policy(
+            PlacementType.PICK_FIXED, cluster_names=tuple(f"member-{i * j % 1000:05d}" for j in range(1, 11))
+        )
+    if kind == 2:
+        spread = (SpreadConstraint("region", 1), SpreadConstraint("day", 1, "ScheduleAnyway"))
+        return Policy(PlacementType.PICK_N, 20, required=(term,), preferred=preferred, spread=spread)
+    return Policy(PlacementType.PICK_N, 10 + i % 20, required=(term,), preferred=preferred)
+
+
+def place(
+    roster: Roster, policies: Iterable[tuple[int, Policy]], prior: dict[int, CycleResult]
+) -> dict[int, CycleResult]:
+    """Settle these placements."""
+    found = {}
+    for i, asked in policies:
+        held = prior[i].bindings if i in prior else ()
+        found[i] = settle(held, roster, asked, next_snapshot(None, asked))
+    return found
+
+
+def main() -> None:
+    """Print the table."""
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--placements", type=int, default=1000)
+    arguments.add_argument("--clusters", type=int, default=1000)
+    given = arguments.parse_args()
+    members = fleet(given.clusters)
+    policies = [(i, policy(i)) for i in range(given.placements)]
+    start = time.process_time()
+    first = place(Roster(members), policies, {})
+    nothing = time.process_time() - start
+    held = sum(len(result.bindings) for result in first.values())
+    changed = [replace(m, properties={NODES: "99"}) if i == 5 else m for i, m in enumerate(members)]
+    start = time.process_time()
+    watched = [
+        Watched(str(i), asked.placement_type, result.status is not None and result.status.fulfilled)
+        for (i, asked), result in zip(policies, first.values(), strict=True)
+    ]
+    names = {entry.placement for entry in queued(members, changed, watched)}
+    second = place(Roster(changed), [pair for pair in policies if str(pair[0]) in names], first)
+    again = time.process_time() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{given.placements} placements, {given.clusters} clusters, {held} bindings")
+    print(f"  from nothing           {nothing:6.2f} s")
+    print(f"  one property changed   {again:6.2f} s  ({len(second)} placements queued)")
+    print(f"  peak memory            {peak:6.0f} MB")
+
+
+if __name__ == "__main__":
+    main()
