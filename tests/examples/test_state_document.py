@@ -1,0 +1,33 @@
+"""state/nexus-document.nfstate is what applying examples/nexus-document leaves, but for the lineage."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from nexusform.state import codec
+
+ROOT = Path(__file__).parents[2]
+DOCUMENT = ROOT / "state" / "nexus-document.nfstate"
+LINEAGE = "00000000-0000-4000-8000-000000000000"
+
+
+def test_the_state_of_the_document_example(tmp_path: Path) -> None:
+    example = tmp_path / "nexus-document"
+    shutil.copytree(
+        ROOT / "examples" / "nexus-document", example, ignore=shutil.ignore_patterns("state", ".nexusform")
+    )
+    command = [sys.executable, "-m", "nexusform", "apply", "-auto-approve"]
+    subprocess.run(command, cwd=example, check=True, capture_output=True, timeout=120)
+    name = "nexusform.nfstate"
+    state, problems = codec.decode((example / "state" / name).read_bytes(), name)
+    assert not problems
+    assert state is not None
+    document = codec.encode(replace(state, lineage=LINEAGE))
+    if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
+        DOCUMENT.write_bytes(document)
+    assert DOCUMENT.read_bytes() == document
