@@ -61,10 +61,17 @@ def _json(subject: Subject) -> bytes:
     return json_bytes(document)
 
 
+def _svg(subject: Subject) -> bytes:
+    from nexusform.rendering.svg_map import render_svg
+
+    return render_svg(subject.plan, subject.registries).encode()
+
+
 FORMATS: Final[Mapping[str, Callable[[Subject], bytes]]] = {
     "text": _text,
     "markdown": _markdown,
     "json": _json,
+    "svg": _svg,
 }
 
 

@@ -286,7 +286,7 @@ def _per_rack(places: Sequence[Mapping[str, Any]]) -> str:
         rack = str(place.get("rack", ""))
         vms[rack] += 1
         machines.setdefault(rack, set()).add(str(place.get("machine", "")))
-    texts = {rack: _on_machines(vms[rack], len(machines[rack])) for rack in sorted(vms, key=_natural)}
+    texts = {rack: _on_machines(vms[rack], len(machines[rack])) for rack in sorted(vms, key=natural)}
     if len(texts) <= NAMED_RACKS:
         return ", ".join(f"{rack}: {text}" for rack, text in texts.items())
     alike: dict[str, list[str]] = {}
@@ -294,12 +294,12 @@ def _per_rack(places: Sequence[Mapping[str, Any]]) -> str:
         alike.setdefault(text, []).append(rack)
     if len(alike) == 1:
         return f"{next(iter(alike))} in each of {len(texts)} racks"
-    ordered = sorted(alike.items(), key=lambda item: _natural(item[0]))
+    ordered = sorted(alike.items(), key=lambda item: natural(item[0]))
     return "; ".join(f"{text} in {_rack_names(racks)}" for text, racks in ordered)
 
 
-def _natural(text: str) -> list[tuple[int, int, str]]:
-    # rack2 before rack10: digits count as numbers.
+def natural(text: str) -> list[tuple[int, int, str]]:
+    """The sort key of a name in which digits count as numbers: rack2 before rack10."""
     parts = re.split(r"(\d+)", text)
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]
 
