@@ -25,7 +25,10 @@ _MEANING = {
 def types_page() -> str:
     """docs/reference/types.md."""
     lines = [HEAD, "", "# Resource types and data sources", ""]
-    lines += ["(c) computed by nexusform; (pr) predicted: an observed value may differ without being an error.", ""]
+    lines += [
+        "(c) computed by nexusform; (pr) predicted: an observed value may differ without being an error.",
+        "",
+    ]
     for table in (RESOURCE_TYPES, DATA_SOURCES):
         for resource_type in table.values():
             lines += _type(resource_type)

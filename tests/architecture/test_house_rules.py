@@ -1,0 +1,65 @@
+"""What import-linter cannot see: builtins that touch the world, sizes of rooms, names of rooms."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "nexusform"
+FILES = sorted(PACKAGE.rglob("*.py"))
+RIM = ("providers", "backends", "workflow", "cli")
+FORBIDDEN_NAMES = {"core", "common", "base", "helpers", "utils", "util", "misc"}
+MOST_LINES = 600
+MOST_FUNCTION_LINES = 60
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(PACKAGE))
+
+
+def _in_rim(path: Path) -> bool:
+    name = _name(path)
+    return name == "configuration/loader.py" or name.split("/")[0] in RIM
+
+
+def _calls(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Name):
+                yield node.func.id, node.lineno
+            elif isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
+                yield f"{node.func.value.id}.{node.func.attr}", node.lineno
+
+
+WORLDLY = {"open", "print", "input", "datetime.now", "datetime.utcnow", "datetime.today", "date.today"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=_name)
+def test_only_the_rim_touches_the_world(path: Path) -> None:
+    found = [] if _in_rim(path) else [c for c in _calls(ast.parse(path.read_text())) if c[0] in WORLDLY]
+    assert not found
+
+
+@pytest.mark.parametrize("path", [f for f in FILES if not _name(f).startswith("cli/")], ids=_name)
+def test_only_the_command_line_prints(path: Path) -> None:
+    assert "print" not in {name for name, _ in _calls(ast.parse(path.read_text()))}
+
+
+@pytest.mark.parametrize("path", FILES, ids=_name)
+def test_rooms_are_small(path: Path) -> None:
+    text = path.read_text()
+    assert text.count("\n") <= MOST_LINES
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or 0) - node.lineno + 1
+            assert length <= MOST_FUNCTION_LINES, f"{node.name} has {length} lines"
+
+
+@pytest.mark.parametrize("path", FILES, ids=_name)
+def test_rooms_bear_names_of_the_domain(path: Path) -> None:
+    parts = {part.removesuffix(".py") for part in path.relative_to(PACKAGE).parts}
+    assert not parts & FORBIDDEN_NAMES
+    assert ast.get_docstring(ast.parse(path.read_text())), "every file says what it is"
