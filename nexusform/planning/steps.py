@@ -7,8 +7,9 @@ nothing. Where many steps wait for all of many, one gate stands between.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from nexusform.address import Address
@@ -17,6 +18,7 @@ from nexusform.planning.sites import SitePlan
 from nexusform.planning.triggers import VmKey
 from nexusform.planning.vm_phase import ROLLING, VmObject
 from nexusform.ports import Surroundings
+from nexusform.scheduling.racks.certainty import Release
 
 GATE_ABOVE = 4
 
@@ -85,7 +87,10 @@ def build_steps(
     uses = _Uses(changes, objects, sites)
     for change in changes:
         _use_waits(graph, change, uses)
-    _add_room_waits(graph, _room_waits(graph, objects))
+    waits = _room_waits(graph, objects)
+    for step, others in _rolling_waits(graph, objects, sites).items():
+        waits.setdefault(step, set()).update(others)
+    _add_room_waits(graph, waits)
     return [
         Step(d.id, d.kind, d.change, tuple(sorted(d.waits)), d.prior, d.planned, d.main) for d in graph.drafts
     ]
@@ -277,6 +282,59 @@ def _room_waits(graph: _Graph, objects: Mapping[Address, VmObject]) -> dict[int,
             room = freed.get((vms.wanted.site_id, vms.places[key].machine), set())
             waits.setdefault(making, set()).update(s for s in room if s not in {making, own})
     return waits
+
+
+def _rolling_waits(
+    graph: _Graph, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]
+) -> dict[int, set[int]]:
+    """Rolling VMs free their room only as their object is updated: whatever was placed there afterwards
+    waits for that update, except an object that rolled earlier itself.
+    """
+    rolling = {a: o for a, o in objects.items() if ROLLING in o.moves.again.values()}
+    if not rolling:
+        return {}
+    turn = {a: o.instance.prior.creation for a, o in rolling.items() if o.instance.prior is not None}
+    old = {
+        (o.before.owner, *key): address
+        for address, o in rolling.items()
+        if o.before is not None
+        for key, trigger in o.moves.again.items()
+        if trigger == ROLLING
+    }
+    waits: dict[int, set[int]] = {}
+    for site in sites.values():
+        placed: dict[Hashable, tuple[Address, str]] = {
+            token: (address, o.places[key].machine)
+            for address, o in objects.items()
+            if o.site is site
+            for key, token in o.tokens.items()
+        }
+        for owner, taker in _successions(site, old, placed):
+            made, making = graph.making.get(owner), graph.making.get(taker)
+            if made is None or making is None or made == making or turn.get(taker, inf) < turn[owner]:
+                continue
+            waits.setdefault(making, set()).add(made)
+    return waits
+
+
+def _successions(
+    site: SitePlan,
+    old: Mapping[tuple[str, str, int | str], Address],
+    placed: Mapping[Hashable, tuple[Address, str]],
+) -> Iterator[tuple[Address, Address]]:
+    """Whose rolling VM left a machine, and who was placed on it after that."""
+    if site.base is None:
+        return
+    left: dict[str, set[Address]] = {}
+    for operation in site.operations:
+        if isinstance(operation, Release) and operation.handle is not None:
+            vm = site.base.vm(operation.handle)
+            owner = old.get((vm.vm.owner, vm.vm.pool, vm.vm.number))
+            if owner is not None:
+                left.setdefault(vm.placement.machine, set()).add(owner)
+        elif not isinstance(operation, Release) and operation.token in placed:
+            taker, machine = placed[operation.token]
+            yield from ((owner, taker) for owner in sorted(left.get(machine, ()), key=str))
 
 
 def _add_room_waits(graph: _Graph, waits: Mapping[int, set[int]]) -> None:
