@@ -1,0 +1,172 @@
+"""Values in a HOT template: intrinsic functions resolved where they can be, marked where they cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from nexusform.importers.yaml_node import ELISION, Node, Notes
+
+_DEEPEST: Final = 40
+# A str_replace may not make more text than this.
+_LONGEST: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Unresolved:
+    """A value that only the cloud knows, or a parameter without a value; `what` names it."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A resource of a template: `scope` tells templates apart."""
+
+    scope: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """One template being read. `values` are the parameters that its user gives, already resolved.
+
+    `scope` tells it from others; `repeated` says that it is instantiated once per member of a group.
+    """
+
+    notes: Notes
+    root: Node
+    values: Mapping[str, Any]
+    scope: str = ""
+    repeated: bool = False
+    chain: tuple[str, ...] = field(default=())
+
+    def parameter(self, name: str) -> Any:
+        """A parameter's value, else its default, else Unresolved."""
+        if name in self.values:
+            return self.values[name]
+        for section in ("parameters", "Parameters"):
+            declared = self.root.at(section, name)
+            for key in ("default", "Default"):
+                default = declared.at(key)
+                if not default.absent:
+                    return default.data
+        return Unresolved(f"the parameter {name}")
+
+    def value(self, node: Node) -> Any:
+        """The resolved value of a part."""
+        return resolve(node.data, self)
+
+
+def resolve(data: Any, template: Template, depth: int = 0) -> Any:
+    """Plain data with intrinsic functions replaced; References and Unresolved stand where they must."""
+    if depth > _DEEPEST:
+        return Unresolved("a value that is nested too deeply")
+    if data == ELISION:
+        return None
+    if isinstance(data, dict):
+        if len(data) == 1:
+            name, argument = next(iter(data.items()))
+            if name in _INTRINSICS:
+                return _INTRINSICS[name](argument, template, depth + 1)
+            if name.startswith(("get_", "Fn::")) or name in _OPAQUE:
+                return Unresolved(name)
+        return {key: resolve(part, template, depth + 1) for key, part in data.items()}
+    if isinstance(data, list):
+        return [resolve(part, template, depth + 1) for part in data]
+    return data
+
+
+# Functions whose result never decides a placement, or needs the cloud.
+_OPAQUE: Final = frozenset(
+    {
+        "str_split",
+        "digest",
+        "repeat",
+        "yaql",
+        "make_url",
+        "map_merge",
+        "map_replace",
+        "filter",
+        "if",
+        "contains",
+    }
+)
+
+
+def _get_param(argument: Any, template: Template, depth: int) -> Any:
+    path = argument if isinstance(argument, list) else [argument]
+    if not path or not isinstance(path[0], str):
+        return Unresolved("a parameter")
+    found = template.parameter(path[0])
+    for step in path[1:]:
+        key = resolve(step, template, depth)
+        in_map = isinstance(found, Mapping) and isinstance(key, str) and key in found
+        in_list = isinstance(found, list) and isinstance(key, int) and 0 <= key < len(found)
+        if in_map or in_list:
+            found = found[key]
+        else:
+            return Unresolved("the parameter " + ".".join(str(part) for part in path))
+    return found
+
+
+def _get_resource(argument: Any, template: Template, _depth: int) -> Any:
+    return Reference(template.scope, argument) if isinstance(argument, str) else Unresolved("a resource")
+
+
+def _str_replace(argument: Any, template: Template, depth: int) -> Any:
+    body = resolve(argument, template, depth)
+    if not isinstance(body, dict) or not isinstance(body.get("template"), str):
+        return Unresolved("str_replace")
+    text: str = body["template"]
+    params = body.get("params")
+    for key, value in params.items() if isinstance(params, dict) else ():
+        if not key or not isinstance(value, (str, int, float)):
+            return Unresolved("str_replace")
+        text = text.replace(key, str(value))
+        if len(text) > _LONGEST:
+            return Unresolved("str_replace")
+    return text
+
+
+def _list_join(argument: Any, template: Template, depth: int) -> Any:
+    body = resolve(argument, template, depth)
+    if not isinstance(body, list) or len(body) < 2 or not isinstance(body[0], str):
+        return Unresolved("list_join")
+    parts = [part for rest in body[1:] if isinstance(rest, list) for part in rest]
+    if not all(isinstance(part, (str, int, float)) for part in parts):
+        return Unresolved("list_join")
+    return body[0].join(str(part) for part in parts)
+
+
+_INTRINSICS: Final[Mapping[str, Callable[[Any, Template, int], Any]]] = {
+    "get_param": _get_param,
+    "get_resource": _get_resource,
+    "Ref": lambda argument, template, depth: (
+        _get_param(argument, template, depth)
+        if isinstance(argument, str) and not template.root.at("Parameters", argument).absent
+        else _get_resource(argument, template, depth)
+    ),
+    "str_replace": _str_replace,
+    "list_join": _list_join,
+}
+
+
+def vdu_in_path(data: Any, depth: int = 0) -> str:
+    """The VDU that a `get_param: [nfv, VDU, NAME, ...]` somewhere in the data speaks of, else ""."""
+    if depth > _DEEPEST:
+        return ""
+    if isinstance(data, dict):
+        path = data.get("get_param")
+        if (
+            isinstance(path, list)
+            and len(path) > 2
+            and path[:2] == ["nfv", "VDU"]
+            and isinstance(path[2], str)
+        ):
+            return path[2]
+        return next((found for part in data.values() if (found := vdu_in_path(part, depth + 1))), "")
+    if isinstance(data, list):
+        return next((found for part in data if (found := vdu_in_path(part, depth + 1))), "")
+    return ""

@@ -1,0 +1,192 @@
+"""One VNF from a VNFD, a HOT file, or both: who says what, and where they contradict each other.
+
+The VNFD's numbers and sizes come first, the HOT file fills in what it leaves open. Rules of both hold;
+where both state the same one, the stricter form does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from nexusform.importers.hot import BASE_HOT, HotVnf, read_hot
+from nexusform.importers.tosca import read_vnfd
+from nexusform.importers.vnf_model import (
+    CONTRADICTORY,
+    INVALID_DOCUMENT,
+    MACHINE,
+    Rule,
+    Size,
+    Vdu,
+    Vnf,
+    VnfSources,
+)
+from nexusform.importers.vnf_scale import counts
+from nexusform.importers.yaml_node import Notes
+from nexusform.importers.yaml_text import LineFinding, Place
+
+VNFD = "vnfd"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadVnf:
+    """A VNF and everything that was found while reading it, document by document."""
+
+    vnf: Vnf
+    findings: tuple[LineFinding, ...]
+
+
+def read_vnf(sources: VnfSources) -> ReadVnf:
+    """Read the documents and put together what they say. Never raises for what the user wrote."""
+    notes = Notes(VNFD)
+    descriptor = None
+    template = None
+    if sources.vnfd is not None:
+        descriptor = read_vnfd(sources.vnfd, sources.parameters, sources.flavour_id, notes)
+    if sources.base_hot is not None:
+        template = read_hot(sources.base_hot, sources.nested, sources.parameters)
+    all_notes = [notes, *(template.notes if template is not None else ())]
+    by_file = {known.file: known for known in all_notes}
+    if descriptor is None or (template is not None and not descriptor.vdus):
+        vnf = template.vnf if template is not None else Vnf()
+    elif template is None:
+        vnf = descriptor
+    else:
+        vnf = _merged(descriptor, template, by_file)
+    if not vnf.vdus and not any(known.findings for known in all_notes if _has_error(known)):
+        name = VNFD if sources.vnfd is not None else BASE_HOT
+        by_file[name].error(
+            Place(1, 1), INVALID_DOCUMENT, "no VDU was found: no Vdu.Compute node and no OS::Nova::Server."
+        )
+    return ReadVnf(vnf, tuple(found for known in all_notes for found in known.findings))
+
+
+def _has_error(notes: Notes) -> bool:
+    return any(found.severity == "error" for found in notes.findings)
+
+
+# --- both documents ----------------------------------------------------------------------------
+
+
+def _merged(descriptor: Vnf, template: HotVnf, notes: dict[str, Notes]) -> Vnf:
+    hot = template.vnf
+    sizes = counts(descriptor).numbers
+    vdus = [_vdu(vdu, hot.vdu(vdu.name), sizes[vdu.name], notes) for vdu in descriptor.vdus]
+    for made in hot.vdus:
+        if descriptor.vdu(made.name) is None:
+            notes[made.origin.file].warn(
+                Place(made.origin.line, 1),
+                CONTRADICTORY,
+                f'"{made.name}" makes servers, and the VNFD has no VDU of that name; they are placed as the '
+                f'VDU "{made.name}".',
+            )
+            vdus.append(made)
+    rules = _rules(descriptor, hot, notes)
+    return replace(descriptor, vdus=tuple(vdus), rules=rules, aspects=descriptor.aspects or hot.aspects)
+
+
+def _vdu(vdu: Vdu, made: Vdu | None, size_now: int, notes: dict[str, Notes]) -> Vdu:
+    """A VDU of the VNFD with what the HOT file adds. `size_now` is its number by the VNFD alone."""
+    if made is None:
+        notes[VNFD].warn(
+            Place(vdu.origin.line, 1),
+            CONTRADICTORY,
+            f'the VDU "{vdu.name}" is not made by base_hot: no server or group there has this name.',
+        )
+        return vdu
+    size = Size(
+        vdu.size.vcpus or made.size.vcpus,
+        vdu.size.memory_gib or made.size.memory_gib,
+        vdu.size.disk_gib if vdu.size.disk_gib is not None else made.size.disk_gib,
+    )
+    found = replace(vdu, size=size)
+    if not made.stated:
+        return found
+    if vdu.stated and size_now != made.initial:
+        _differs(made, vdu, f"has {made.initial} servers here and {size_now}", notes)
+    if vdu.bounded and (vdu.minimum, vdu.maximum) != (made.minimum, made.maximum):
+        _differs(made, vdu, f"may have {_bounds(made)} servers here and {_bounds(vdu)}", notes)
+    if vdu.stated:
+        return found
+    if not vdu.bounded:
+        return replace(found, minimum=made.minimum, maximum=made.maximum, initial=made.initial)
+    most = made.initial if vdu.maximum is None else min(made.initial, vdu.maximum)
+    return replace(found, initial=max(most, vdu.minimum))
+
+
+def _differs(made: Vdu, vdu: Vdu, what: str, notes: dict[str, Notes]) -> None:
+    notes[made.origin.file].warn(
+        Place(made.origin.line, 1),
+        CONTRADICTORY,
+        f'"{vdu.name}" {what} in the VNFD ({vdu.origin}); the VNFD\'s numbers hold.',
+    )
+
+
+def _bounds(vdu: Vdu) -> str:
+    if vdu.maximum is None:
+        return f"{vdu.minimum} or more"
+    return f"{vdu.minimum} to {vdu.maximum}" if vdu.minimum != vdu.maximum else f"{vdu.minimum}"
+
+
+def _rules(descriptor: Vnf, hot: Vnf, notes: dict[str, Notes]) -> tuple[Rule, ...]:
+    kept = list(hot.rules)
+    rules: list[Rule] = []
+    for rule in descriptor.rules:
+        same = [other for other in kept if _overlap(rule, other)]
+        for other in same:
+            if _disagree(rule, other):
+                _contradiction(rule, other, notes)
+        twins = [other for other in same if other.affinity == rule.affinity and _covers(rule, other)]
+        for twin in twins:
+            kept.remove(twin)
+        if rule.scope == MACHINE and not same and hot.vdus:
+            notes[VNFD].warn(
+                Place(rule.origin.line, 1),
+                CONTRADICTORY,
+                f'the rule "{rule.name}" has no counterpart in base_hot: none of its VDUs is in a server '
+                "group there. It is honoured; Heat alone would not.",
+            )
+        rules.append(rule)
+    return (*rules, *kept)
+
+
+def _overlap(rule: Rule, other: Rule) -> bool:
+    return rule.scope == other.scope and bool(set(rule.vdus) & set(other.vdus))
+
+
+def _covers(rule: Rule, other: Rule) -> bool:
+    """Whether the rule asks for all that the other asks for."""
+    return (rule.hard or not other.hard) and rule.most <= other.most and set(other.vdus) <= set(rule.vdus)
+
+
+def _disagree(rule: Rule, other: Rule) -> bool:
+    return rule.affinity != other.affinity or rule.hard != other.hard or rule.most != other.most
+
+
+def _contradiction(rule: Rule, other: Rule, notes: dict[str, Notes]) -> None:
+    names = ", ".join(name for name in rule.vdus if name in other.vdus)
+    at = Place(other.origin.line, 1)
+    mine, theirs = kind(rule), kind(other)
+    if rule.affinity != other.affinity:
+        hard = rule.hard and other.hard
+        text = "They cannot both hold." if hard else "Both are kept; a hard one comes before a soft one."
+        report = notes[other.origin.file].error if hard else notes[other.origin.file].warn
+    else:
+        text, report = "The stricter one holds.", notes[other.origin.file].warn
+    report(
+        at,
+        CONTRADICTORY,
+        f'the server group "{other.name}" says {theirs} for {names}, the rule "{rule.name}" of the VNFD '
+        f"({rule.origin}) says {mine}. {text}",
+    )
+
+
+def kind(rule: Rule) -> str:
+    """A rule in words: "hard anti-affinity"."""
+    most = f" with up to {rule.most} on one {rule.scope}" if rule.most > 1 else ""
+    return f"{'hard' if rule.hard else 'soft'} {'affinity' if rule.affinity else 'anti-affinity'}{most}"
+
+
+def errors(findings: Iterable[LineFinding]) -> Sequence[LineFinding]:
+    """Those that forbid using the documents."""
+    return [found for found in findings if found.severity == "error"]

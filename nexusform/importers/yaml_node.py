@@ -1,0 +1,122 @@
+"""A part of a YAML document with its place; what is absent or of another kind reads as empty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from nexusform.diagnostics import Severity
+from nexusform.importers.yaml_text import LineFinding, Place, YamlDocument, finding
+
+# How printed excerpts mark what they leave out.
+ELISION: Final = "..."
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Plain data and where it was written (the nearest part that was written, when it is absent)."""
+
+    data: Any
+    place: Place
+
+    @staticmethod
+    def of(document: YamlDocument) -> Node:
+        """The whole document."""
+        return Node(document.data, document.place)
+
+    @property
+    def line(self) -> int:
+        """Its line, from 1."""
+        return self.place.line
+
+    @property
+    def absent(self) -> bool:
+        """Nothing is there: no value, null, or the "..." of an excerpt."""
+        return self.data is None or self.data == ELISION
+
+    def at(self, *path: str | int) -> Node:
+        """The part at a path."""
+        found = self
+        for step in path:
+            found = found._below(step)
+        return found
+
+    def _below(self, step: str | int) -> Node:
+        data = self.data
+        place = self.place.children.get(step, self.place)
+        if isinstance(data, dict):
+            return Node(data.get(step), place)
+        if isinstance(data, list) and isinstance(step, int) and 0 <= step < len(data):
+            return Node(data[step], place)
+        return Node(None, self.place)
+
+    def fields(self) -> Iterator[tuple[str, Node]]:
+        """The parts of a mapping by key, in order; nothing for any other kind."""
+        if isinstance(self.data, dict):
+            for key in self.data:
+                yield key, self._below(key)
+
+    def items(self) -> Iterator[Node]:
+        """The parts of a list, in order; nothing for any other kind."""
+        if isinstance(self.data, list):
+            for index in range(len(self.data)):
+                yield self._below(index)
+
+    @property
+    def text(self) -> str:
+        """A text, "" for any other kind."""
+        return self.data if isinstance(self.data, str) and self.data != ELISION else ""
+
+    def texts(self) -> list[tuple[str, Node]]:
+        """The texts of a list, or the one text that stands in a list's place."""
+        if self.text:
+            return [(self.text, self)]
+        return [(item.text, item) for item in self.items() if item.text]
+
+    @property
+    def number(self) -> int | None:
+        """A whole number, also when it is written as text; None for anything else."""
+        return whole_number(self.data)
+
+
+def whole_number(value: Any) -> int | None:
+    """A whole number, also one written as text; None for anything else."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str) and value.strip().isdecimal() and len(value) < 20:
+        return int(value)
+    return None
+
+
+class Notes:
+    """The findings about one document, in the order in which they were made, each once."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self._found: dict[LineFinding, None] = {}
+
+    @property
+    def findings(self) -> tuple[LineFinding, ...]:
+        """All findings, by line."""
+        return tuple(sorted(self._found, key=lambda found: found.line))
+
+    def warn(self, at: Node | Place | None, summary: str, detail: str) -> None:
+        """Something was read with a correction, or not at all."""
+        self._add(at, summary, detail, Severity.WARNING)
+
+    def error(self, at: Node | Place | None, summary: str, detail: str) -> None:
+        """Something that cannot be used."""
+        self._add(at, summary, detail, Severity.ERROR)
+
+    def take(self, found: LineFinding) -> None:
+        """A finding of somebody else about the same document."""
+        self._found.setdefault(found)
+
+    def _add(self, at: Node | Place | None, summary: str, detail: str, severity: Severity) -> None:
+        place = at.place if isinstance(at, Node) else at
+        self._found.setdefault(finding(self.file, place, summary, detail, severity))
