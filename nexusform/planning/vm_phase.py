@@ -42,9 +42,11 @@ class VmObject:
 
     @property
     def untouched(self) -> bool:
-        """Whether every VM stays exactly as it is."""
+        """Whether the same object stays, with every VM exactly as it is."""
         moves = self.moves
-        return not (moves.leave or moves.again or moves.arrive or self.renamed_around)
+        return not (
+            self.instance.replaced or moves.leave or moves.again or moves.arrive or self.renamed_around
+        )
 
     @property
     def keeps_old(self) -> bool:
