@@ -1,0 +1,241 @@
+"""Configurations in, plans out, and states as an apply that obeys the plan would leave them."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from nexusform.address import Address, parse_address
+from nexusform.configuration.loader import load, read_variables
+from nexusform.diagnostics import Diagnostic, Severity, has_errors
+from nexusform.planning.plan import Action, Change, PlacementChange, Plan
+from nexusform.planning.planner import make_plan
+from nexusform.planning.request import PlanRequest, PlanResult
+from nexusform.ports import Registries
+from nexusform.resource_types.registry import registries
+from nexusform.state.model import EMPTY, InstanceState, ObjectState, State
+
+NOW = "2026-01-01T00:00:00Z"
+
+SITE = 'resource "nexus_site" "s" {}\n'
+RACKS = """
+resource "nexus_site" "s" {}
+resource "nexus_rack" "r" {
+  count         = 3
+  name          = "r${count.index}"
+  site_id       = nexus_site.s.id
+  machine_count = 4
+}
+"""
+
+
+@cache
+def all_types() -> Registries:
+    return registries()
+
+
+class Unreadable(Exception):
+    """The configuration was refused before planning."""
+
+    def __init__(self, problems: Sequence[Diagnostic]) -> None:
+        super().__init__("; ".join(f"{p.summary}: {p.detail}" for p in problems))
+        self.problems = tuple(problems)
+
+
+def plan(
+    files: str | Mapping[str, Any],
+    state: State = EMPTY,
+    *,
+    variables: Sequence[str] = (),
+    tie_breaks: int | None = 0,
+    ways_out: bool = False,
+    lint: bool = False,
+    **options: Any,
+) -> PlanResult:
+    """Plan files (text: main.nf.hcl; values other than text are written as JSON)."""
+    texts = {"main.nf.hcl": files} if isinstance(files, str) else files
+    types = all_types()
+    with tempfile.TemporaryDirectory() as name:
+        for path, content in texts.items():
+            file = Path(name, path)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(content if isinstance(content, str) else json.dumps(content), "utf-8")
+        configuration, problems = load(
+            name,
+            cache_directory=None,
+            managed={n: t.schema for n, t in types.resource_types.items()},
+            data={n: t.schema for n, t in types.data_sources.items()},
+        )
+        if configuration is None or has_errors(problems):
+            raise Unreadable(problems)
+        values, problems = read_variables(
+            configuration, environment={}, var_options=[("var", v) for v in variables], directory=name
+        )
+        if has_errors(problems):
+            raise Unreadable(problems)
+        request = PlanRequest(
+            configuration,
+            {n: value for n, (value, _) in values.items()},
+            state,
+            types,
+            None,  # type: ignore[arg-type]
+            NOW,
+            tie_breaks=tie_breaks,
+            ways_out=ways_out,
+            lint=lint,
+            **options,
+        )
+        return make_plan(request)
+
+
+def errors(result: PlanResult) -> list[Diagnostic]:
+    return [d for d in result.plan.diagnostics if d.severity is Severity.ERROR]
+
+
+def warnings(result: PlanResult) -> list[Diagnostic]:
+    return [d for d in result.plan.diagnostics if d.severity is Severity.WARNING]
+
+
+def good(result: PlanResult) -> PlanResult:
+    """The result, after a look that nothing is wrong with it."""
+    assert not result.plan.errored, [(d.summary, d.detail) for d in errors(result)]
+    return result
+
+
+def applied(result: PlanResult, state: State = EMPTY) -> State:
+    """The state after an apply in which every step went as planned."""
+    good(result)
+    found = {c.address: InstanceState(object_after(c)) for c in result.plan.changes if c.after is not None}
+    return State(
+        state.lineage or "lineage",
+        state.serial + 1,
+        "0.1",
+        result.plan.catalogue,
+        found,
+        dict(result.plan.planned_outputs),
+        (),
+        max([state.last_creation, *(c.creation for c in result.plan.changes)]),
+    )
+
+
+def object_after(change: Change) -> ObjectState:
+    assert change.after is not None
+    return ObjectState(
+        change.after,
+        change.creation,
+        change.sensitive_after,
+        change.dependencies,
+        create_before_destroy=change.create_before_destroy,
+        provider=change.provider,
+    )
+
+
+def state_of(files: str | Mapping[str, Any], state: State = EMPTY, **options: Any) -> State:
+    return applied(plan(files, state, **options), state)
+
+
+def at(text: str) -> Address:
+    return parse_address(text)
+
+
+def attributes(state: State, address: str) -> Mapping[str, Any]:
+    current = state.instances[at(address)].current
+    assert current is not None
+    return current.attributes
+
+
+def vms(state: State) -> dict[str, dict[str, Any]]:
+    """Every VM of a state by name, with where it stands."""
+    found: dict[str, dict[str, Any]] = {}
+    for instance in state.instances.values():
+        assert instance.current is not None
+        values = instance.current.attributes
+        found |= values.get("nodes") or {}
+        if "cpu_cores" in values:
+            found[values["name"]] = {**values, "numa_cells": values["cells"]}
+    return found
+
+
+def places(state: State) -> dict[str, tuple[str, tuple[int, ...]]]:
+    return {name: (vm["machine"], tuple(vm["numa_cells"])) for name, vm in vms(state).items()}
+
+
+def rows(result: PlanResult) -> dict[str, PlacementChange]:
+    """What happens to VMs, by name, without those that are kept."""
+    return {r.object: r for r in result.plan.placements if r.action != "keep"}
+
+
+def triggers(result: PlanResult) -> dict[str, tuple[str, str]]:
+    """(action, trigger) of every VM that something happens to."""
+    return {name: (str(row.action), row.trigger) for name, row in rows(result).items()}
+
+
+def actions(result: PlanResult) -> dict[str, str]:
+    """What happens to objects, by address, without those that nothing happens to."""
+    return {str(c.address): str(c.action) for c in result.plan.changes if c.action is not Action.NO_OP}
+
+
+def change_of(plan_: Plan, address: str) -> Change:
+    return next(c for c in plan_.changes if str(c.address) == address)
+
+
+def order(result: PlanResult) -> list[str]:
+    """The addresses in planning order."""
+    return [str(c.address) for c in result.plan.changes]
+
+
+def is_empty(result: PlanResult) -> bool:
+    moved = any(r.action != "keep" for r in result.plan.placements)
+    return not result.plan.has_changes and not result.plan.steps and not moved
+
+
+def line_of(diagnostic: Diagnostic) -> tuple[str, int]:
+    assert diagnostic.subject is not None, diagnostic
+    return diagnostic.subject.filename.rsplit("/", 1)[-1], diagnostic.subject.start.line
+
+
+def cluster(
+    name: str, *, arguments: str = "", pools: str = "", plane: str = "NC_G6_28_v1", count: int = 1
+) -> str:
+    return f"""
+resource "nexus_kubernetes_cluster" "{name}" {{
+  site_id = nexus_site.s.id
+  {arguments}
+  control_plane {{
+    count       = {count}
+    vm_sku_name = "{plane}"
+  }}
+  {pools}
+}}
+"""
+
+
+def pool(name: str, count: int | str, sku: str = "NC_G6_28_v1", more: str = "") -> str:
+    return f"""
+  agent_pool "{name}" {{
+    count       = {count}
+    vm_sku_name = "{sku}"
+    {more}
+  }}
+"""
+
+
+def agent_pool(name: str, of: str, count: int, sku: str = "NC_G6_28_v1", more: str = "") -> str:
+    return f"""
+resource "nexus_agent_pool" "{name}" {{
+  kubernetes_cluster_id = {of}
+  node_count            = {count}
+  vm_sku_name           = "{sku}"
+  {more}
+}}
+"""
+
+
+def without(text: str, old: str, new: str = "") -> str:
+    """The text with one passage exchanged, which must be there once."""
+    assert text.count(old) == 1, (text.count(old), old)
+    return text.replace(old, new)
