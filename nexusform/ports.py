@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 from nexusform.address import Address, Mode
 from nexusform.diagnostics import Severity
 from nexusform.language.surroundings import Clock, FileProblem, Files
-from nexusform.scheduling.racks.model import Hint, Placement, VmSku
+from nexusform.scheduling.racks.model import Hint, Machine, Placement, VmSku
 from nexusform.scheduling.world import Inventory
 from nexusform.schema import BlockSchema
 from nexusform.values import Path
@@ -114,7 +114,8 @@ class VmDemand:
 
     `owner` and `cluster` are as in racks.model.VmName. `version` is the kubernetes_version: a
     changed one re-places every VM, rolling. `parent_id` is the cluster that a separate pool
-    belongs to, "" otherwise.
+    belongs to, "" otherwise. `provenance` is what the plan says of the places that it gives:
+    "decided" where nexusform's choice is carried out, "predicted" where the platform chooses.
     """
 
     site_id: str
@@ -123,6 +124,7 @@ class VmDemand:
     pools: tuple[PoolDemand, ...]
     version: str | None = None
     parent_id: str = ""
+    provenance: str = "predicted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,10 @@ class Surroundings(Protocol):
         """
         ...
 
+    def machines(self, site_id: str) -> Sequence[Machine] | None:
+        """The machines of a site, None when they are not known (what stood before)."""
+        ...
+
 
 @dataclass(frozen=True)
 class VmFamily:
@@ -191,7 +197,7 @@ class VmFamily:
 
 @dataclass(frozen=True, slots=True)
 class ReadContext:
-    """What a data source may use: files, the time, and the directory of the module.
+    """What a data source may use: files, the time, and the directory of the root module.
 
     `managed` names what the configuration already stands for (prior state and import blocks):
     clusters and VMs by name, separate pools as `<cluster>/<pool>`.

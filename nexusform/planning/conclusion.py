@@ -45,11 +45,11 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Outputs, variable checks and the inventories that were read."""
+    """Outputs, verdicts of conditions and the inventories that were read."""
 
     outputs: Sequence[OutputChange]
     planned_outputs: Mapping[str, OutputState]
-    variable_checks: tuple[CheckResult, ...]
+    checks: tuple[CheckResult, ...]
     inventories: tuple[InventoryRead, ...] = ()
 
 
@@ -82,7 +82,7 @@ def conclude(work: Work, blocks: Blocks, order: Order, results: Results) -> Plan
         moved=tuple(work.previous.items()),
         kept=sum(len(o.moves.stay) for o in work.objects.values()),
         tie_breaks=tie_breaks,
-        checks=(*results.variable_checks, *blocks.checks),
+        checks=(*results.checks, *blocks.checks),
         inventories=results.inventories,
     )
     return PlanResult(

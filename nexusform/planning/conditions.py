@@ -1,10 +1,10 @@
-"""Preconditions and postconditions of resources, variable validations, output preconditions."""
+"""Conditions: what one comes to, and the pre- and postconditions of resources."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nexusform.configuration.model import Condition, Variable
+from nexusform.configuration.model import Condition
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.planning.evaluation import Evaluation, InstanceScope
 from nexusform.planning.instances import Instance
@@ -76,38 +76,13 @@ def check_conditions(
         if status == "fail":
             found.append(failure(condition, kind, message, address, header))
             messages.append(message)
-        worst = _worse(worst, status)
+        worst = worse(worst, status)
     return found, [CheckResult("resource", address, worst, tuple(messages))]
 
 
 _RANK = ("pass", "unknown", "fail", "error")
 
 
-def _worse(one: str, other: str) -> str:
+def worse(one: str, other: str) -> str:
+    """The worse of two statuses."""
     return max(one, other, key=_RANK.index)
-
-
-def check_variable(variable: Variable, evaluation: Evaluation) -> tuple[list[Diagnostic], list[CheckResult]]:
-    """The validations of a root variable."""
-    if not variable.validations:
-        return [], []
-    scope = evaluation.scope(evaluation.root)
-    address = f"var.{variable.name}"
-    found, worst, messages = [], "pass", []
-    for condition in variable.validations:
-        status, message = evaluate_condition(condition, evaluation, scope, address)
-        if status == "fail":
-            detail = f"{message}\n\nThis was checked by the validation rule at {_place(condition)}."
-            found.append(
-                error(
-                    "Invalid value for variable", detail, variable.span, block=f'variable "{variable.name}"'
-                )
-            )
-            messages.append(message)
-        worst = _worse(worst, status)
-    return found, [CheckResult("input_variable", address, worst, tuple(messages))]
-
-
-def _place(condition: Condition) -> str:
-    span = condition.condition.span
-    return f"{span.filename}:{span.start.line},{span.start.column}-{span.end.column}"

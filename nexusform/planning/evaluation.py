@@ -52,11 +52,15 @@ ResourceKey = tuple[ModulePath, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What all passes of one plan share."""
+    """What all passes of one plan share.
+
+    `tentative`: values that are not given yet are unknown, so that a repetition which is not known
+    is no error.
+    """
 
     configuration: Configuration
     variables: Mapping[str, Value]
-    functions_for: Callable[[str], Mapping[str, Any]]
+    functions: Callable[[], Mapping[str, Any]]
     prepared: Callable[[ResourceBlock], PreparedBody | None]
     schemas: Mapping[tuple[str, str], BlockSchema]
     read_data: Callable[
@@ -65,6 +69,7 @@ class Setting:
     working_directory: str
     workspace: str
     applying: bool = False
+    tentative: bool = False
 
 
 class Evaluation:
@@ -115,7 +120,7 @@ class Evaluation:
             result, problems = expand(call.count, call.for_each, lambda e: self.evaluated(e, scope), header)
             self.diagnostics += problems
             found = result or Expansion("", ())
-            if found.unknown:
+            if found.unknown and not self.setting.tentative:
                 self.diagnostics.append(unknown_repetition(found.unknown, call, header))
             self._module_shapes[key] = found
         return found
@@ -250,7 +255,7 @@ class Evaluation:
         prepared = self.setting.prepared(block)
         if expansion is None or prepared is None:
             return ResourceView("")
-        if expansion.unknown:
+        if expansion.unknown and not self.setting.tentative:
             self.diagnostics.append(unknown_repetition(expansion.unknown, block, block.header))
         view = ResourceView(expansion.shape)
         schema = self.setting.schemas["data", block.type]
@@ -290,8 +295,8 @@ class InstanceScope:
 
     @property
     def functions(self) -> Mapping[str, Any]:
-        """The functions of this module (relative paths differ between modules)."""
-        return self.evaluation.setting.functions_for(self.instance.module.directory)
+        """Every function."""
+        return self.evaluation.setting.functions()
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         """The value that the first steps of a traversal name, and how many were used."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from nexusform.diagnostics import Diagnostic, error
-from nexusform.planning.conditions import evaluate_condition, failure
 from nexusform.planning.evaluation import Evaluation
 from nexusform.planning.plan import Action, Mode, OutputChange, VariableValue
 from nexusform.planning.request import PlanRequest
@@ -29,7 +28,6 @@ def plan_outputs(
         return [], dict(before), []
     changes, after, problems = [], {}, []
     declared = request.configuration.root.outputs
-    scope = evaluation.scope(evaluation.root)
     for name, output in sorted(declared.items()):
         value = evaluation.output(evaluation.root, name)
         if value.has_marks and not output.sensitive:
@@ -43,10 +41,6 @@ def plan_outputs(
                     block=f'output "{name}"',
                 )
             )
-        for condition in output.preconditions:
-            status, message = evaluate_condition(condition, evaluation, scope, f"output.{name}")
-            if status == "fail":
-                problems.append(failure(condition, "output", message, f"output.{name}", f'output "{name}"'))
         plain = to_plain(value)[0]
         old = before.get(name)
         after[name] = OutputState(plain, value.type, output.sensitive)

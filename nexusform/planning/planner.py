@@ -16,12 +16,12 @@ from nexusform.graph import ordered
 from nexusform.planning.blocks import Blocks, PreparedBodies, Prior
 from nexusform.planning.changes import find_drift
 from nexusform.planning.conclusion import Results, Work, conclude, finished
-from nexusform.planning.conditions import check_variable
 from nexusform.planning.destroying import destroy
 from nexusform.planning.evaluation import Evaluation
 from nexusform.planning.hint_targets import HintTargets
 from nexusform.planning.instances import Instance
 from nexusform.planning.inventories import inventories_read
+from nexusform.planning.module_conditions import check_modules, check_variables
 from nexusform.planning.moves import apply_moves, forgotten, refreshed_after
 from nexusform.planning.order import Order, modules, planning_order
 from nexusform.planning.outputs import plan_outputs
@@ -100,13 +100,13 @@ class _Planner:
         blocks = Blocks(request, selection, self.prior, bodies, self.inventory)
         blocks.needs = order.needs
         blocks.create_first = _create_first(order)
-        variable_checks = self._variables(evaluation)
         if request.mode is Mode.DESTROY:
             self.objects, self.before = destroy(blocks, order, selection, self.inventory)
         else:
             evaluation = self._walk(blocks, order, evaluation)
         standing = {a: [vm.name for vm in o.standing.values()] for a, o in self.objects.items()}
         self.diagnostics += unmatched(selection, blocks.instances, standing)
+        checks = self._conditions(evaluation)
         outputs, planned_outputs, problems = plan_outputs(request, evaluation, selection)
         found = [*self.walked, *blocks.diagnostics, *bodies.diagnostics, *evaluation.diagnostics, *problems]
         self.diagnostics += [d for d in found if not flawed or d.summary not in CONSEQUENCES]
@@ -120,7 +120,7 @@ class _Planner:
             objects=self.objects,
             before=self.before,
         )
-        results = Results(outputs, planned_outputs, tuple(variable_checks), inventories_read(evaluation))
+        results = Results(outputs, planned_outputs, checks, inventories_read(evaluation))
         return conclude(work, blocks, order, results)
 
     # --- the walk ---
@@ -204,13 +204,14 @@ class _Planner:
         managed = {("managed", name): t.schema for name, t in registries.resource_types.items()}
         return managed | {("data", name): t.schema for name, t in registries.data_sources.items()}
 
-    def _variables(self, evaluation: Evaluation) -> list[CheckResult]:
-        checks: list[CheckResult] = []
-        for variable in self.request.configuration.root.variables.values():
-            problems, results = check_variable(variable, evaluation)
-            self.diagnostics += problems
-            checks += results
-        return checks
+    def _conditions(self, evaluation: Evaluation) -> tuple[CheckResult, ...]:
+        """What stands in no managed resource; when everything is to go, only variables are checked."""
+        configuration = self.request.configuration
+        found = [check_variables(configuration, evaluation)]
+        if self.request.mode is not Mode.DESTROY:
+            found.append(check_modules(configuration, evaluation))
+        self.diagnostics += [problem for each in found for problem in each.problems]
+        return tuple(check for each in found for check in each.checks)
 
     def _reordered(self, order: Order) -> Order:
         """With `first`, these blocks take their turn before the others, as far as references allow."""

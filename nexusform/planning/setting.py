@@ -44,11 +44,12 @@ def setting_for(request: PlanRequest, bodies: PreparedBodies) -> Setting:
     data = {("data", name): t.schema for name, t in registries.data_sources.items()}
 
     @cache
-    def functions_for(directory: str) -> Mapping[str, Any]:
+    def functions() -> Mapping[str, Any]:
+        # Relative paths start at the root module, in every module: elsewhere users write path.module.
         return standard_functions(
             request.files,
             clock,
-            directory,
+            request.configuration.root.directory,
             plan_time=clock.now(),
             applying=request.applying,
             new_uuid=request.new_uuid,
@@ -63,7 +64,7 @@ def setting_for(request: PlanRequest, bodies: PreparedBodies) -> Setting:
     return Setting(
         request.configuration,
         request.variables,
-        functions_for,
+        functions,
         bodies.of,
         managed | data,
         read_data,
@@ -109,7 +110,7 @@ def _read(
     if any(p.severity is Severity.ERROR for p in problems):
         return None, [told(p) for p in problems]
     assert source.read is not None
-    context = ReadContext(request.files, request.now, _directory_of(request, block), _managed(request))
+    context = ReadContext(request.files, request.now, request.configuration.root.directory, _managed(request))
     computed, more = source.read(arguments, context)
     told_all = [told(p) for p in [*problems, *more]]
     if any(p.severity is Severity.ERROR for p in more):
@@ -135,13 +136,6 @@ def _managed(request: PlanRequest) -> frozenset[str]:
         name = str(attributes.get("name"))
         found.add(f"{cluster}/{name}" if cluster else name)
     return frozenset(found)
-
-
-def _directory_of(request: PlanRequest, block: ResourceBlock) -> str:
-    module = request.configuration.root
-    for name in block.address.module:
-        module = module.calls[name].module
-    return module.directory
 
 
 def vm_skus(request: PlanRequest, inventory: Inventory) -> tuple[dict[str, VmSku], list[Diagnostic]]:

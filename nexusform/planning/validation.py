@@ -79,7 +79,12 @@ def _unknowing(setting: Setting, configuration: Configuration, given: Mapping[st
         name: given.get(name, unknown(declared.type))
         for name, declared in configuration.root.variables.items()
     }
-    return replace(setting, variables=variables, read_data=lambda _block, _arguments, _address: (None, []))
+    return replace(
+        setting,
+        variables=variables,
+        read_data=lambda _block, _arguments, _address: (None, []),
+        tentative=True,
+    )
 
 
 def _module(

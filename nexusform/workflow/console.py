@@ -130,19 +130,19 @@ class Console:
         if has_errors(problems):
             return DYNAMIC_UNKNOWN, problems
         evaluation = standing_evaluation(request)
-        plain = evaluation.setting.functions_for
+        plain = evaluation.setting.functions
 
-        def functions_for(directory: str) -> Mapping[str, Any]:
-            return {**plain(directory), _TYPE.name: _TYPE}
+        def functions() -> Mapping[str, Any]:
+            return {**plain(), _TYPE.name: _TYPE}
 
-        evaluation.setting = replace(evaluation.setting, functions_for=functions_for, applying=False)
+        evaluation.setting = replace(evaluation.setting, functions=functions, applying=False)
         value = evaluation.evaluated(expression, evaluation.scope(evaluation.root))
         return value if value is not None else DYNAMIC_UNKNOWN, evaluation.diagnostics
 
     def names(self) -> list[str]:
         """What may begin an expression, for completion at the prompt."""
         root = self._request.configuration.root
-        functions = standing_evaluation(self._request).setting.functions_for(root.directory)
+        functions = standing_evaluation(self._request).setting.functions()
         resources = [f"data.{k}.{n}" if m == "data" else f"{k}.{n}" for m, k, n in root.resources]
         return sorted(
             [
