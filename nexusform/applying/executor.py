@@ -213,11 +213,14 @@ class _Run:
     # --- handing out ---------------------------------------------------------------------------
 
     def _gather(self) -> list[Call]:
-        """Note the intents of what may start now; steps that ask no provider end here."""
+        """Note the intents of what may start now; steps that ask no provider end here, gates untold."""
         calls: list[Call] = []
         room = self._depth - self._workers.running
         while self._graph.ready and len(calls) < room and self._may_start():
             step = self._steps[heappop(self._graph.ready)]
+            if step.kind is StepKind.GATE:
+                self._graph.done(step.id)
+                continue
             change = self._plan.changes[step.change]
             provider = self._providers.get(provider_of(change))
             if step.kind is StepKind.FORGET:
@@ -292,7 +295,7 @@ class _Run:
             self._skip(self._steps[dependent], reason)
 
     def _skip(self, step: Step, reason: str) -> None:
-        if step.id not in self._ends:
+        if step.id not in self._ends and step.kind is not StepKind.GATE:
             event = self._event(step, Outcome.SKIPPED, reason)
             self._ends[step.id] = event
             self._untold.append(event)
@@ -357,7 +360,7 @@ class _Run:
         counts = self._counts
         return Applied(
             state=self._recorder.state(),
-            ends=tuple(self._ends[step.id] for step in self._plan.steps),
+            ends=tuple(self._ends[s.id] for s in self._plan.steps if s.kind is not StepKind.GATE),
             added=counts.added,
             changed=counts.changed,
             destroyed=counts.destroyed,

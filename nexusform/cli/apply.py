@@ -16,7 +16,7 @@ from nexusform.cli.reports import Wanted, wanted_reports, write_reports
 from nexusform.cli.screen import Screen, input_allowed
 from nexusform.cli.voice import TextVoice, Voice
 from nexusform.diagnostics import error, has_errors
-from nexusform.planning.plan import Mode, Plan
+from nexusform.planning.plan import Mode, Plan, StepKind
 from nexusform.planning.plan_file import SavedPlan
 from nexusform.workflow.apply import ApplyOptions, apply_plan
 from nexusform.workflow.project import Opened, open_project
@@ -150,7 +150,7 @@ def _carry_out(run: Run, job: _Job, plan: Plan, digest: str = "") -> int:
         options = ApplyOptions(
             job.given["parallelism"], job.given["fail_fast"], interrupts.stopping, plan_digest=digest
         )
-        with voice.applying(len(plan.steps)):
+        with voice.applying(sum(1 for step in plan.steps if step.kind is not StepKind.GATE)):
             outcome = apply_plan(run, plan, voice, options)
     voice.applied(outcome, plan.mode)
     voice.diagnostics(outcome.diagnostics, run.project.sources)
