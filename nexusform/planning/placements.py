@@ -127,7 +127,7 @@ def _present(
                 reason=REASONS.get(trigger, ""),
                 scores=_scores(explanation),
                 certainty=_sure(sure, token),
-                provenance="predicted" if token is not None or standing is None else standing.provenance,
+                provenance=standing.provenance if standing and token is None else found.wanted.provenance,
                 rejected=explanation.refusals if explanation is not None and rejected else (),
             )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from nexusform.scheduling.racks.model import VmSku
+from nexusform.scheduling.racks.model import Machine, VmSku
 
 CLUSTER_TYPE = "nexus_kubernetes_cluster"
 
@@ -24,6 +24,7 @@ class PlanSurroundings:
     skus: Mapping[str, VmSku]
     clusters: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     targets: Callable[[str], Targets | None] = _nothing
+    sites: Mapping[str, Sequence[Machine]] = field(default_factory=dict)
 
     def sku(self, name: str) -> VmSku | None:
         """A VM SKU by name."""
@@ -40,3 +41,7 @@ class PlanSurroundings:
     def hint_targets(self, resource_id: str) -> Targets | None:
         """Machines and racks that a hint's resource_id stands for."""
         return self.targets(resource_id)
+
+    def machines(self, site_id: str) -> Sequence[Machine] | None:
+        """The machines of a site."""
+        return self.sites.get(site_id)

@@ -61,6 +61,7 @@ class VmObject:
     def placed_vms(self) -> list[PlacedVm]:
         """Every VM after the plan, pools in order, numbers ascending."""
         found = []
+        fresh = self.wanted.provenance if self.wanted else ""
         for pool in self.wanted.pools if self.wanted else ():
             for number, name in zip(pool.numbers, pool.names, strict=True):
                 place = self.places.get((pool.pool, number))
@@ -68,7 +69,7 @@ class VmObject:
                     continue
                 key = (pool.pool, number)
                 stays = self.standing.get(key) if key not in self.tokens else None
-                provenance = stays.provenance if stays else "predicted"
+                provenance = stays.provenance if stays else fresh
                 platform = stays.platform_name if stays else None
                 found.append(PlacedVm(pool.pool, number, name, place, provenance, platform))
         return found
@@ -106,6 +107,7 @@ class VmPhase:
         self.sites = sites
         self.before = before
         self.after = after
+        after.sites = {site.id: tuple(site.machines.values()) for site in sites.values()}
         self._wishes = wishes
 
     def stand(self, instance: Instance) -> VmObject:
