@@ -119,8 +119,9 @@ def _told_twice(
     notes.warn(
         slip.body.at("targets"),
         CORRECTED,
-        f'"{both[0].policy}" (line {both[0].body.line}) and "{both[1].policy}" (line {both[1].body.line}) both say '
-        f'what the aspect "{aspect}" adds to "{vdu}"; the last one counts, they are not added up.{hint}',
+        f'"{both[0].policy}" (line {both[0].body.line}) and "{both[1].policy}" (line {both[1].body.line}) '
+        f'both say what the aspect "{aspect}" adds to "{vdu}"; the last one counts, they are not '
+        f"added up.{hint}",
     )
 
 

@@ -17,6 +17,7 @@ from nexusform.resource_types.nexus_rack import NEXUS_RACK
 from nexusform.resource_types.nexus_site import NEXUS_SITE
 from nexusform.resource_types.nexus_virtual_machine import NEXUS_VIRTUAL_MACHINE
 from nexusform.resource_types.nexus_vm_sku import NEXUS_VM_SKU
+from nexusform.resource_types.tacker_vnf import TACKER_VNF
 
 RESOURCE_TYPES: Final[Mapping[str, ResourceType]] = {
     "nexus_site": NEXUS_SITE,
@@ -26,6 +27,7 @@ RESOURCE_TYPES: Final[Mapping[str, ResourceType]] = {
     "nexus_kubernetes_cluster": NEXUS_KUBERNETES_CLUSTER,
     "nexus_agent_pool": NEXUS_AGENT_POOL,
     "nexus_virtual_machine": NEXUS_VIRTUAL_MACHINE,
+    "tacker_vnf": TACKER_VNF,
 }
 
 DATA_SOURCES: Final[Mapping[str, ResourceType]] = {

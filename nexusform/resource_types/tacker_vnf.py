@@ -1,0 +1,340 @@
+"""tacker_vnf: a VNF whose VMs come from a real TOSCA VNFD, a HOT file, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from nexusform.address import Address
+from nexusform.diagnostics import Severity
+from nexusform.importers.vnf import errors
+from nexusform.importers.vnf_model import Rule, Vnf
+from nexusform.importers.vnf_scale import Unmet, counts, largest, size_problems, unmet
+from nexusform.ports import (
+    GroupRule,
+    PlacedVm,
+    PoolDemand,
+    Problem,
+    ResourceType,
+    StandingVm,
+    Surroundings,
+    VmDemand,
+    VmFamily,
+)
+from nexusform.resource_types.arguments import id_attribute, is_known, joined_id, name_attribute
+from nexusform.resource_types.vnf_documents import (
+    document_path,
+    document_problems,
+    documents_known,
+    read_documents,
+)
+from nexusform.resource_types.vnf_vdus import (
+    VDU_BLOCK,
+    WORKER,
+    block_problems,
+    role_of,
+    sku_of,
+    sku_text,
+    vdu_problems,
+)
+from nexusform.scheduling.racks.model import Placement
+from nexusform.schema import Attribute, BlockSchema, OnChange
+from nexusform.values import DYNAMIC, NUMBER, STRING, UNKNOWN, ListType, MapType, ObjectType, Path
+
+DECIDED: Final = "decided"
+CIS_NODE_LABEL: Final = "CIS-node"
+MACHINE_LABEL: Final = "kubernetes.io/zone"
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+UNSATISFIABLE: Final = "Anti-affinity cannot be met"
+TOO_LARGE: Final = "Anti-affinity cannot be met at the largest scale"
+
+VNFC: Final = ObjectType.of(
+    {
+        "vdu": STRING,
+        "number": NUMBER,
+        "machine": STRING,
+        "rack": STRING,
+        "availability_zone": STRING,
+        "numa_cells": ListType(NUMBER),
+        "labels": MapType(STRING),
+        "provenance": STRING,
+    }
+)
+
+
+def _argument(kind: Any, description: str) -> Attribute:
+    return Attribute(kind, description, optional=True, decides_placement=True)
+
+
+_SCHEMA: Final = BlockSchema(
+    {
+        "id": id_attribute("<site>/<name>"),
+        "site_id": Attribute(
+            STRING,
+            "Id of the nexus_site.",
+            required=True,
+            on_change=OnChange.REPLACE,
+            decides_placement=True,
+        ),
+        "name": name_attribute("VNF"),
+        "vnfd": _argument(STRING, "Text of the VNFD (TOSCA, ETSI SOL001). This or base_hot is required."),
+        "base_hot": _argument(STRING, "Text of the HOT file that makes the VMs."),
+        "nested": _argument(MapType(STRING), "Texts of the nested HOT templates, by file name."),
+        "parameters": _argument(DYNAMIC, "Values for parameters of the HOT file and inputs of the VNFD."),
+        "flavour_id": _argument(STRING, "Deployment flavour, where the VNFD describes several."),
+        "instantiation_level": _argument(
+            STRING, "Instantiation level of the VNFD. Default: its default level, else the initial deltas."
+        ),
+        "scale_levels": _argument(MapType(NUMBER), "Scale level by scaling aspect."),
+        "vnfcs": Attribute(
+            MapType(VNFC), "The VMs by name, each with its machine and NUMA cells.", computed=True
+        ),
+    },
+    {"vdu": VDU_BLOCK},
+    "A VNF from a TOSCA VNFD or a HOT file, placed under its affinity rules.",
+)
+
+
+def identify(attributes: Mapping[str, Any]) -> str:
+    """The id: `<site>/<name>`."""
+    return joined_id(attributes.get("site_id"), attributes.get("name"))
+
+
+# --- checks ------------------------------------------------------------------------------------
+
+
+def check(attributes: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with the arguments, and everything that was found in the documents."""
+    blocks = attributes.get("vdu")
+    blocks = blocks if isinstance(blocks, dict) else {}
+    problems = list(block_problems(blocks))
+    if attributes.get("vnfd") is None and attributes.get("base_hot") is None:
+        problems.append(
+            Problem(
+                (),
+                "Missing required argument",
+                'A tacker_vnf needs "vnfd", "base_hot", or both, for example vnfd = file("vnfd.yaml").',
+            )
+        )
+    if not documents_known(attributes):
+        return problems
+    read = read_documents(attributes)
+    problems += document_problems(read.findings)
+    if not errors(read.findings):
+        problems += vdu_problems(read.vnf, blocks)
+        problems += _size_problems(read.vnf, attributes)
+    return problems
+
+
+def _size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Problem]:
+    level, scale = attributes.get("instantiation_level"), attributes.get("scale_levels")
+    if level is UNKNOWN or scale is UNKNOWN:
+        return
+    known = {name: value for name, value in (scale or {}).items() if is_known(value)}
+    for name, value in known.items():
+        if not isinstance(value, int):
+            yield Problem(
+                ("scale_levels", name),
+                "Invalid number",
+                f'The level of "{name}" must be a whole number, not {value}.',
+            )
+    whole = {name: value for name, value in known.items() if isinstance(value, int)}
+    wrong = size_problems(vnf, level or "", whole)
+    for found in wrong:
+        path: Path = ("scale_levels", found.aspect) if found.aspect else ("instantiation_level",)
+        yield Problem(
+            path, "Unknown size of the VNF" if not found.aspect else "Invalid scale level", found.detail
+        )
+    if wrong or len(whole) < len(known):
+        return
+    for cut in counts(vnf, level or "", whole).clamped:
+        vdu = vnf.vdu(cut.vdu)
+        assert vdu is not None
+        bound = "least" if cut.taken > cut.wanted else "most"
+        yield Problem(
+            document_path(vdu.origin.file),
+            "Size outside of the VDU's bounds",
+            f'{vdu.origin}: the size asked for gives "{cut.vdu}" {cut.wanted} VMs, and its profile allows at '
+            f"{bound} {cut.taken}; {cut.taken} are placed.",
+            Severity.WARNING,
+        )
+
+
+def _unmet_problem(found: Unmet, summary: str, severity: Severity, machines: int) -> Problem:
+    rule = found.rule
+    vdus = ", ".join(f'"{name}"' for name in rule.vdus)
+    scope = f" (scope {rule.label})" if rule.label and rule.label != "anti-affinity" else ""
+    text = f'{rule.origin}: "{rule.name}" keeps the VMs of {vdus} apart{scope}'
+    if found.against is not None:
+        other = found.against
+        text += (
+            f', and "{other.name}" ({other.origin}) keeps {found.wanted} of them together on one '
+            f"{other.scope}. Drop one of the two, or take VDUs out of it."
+        )
+    else:
+        at_most = f" with up to {rule.most} on each" if rule.most > 1 else ""
+        has = (
+            f"{machines} machines" if rule.scope == "machine" else f"{found.room // rule.most} {rule.scope}s"
+        )
+        has = "one site" if rule.scope == "site" else has
+        text += (
+            f"{at_most}: {found.wanted} VMs, and the site has {has}. Add machines or racks, ask for fewer "
+            "VMs, or make the rule soft."
+        )
+    return Problem(document_path(rule.origin.file), summary, text, severity)
+
+
+# --- VMs ---------------------------------------------------------------------------------------
+
+
+def demand(
+    attributes: Mapping[str, Any], surroundings: Surroundings, _address: Address
+) -> tuple[VmDemand | None, list[Problem]]:
+    """One pool per VDU, in source order."""
+    if not documents_known(attributes):
+        return None, []
+    vnf = read_documents(attributes).vnf
+    name, blocks = str(attributes["name"]), attributes.get("vdu") or {}
+    numbers = _numbers(vnf, attributes)
+    problems = list(_unmet(vnf, numbers, attributes, surroundings))
+    pools = []
+    for vdu in vnf.vdus:
+        block = blocks.get(vdu.name) or {}
+        sku = sku_of(vdu, block, surroundings)
+        if isinstance(sku, Problem):
+            problems.append(sku)
+            continue
+        own = range(numbers[vdu.name])
+        figures = (sku.vcpus, sku.memory_gib, sku.disk_gib) if not block.get("vm_sku_name") else ()
+        pools.append(
+            PoolDemand(
+                vdu.name,
+                tuple(own),
+                tuple(f"{name}-{vdu.name}-{number}" for number in own),
+                sku,
+                None,
+                triggers=(("sku_changed", (sku.name, *figures)),),
+                path=("vdu", vdu.name),
+                groups=tuple(_group(rule) for rule in vnf.rules if vdu.name in rule.vdus),
+            )
+        )
+    if any(problem.severity is Severity.ERROR for problem in problems):
+        return None, problems
+    site_id = str(attributes["site_id"])
+    return VmDemand(site_id, f"vnf:{identify(attributes)}", name, tuple(pools), provenance=DECIDED), problems
+
+
+def _numbers(vnf: Vnf, attributes: Mapping[str, Any]) -> Mapping[str, int]:
+    scale = {name: int(level) for name, level in (attributes.get("scale_levels") or {}).items() if level}
+    return counts(vnf, attributes.get("instantiation_level") or "", scale).numbers
+
+
+def _group(rule: Rule) -> GroupRule:
+    label = f"the others of {rule.name} ({rule.origin})"
+    return GroupRule(label, rule.affinity, rule.hard, rule.scope, rule.vdus, rule.most)
+
+
+def _unmet(
+    vnf: Vnf, numbers: Mapping[str, int], attributes: Mapping[str, Any], surroundings: Surroundings
+) -> Iterator[Problem]:
+    """Rules that cannot be met by so many VMs (errors), or not at the largest scale (warnings)."""
+    machines = surroundings.machines(str(attributes["site_id"]))
+    if machines is None:
+        return
+    racks = len({machine.rack for machine in machines})
+    now = unmet(vnf, numbers, len(machines), racks)
+    for found in now:
+        yield _unmet_problem(found, UNSATISFIABLE, Severity.ERROR, len(machines))
+    known = {found.rule for found in now}
+    most = largest(vnf, attributes.get("instantiation_level") or "").numbers
+    for found in unmet(vnf, most, len(machines), racks):
+        if found.rule not in known:
+            yield _unmet_problem(found, TOO_LARGE, Severity.WARNING, len(machines))
+
+
+def standing(attributes: Mapping[str, Any]) -> tuple[StandingVm, ...]:
+    """The VMs behind the VNFCs of a prior object."""
+    vnfcs = attributes.get("vnfcs")
+    if not isinstance(vnfcs, Mapping) or not documents_known(attributes):
+        return ()
+    blocks = attributes.get("vdu") or {}
+    skus = {
+        vdu.name: sku_text(vdu, blocks.get(vdu.name) or {}) for vdu in read_documents(attributes).vnf.vdus
+    }
+    return tuple(
+        StandingVm(
+            found["vdu"],
+            found["number"],
+            name,
+            skus.get(found["vdu"], ""),
+            Placement(
+                found["machine"], found["rack"], found["availability_zone"], tuple(found["numa_cells"])
+            ),
+            found.get("provenance") or DECIDED,
+        )
+        for name, found in vnfcs.items()
+        if found.get("machine")
+    )
+
+
+def assemble(
+    _attributes: Mapping[str, Any], _surroundings: Surroundings, placed: Sequence[PlacedVm]
+) -> dict[str, Any]:
+    """`vnfcs`; labels are derived when read."""
+    return {
+        "vnfcs": {
+            vm.name: {
+                "vdu": vm.pool,
+                "number": vm.number,
+                "machine": vm.placement.machine,
+                "rack": vm.placement.rack,
+                "availability_zone": vm.placement.availability_zone,
+                "numa_cells": list(vm.placement.cells),
+                "provenance": vm.provenance,
+            }
+            for vm in placed
+        }
+    }
+
+
+def vnfc_labels(values: Mapping[str, Any], role: str) -> dict[str, str]:
+    """The labels that the node of a VNFC carries: its machine and zone, on workers only."""
+    if role != WORKER:
+        return {}
+    return {
+        CIS_NODE_LABEL: values["machine"],
+        MACHINE_LABEL: values["machine"],
+        ZONE_LABEL: values["availability_zone"],
+    }
+
+
+def present(attributes: Mapping[str, Any], name: str) -> Any:
+    """VNFCs are read with their labels."""
+    value = attributes.get(name)
+    if name != "vnfcs" or not isinstance(value, Mapping):
+        return value
+    blocks = attributes.get("vdu") or {}
+    return {
+        vnfc: {**found, "labels": vnfc_labels(found, role_of(found["vdu"], blocks.get(found["vdu"]) or {}))}
+        for vnfc, found in value.items()
+    }
+
+
+def sku_names(attributes: Mapping[str, Any]) -> list[tuple[Path, str]]:
+    """The VM SKUs that the vdu blocks name, where they are known."""
+    blocks = attributes.get("vdu")
+    named = {
+        name: block.get("vm_sku_name") for name, block in (blocks.items() if isinstance(blocks, dict) else ())
+    }
+    return [(("vdu", name, "vm_sku_name"), sku) for name, sku in named.items() if isinstance(sku, str)]
+
+
+TACKER_VNF: Final = ResourceType(
+    "tacker_vnf",
+    4,
+    _SCHEMA,
+    identify,
+    check=check,
+    vms=VmFamily(demand, standing, assemble, sku_names),
+    present=present,
+)
