@@ -94,7 +94,8 @@ def evict(cluster: str, target: Target | None, budget: DisruptionBudget | None) 
     allowed = _allowed(budget, target, available) > 0
     text = (
         f"Eviction is {'allowed' if allowed else 'blocked'} by specified"
-        f" ClusterResourcePlacementDisruptionBudget, availablePlacements: {available}, totalPlacements: {len(target.bindings)}"
+        f" ClusterResourcePlacementDisruptionBudget, availablePlacements: {available},"
+        f" totalPlacements: {len(target.bindings)}"
     )
     return Eviction(cluster, True, allowed, text)
 

@@ -110,7 +110,8 @@ def initialize(
         return RunProblem("no scheduled or to-be-deleted bindings found for the latest policy snapshot")
     if wanted is not None and wanted != len(picked):
         return RunProblem(
-            f"the number of selected bindings {len(picked)} is not equal to the observed cluster count {wanted}"
+            f"the number of selected bindings {len(picked)} is not equal to the observed cluster count"
+            f" {wanted}"
         )
     by_name = {member.name: member for member in members}
     plans = _assign(tuple(stages), picked, by_name)

@@ -67,9 +67,12 @@ def trigger_for(before: Member | None, after: Member | None) -> Trigger | None:
 
 
 def _properties_changed(before: Member, after: Member) -> bool:
-    """Properties, resource usage or namespaces; a property that disappears is not looked at."""
-    added_or_changed = any(before.properties.get(name) != value for name, value in after.properties.items())
-    return added_or_changed or before.resources != after.resources or before.namespaces != after.namespaces
+    """Properties (the values or the set of them), resource usage or namespaces."""
+    return (
+        before.properties != after.properties
+        or before.resources != after.resources
+        or before.namespaces != after.namespaces
+    )
 
 
 def member_changes(before: Iterable[Member], after: Iterable[Member]) -> tuple[MemberChange, ...]:

@@ -6,16 +6,20 @@ the quantity parser, nothing else. Slow and plain on purpose.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_HALF_UP, Decimal
 
 from nexusform.scheduling.fleet.model import Binding, BindingState, Health, Member, Policy, PolicySnapshot
-from nexusform.scheduling.quantity import Malformed, parse_quantity
+from nexusform.scheduling.matching import LabelSelector
+from nexusform.scheduling.quantity import Malformed, Quantity, parse_quantity
 
-S, B, U = BindingState.SCHEDULED, BindingState.BOUND, BindingState.UNSCHEDULED
+S, U = BindingState.SCHEDULED, BindingState.UNSCHEDULED
+Row = tuple[str, bool, str]
+Pick = tuple[str, int, int]
 
 
-class Stopped(Exception):  # noqa: N818 - the controller's internal error
+class Stopped(Exception):
     """A cycle that stops on a value it cannot read."""
 
 
@@ -91,7 +95,7 @@ class Model:
         return "cluster does not match with any of the required cluster affinity terms"
 
     @staticmethod
-    def value(member, name):
+    def value(member: Member, name: str) -> Quantity | None:
         prefix = "resources.kubernetes-fleet.io/"
         if name.startswith(prefix):
             kind, resource = name[len(prefix) :].split("-")
@@ -134,7 +138,8 @@ class Model:
                 if t.operator == "Equal" and t.key == taint.key and t.value == taint.value:
                     break
             else:
-                return f"taint &{{Key:{taint.key} Value:{taint.value} Effect:{taint.effect}}} cannot be tolerated"
+                shown = f"Key:{taint.key} Value:{taint.value} Effect:{taint.effect}"
+                return f"taint &{{{shown}}} cannot be tolerated"
         return None
 
     def held(self) -> set[str]:
@@ -155,27 +160,24 @@ class Model:
             for m in self.members:
                 if m.name in violations or key not in m.labels:
                     continue
-                x = counts[m.labels[key]]
-                s1, s2, largest = ordered[0], ordered[min(1, len(ordered) - 1)], ordered[-1]
-                if largest == s1:
-                    change = 1
-                elif x == s1 and s1 != s2:
-                    change = -1
-                elif x == largest:
-                    change = 1
-                else:
-                    change = 0
-                if largest - s1 + change > constraint.max_skew:
-                    if constraint in hard:
-                        violations[m.name] = (
-                            f'violated doNotSchedule topology spread constraint "{key}"'
-                            f" (max skew {constraint.max_skew})"
-                        )
-                    else:
-                        scores[m.name] -= 1000
-                else:
+                skew, change = self.skew(counts[m.labels[key]], ordered)
+                if skew + change <= constraint.max_skew:
                     scores[m.name] -= change
+                elif constraint in hard:
+                    said = f'violated doNotSchedule topology spread constraint "{key}"'
+                    violations[m.name] = f"{said} (max skew {constraint.max_skew})"
+                else:
+                    scores[m.name] -= 1000
         return violations, scores
+
+    @staticmethod
+    def skew(x: int, ordered: list[int]) -> tuple[int, int]:
+        s1, s2, largest = ordered[0], ordered[min(1, len(ordered) - 1)], ordered[-1]
+        if largest == s1:
+            return largest - s1, 1
+        if x == s1 and s1 != s2:
+            return largest - s1, -1
+        return largest - s1, 1 if x == largest else 0
 
     def preference(self, member: Member) -> int:
         total = 0
@@ -249,13 +251,8 @@ class Model:
                 bad.append((1, name, f'Cluster "{name}" is not eligible for resource placement yet: {why}'))
             else:
                 valid.append(name)
-                rows.append(
-                    (
-                        name,
-                        True,
-                        f'Successfully scheduled resources for placement in "{name}": picked by scheduling policy',
-                    )
-                )
+                said = f'Successfully scheduled resources for placement in "{name}"'
+                rows.append((name, True, f"{said}: picked by scheduling policy"))
         bad.sort(key=lambda row: row[0])
         rows += [(name, False, text) for _, name, text in bad]
         result = []
@@ -318,7 +315,7 @@ class Model:
         return Answer(chosen + dropped, self.report(chosen, losers, filtered), self.condition(len(chosen), n))
 
     def downscale(self, n: int, count: int) -> Answer:
-        def weakness(b: Binding):
+        def weakness(b: Binding) -> tuple[int, int, int, str]:
             if b.affinity_score is None:
                 return (0, 0, 0, b.cluster)
             return (1, b.topology_spread_score, b.affinity_score, b.cluster)
@@ -337,7 +334,9 @@ class Model:
 
     # bindings and words
 
-    def cross(self, picks, members) -> tuple[list[Binding], list[Binding], list[Binding]]:
+    def cross(
+        self, picks: list[Pick], members: list[Member]
+    ) -> tuple[list[Binding], list[Binding], list[Binding]]:
         names = {m.name for m in members}
         score = {name: (affinity, spread) for name, affinity, spread in picks}
         created, patched, rest = [], [], []
@@ -357,7 +356,9 @@ class Model:
         created = [self.new(name, S, score, None) for name, _, _ in picks if name not in have]
         return created, patched, rest
 
-    def new(self, name, state, score, old) -> Binding:
+    def new(
+        self, name: str, state: BindingState, score: dict[str, tuple[int, int]], old: Binding | None
+    ) -> Binding:
         affinity, spread = score[name]
         resources = old.resource_snapshot if old else None
         return Binding(name, state, self.snapshot.index, affinity, spread, None, resources)
@@ -365,19 +366,14 @@ class Model:
     @staticmethod
     def condition(found: int, wanted: int) -> tuple[str, str]:
         if found >= wanted:
-            return (
-                "True",
-                f"found all cluster needed as specified by the scheduling policy, found {found} cluster(s)",
-            )
-        return (
-            "False",
-            "could not find all clusters needed as specified by the scheduling policy,"
-            f" found {found} cluster(s) instead",
-        )
+            text = f"found all cluster needed as specified by the scheduling policy, found {found} cluster(s)"
+            return ("True", text)
+        text = "could not find all clusters needed as specified by the scheduling policy,"
+        return ("False", f"{text} found {found} cluster(s) instead")
 
     @staticmethod
-    def report(chosen, losers, filtered) -> list[tuple[str, bool, str]]:
-        rows = []
+    def report(chosen: list[Binding], losers: list[Pick], filtered: list[tuple[str, str]]) -> list[Row]:
+        rows: list[Row] = []
         for b in chosen:
             text = f'Successfully scheduled resources for placement in "{b.cluster}"'
             if b.affinity_score is not None:
@@ -389,14 +385,8 @@ class Model:
         for name, affinity, spread in losers:
             if room == 0:
                 break
-            rows.append(
-                (
-                    name,
-                    False,
-                    f'Cluster "{name}" does not score high enough'
-                    f" (affinity score: {affinity}, topology spread score: {spread})",
-                )
-            )
+            scores = f"(affinity score: {affinity}, topology spread score: {spread})"
+            rows.append((name, False, f'Cluster "{name}" does not score high enough {scores}'))
             room -= 1
         rows += [
             (name, False, f"ClusterUnschedulable, {why}") for name, why in filtered[:room] if name not in seen
@@ -404,7 +394,7 @@ class Model:
         return rows
 
 
-def select(selector, labels) -> bool:
+def select(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     if selector is None:
         return True
     for key, value in selector.match_labels:

@@ -113,8 +113,11 @@ binding = st.one_of(
 )
 
 
+Situation = tuple[list[Member], Policy, tuple[Binding, ...], str]
+
+
 @st.composite
-def situations(draw: st.DrawFn, worst: st.SearchStrategy[Member] = member):
+def situations(draw: st.DrawFn, worst: st.SearchStrategy[Member] = member) -> Situation:
     names = draw(st.lists(few(NAMES), unique=True, max_size=7))
     members = [replace(draw(worst), name=name) for name in names]
     held = draw(st.lists(few((*NAMES, "gone")), unique=True, max_size=6))
@@ -138,7 +141,7 @@ def same(result: CycleResult, answer: Answer) -> None:
     assert [(d.cluster, d.selected, d.reason) for d in result.status.decisions()] == answer.decisions
 
 
-def check(situation) -> None:
+def check(situation: Situation) -> None:
     members, asked, prior, namespace = situation
     snapshot = PolicySnapshot(1, "", asked.number_of_clusters)
     model = Model(list(members), asked, snapshot, namespace)
@@ -156,11 +159,11 @@ def check(situation) -> None:
 
 @settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(situations())
-def test_agrees_with_the_brute_force(situation) -> None:
+def test_agrees_with_the_brute_force(situation: Situation) -> None:
     check(situation)
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(situations(worst=member | spoilt))
-def test_agrees_where_a_property_cannot_be_read(situation) -> None:
+def test_agrees_where_a_property_cannot_be_read(situation: Situation) -> None:
     check(situation)

@@ -1,0 +1,85 @@
+"""A placement's status with the condition names, reasons and texts of November 2023.
+
+The product document prints these; today's are in status.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nexusform.scheduling.fleet.decisions import SchedulingStatus
+from nexusform.scheduling.fleet.model import Condition, Decision
+from nexusform.scheduling.fleet.status import (
+    CLUSTER_SCOPED,
+    FALSE,
+    TRUE,
+    UNKNOWN,
+    ClusterStatus,
+    PlacementStatus,
+    Progress,
+)
+
+
+def placement_status_2023(
+    scheduling: SchedulingStatus | None, progress: Mapping[str, Progress]
+) -> PlacementStatus:
+    """The same status in the older words: Scheduled, Synchronized, Applied."""
+    if scheduling is None:
+        text = "Scheduling has not completed"
+        return PlacementStatus(
+            (Condition(f"{CLUSTER_SCOPED}Scheduled", UNKNOWN, "SchedulePending", text),), ()
+        )
+    fulfilled = scheduling.fulfilled
+    text = (
+        "found all the clusters needed as specified by the scheduling policy"
+        if fulfilled
+        else "could not find all the clusters needed as specified by the scheduling policy"
+    )
+    scheduled = Condition(
+        f"{CLUSTER_SCOPED}Scheduled", scheduling.condition.status, scheduling.condition.reason, text
+    )
+    chosen = [decision for decision in scheduling.decisions() if decision.selected]
+    states = [progress.get(decision.cluster, Progress(rollout_started=UNKNOWN)) for decision in chosen]
+    clusters = tuple(_cluster(d, state) for d, state in zip(chosen, states, strict=True))
+    return PlacementStatus((scheduled, *_placement(states)), clusters)
+
+
+def _synchronized(state: Progress) -> bool:
+    return state.rollout_started == state.overridden == state.work_synchronized == TRUE
+
+
+def _placement(states: list[Progress]) -> list[Condition]:
+    count = len(states)
+    behind = sum(not _synchronized(state) for state in states)
+    if behind:
+        text = (
+            f"There are {behind} cluster(s) still not synchronized to the latest resources on the hub cluster"
+        )
+        return [Condition(f"{CLUSTER_SCOPED}Synchronized", FALSE, "SynchronizePending", text)]
+    text = f"All {count} cluster(s) are synchronized to the latest resources on the hub cluster"
+    found = [Condition(f"{CLUSTER_SCOPED}Synchronized", TRUE, "SynchronizeSucceeded", text)]
+    failed = sum(state.applied == FALSE for state in states)
+    if failed:
+        text = f"Failed to apply manifests to {failed} clusters, please check the `failedPlacements` status"
+        return [*found, Condition(f"{CLUSTER_SCOPED}Applied", FALSE, "ApplyFailed", text)]
+    text = f"Successfully applied resources to {count} member clusters"
+    if not count:
+        text = "There are no clusters selected to place the resources"
+    return [*found, Condition(f"{CLUSTER_SCOPED}Applied", TRUE, "ApplySucceeded", text)]
+
+
+def _cluster(decision: Decision, state: Progress) -> ClusterStatus:
+    unquoted = decision.reason.replace(f'"{decision.cluster}"', decision.cluster)
+    found = [Condition("ResourceScheduled", TRUE, "ScheduleSucceeded", unquoted)]
+    if not _synchronized(state):
+        text = "In the process of synchronizing or operation is blocked by the rollout strategy"
+        found.append(Condition("WorkSynchronized", FALSE, "WorkSynchronizePending", text))
+        return ClusterStatus(decision.cluster, tuple(found), state.resource_snapshot)
+    text = "Successfully Synchronized work(s) for placement"
+    found.append(Condition("WorkSynchronized", TRUE, "WorkSynchronizeSucceeded", text))
+    if state.applied == TRUE:
+        found.append(Condition("ResourceApplied", TRUE, "ApplySucceeded", "Successfully applied resources"))
+    else:
+        text = "Failed to apply manifests, please check the `failedPlacements` status"
+        found.append(Condition("ResourceApplied", state.applied, "ApplyFailed", text))
+    return ClusterStatus(decision.cluster, tuple(found), state.resource_snapshot)
