@@ -1,0 +1,285 @@
+"""Kubernetes YAML -> manifests: the objects that a text names, as plain data with their places.
+
+Lists are flattened; envelopes are unwrapped on request, since the hub holds the envelope and the
+members hold what is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from nexusform.diagnostics import Severity
+from nexusform.importers.yaml_text import LineFinding, Place, YamlDocument, finding, read_yaml
+
+INVALID: Final = "Invalid Kubernetes manifest"
+DEPRECATED: Final = "Deprecated envelope"
+ENVELOPE_ANNOTATION: Final = "kubernetes-fleet.io/envelope-configmap"
+ENVELOPE_KINDS: Final = frozenset({"ClusterResourceEnvelope", "ResourceEnvelope"})
+
+_CLUSTER_SCOPED: Final = frozenset(
+    {
+        "Namespace", "Node", "PersistentVolume", "ComponentStatus",
+        "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "APIService",
+        "StorageClass", "CSIDriver", "CSINode", "VolumeAttachment", "VolumeAttributesClass",
+        "PriorityClass", "RuntimeClass", "IngressClass", "IPAddress", "ServiceCIDR", "GatewayClass",
+        "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
+        "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+        "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
+        "CertificateSigningRequest", "ClusterTrustBundle", "FlowSchema", "PriorityLevelConfiguration",
+        "ResourceSlice", "DeviceClass", "PodSecurityPolicy",
+        "MemberCluster", "ClusterResourcePlacement", "ClusterResourceEnvelope", "ClusterResourceOverride",
+        "ClusterStagedUpdateRun", "ClusterStagedUpdateStrategy", "ClusterApprovalRequest",
+        "ClusterResourcePlacementEviction", "ClusterResourcePlacementDisruptionBudget",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One object: what identifies it, its labels and its body as plain data (not to be changed).
+
+    `namespace` is "" for objects of the cluster. `group` is "" for the core API. `line` counts from 1.
+    """
+
+    group: str
+    version: str
+    kind: str
+    namespace: str
+    name: str
+    labels: Mapping[str, str]
+    body: Mapping[str, Any]
+    line: int
+    file: str = ""
+    place: Place = field(default=Place(1, 1), repr=False, compare=False)
+
+    @property
+    def title(self) -> str:
+        """`Kind namespace/name`, for people."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+    def find(self, *path: str | int) -> Place:
+        """Where the value at a path of the body was written, or the nearest part above it."""
+        return YamlDocument(self.body, self.place).find(*path)
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestReading:
+    """The manifests of a text in its order, and everything that is wrong with it."""
+
+    manifests: tuple[Manifest, ...]
+    findings: tuple[LineFinding, ...]
+
+
+def read_manifests(file: str, content: str | bytes) -> ManifestReading:
+    """All objects of a YAML text. `file` names it in findings."""
+    stream = read_yaml(file, content)
+    reader = _Reader(file, list(stream.findings))
+    for document in stream.documents:
+        reader.read(document)
+    return ManifestReading(tuple(reader.found), tuple(reader.findings))
+
+
+def manifest_from(body: Mapping[str, Any], like: Manifest) -> Manifest | None:
+    """The manifest of a changed body (an override's result), placed like the one it came from.
+
+    None when the change took away what identifies an object.
+    """
+    reader = _Reader(like.file, [])
+    reader.read(YamlDocument(dict(body), like.place))
+    return reader.found[0] if len(reader.found) == 1 else None
+
+
+def unwrapped(manifests: Iterable[Manifest]) -> ManifestReading:
+    """The objects as members get them: every envelope replaced by what is in it."""
+    found: list[Manifest] = []
+    findings: list[LineFinding] = []
+    for manifest in manifests:
+        if manifest.kind in ENVELOPE_KINDS and is_fleet_group(manifest.group):
+            inner = _from_envelope(manifest)
+        elif is_configmap_envelope(manifest):
+            inner = _from_configmap(manifest)
+        else:
+            found.append(manifest)
+            continue
+        found += inner.manifests
+        findings += inner.findings
+    return ManifestReading(tuple(found), tuple(findings))
+
+
+def is_configmap_envelope(manifest: Manifest) -> bool:
+    """Whether a ConfigMap is the older form of envelope."""
+    annotations = _mapping(_mapping(manifest.body.get("metadata")).get("annotations"))
+    return (manifest.group, manifest.kind) == ("", "ConfigMap") and ENVELOPE_ANNOTATION in annotations
+
+
+def is_fleet_group(group: str) -> bool:
+    """Whether an API group is the fleet's own."""
+    return group.endswith(("kubernetes-fleet.io", "fleet.azure.com"))
+
+
+def never_selected(manifest: Manifest, services: Collection[tuple[str, str]] = ()) -> str | None:
+    """Why a placement never selects an object; None when it may.
+
+    `services`: (namespace, name) of the Services on the hub, whose Endpoints are not copied.
+    """
+    namespace = manifest.name if (manifest.group, manifest.kind) == ("", "Namespace") else manifest.namespace
+    if namespace == "default" or namespace.startswith(("kube-", "fleet-")):
+        return f"namespace {namespace} is reserved: default, kube-* and fleet-* are never selected"
+    kind = (manifest.group, manifest.kind)
+    if is_fleet_group(manifest.group) and manifest.kind not in ENVELOPE_KINDS:
+        return f"{manifest.kind} belongs to the fleet itself"
+    if kind in _NEVER or manifest.group == "metrics.k8s.io":
+        return f"objects of kind {manifest.kind} are never selected"
+    return _made_by_clusters(manifest, services)
+
+
+_NEVER: Final = frozenset(
+    {
+        ("", "Pod"),
+        ("", "Node"),
+        ("", "Event"),
+        ("events.k8s.io", "Event"),
+        ("coordination.k8s.io", "Lease"),
+        ("multicluster.x-k8s.io", "ServiceImport"),
+    }
+)
+
+
+def _made_by_clusters(manifest: Manifest, services: Collection[tuple[str, str]]) -> str | None:
+    own = "every cluster makes its own"
+    match manifest.group, manifest.kind:
+        case "", "ConfigMap" if manifest.name == "kube-root-ca.crt":
+            return f"ConfigMap kube-root-ca.crt is never selected: {own}"
+        case "", "ServiceAccount" if manifest.name == "default":
+            return f"ServiceAccount default is never selected: {own}"
+        case "", "Secret" if manifest.body.get("type") == "kubernetes.io/service-account-token":
+            return f"service account tokens are never selected: {own}"
+        case "", "Endpoints" if (manifest.namespace, manifest.name) in services:
+            return f"the Endpoints of Service {manifest.name} are never selected: {own}"
+        case "discovery.k8s.io", "EndpointSlice" if (
+            "endpointslice.kubernetes.io/managed-by" in manifest.labels
+        ):
+            return f"a managed EndpointSlice is never selected: {own}"
+    return None
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+class _Reader:
+    def __init__(self, file: str, findings: list[LineFinding]) -> None:
+        self.file = file
+        self.findings = findings
+        self.found: list[Manifest] = []
+
+    def read(self, document: YamlDocument) -> None:
+        body = document.data
+        if not isinstance(body, dict):
+            self._say(document.place, "a manifest is a mapping with apiVersion, kind and metadata.")
+            return
+        kind, items = body.get("kind"), body.get("items")
+        if isinstance(kind, str) and kind.endswith("List") and isinstance(items, list):
+            places = document.place.children.get("items", document.place).children
+            for at, item in enumerate(items):
+                self.read(YamlDocument(item, places.get(at, document.place)))
+            return
+        manifest = self._manifest(body, document)
+        if manifest is not None:
+            self.found.append(manifest)
+
+    def _manifest(self, body: dict[str, Any], document: YamlDocument) -> Manifest | None:
+        metadata = body.get("metadata")
+        if metadata is not None and not isinstance(metadata, dict):
+            self._say(document.find("metadata"), "metadata is a mapping.")
+            return None
+        metadata = metadata or {}
+        version, kind, name = body.get("apiVersion"), body.get("kind"), metadata.get("name")
+        missing = [
+            what
+            for what, value in (("apiVersion", version), ("kind", kind), ("metadata.name", name))
+            if not isinstance(value, str) or not value
+        ]
+        if missing:
+            self._say(document.place, self._what_is_missing(missing, body, metadata))
+            return None
+        group, _, short = str(version).rpartition("/")
+        namespace = metadata.get("namespace")
+        if namespace is not None and not isinstance(namespace, str):
+            self._say(document.find("metadata", "namespace"), "metadata.namespace is a text; quote it.")
+            namespace = str(namespace)
+        return Manifest(
+            group=group,
+            version=short,
+            kind=str(kind),
+            namespace=_namespace(group, str(kind), namespace),
+            name=str(name),
+            labels=self._labels(metadata.get("labels"), document),
+            body=body,
+            line=document.place.line,
+            file=self.file,
+            place=document.place,
+        )
+
+    def _what_is_missing(self, missing: list[str], body: dict[str, Any], metadata: dict[str, Any]) -> str:
+        kind = body.get("kind")
+        who = f"this {kind}" if isinstance(kind, str) and kind else "this document"
+        text = f"{who} has no {' and no '.join(missing)} (a text)."
+        if "metadata.name" in missing and "generateName" in metadata:
+            text += " generateName makes up a name in the cluster; give it one here."
+        return text
+
+    def _labels(self, labels: Any, document: YamlDocument) -> dict[str, str]:
+        if labels is None:
+            return {}
+        if not isinstance(labels, dict):
+            self._say(document.find("metadata", "labels"), "metadata.labels is a mapping of texts.")
+            return {}
+        found = {}
+        for key, value in labels.items():
+            if not isinstance(value, str):
+                place = document.find("metadata", "labels", key)
+                self._say(place, f'the value of label "{key}" is not a text; quote it.', Severity.WARNING)
+            found[key] = plain_text(value)
+        return found
+
+    def _say(self, place: Place, detail: str, severity: Severity = Severity.ERROR) -> None:
+        self.findings.append(finding(self.file, place, INVALID, detail, severity))
+
+
+def plain_text(value: Any) -> str:
+    """A scalar as the text that was meant: true, 1.5, the empty text for null."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _namespace(group: str, kind: str, written: str | None) -> str:
+    # Kinds that nobody knows and that name no namespace are taken for objects of the cluster.
+    if kind in _CLUSTER_SCOPED:
+        return ""
+    built_in = "." not in group or group.endswith(".k8s.io")
+    return written or ("default" if built_in else "")
+
+
+def _from_envelope(envelope: Manifest) -> ManifestReading:
+    reader = _Reader(envelope.file, [])
+    for key, item in _mapping(envelope.body.get("data")).items():
+        reader.read(YamlDocument(item, envelope.find("data", key)))
+    return ManifestReading(tuple(reader.found), tuple(reader.findings))
+
+
+def _from_configmap(envelope: Manifest) -> ManifestReading:
+    detail = f"{envelope.title} is an envelope of the obsolete kind; write a ResourceEnvelope instead."
+    findings = [finding(envelope.file, envelope.place, DEPRECATED, detail, Severity.WARNING)]
+    found: list[Manifest] = []
+    for key, text in _mapping(envelope.body.get("data")).items():
+        if isinstance(text, str):
+            inner = read_manifests(f"{envelope.file}:{key}", text)
+            found += inner.manifests
+            findings += inner.findings
+    return ManifestReading(tuple(found), tuple(findings))

@@ -1,0 +1,267 @@
+"""Pods per topology domain as one pod's rules count them, kept up while more pods of its spec follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from nexusform.scheduling.matching import NO_SCHEDULE, LabelSelector, matches, untolerated
+from nexusform.scheduling.pods.board import Board, Group
+from nexusform.scheduling.pods.model import HOSTNAME, ZONE, Node, PodSpec, PodTerm, SpreadConstraint
+from nexusform.scheduling.pods.rules import node_affinity
+
+# What required affinity of standing pods towards a new one is worth in points.
+HARD_AFFINITY_WEIGHT: Final = 1
+_DEFAULT_SKEWS: Final = ((HOSTNAME, 3), (ZONE, 5))
+
+
+class Tally:
+    """One counter per domain of a key. `domain` says which one a node is in (-1 = none)."""
+
+    __slots__ = ("count", "domain", "key")
+
+    def __init__(self, key: str, domain: list[int], size: int) -> None:
+        self.key = key
+        self.domain = domain
+        self.count = [0] * size
+
+    def add(self, node: int, amount: int) -> bool:
+        """Count on a node's domain; False when it has none."""
+        domain = self.domain[node]
+        if domain < 0:
+            return False
+        self.count[domain] += amount
+        return True
+
+
+class SpreadTally(Tally):
+    """Pods that one spread constraint counts. `matches_itself` is 1 when it counts the new pod too.
+
+    `eligible`: the nodes whose pods and whose domains count.
+    """
+
+    __slots__ = ("_least", "_levels", "_present", "constraint", "eligible", "matches_itself")
+
+    def __init__(
+        self,
+        constraint: SpreadConstraint,
+        domain: list[int],
+        size: int,
+        eligible: list[bool],
+        matches_itself: int,
+    ) -> None:
+        super().__init__(constraint.topology_key, domain, size)
+        self.constraint = constraint
+        self.eligible = eligible
+        self.matches_itself = matches_itself
+        self._present = len({d for d, counted in zip(domain, eligible, strict=True) if counted and d >= 0})
+        self._levels: dict[int, int] = {}
+        self._least = 0
+
+    @property
+    def grows(self) -> bool:
+        """Whether new pods are counted: a selector that selects everything counts nobody."""
+        return not _empty(self.constraint.selector)
+
+    def settle(self) -> None:
+        """Remember how many domains have how many pods, once all standing ones are counted."""
+        here = {d for d, counted in zip(self.domain, self.eligible, strict=True) if counted and d >= 0}
+        for domain in here:
+            level = self.count[domain]
+            self._levels[level] = self._levels.get(level, 0) + 1
+        self._least = min(self._levels, default=0)
+
+    def least(self) -> int:
+        """Pods in the emptiest domain; 0 while fewer domains exist than minDomains wants."""
+        return self._least if self._present >= self.constraint.min_domains else 0
+
+    def add_one(self, node: int) -> None:
+        """Count one more pod of the spec."""
+        domain = self.domain[node]
+        if domain < 0 or not self.eligible[node] or not self.matches_itself:
+            return
+        level = self.count[domain]
+        self.count[domain] = level + 1
+        levels = self._levels
+        levels[level] -= 1
+        levels[level + 1] = levels.get(level + 1, 0) + 1
+        while not levels[self._least]:
+            self._least += 1
+
+
+class Counts:
+    """All counters of one pod spec over a board."""
+
+    def __init__(self, board: Board, group: Group) -> None:
+        self.board = board
+        self.group = group
+        spec = group.spec
+        self._own: list[tuple[Tally, int]] = []
+        self.affinity = [self._tally(term) for term in spec.affinity]
+        self.affinity_found = False
+        self.matches_itself = bool(spec.affinity) and all(board.chooses(t, group) for t in spec.affinity)
+        self.anti_affinity = [self._counted(term) for term in spec.anti_affinity]
+        self.existing: list[Tally] = []
+        self.preferred: list[Tally] = []
+        self._count_affinity()
+        self._count_terms()
+        self._all_soft_keys = bool(spec.spread)
+        self.hard = self._spread([c for c in spec.spread if c.hard])
+        self.soft = self._spread(_soft(spec))
+        # A selector that selects everything counts nobody, but the new pod itself.
+        self._spreads = [t for t in (*self.hard, *self.soft) if not _empty(t.constraint.selector)]
+
+    def _tally(self, term: PodTerm) -> Tally:
+        topology = self.board.topology(term.topology_key)
+        return Tally(term.topology_key, topology.domain, len(topology.values))
+
+    def _counted(self, term: PodTerm) -> Tally:
+        tally = self._tally(term)
+        for other in self.board.chosen(term):
+            _pour(other, tally, 1)
+        if self.board.chooses(term, self.group):
+            self._own.append((tally, 1))
+        return tally
+
+    def _count_affinity(self) -> None:
+        terms = self.group.spec.affinity
+        if not terms:
+            return
+        for other in self.board.chosen(terms[0]):
+            if all(self.board.chooses(term, other) for term in terms[1:]):
+                for tally in self.affinity:
+                    self.affinity_found = _pour(other, tally, 1) or self.affinity_found
+        if self.matches_itself:
+            self._own += [(tally, 1) for tally in self.affinity]
+
+    def _count_terms(self) -> None:
+        # Terms that look both ways: what stands towards the new pod, and the new pod towards what stands.
+        board, group, spec = self.board, self.group, self.group.spec
+        existing: dict[str, Tally] = {}
+        points: dict[str, Tally] = {}
+        for other in board.looking_at(group):
+            for term in self._about_us(other.spec.anti_affinity):
+                _pour(other, self._keyed(existing, term), 1)
+            for term in self._about_us(_pulling(other.spec)):
+                _pour(other, self._keyed(points, term), term.weight)
+        wishes = _wishes(spec)
+        for term in wishes:
+            tally = self._keyed(points, term)
+            for other in board.chosen(term):
+                _pour(other, tally, term.weight)
+        self._own += [(self._keyed(existing, term), 1) for term in self._about_us(spec.anti_affinity)]
+        self._own += [
+            (self._keyed(points, term), term.weight) for term in self._about_us((*wishes, *_pulling(spec)))
+        ]
+        self.existing, self.preferred = list(existing.values()), list(points.values())
+
+    def _about_us(self, terms: Iterable[PodTerm]) -> list[PodTerm]:
+        return [term for term in terms if self.board.chooses(term, self.group)]
+
+    def _keyed(self, tallies: dict[str, Tally], term: PodTerm) -> Tally:
+        found = tallies.get(term.topology_key)
+        if found is None:
+            found = tallies[term.topology_key] = self._tally(term)
+        return found
+
+    def _spread(self, constraints: Iterable[SpreadConstraint]) -> list[SpreadTally]:
+        listed = list(constraints)
+        if not listed:
+            return []
+        keys = [self.board.topology(c.topology_key) for c in listed]
+        complete = [all(domain >= 0 for domain in row) for row in zip(*(k.domain for k in keys), strict=True)]
+        spec, nodes = self.group.spec, self.board.nodes
+        found = []
+        for constraint, topology in zip(listed, keys, strict=True):
+            if constraint.hard or self._all_soft_keys:
+                eligible = [
+                    all_keys and _included(constraint, spec, n) for all_keys, n in _pairs(complete, nodes)
+                ]
+            else:
+                eligible = [_included(constraint, spec, node) for node in nodes]
+            own = constraint.selector is not None and matches(constraint.selector, self.group.labels)
+            tally = self._spread_tally(constraint, topology.domain, len(topology.values), eligible, int(own))
+            found.append(tally)
+        return found
+
+    def _spread_tally(
+        self, constraint: SpreadConstraint, domain: list[int], size: int, eligible: list[bool], own: int
+    ) -> SpreadTally:
+        if not constraint.hard and constraint.topology_key == HOSTNAME:
+            # Points over hostname count the pods of the node itself, whatever its label says.
+            domain = [-1 if d < 0 else node for node, d in enumerate(domain)]
+            size, eligible = len(domain), [True] * len(domain)
+        tally = SpreadTally(constraint, domain, size, eligible, own)
+        selector = constraint.selector
+        if selector is not None and not _empty(selector):
+            for other in self.board.selected(selector, self.group.spec.namespace):
+                for node, pods in other.nodes.items():
+                    if eligible[node]:
+                        tally.add(node, pods)
+        tally.settle()
+        return tally
+
+    def soft_counts(self, node: int) -> bool:
+        """Whether the node gets points for spreading: with constraints of its own, it needs all keys."""
+        return not self._all_soft_keys or all(tally.domain[node] >= 0 for tally in self.soft)
+
+    def add(self, node: int) -> None:
+        """One more pod of this spec stands on a node."""
+        for tally, amount in self._own:
+            tally.add(node, amount)
+        if self.matches_itself and any(tally.domain[node] >= 0 for tally in self.affinity):
+            self.affinity_found = True
+        for spread in self._spreads:
+            spread.add_one(node)
+
+    def tallies(self) -> list[Tally]:
+        """Every counter that a rule reads."""
+        return [*self.affinity, *self.anti_affinity, *self.existing, *self.preferred, *self.hard, *self.soft]
+
+    def moving(self) -> list[Tally]:
+        """The counters that change when a pod of this spec is added."""
+        return [tally for tally, _ in self._own] + [t for t in self._spreads if t.matches_itself]
+
+
+def _pairs(complete: list[bool], nodes: tuple[Node, ...]) -> Iterable[tuple[bool, Node]]:
+    return zip(complete, nodes, strict=True)
+
+
+def _included(constraint: SpreadConstraint, spec: PodSpec, node: Node) -> bool:
+    if constraint.honor_affinity and not node_affinity.required(spec, node):
+        return False
+    if constraint.honor_taints:
+        hard = (taint for taint in node.taints if taint.effect in (NO_SCHEDULE, "NoExecute"))
+        return untolerated(hard, spec.tolerations) is None
+    return True
+
+
+def _soft(spec: PodSpec) -> list[SpreadConstraint]:
+    if spec.spread:
+        return [c for c in spec.spread if not c.hard]
+    if spec.default_spread is None or _empty(spec.default_spread):
+        return []
+    return [SpreadConstraint(key, skew, False, spec.default_spread) for key, skew in _DEFAULT_SKEWS]
+
+
+def _empty(selector: LabelSelector | None) -> bool:
+    return selector is not None and not selector.match_labels and not selector.match_expressions
+
+
+def _wishes(spec: PodSpec) -> tuple[PodTerm, ...]:
+    # Preferred terms, those of anti-affinity with weights below 0.
+    against = (replace(term, weight=-term.weight) for term in spec.preferred_anti_affinity)
+    return (*spec.preferred_affinity, *against)
+
+
+def _pulling(spec: PodSpec) -> tuple[PodTerm, ...]:
+    # What pods of a spec that stand are worth to a new pod which their terms select.
+    return (*(replace(term, weight=HARD_AFFINITY_WEIGHT) for term in spec.affinity), *_wishes(spec))
+
+
+def _pour(group: Group, tally: Tally, amount: int) -> bool:
+    counted = False
+    for node, pods in group.nodes.items():
+        counted = tally.add(node, pods * amount) or counted
+    return counted

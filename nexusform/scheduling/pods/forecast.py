@@ -1,0 +1,100 @@
+"""What a prediction says: one outcome per pod, and per workload how many can be placed at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nexusform.scheduling.decision import Refusal
+from nexusform.scheduling.pods.model import PodSpec, StandingPod, Workload
+
+PLACE, MOVE, REMOVE, KEEP = "place", "move", "remove", "keep"
+
+NEW = "new"
+SCALE_OUT = "scale_out"
+SCALE_IN = "scale_in"
+NODE_REMOVED = "node_removed"
+TEMPLATE_CHANGED = "template_changed"
+WORKLOAD_REMOVED = "workload_removed"
+
+
+@dataclass(frozen=True, slots=True)
+class PodOutcome:
+    """What becomes of one pod.
+
+    `node` "" = Pending (or removed, when `action` says so), and then `reason` says why, as Kubernetes
+    would, and `refusals` has the first reason per node. `certain`: any scheduler run would choose this
+    node (or leave the pod Pending). `feasible` and `score` are None where nothing was decided.
+    """
+
+    workload: str
+    number: int
+    name: str
+    action: str
+    node: str
+    previous: str = ""
+    trigger: str = ""
+    certain: bool = True
+    feasible: int | None = None
+    score: int | None = None
+    reason: str = ""
+    refusals: tuple[Refusal, ...] = ()
+    spec: PodSpec | None = field(default=None, repr=False)
+    age: int = 0
+
+    @property
+    def pending(self) -> bool:
+        """Whether the pod exists and has no node."""
+        return self.action != REMOVE and not self.node
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The least and the most pods that hard rules let through, exactly or as bounds."""
+
+    least: int
+    most: int
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadForecast:
+    """A workload after the prediction: wanted and running pods, their counts per machine and per zone.
+
+    Counts leave out nodes whose machine or zone nobody knows. `stuck`: a rolling update cannot go on.
+    """
+
+    workload: Workload
+    wanted: int
+    running: int
+    reach: Reach
+    per_machine: Mapping[str, int]
+    per_rack: Mapping[str, int]
+    per_zone: Mapping[str, int]
+    stuck: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The outcomes in order of decision (removed pods last), and a forecast per workload key."""
+
+    outcomes: tuple[PodOutcome, ...]
+    forecasts: Mapping[str, WorkloadForecast]
+    bystanders: tuple[StandingPod, ...] = ()
+
+    def standing(self) -> tuple[StandingPod, ...]:
+        """Every pod that exists afterwards, Pending ones too: what a next prediction starts from."""
+        mine = tuple(
+            StandingPod(o.workload, o.number, o.node, o.spec, o.age)
+            for o in self.outcomes
+            if o.action != REMOVE and o.spec is not None
+        )
+        return self.bystanders + mine
+
+    def pending(self) -> tuple[PodOutcome, ...]:
+        """The pods that no node takes."""
+        return tuple(o for o in self.outcomes if o.pending)
+
+    def of(self, workload: str) -> tuple[PodOutcome, ...]:
+        """The outcomes of one workload (key), by number; removed pods too."""
+        return tuple(sorted((o for o in self.outcomes if o.workload == workload), key=lambda o: o.number))

@@ -1,0 +1,197 @@
+"""Workers, what a pod asks for, workloads and the pods that stand: the frozen words of this room.
+
+CPU is in milli-CPUs, memory in bytes, other resources in their own units. Source of the rules that
+read these: kube-scheduler (default profile); see profile.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from nexusform.scheduling.matching import LabelSelector, Requirement, Taint, Toleration
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+ZONE: Final = "topology.kubernetes.io/zone"
+DEFAULT_PODS: Final = 110
+DEFAULT_SEED: Final = 8
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A worker: its labels and taints, what pods may use of it, and the hardware below it.
+
+    `others` are further resources (`nvidia.com/gpu`, `ephemeral-storage`); machine, rack and zone are ""
+    where nobody knows.
+    """
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    cpu: int = 0
+    memory: int = 0
+    pods: int = DEFAULT_PODS
+    unschedulable: bool = False
+    machine: str = ""
+    rack: str = ""
+    zone: str = ""
+    others: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """What a pod asks of a node: max(sum of containers, init containers) + overhead."""
+
+    cpu: int = 0
+    memory: int = 0
+    others: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTerm:
+    """Expressions over a node's labels and over its fields (only metadata.name); all must hold.
+
+    A term without any matches no node.
+    """
+
+    labels: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodTerm:
+    """One term of pod affinity or anti-affinity, matchLabelKeys already merged into the selector.
+
+    A selector of None matches nothing; an empty one everything. `namespaces` is never empty unless
+    `namespace_selector` stands. `weight` is 0 in required terms.
+    """
+
+    topology_key: str
+    selector: LabelSelector | None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    weight: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadConstraint:
+    """One topologySpreadConstraint, matchLabelKeys already merged into the selector.
+
+    `hard` is DoNotSchedule. `honor_affinity` and `honor_taints` are the two node inclusion policies.
+    """
+
+    topology_key: str
+    max_skew: int
+    hard: bool
+    selector: LabelSelector | None
+    min_domains: int = 1
+    honor_affinity: bool = True
+    honor_taints: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """A port of the node that a pod claims."""
+
+    port: int
+    protocol: str = "TCP"
+    address: str = "0.0.0.0"  # noqa: S104 - Kubernetes' word for every address; nothing listens here
+
+
+@dataclass(frozen=True, slots=True)
+class PodSpec:
+    """What the scheduler reads of a pod; equal for all pods of one workload's template.
+
+    `scored` are the requests with 100m and 200 MiB for containers that name none. `node_terms` None means
+    no required node affinity. `default_spread` selects the pods that the cluster's default spreading
+    counts (None = none); it is used only without `spread`. `template` is the hash of the pod template.
+    """
+
+    namespace: str = "default"
+    labels: Pairs = ()
+    requests: Requests = Requests()
+    scored: Requests = Requests()
+    node_name: str = ""
+    node_selector: Pairs = ()
+    node_terms: tuple[NodeTerm, ...] | None = None
+    preferred_nodes: tuple[tuple[int, NodeTerm], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    affinity: tuple[PodTerm, ...] = ()
+    anti_affinity: tuple[PodTerm, ...] = ()
+    preferred_affinity: tuple[PodTerm, ...] = ()
+    preferred_anti_affinity: tuple[PodTerm, ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
+    default_spread: LabelSelector | None = None
+    host_ports: tuple[HostPort, ...] = ()
+    priority: int = 0
+    template: str = ""
+
+
+class Strategy(StrEnum):
+    """How a workload replaces its pods when the template changes."""
+
+    ROLLING = "RollingUpdate"
+    RECREATE = "Recreate"
+    ON_DELETE = "OnDelete"
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A controller and its pods. A DaemonSet's replicas are its nodes; a bare Pod has one.
+
+    `max_surge` and `max_unavailable` are pods (percentages resolved as Kubernetes rounds them);
+    `unavailable_written` is the user's text ("25%"). `first` is a StatefulSet's first ordinal, `partition`
+    the lowest ordinal that a rolling update touches, `ordered` whether it waits for each pod.
+    `autoscaler` is the name of a HorizontalPodAutoscaler that will change `replicas`.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    replicas: int
+    pod: PodSpec
+    strategy: Strategy = Strategy.ROLLING
+    max_surge: int = 1
+    max_unavailable: int = 0
+    unavailable_written: str = "25%"
+    first: int = 0
+    partition: int = 0
+    ordered: bool = False
+    autoscaler: str = ""
+    line: int = 0
+
+    @property
+    def key(self) -> str:
+        """`<namespace>/<kind>/<name>`, by which pods and maps name it."""
+        return f"{self.namespace}/{self.kind}/{self.name}"
+
+    def pod_name(self, number: int) -> str:
+        """The name of its pod with this number: ours, not what Kubernetes will make up."""
+        return self.name if self.kind == "Pod" else f"{self.name}-{number}"
+
+
+@dataclass(frozen=True, slots=True)
+class StandingPod:
+    """A pod that exists: of which workload (key), its number, its node ("" = Pending).
+
+    `spec` is what it was made from; `age` orders pods by creation (larger is newer), equal ages by number.
+    """
+
+    workload: str
+    number: int
+    node: str
+    spec: PodSpec
+    age: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The nodes that pods of one cluster can use, and labels of its namespaces (their name is implied)."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

@@ -1,0 +1,298 @@
+"""One spec's pods, placed one after the other: nodes that no rule can tell apart are looked at once.
+
+Nodes fall into one bucket when every rule that reads domains must say the same of them: their points for
+taints and node affinity are equal, and for each topology key that counts they lie in the same domain (keys
+with few domains) or in domains with equal counts (keys with many). In a bucket, nodes stand by what
+the rules of usage give them. A pod that is placed moves only the nodes whose counts it changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from nexusform.scheduling.decision import Refusal
+from nexusform.scheduling.pods import profile
+from nexusform.scheduling.pods.board import Board, Group
+from nexusform.scheduling.pods.counts import Counts
+from nexusform.scheduling.pods.model import HOSTNAME
+from nexusform.scheduling.pods.rules import inter_pod_affinity, node_affinity, taints, topology_spread
+
+# A key with at most so many domains is told apart by domain, one with more by its counts.
+_FEW_DOMAINS: Final = 24
+
+# A component of a bucket's name: points, a domain's number, or a domain's counts.
+Trait = int | tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The best nodes of a pod (ids, all with the highest total) and how many were feasible."""
+
+    tied: tuple[int, ...]
+    total: int
+    feasible: int
+
+
+class _Bucket:
+    __slots__ = ("by_score", "size")
+
+    def __init__(self) -> None:
+        self.by_score: dict[int, set[int]] = {}
+        self.size = 0
+
+    def put(self, node: int, score: int) -> None:
+        self.by_score.setdefault(score, set()).add(node)
+        self.size += 1
+
+    def drop(self, node: int, score: int) -> None:
+        level = self.by_score[score]
+        level.discard(node)
+        if not level:
+            del self.by_score[score]
+        self.size -= 1
+
+    def any_node(self) -> int:
+        return next(iter(next(iter(self.by_score.values()))))
+
+    def nodes(self) -> Iterator[int]:
+        for level in self.by_score.values():
+            yield from level
+
+
+class _Axis:
+    """A topology key as buckets see it."""
+
+    __slots__ = ("counts", "domain", "few", "members")
+
+    def __init__(self, domain: list[int], size: int) -> None:
+        self.domain = domain
+        self.few = size <= _FEW_DOMAINS
+        self.counts: list[list[int]] = []
+        self.members: dict[int, list[int]] = {}
+
+    def trait(self, node: int) -> Trait:
+        domain = self.domain[node]
+        if self.few or domain < 0:
+            return domain
+        return tuple([count[domain] for count in self.counts])
+
+
+class Run:
+    """Where the next pod of a spec can go, as the board stands."""
+
+    def __init__(self, board: Board, group: Group) -> None:
+        self.board = board
+        self.group = group
+        self.counts = Counts(board, group)
+        self.version = board.version
+        self._buckets: dict[tuple[Trait, ...], _Bucket] | None = None
+        self._axes: list[_Axis] = []
+        self._moving: list[_Axis] = []
+        self._fixed: dict[int, tuple[int, int]] = {}
+        self._name: dict[int, tuple[Trait, ...]] = {}
+        self._score: dict[int, int] = {}
+
+    # --- one node -----------------------------------------------------------------------------
+
+    def refusal(self, node: int) -> Refusal | None:
+        """The first reason why a node is refused, in kube-scheduler's order; None when it is feasible."""
+        return next(self.refusals(node), None)
+
+    def refusals(self, node: int) -> Iterator[Refusal]:
+        """Every reason why a node is refused."""
+        spec, seen, usage = self.group.spec, self.board.nodes[node], self.board.usage[node]
+        for rule, node_filter in profile.NODE_FILTERS:
+            reason = node_filter(spec, seen)
+            if reason:
+                yield Refusal(seen.name, rule, reason)
+        for rule, usage_filter in profile.USAGE_FILTERS:
+            reason = usage_filter(spec, seen, usage)
+            if reason:
+                yield Refusal(seen.name, rule, reason)
+        for rule, domain_filter in profile.DOMAIN_FILTERS:
+            reason = domain_filter(self.counts, node)
+            if reason:
+                yield Refusal(seen.name, rule, reason)
+
+    def permitted(self, node: int) -> bool:
+        """Whether the node itself, whatever stands on it, would take the pod."""
+        spec, seen = self.group.spec, self.board.nodes[node]
+        return not any(node_filter(spec, seen) for _, node_filter in profile.NODE_FILTERS)
+
+    # --- all nodes ----------------------------------------------------------------------------
+
+    def choose(self) -> Choice | None:
+        """The best nodes for the next pod; None when no node is feasible."""
+        buckets = self._built()
+        rules, counts = profile.DOMAIN_FILTERS, self.counts
+        open_ones: list[tuple[_Bucket, int]] = []
+        for bucket in buckets.values():
+            node = bucket.any_node()
+            if not any(refuse(counts, node) for _, refuse in rules):
+                open_ones.append((bucket, node))
+        if not open_ones:
+            return None
+        totals = self._totals([node for _, node in open_ones], self._sizes(open_ones))
+        best, tied = -1, []
+        for (bucket, _), total in zip(open_ones, totals, strict=True):
+            top = max(bucket.by_score)
+            if total + top > best:
+                best, tied = total + top, [bucket.by_score[top]]
+            elif total + top == best:
+                tied.append(bucket.by_score[top])
+        nodes = tuple([node for level in tied for node in level])
+        return Choice(nodes, best, sum(bucket.size for bucket, _ in open_ones))
+
+    def scored(self) -> dict[int, dict[str, int]]:
+        """Each feasible node's points per rule, weighted as they are summed."""
+        open_ones = [node for node in range(len(self.board.nodes)) if self.refusal(node) is None]
+        if not open_ones:
+            return {}
+        singles = []
+        for node in open_ones:
+            bucket = _Bucket()
+            bucket.put(node, 0)
+            singles.append((bucket, node))
+        parts = self._parts(open_ones, self._sizes(singles))
+        spec, nodes, usage = self.group.spec, self.board.nodes, self.board.usage
+        return {
+            node: {
+                rule: weight * score(spec, nodes[node], usage[node])
+                for rule, weight, score in profile.USAGE_SCORES
+            }
+            | {rule: points[at] for rule, points in parts.items()}
+            for at, node in enumerate(open_ones)
+        }
+
+    def add(self, node: int) -> None:
+        """Put a pod of this spec on a node."""
+        self.board.place(self.group, node)
+        self.counts.add(node)
+        self.version = self.board.version
+        if self._buckets is None:
+            return
+        for axis in self._moving:
+            domain = axis.domain[node]
+            for member in axis.members.get(domain, ()):
+                self._move(member)
+        self._rescore(node)
+
+    def permitted_mask(self) -> int:
+        """The permitted nodes as bits."""
+        self._built()
+        return sum(1 << node for node in self._fixed)
+
+    # --- buckets ------------------------------------------------------------------------------
+
+    def _built(self) -> dict[tuple[Trait, ...], _Bucket]:
+        if self._buckets is None:
+            self._buckets = {}
+            spec, nodes = self.group.spec, self.board.nodes
+            permitted = [at for at in range(len(nodes)) if self.permitted(at)]
+            self._fixed = {
+                at: (taints.raw(spec, nodes[at]), node_affinity.raw(spec, nodes[at])) for at in permitted
+            }
+            self._make_axes(permitted)
+            for node in permitted:
+                self._name[node] = self._trait(node)
+                self._enter(node, self._usage_score(node))
+        return self._buckets
+
+    def _make_axes(self, permitted: list[int]) -> None:
+        by_domain: dict[int, _Axis] = {}
+        for tally in self.counts.tallies():
+            axis = by_domain.get(id(tally.domain))
+            if axis is None:
+                axis = by_domain[id(tally.domain)] = _Axis(tally.domain, len(tally.count))
+            axis.counts.append(tally.count)
+        self._axes = list(by_domain.values())
+        moving = {id(tally.domain) for tally in self.counts.moving()}
+        self._moving = [a for a in self._axes if not a.few and id(a.domain) in moving]
+        for axis in self._moving:
+            for node in permitted:
+                axis.members.setdefault(axis.domain[node], []).append(node)
+            axis.members.pop(-1, None)
+
+    def _trait(self, node: int) -> tuple[Trait, ...]:
+        return (*self._fixed[node], *[axis.trait(node) for axis in self._axes])
+
+    def _bucket(self, node: int) -> _Bucket:
+        assert self._buckets is not None
+        name = self._name[node]
+        found = self._buckets.get(name)
+        if found is None:
+            found = self._buckets[name] = _Bucket()
+        return found
+
+    def _enter(self, node: int, score: int) -> None:
+        if score >= 0:
+            self._score[node] = score
+            self._bucket(node).put(node, score)
+
+    def _leave(self, node: int) -> int:
+        # Take a node out of its bucket; its score, or -1 when usage refuses it.
+        score = self._score.pop(node, -1)
+        if score >= 0:
+            bucket = self._bucket(node)
+            bucket.drop(node, score)
+            if not bucket.size and self._buckets is not None:
+                del self._buckets[self._name[node]]
+        return score
+
+    def _move(self, node: int) -> None:
+        score = self._leave(node)
+        self._name[node] = self._trait(node)
+        self._enter(node, score)
+
+    def _rescore(self, node: int) -> None:
+        if node in self._fixed:
+            self._leave(node)
+            self._enter(node, self._usage_score(node))
+
+    def _usage_score(self, node: int) -> int:
+        # What the usage of the node gives it, -1 when it is refused.
+        spec, seen, usage = self.group.spec, self.board.nodes[node], self.board.usage[node]
+        for _, refuse in profile.USAGE_FILTERS:
+            if refuse(spec, seen, usage):
+                return -1
+        return sum(weight * score(spec, seen, usage) for _, weight, score in profile.USAGE_SCORES)
+
+    # --- points -------------------------------------------------------------------------------
+
+    def _sizes(self, open_ones: list[tuple[_Bucket, int]]) -> list[int]:
+        # Per soft spread constraint, in how many domains the feasible nodes lie.
+        counts = self.counts
+        if not counts.soft:
+            return []
+        counted = [(bucket, node) for bucket, node in open_ones if counts.soft_counts(node)]
+        sizes = []
+        for tally in counts.soft:
+            if tally.constraint.topology_key == HOSTNAME:
+                sizes.append(sum(bucket.size for bucket, _ in counted))
+            elif len(tally.count) <= _FEW_DOMAINS:
+                sizes.append(len({tally.domain[node] for _, node in counted}))
+            else:
+                sizes.append(len({tally.domain[n] for bucket, _ in counted for n in bucket.nodes()}))
+        return sizes
+
+    def _parts(self, nodes: list[int], sizes: list[int]) -> dict[str, list[int]]:
+        counts, spec, faces = self.counts, self.group.spec, self.board.nodes
+        parts = {
+            "taints": (profile.TAINTS_WEIGHT, taints.scores([taints.raw(spec, faces[n]) for n in nodes])),
+            "node_affinity": (
+                profile.NODE_AFFINITY_WEIGHT,
+                node_affinity.scores([node_affinity.raw(spec, faces[n]) for n in nodes]),
+            ),
+        }
+        if counts.soft:
+            raws = [topology_spread.raw(counts, n, sizes) for n in nodes]
+            parts["topology_spread"] = (profile.TOPOLOGY_SPREAD_WEIGHT, topology_spread.scores(raws))
+        if counts.preferred:
+            points = inter_pod_affinity.scores([inter_pod_affinity.raw(counts, n) for n in nodes])
+            parts["inter_pod_affinity"] = (profile.INTER_POD_AFFINITY_WEIGHT, points)
+        return {rule: [weight * score for score in scores] for rule, (weight, scores) in parts.items()}
+
+    def _totals(self, nodes: list[int], sizes: list[int]) -> list[int]:
+        return [sum(column) for column in zip(*self._parts(nodes, sizes).values(), strict=True)]

@@ -1,0 +1,347 @@
+"""Where pods go: start reading here.
+
+`predict` takes a cluster, the pods that stand and the workloads wanted, and says what becomes of each
+pod. Pods that stand stay (their rules are ignored during execution); surplus ones go, lost ones are
+placed anew, missing ones are placed in queue order. Pods that nobody takes are tried again after the
+rest, as long as that helps; nobody is evicted for them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from nexusform.scheduling.pods import bounds, forecast, profile
+from nexusform.scheduling.pods.forecast import PodOutcome, Prediction, Reach, WorkloadForecast
+from nexusform.scheduling.pods.model import DEFAULT_SEED, Cluster, Node, StandingPod, Strategy, Workload
+from nexusform.scheduling.pods.order import free_numbers, queue_order, removal_order
+from nexusform.scheduling.pods.rollout import Rollout, replace_pods
+from nexusform.scheduling.pods.session import Session, Verdict
+
+
+def predict(
+    cluster: Cluster,
+    standing: Sequence[StandingPod],
+    workloads: Sequence[Workload],
+    *,
+    seed: int = DEFAULT_SEED,
+    recreated: Collection[str] = (),
+    removed: Collection[str] = (),
+) -> Prediction:
+    """The outcome of every pod of `workloads` (in order of creation, then of the document).
+
+    `standing` is everything on the cluster: pods of other workloads stay where they are, unless their
+    workload's key is in `removed`. Pods on `recreated` nodes, or on nodes that are gone, are lost.
+    """
+    return _Prediction(cluster, standing, workloads, seed, recreated, removed).run()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Asked:
+    # A pod to place: its number, the only node for it (DaemonSets), where it was, why; was it Pending?
+    number: int
+    pin: str = ""
+    previous: str = ""
+    trigger: str = forecast.NEW
+    waited: bool = False
+
+
+@dataclass(slots=True)
+class _Work:
+    # One workload on its way: pods that stay, pods to place, what was decided.
+    workload: Workload
+    had_pods: bool
+    keeps: list[StandingPod] = field(default_factory=list)
+    outdated: list[StandingPod] = field(default_factory=list)
+    asked: list[_Asked] = field(default_factory=list)
+    gone: list[tuple[StandingPod, str]] = field(default_factory=list)
+    made: dict[int, PodOutcome] = field(default_factory=dict)
+    reach: Reach = field(default_factory=lambda: Reach(0, 0, exact=True))
+    stuck: bool = False
+
+
+class _Prediction:
+    def __init__(
+        self,
+        cluster: Cluster,
+        standing: Sequence[StandingPod],
+        workloads: Sequence[Workload],
+        seed: int,
+        recreated: Collection[str],
+        removed: Collection[str],
+    ) -> None:
+        self.nodes: dict[str, Node] = {node.name: node for node in cluster.nodes}
+        self.lost = frozenset(recreated)
+        self.queue = queue_order(workloads)
+        mine = {workload.key for workload in workloads}
+        going = frozenset(removed)
+        self.bystanders = tuple(p for p in standing if p.workload not in mine and p.workload not in going)
+        self.departed = [p for p in standing if p.workload in going and p.workload not in mine]
+        self.by_workload: dict[str, list[StandingPod]] = {}
+        for pod in standing:
+            if pod.workload in mine:
+                self.by_workload.setdefault(pod.workload, []).append(pod)
+        here = [
+            p for p in (*self.bystanders, *(p for p in standing if p.workload in mine)) if self._stands(p)
+        ]
+        self.session = Session(cluster, here, seed)
+        self.age = max((pod.age for pod in standing), default=0) + 1
+
+    def _stands(self, pod: StandingPod) -> bool:
+        return pod.node in self.nodes and pod.node not in self.lost
+
+    def run(self) -> Prediction:
+        works = [self._prepare(workload) for workload in self.queue]
+        for work in works:
+            self._decide(work)
+        self._retry(works)
+        outcomes = [outcome for work in works for outcome in self._outcomes(work)]
+        departed = [_removed(pod, forecast.WORKLOAD_REMOVED) for pod in self.departed]
+        gone = [_removed(pod, trigger) for work in works for pod, trigger in work.gone]
+        forecasts = {work.workload.key: self._forecast(work) for work in works}
+        return Prediction((*outcomes, *gone, *departed), forecasts, self.bystanders)
+
+    # --- what is to be done -------------------------------------------------------------------
+
+    def _prepare(self, workload: Workload) -> _Work:
+        pods = sorted(self.by_workload.get(workload.key, ()), key=lambda pod: pod.number)
+        work = _Work(workload, bool(pods))
+        if workload.kind == "DaemonSet":
+            self._prepare_daemons(work, pods)
+            return work
+        pods = self._shrink(work, pods)
+        for pod in pods:
+            if self._stands(pod):
+                current = pod.spec.template == workload.pod.template
+                (work.keeps if current else work.outdated).append(pod)
+            elif pod.node:
+                work.asked.append(_Asked(pod.number, "", pod.node, forecast.NODE_REMOVED))
+            else:
+                work.asked.append(_Asked(pod.number, waited=True))
+        trigger = forecast.SCALE_OUT if work.had_pods else forecast.NEW
+        missing = workload.replicas - len(pods)
+        numbers = free_numbers([pod.number for pod in pods], workload.first, max(0, missing))
+        work.asked += [_Asked(number, trigger=trigger) for number in numbers]
+        work.asked.sort()
+        return work
+
+    def _shrink(self, work: _Work, pods: list[StandingPod]) -> list[StandingPod]:
+        # Lost pods count as Pending ones: they go first.
+        workload = work.workload
+        if workload.kind == "StatefulSet":
+            last = workload.first + workload.replicas
+            numbers = {pod.number for pod in pods if not workload.first <= pod.number < last}
+        else:
+            seen = [
+                p if self._stands(p) else StandingPod(p.workload, p.number, "", p.spec, p.age) for p in pods
+            ]
+            ranked = removal_order(workload.kind, seen)[: max(0, len(pods) - _allowed(workload, seen))]
+            numbers = {pod.number for pod in ranked}
+        for pod in pods:
+            if pod.number not in numbers:
+                continue
+            if self._stands(pod):
+                self.session.remove(pod)
+            work.gone.append((pod, forecast.SCALE_IN))
+        return [pod for pod in pods if pod.number not in numbers]
+
+    def _prepare_daemons(self, work: _Work, pods: list[StandingPod]) -> None:
+        # One pod per node that permits it; a pod whose node is gone goes with it.
+        spec = work.workload.pod
+        wanted = [n.name for n in self.nodes.values() if not any(f(spec, n) for _, f in profile.NODE_FILTERS)]
+        have: set[str] = set()
+        for pod in pods:
+            if not self._stands(pod):
+                work.gone.append((pod, forecast.NODE_REMOVED))
+            elif pod.node in wanted:
+                have.add(pod.node)
+                work.keeps.append(pod)
+            else:
+                self.session.remove(pod)
+                work.gone.append((pod, forecast.SCALE_IN))
+        missing = [name for name in sorted(wanted) if name not in have]
+        numbers = free_numbers([pod.number for pod in pods], 0, len(missing))
+        trigger = forecast.SCALE_OUT if work.had_pods else forecast.NEW
+        work.asked = [
+            _Asked(number, node, trigger=trigger) for number, node in zip(numbers, missing, strict=True)
+        ]
+
+    # --- deciding -----------------------------------------------------------------------------
+
+    def _decide(self, work: _Work) -> None:
+        workload = work.workload
+        if workload.kind == "DaemonSet":
+            self._replace_daemons(work)
+        else:
+            stays = len(work.keeps) + len(work.outdated)
+            more = bounds.reach(self.session.run_of(workload.pod), len(work.asked))
+            work.reach = Reach(stays + more.least, stays + more.most, more.exact)
+        verdicts = self._place(work)
+        if work.outdated:
+            verdicts = self._roll(work, verdicts)
+        asked = {pod.number: pod for pod in work.asked}
+        for number, verdict in verdicts.items():
+            work.made[number] = self._made(workload, verdict, asked[number])
+        if workload.kind == "DaemonSet":
+            running = len(work.keeps) + sum(bool(o.node) for o in work.made.values())
+            work.reach = Reach(running, running, exact=True)
+
+    def _place(self, work: _Work) -> dict[int, Verdict]:
+        workload, blocked = work.workload, ""
+        verdicts: dict[int, Verdict] = {}
+        for pod in work.asked:
+            if blocked:
+                verdict = Verdict("", certain=True, feasible=0, reason=f"waits until {blocked} runs")
+            elif pod.pin:
+                verdict = self.session.pin(workload.pod, pod.pin)
+            else:
+                verdict = self.session.place(workload.pod, workload.key, pod.number)
+            verdicts[pod.number] = verdict
+            if workload.ordered and not verdict.node and not blocked:
+                blocked = workload.pod_name(pod.number)
+        return verdicts
+
+    def _replace_daemons(self, work: _Work) -> None:
+        workload = work.workload
+        if workload.strategy is Strategy.ON_DELETE:
+            return
+        for pod in [pod for pod in work.keeps if pod.spec.template != workload.pod.template]:
+            work.keeps.remove(pod)
+            self.session.remove(pod)
+            work.asked.append(_Asked(pod.number, pod.node, pod.node, forecast.TEMPLATE_CHANGED))
+        work.asked.sort()
+
+    def _roll(self, work: _Work, verdicts: dict[int, Verdict]) -> dict[int, Verdict]:
+        workload = work.workload
+        before = {pod.number: pod.node for pod in work.outdated}
+        state = Rollout(list(work.outdated), dict(verdicts), len(work.keeps))
+        replace_pods(self.session, workload, state)
+        work.outdated, work.stuck = state.remaining, state.stuck
+        kept = {pod.number for pod in state.remaining}
+        # In a rollout that hangs, old and new pods stand side by side: the new ones take other numbers.
+        taken = kept | {pod.number for pod in work.keeps} | set(state.made)
+        final: dict[int, Verdict] = {}
+        for number, verdict in state.made.items():
+            if number in verdicts:
+                final[number] = verdict
+                continue
+            at, previous = number, before[number]
+            if number in kept:
+                at, previous = free_numbers(taken, workload.first, 1)[0], ""
+                taken.add(at)
+            final[at] = verdict
+            work.asked.append(_Asked(at, "", previous, forecast.TEMPLATE_CHANGED))
+        work.gone += [(p, forecast.TEMPLATE_CHANGED) for p in state.gone if p.number not in state.made]
+        return final
+
+    def _made(self, workload: Workload, verdict: Verdict, asked: _Asked) -> PodOutcome:
+        number, waits = asked.number, asked.waited and not verdict.node
+        action = forecast.KEEP if waits else forecast.MOVE if asked.previous else forecast.PLACE
+        return PodOutcome(
+            workload=workload.key,
+            number=number,
+            name=workload.pod_name(number),
+            action=action,
+            node=verdict.node,
+            previous=asked.previous,
+            trigger="" if waits else asked.trigger,
+            certain=verdict.certain,
+            feasible=verdict.feasible,
+            score=verdict.score,
+            reason=verdict.reason,
+            refusals=verdict.refusals,
+            spec=workload.pod,
+            age=self.age,
+        )
+
+    def _retry(self, works: list[_Work]) -> None:
+        # Later pods may have brought the company that an earlier one waits for.
+        changed = True
+        while changed:
+            changed = False
+            for work in works:
+                if work.workload.kind != "DaemonSet":
+                    changed = self._retry_one(work) or changed
+
+    def _retry_one(self, work: _Work) -> bool:
+        workload, changed = work.workload, False
+        asked = {pod.number: pod for pod in work.asked}
+        for number in sorted(number for number, outcome in work.made.items() if outcome.pending):
+            verdict = self.session.place(workload.pod, workload.key, number)
+            if verdict.node:
+                changed = True
+            elif workload.ordered:
+                break
+            work.made[number] = self._made(workload, verdict, asked[number])
+        return changed
+
+    # --- telling ------------------------------------------------------------------------------
+
+    def _outcomes(self, work: _Work) -> list[PodOutcome]:
+        workload = work.workload
+        stays = [
+            PodOutcome(
+                workload=workload.key,
+                number=pod.number,
+                name=workload.pod_name(pod.number),
+                action=forecast.KEEP,
+                node=pod.node,
+                previous=pod.node,
+                spec=pod.spec,
+                age=pod.age,
+            )
+            for pod in (*work.keeps, *work.outdated)
+        ]
+        return sorted([*stays, *work.made.values()], key=lambda outcome: outcome.number)
+
+    def _forecast(self, work: _Work) -> WorkloadForecast:
+        workload = work.workload
+        names = [pod.node for pod in (*work.keeps, *work.outdated)]
+        names += [outcome.node for outcome in work.made.values() if outcome.node]
+        nodes = [self.nodes[name] for name in names]
+        wanted = workload.replicas
+        if workload.kind == "DaemonSet":
+            wanted = len(work.keeps) + len(work.made)
+        running = len(names)
+        reach = work.reach
+        if running < reach.least or running > reach.most:
+            # Pods of other workloads that came later changed what was possible.
+            reach = Reach(min(running, reach.least), max(running, reach.most), exact=False)
+        return WorkloadForecast(
+            workload=workload,
+            wanted=wanted,
+            running=running,
+            reach=reach,
+            per_machine=_tally(node.machine for node in nodes),
+            per_rack=_tally(node.rack for node in nodes),
+            per_zone=_tally(node.zone for node in nodes),
+            stuck=work.stuck,
+        )
+
+
+def _allowed(workload: Workload, pods: Iterable[StandingPod]) -> int:
+    # How many pods a workload may have: during a rolling update some more.
+    if workload.kind != "Deployment" or workload.strategy is not Strategy.ROLLING:
+        return workload.replicas
+    rolling = any(pod.node and pod.spec.template != workload.pod.template for pod in pods)
+    return workload.replicas + (workload.max_surge if rolling else 0)
+
+
+def _tally(names: Iterable[str]) -> dict[str, int]:
+    return dict(sorted(Counter(name for name in names if name).items()))
+
+
+def _removed(pod: StandingPod, trigger: str) -> PodOutcome:
+    name = pod.workload.rsplit("/", 1)[1]
+    kind = pod.workload.split("/")[1]
+    return PodOutcome(
+        workload=pod.workload,
+        number=pod.number,
+        name=name if kind == "Pod" else f"{name}-{pod.number}",
+        action=forecast.REMOVE,
+        node="",
+        previous=pod.node,
+        trigger=trigger,
+        age=pod.age,
+    )
