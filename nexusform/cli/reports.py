@@ -67,10 +67,17 @@ def _svg(subject: Subject) -> bytes:
     return render_svg(subject.plan, subject.registries).encode()
 
 
+def _html(subject: Subject) -> bytes:
+    from nexusform.rendering.html_page import render_html
+
+    return render_html(subject.plan, subject.sources, subject.registries).encode()
+
+
 FORMATS: Final[Mapping[str, Callable[[Subject], bytes]]] = {
     "text": _text,
     "markdown": _markdown,
     "json": _json,
+    "html": _html,
     "svg": _svg,
 }
 

@@ -34,7 +34,7 @@ def escaped(text: str) -> str:
     return plain.replace('"', "&quot;").replace("'", "&#39;")
 
 
-def element(name: str, *parts: Part, **attributes: Any) -> Markup:
+def element(name: str, /, *parts: Part, **attributes: Any) -> Markup:
     """An element of HTML. A trailing underscore of an attribute's name is left out, others become
     dashes (`class_`, `aria_label`); None and False leave an attribute out, True gives it no value.
     """
@@ -42,7 +42,7 @@ def element(name: str, *parts: Part, **attributes: Any) -> Markup:
     return Markup(head if name in _VOID else f"{head}{joined(*parts)}</{name}>")
 
 
-def shape(name: str, *parts: Part, **attributes: Any) -> Markup:
+def shape(name: str, /, *parts: Part, **attributes: Any) -> Markup:
     """An element of SVG, closed in itself when it is empty."""
     head = f"<{name}{_attributes(attributes)}"
     inner = joined(*parts)

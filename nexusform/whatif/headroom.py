@@ -34,11 +34,14 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """The room of one site for the largest SKU in play; None where the site does not stand."""
+    """The room of one site for the largest SKU in play, which spans `cells` NUMA cells; None where
+    the site does not stand.
+    """
 
     site_id: str
     site: str
     sku: str
+    cells: int
     before: Room | None
     after: Room | None
 
@@ -62,7 +65,11 @@ def headroom_of(before: dict[str, PlanSite], after: dict[str, PlanSite]) -> tupl
         if largest is None:
             continue
         name = (new or old or after[site_id]).site.name
-        found.append(Headroom(site_id, name, largest.name, _room(old, largest), _room(new, largest)))
+        found.append(
+            Headroom(
+                site_id, name, largest.name, largest.numa_cells, _room(old, largest), _room(new, largest)
+            )
+        )
     return tuple(found)
 
 

@@ -1,0 +1,85 @@
+"""The fleet on the page: placements by clusters with scores and refusals, and pods by node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from nexusform.planning.plan import PlacementAction, PlacementChange, Plan
+from nexusform.rendering.markup import Markup, Part, element
+from nexusform.rendering.page_parts import section, table
+from nexusform.rendering.placement_rows import place_text
+
+_SIGNS: Final = {
+    PlacementAction.PLACE: "+",
+    PlacementAction.MOVE: "~",
+    PlacementAction.REMOVE: "\N{MINUS SIGN}",
+    PlacementAction.UPDATE: "~",
+    PlacementAction.KEEP: "",
+}
+_MOST_PODS: Final = 2000
+
+
+def fleet_part(plan: Plan) -> Part:
+    """The section of bindings and pods; nothing when the plan has none."""
+    bindings = [row for row in plan.placements if row.kind == "binding"]
+    pods = [row for row in plan.placements if row.kind == "pod"]
+    if not bindings and not pods:
+        return None
+    parts = [_grid(bindings), _refusals(bindings)] if bindings else []
+    return section("fleet", "Fleet", parts, _pods(pods))
+
+
+def _cluster(row: PlacementChange) -> str:
+    return str(((row.target or row.source) or {}).get("cluster", row.object))
+
+
+def _grid(rows: Sequence[PlacementChange]) -> Markup:
+    clusters = sorted({_cluster(row) for row in rows})
+    placements = dict.fromkeys(str(row.address) for row in rows)
+    cells = {(str(row.address), _cluster(row)): row for row in rows}
+    shown = [[address, *(_cell(cells.get((address, c))) for c in clusters)] for address in placements]
+    return table("Placements by cluster", ("Placement", *clusters), shown)
+
+
+def _cell(row: PlacementChange | None) -> Part:
+    if row is None:
+        return element("span", "\N{EN DASH}", class_="quiet")
+    state = str(((row.target or row.source) or {}).get("state", "")) or row.action.value
+    scores = ", ".join(f"{name} {value}" for name, value in row.scores.items())
+    why = " ".join(text for text in (row.trigger, row.reason if row.reason != row.trigger else "") if text)
+    return [
+        element("span", f"{_SIGNS[row.action]} {state}".strip(), class_=f"mark-{row.action.value}"),
+        element("div", why, class_="quiet small") if why else None,
+        element("div", scores, class_="quiet small") if scores else None,
+    ]
+
+
+def _refusals(rows: Sequence[PlacementChange]) -> Part:
+    listed = dict.fromkeys(
+        (str(row.address), refused.candidate, refused.rule, refused.reason)
+        for row in rows
+        for refused in row.rejected
+    )
+    if not listed:
+        return None
+    return table("Clusters that were refused", ("Placement", "Cluster", "Rule", "Why"), list(listed))
+
+
+def _pods(rows: Sequence[PlacementChange]) -> Part:
+    if not rows:
+        return None
+    shown = [
+        (
+            row.object,
+            row.pool,
+            f"{_SIGNS[row.action]} {row.action.value}".strip(),
+            place_text("pod", row.source) if row.source else "",
+            place_text("pod", row.target) if row.target else "",
+            row.trigger,
+        )
+        for row in rows[:_MOST_PODS]
+    ]
+    heads = ("Pod", "Workload", "Action", "From", "To", "Trigger")
+    more = f"The first {_MOST_PODS:,} of {len(rows):,} pods are listed." if len(rows) > _MOST_PODS else ""
+    return [element("p", more) if more else None, table("Pods", heads, shown)]
