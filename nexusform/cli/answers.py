@@ -1,0 +1,121 @@
+"""Answers of `simulate` on the screen and in files: -plan, -format, -report."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from nexusform.cli.commands import option
+from nexusform.cli.screen import Screen
+from nexusform.diagnostics import did_you_mean
+from nexusform.rendering.outline import Outline
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+FINDING: Final = 2  # exit code when the answer is bad
+_PAGE_WIDTH = 100
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer: for people, and as data."""
+
+    question: str
+    origin: str
+    outline: Outline
+    document: Mapping[str, Any]
+
+
+def answer_flags(function: Function) -> Function:
+    """-plan, -format, -report."""
+    choice = click.Choice(["text", "markdown", "json"])
+    function = option(
+        "report", "Also write the answer to a file (- is stdout)", metavar="FORMAT:PATH", many=True
+    )(function)
+    function = option("format", "How to say it", metavar="text|markdown|json", default="text", kind=choice)(
+        function
+    )
+    return option("plan", "Ask how things will be after a saved plan", metavar="FILE")(function)
+
+
+def tell(answer: Answer, given: Mapping[str, Any], screen: Screen) -> int:
+    """Print the answer, write the reports, and give the exit code."""
+    reports = [_wanted(text) for text in given["report"]]
+    if sum(path == "-" for _, path in reports) > 1:
+        raise click.UsageError("-report: only one report can go to stdout.")
+    if not any(path == "-" for _, path in reports):
+        if given["format"] == "text":
+            from nexusform.rendering.outline_text import outline_text
+
+            screen.out(outline_text(answer.outline, colour=screen.colour, width=screen.width), end="")
+        else:
+            _to_stdout(FORMATS[given["format"]](answer))
+    for name, path in reports:
+        _write(FORMATS[name](answer), path)
+    return FINDING if answer.outline.bad else 0
+
+
+def _wanted(text: str) -> tuple[str, str]:
+    name, colon, path = text.partition(":")
+    if name not in FORMATS:
+        near = did_you_mean(name, FORMATS)
+        raise click.UsageError(
+            f'-report: there is no format "{name}". Known are: {", ".join(FORMATS)}.{near}'
+        )
+    if not colon or not path:
+        raise click.UsageError(f"-report={text}: name a file, or - for stdout: -report={name}:PATH.")
+    return name, path
+
+
+def _write(data: bytes, path: str) -> None:
+    if path == "-":
+        _to_stdout(data)
+        return
+    try:
+        Path(path).write_bytes(data)
+    except OSError as problem:
+        raise click.UsageError(f'-report: "{path}" cannot be written: {problem.strerror}.') from None
+
+
+def _to_stdout(data: bytes) -> None:
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def _text(answer: Answer) -> bytes:
+    from nexusform.rendering.outline_text import outline_text
+
+    return outline_text(answer.outline, width=_PAGE_WIDTH).encode()
+
+
+def _markdown(answer: Answer) -> bytes:
+    from nexusform.rendering.outline_markdown import outline_markdown
+
+    return outline_markdown(answer.outline).encode()
+
+
+def _json(answer: Answer) -> bytes:
+    from nexusform.rendering.json_writer import json_bytes
+
+    document = {
+        "format_version": "1.0",
+        "question": answer.question,
+        "of": answer.origin,
+        "finding": answer.outline.bad,
+        "verdict": answer.outline.verdict,
+        **answer.document,
+    }
+    return json_bytes(document, pretty=True)
+
+
+FORMATS: Final[Mapping[str, Callable[[Answer], bytes]]] = {
+    "text": _text,
+    "markdown": _markdown,
+    "json": _json,
+}

@@ -1,0 +1,85 @@
+"""An answer to a question, neutral of any format: a verdict, facts, and sections with tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from nexusform.scheduling.racks.model import Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a table; a `bad` one is part of the finding."""
+
+    cells: tuple[str, ...]
+    bad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Heads, rows, and which columns hold figures (aligned to the right)."""
+
+    heads: tuple[str, ...]
+    rows: tuple[Row, ...]
+    figures: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of an answer. A `folded` one is detail: closed at first where the format can.
+
+    `commands` are to be copied as they stand.
+    """
+
+    title: str
+    lines: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    table: Table | None = None
+    folded: bool = False
+    bad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """The whole answer. `bad` says that the verdict is a finding."""
+
+    title: str
+    verdict: str
+    bad: bool
+    facts: tuple[str, ...] = ()
+    sections: tuple[Section, ...] = ()
+
+
+def counted(count: int, singular: str, plural: str = "") -> str:
+    """`1 VM`, `1,024 VMs`."""
+    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
+
+
+def listed(names: Iterable[str], most: int = 8) -> str:
+    """`a, b and c`, or the first `most` of them and how many more."""
+    all_names = list(names)
+    if len(all_names) > most:
+        return f"{', '.join(all_names[:most])} and {len(all_names) - most} more"
+    if len(all_names) < 2:
+        return "".join(all_names)
+    return f"{', '.join(all_names[:-1])} and {all_names[-1]}"
+
+
+def spans(numbers: Sequence[int]) -> str:
+    """`1-3, 5` from ascending numbers."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    return ", ".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts)
+
+
+def place_text(placement: Placement) -> str:
+    """`rack7-bm06 / cell 1`; the rack goes before it where the machine's name does not say it."""
+    word = "cell" if len(placement.cells) == 1 else "cells"
+    cells = "+".join(str(cell) for cell in placement.cells)
+    front = "" if placement.machine.startswith(placement.rack) else f"{placement.rack} / "
+    return f"{front}{placement.machine} / {word} {cells}"

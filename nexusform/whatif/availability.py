@@ -1,0 +1,73 @@
+"""What is left when machines are down: nodes per cluster and pool, and control-plane quorum."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from nexusform.whatif.world_view import Cluster, Kind, Pool, SiteView, Vm
+
+
+def quorum_of(members: int) -> int:
+    """How many members of a control plane must be up: more than half (etcd)."""
+    return members // 2 + 1
+
+
+@dataclass(frozen=True, slots=True)
+class PoolLeft:
+    """A pool of which VMs are down.
+
+    `quorum` is how many must be up (0 unless it is a control plane).
+    """
+
+    cluster_id: str
+    cluster: str
+    kind: Kind
+    pool: str
+    address: str
+    control_plane: bool
+    total: int
+    down: tuple[Vm, ...]
+    quorum: int = 0
+
+    @property
+    def left(self) -> int:
+        """VMs that are up."""
+        return self.total - len(self.down)
+
+    @property
+    def lost(self) -> bool:
+        """Whether availability is lost: no quorum, or no node of the pool left.
+
+        A plain VM is alone by nature: that it is down is told, and is no finding.
+        """
+        if self.kind is Kind.VM:
+            return False
+        return self.left < max(self.quorum, 1)
+
+
+def pool_left(cluster: Cluster, pool: Pool, down: Iterable[Vm]) -> PoolLeft:
+    """A pool with these VMs down."""
+    total = len(pool.vms)
+    return PoolLeft(
+        cluster.id,
+        cluster.name,
+        cluster.kind,
+        pool.name,
+        str(pool.address),
+        pool.control_plane,
+        total,
+        tuple(down),
+        quorum_of(total) if pool.control_plane else 0,
+    )
+
+
+def pools_hit(site: SiteView, machines: Collection[str]) -> tuple[PoolLeft, ...]:
+    """The pools that have VMs on these machines, in order of creation."""
+    found = []
+    for cluster in site.clusters:
+        for pool in cluster.pools:
+            down = [vm for vm in pool.vms if vm.placement.machine in machines]
+            if down:
+                found.append(pool_left(cluster, pool, down))
+    return tuple(found)

@@ -1,0 +1,188 @@
+"""One machine, rack, cluster or site lost: what is down, what is left, and what comes back elsewhere.
+
+The platform moves no VM by itself. When the node of an NKS cluster is deleted, its VM is created anew
+where the placement rule puts it; that is played through here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from nexusform.planning.fit import explain_shortage
+from nexusform.planning.sites import demand_for
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.model import Placement
+from nexusform.scheduling.racks.shortage import Shortage
+from nexusform.whatif.availability import PoolLeft, pool_left, pools_hit
+from nexusform.whatif.world_view import Cluster, Kind, Pool, SiteView
+
+# The node label that Operator Nexus puts on NKS nodes: the machine's name.
+MACHINE_LABEL = "topology.kubernetes.io/baremetalmachine"
+
+
+class Scope(StrEnum):
+    """What is lost."""
+
+    MACHINE = "machine"
+    RACK = "rack"
+    CLUSTER = "cluster"
+    SITE = "site"
+
+
+@dataclass(frozen=True, slots=True)
+class Comeback:
+    """A VM that is created anew: where it stood and where the rule puts it (None: no room)."""
+
+    name: str
+    number: int | str
+    stood: Placement
+    goes: Placement | None
+
+
+@dataclass(frozen=True, slots=True)
+class PoolComeback:
+    """The VMs of one pool that come back; `reason` says why some do not fit, "" when all do."""
+
+    cluster_id: str
+    cluster: str
+    pool: str
+    sku: str
+    vms: tuple[Comeback, ...]
+    reason: str = ""
+
+    @property
+    def missing(self) -> int:
+        """VMs that fit nowhere."""
+        return sum(vm.goes is None for vm in self.vms)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDeletion:
+    """The command that has a cluster's nodes on lost machines created anew.
+
+    `reachable` is False when the cluster's control plane has lost its quorum and cannot answer.
+    """
+
+    cluster_id: str
+    cluster: str
+    machines: tuple[str, ...]
+    nodes: tuple[str, ...]
+    reachable: bool
+
+    @property
+    def command(self) -> str:
+        """To be run against that cluster."""
+        if len(self.machines) == 1:
+            return f"kubectl delete node -l {MACHINE_LABEL}={self.machines[0]}"
+        return f"kubectl delete node -l '{MACHINE_LABEL} in ({','.join(self.machines)})'"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What the loss does. `stay_down` are VMs that wait for their machine: plain VMs and VNFs (with the
+    address that places one anew), and those outside nexusform.
+    """
+
+    site_id: str
+    scope: Scope
+    lost: str
+    machines: tuple[str, ...]
+    pools: tuple[PoolLeft, ...]
+    comebacks: tuple[PoolComeback, ...]
+    deletions: tuple[NodeDeletion, ...]
+    stay_down: tuple[PoolLeft, ...]
+    outsiders: tuple[str, ...]
+
+    @property
+    def vms(self) -> int:
+        """VMs that are down."""
+        return sum(len(pool.down) for pool in self.pools) + len(self.outsiders)
+
+    @property
+    def missing(self) -> int:
+        """VMs that are created anew and fit nowhere."""
+        return sum(pool.missing for pool in self.comebacks)
+
+    @property
+    def bad(self) -> bool:
+        """Whether availability is lost or something does not fit elsewhere."""
+        return self.missing > 0 or any(pool.lost for pool in self.pools)
+
+
+def lose_machines(site: SiteView, scope: Scope, lost: str, machines: Sequence[str]) -> Failure:
+    """A machine or a rack is gone; its NKS nodes are deleted, and come back by the rule."""
+    names = frozenset(machines)
+    pools = pools_hit(site, names)
+    scheduler, _ = site.without(names, "lost")
+    return Failure(
+        site.id,
+        scope,
+        lost,
+        tuple(machines),
+        pools,
+        tuple(_comebacks(site, scheduler, names)),
+        tuple(_deletions(pools, machines)),
+        tuple(pool for pool in pools if pool.kind is not Kind.NKS),
+        tuple(name for machine, name in site.outsiders if machine in names),
+    )
+
+
+def lose_cluster(site: SiteView, cluster: Cluster) -> Failure:
+    """All of a cluster is gone; nothing of it comes back by itself."""
+    pools = tuple(pool_left(cluster, pool, pool.vms) for pool in cluster.pools if pool.vms)
+    return Failure(site.id, Scope.CLUSTER, cluster.id, (), pools, (), (), (), ())
+
+
+def lose_site(site: SiteView) -> Failure:
+    """All of a site is gone."""
+    names = frozenset(site.machines)
+    pools = pools_hit(site, names)
+    outsiders = tuple(name for _, name in site.outsiders)
+    return Failure(site.id, Scope.SITE, site.id, tuple(site.machines), pools, (), (), (), outsiders)
+
+
+def _comebacks(site: SiteView, scheduler: RackScheduler, lost: frozenset[str]) -> Iterable[PoolComeback]:
+    for cluster in site.clusters:
+        if cluster.kind is not Kind.NKS:
+            continue
+        for pool in cluster.pools:
+            found = _comeback(cluster, pool, scheduler, lost)
+            if found is not None:
+                yield found
+
+
+def _comeback(
+    cluster: Cluster, pool: Pool, scheduler: RackScheduler, lost: frozenset[str]
+) -> PoolComeback | None:
+    vms: list[Comeback] = []
+    reason = ""
+    for vm in pool.vms:
+        if vm.placement.machine not in lost:
+            continue
+        answer = scheduler.place(demand_for(pool.wanted, pool.demand, vm.number))
+        if isinstance(answer, Shortage):
+            reason = reason or explain_shortage(pool.demand, answer)
+            vms.append(Comeback(vm.name, vm.number, vm.placement, None))
+        else:
+            vms.append(Comeback(vm.name, vm.number, vm.placement, answer[1]))
+    if not vms:
+        return None
+    return PoolComeback(cluster.id, cluster.name, pool.name, pool.sku.name, tuple(vms), reason)
+
+
+def _deletions(pools: Sequence[PoolLeft], machines: Sequence[str]) -> Iterable[NodeDeletion]:
+    """Cluster by cluster; control planes that lost their quorum cannot answer."""
+    silent = {pool.cluster_id for pool in pools if pool.control_plane and pool.lost}
+    clusters = {pool.cluster_id: pool.cluster for pool in pools if pool.kind is Kind.NKS}
+    for cluster_id, cluster in clusters.items():
+        down = [vm for pool in pools if pool.cluster_id == cluster_id for vm in pool.down]
+        hit = {vm.placement.machine for vm in down}
+        yield NodeDeletion(
+            cluster_id,
+            cluster,
+            tuple(machine for machine in machines if machine in hit),
+            tuple(vm.name for vm in down),
+            cluster_id not in silent,
+        )

@@ -1,0 +1,202 @@
+"""A Kubernetes upgrade of one cluster, batch by batch: whether every surge VM finds room.
+
+The same walk as a plan with another kubernetes_version: control plane, then pools, by number; the
+new VMs of a batch are placed while the old ones still hold their room, then the old ones leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nexusform.planning.fit import explain_shortage
+from nexusform.planning.sites import demand_for, vm_name
+from nexusform.planning.triggers import batch_size
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.model import Placement
+from nexusform.scheduling.racks.shortage import Shortage
+from nexusform.whatif.availability import quorum_of
+from nexusform.whatif.world_view import Cluster, Pool, SiteView, Vm
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMove:
+    """A node: where it stands, and where the new VM goes (None: it found no room)."""
+
+    name: str
+    stood: Placement
+    goes: Placement | None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Nodes that are upgraded together. `up` is how many of the pool's nodes are up meanwhile."""
+
+    number: int
+    moves: tuple[NodeMove, ...]
+    up: int
+
+    @property
+    def fits(self) -> bool:
+        """Whether every new VM found room."""
+        return all(move.goes is not None for move in self.moves)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUpgrade:
+    """One pool. `surge` and `unavailable` are VMs; a pool surges when `surge` is above 0.
+
+    It stops at its first batch that does not fit: `reason` says why, `fitting_surge` is the largest
+    max_surge (below the configured one) with which the whole pool would go through (0: none), and
+    `in_place` whether it would with max_surge 0 and max_unavailable 1.
+    """
+
+    pool: str
+    control_plane: bool
+    sku: str
+    count: int
+    max_surge: str
+    max_unavailable: str
+    surge: int
+    unavailable: int
+    drain_timeout: int
+    batches: tuple[Batch, ...]
+    reason: str = ""
+    fitting_surge: int = 0
+    in_place: bool = False
+
+    @property
+    def blocked(self) -> bool:
+        """Whether a batch finds no room."""
+        return bool(self.reason)
+
+    @property
+    def fewest_up(self) -> int:
+        """The fewest nodes that are up at any time."""
+        return min((batch.up for batch in self.batches), default=self.count)
+
+    @property
+    def quorum_lost(self) -> bool:
+        """Whether a control plane falls below its quorum."""
+        return self.control_plane and self.fewest_up < quorum_of(self.count)
+
+    @property
+    def lost(self) -> bool:
+        """Whether no node of the pool, or no quorum, is up at some time."""
+        return self.quorum_lost or (self.count > 0 and self.fewest_up == 0)
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesUpgrade:
+    """The upgrade of one cluster, pools in the order in which they take their turn."""
+
+    cluster_id: str
+    cluster: str
+    site_id: str
+    version: str
+    pools: tuple[PoolUpgrade, ...]
+
+    @property
+    def blocked(self) -> tuple[PoolUpgrade, ...]:
+        """The pools whose surge finds no room."""
+        return tuple(pool for pool in self.pools if pool.blocked)
+
+    @property
+    def bad(self) -> bool:
+        """Whether it cannot go through, or loses availability on the way."""
+        return any(pool.blocked or pool.lost for pool in self.pools)
+
+
+def simulate_kubernetes_upgrade(site: SiteView, cluster: Cluster) -> KubernetesUpgrade:
+    """Upgrade every pool in turn; a pool that is blocked keeps its old VMs, and the next one is tried."""
+    scheduler = site.scheduler.copy()
+    pools = []
+    for pool in cluster.pools:
+        upgraded = _pool(scheduler, pool)
+        pools.append(upgraded)
+    version = next((p.wanted.version for p in cluster.pools if p.wanted.version), None) or ""
+    return KubernetesUpgrade(cluster.id, cluster.name, site.id, version, tuple(pools))
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    batches: tuple[Batch, ...]
+    shortage: Shortage | None
+
+
+def _pool(scheduler: RackScheduler, pool: Pool) -> PoolUpgrade:
+    count = len(pool.vms)
+    surge = 1 if pool.control_plane else batch_size(pool.demand.max_surge, count)
+    unavailable = 0 if pool.control_plane else batch_size(pool.demand.max_unavailable, count)
+    before = scheduler.copy()
+    walk = _walk(scheduler, pool, surge, unavailable)
+    reason, fitting, in_place = "", 0, False
+    if walk.shortage is not None:
+        reason = explain_shortage(pool.demand, walk.shortage)
+        if not pool.control_plane:
+            fitting = _fitting_surge(before, pool, min(surge, count) - 1)
+            in_place = _walk(before.copy(), pool, 0, 1).shortage is None
+    return PoolUpgrade(
+        pool.name,
+        pool.control_plane,
+        pool.sku.name,
+        count,
+        "1" if pool.control_plane else pool.demand.max_surge,
+        "0" if pool.control_plane else pool.demand.max_unavailable,
+        surge,
+        unavailable,
+        pool.drain_timeout,
+        walk.batches,
+        reason,
+        fitting,
+        in_place,
+    )
+
+
+def _fitting_surge(before: RackScheduler, pool: Pool, most: int) -> int:
+    """The largest surge, searched downwards, with which the whole pool goes through."""
+    return next((s for s in range(most, 0, -1) if _walk(before.copy(), pool, s, 0).shortage is None), 0)
+
+
+def _walk(scheduler: RackScheduler, pool: Pool, surge: int, unavailable: int) -> _Walk:
+    size = surge or max(unavailable, 1)
+    batches: list[Batch] = []
+    for start in range(0, len(pool.vms), size):
+        batch, shortage = _batch(scheduler, pool, pool.vms[start : start + size], surging=surge > 0)
+        up = len(pool.vms) - (0 if surge else len(batch))
+        batches.append(Batch(len(batches) + 1, batch, up))
+        if shortage is not None:
+            return _Walk(tuple(batches), shortage)
+    return _Walk(tuple(batches), None)
+
+
+def _batch(
+    scheduler: RackScheduler, pool: Pool, vms: Sequence[Vm], *, surging: bool
+) -> tuple[tuple[NodeMove, ...], Shortage | None]:
+    """Place the new VMs of one batch; when one finds no room, everything is as before the batch."""
+    if not surging:
+        _leave(scheduler, [vm.handle for vm in vms])
+    placed: list[int] = []
+    moves: list[NodeMove] = []
+    shortage: Shortage | None = None
+    for vm in vms:
+        answer = scheduler.place(demand_for(pool.wanted, pool.demand, vm.number))
+        if isinstance(answer, Shortage):
+            shortage = shortage or answer
+            moves.append(NodeMove(vm.name, vm.placement, None))
+        else:
+            placed.append(answer[0])
+            moves.append(NodeMove(vm.name, vm.placement, answer[1]))
+    if shortage is None:
+        _leave(scheduler, [vm.handle for vm in vms] if surging else [])
+        return tuple(moves), None
+    _leave(scheduler, placed)
+    for vm in () if surging else vms:
+        name = vm_name(pool.wanted, pool.demand, pool.name, vm.number)
+        scheduler.occupy(name, pool.sku, vm.placement)
+    return tuple(moves), shortage
+
+
+def _leave(scheduler: RackScheduler, handles: Sequence[int]) -> None:
+    for handle in handles:
+        scheduler.release(handle)

@@ -1,0 +1,140 @@
+"""Find what a user names: a site, a rack, a machine, a cluster, SKUs and mixes of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from nexusform.diagnostics import Diagnostic, did_you_mean, error
+from nexusform.scheduling.racks.model import VmSku
+from nexusform.whatif.mix import MixPart
+from nexusform.whatif.world_view import Cluster, Kind, SiteView, WorldView
+
+Found = TypeVar("Found")
+
+_PART = re.compile(r"(?:(\d+)\s*[xX*]\s*)?(\S+)")
+_MOST_OF_A_PART = 1_000_000
+_SHOWN = 20
+
+
+def find_site(world: WorldView, text: str) -> SiteView | Diagnostic:
+    """A site by its id."""
+    site = world.sites.get(text)
+    return site if site is not None else _unknown("site", text, world.sites)
+
+
+def find_rack(world: WorldView, text: str) -> tuple[SiteView, str] | Diagnostic:
+    """An active rack by id (`<site>/<rack>`), or by a name that only one site has: its site and name."""
+    known = {f"{site.id}/{rack}": (site, rack) for site in world.sites.values() for rack in site.active_racks}
+    return _one("rack", text, known, lambda pair: pair[1])
+
+
+def find_machine(world: WorldView, text: str) -> tuple[SiteView, str] | Diagnostic:
+    """A machine by id (`<site>/<rack>/<machine>` or `<site>/<machine>`), or by a name of one site only."""
+    for site in world.sites.values():
+        for machine in site.machines.values():
+            if text == f"{site.id}/{machine.name}":
+                return site, machine.name
+    known = {
+        f"{site.id}/{machine.rack}/{machine.name}": (site, machine.name)
+        for site in world.sites.values()
+        for machine in site.machines.values()
+    }
+    return _one("machine", text, known, lambda pair: pair[1])
+
+
+def find_cluster(world: WorldView, text: str) -> tuple[SiteView, Cluster] | Diagnostic:
+    """A cluster (or VNF, or plain VM) by id, by address, or by a name that only one has."""
+    known: dict[str, tuple[SiteView, Cluster]] = {}
+    for site in world.sites.values():
+        for cluster in site.clusters:
+            if any(str(pool.address) == text for pool in cluster.pools):
+                return site, cluster
+            known[cluster.id] = (site, cluster)
+    return _one("cluster", text, known, lambda pair: pair[1].name)
+
+
+def find_kubernetes_cluster(world: WorldView, text: str) -> tuple[SiteView, Cluster] | Diagnostic:
+    """As `find_cluster`, NKS clusters only."""
+    found = find_cluster(world, text)
+    if isinstance(found, Diagnostic) or found[1].kind is Kind.NKS:
+        return found
+    return error("Not a Kubernetes cluster", f"{found[1].id} is no NKS cluster, so it has no such upgrade.")
+
+
+def find_zones(sites: Iterable[SiteView], text: str) -> frozenset[str] | Diagnostic | None:
+    """Zones from `1,2`; None for "". Each must be on one of the sites, planned racks included."""
+    wanted = [part.strip() for part in text.split(",") if part.strip()]
+    if not wanted:
+        return None
+    known: dict[str, None] = {}
+    for site in sites:
+        known |= dict.fromkeys(site.zones)
+        known |= {rack.availability_zone: None for rack in site.racks}
+    missing = [zone for zone in wanted if zone not in known]
+    if missing:
+        return _unknown("availability zone", missing[0], known)
+    return frozenset(wanted)
+
+
+def find_skus(skus: Mapping[str, VmSku], names: Sequence[str]) -> tuple[VmSku, ...] | Diagnostic:
+    """SKUs by name, each once; names may also be joined by commas."""
+    found: dict[str, VmSku] = {}
+    for name in (part.strip() for text in names for part in text.split(",")):
+        if not name:
+            continue
+        if name not in skus:
+            return _unknown("VM SKU", name, skus)
+        found[name] = skus[name]
+    return tuple(found.values())
+
+
+def find_mix(skus: Mapping[str, VmSku], text: str) -> tuple[MixPart, ...] | Diagnostic:
+    """A mix from `3xNC_P46_224_v1,NC_G6_28_v1`; the same SKU named twice is added up."""
+    counts: dict[str, int] = {}
+    for part in (part.strip() for part in text.split(",")):
+        match = _PART.fullmatch(part)
+        if match is None:
+            return error("Invalid mix", f'"{part}" is no part of a mix. Write NxSKU, for example {_EXAMPLE}.')
+        name = match.group(2)
+        # A SKU of the user's own may be called "2xlarge".
+        count = int(match.group(1) or 1) if part not in skus else 1
+        name = part if part in skus else name
+        if name not in skus:
+            return _unknown("VM SKU", name, skus)
+        counts[name] = counts.get(name, 0) + count
+    if not counts or not all(0 < count <= _MOST_OF_A_PART for count in counts.values()):
+        return error("Invalid mix", f"Every part of a mix counts at least 1 VM, for example {_EXAMPLE}.")
+    return tuple(MixPart(count, skus[name]) for name, count in counts.items())
+
+
+_EXAMPLE = "-mix=3xNC_P46_224_v1,6xNC_G6_28_v1"
+
+
+def _one(
+    what: str, text: str, known: Mapping[str, Found], name_of: Callable[[Found], str]
+) -> Found | Diagnostic:
+    """By id, else by a name that one of them has alone."""
+    if text in known:
+        return known[text]
+    named = [key for key, found in known.items() if name_of(found) == text]
+    if len(named) == 1:
+        return known[named[0]]
+    if named:
+        return error(
+            f"Ambiguous {what}", f'Several are called "{text}"; name one by its id: {_listed(named)}.'
+        )
+    return _unknown(what, text, known)
+
+
+def _unknown(what: str, text: str, known: Iterable[str]) -> Diagnostic:
+    names = sorted(known, key=str.encode)
+    near = did_you_mean(text, names)
+    listed = f" Known: {_listed(names)}." if names else " There is none."
+    return error(f"Unknown {what}", f'There is no {what} "{text}".{near}{listed}')
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_SHOWN])
+    return f"{shown} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else shown

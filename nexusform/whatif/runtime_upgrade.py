@@ -1,0 +1,190 @@
+"""A runtime upgrade: rack by rack, machines go down with their VMs and come back under the same name.
+
+Source: "Placement during a runtime upgrade" of the placement document, and the platform's upgrade
+strategies (Rack, PauseAfterRack, max unavailable).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+
+from nexusform.whatif.availability import PoolLeft, pools_hit, quorum_of
+from nexusform.whatif.world_view import Kind, SiteView
+
+# "Upgrades may take up to 4 h + 2 h per rack" (Operator Nexus documentation).
+HOURS_BEFORE_RACKS = 4
+HOURS_PER_RACK = 2
+DRAIN_MINUTES = 10  # at most, a node
+UNHEALTHY_MINUTES = 1  # after power is lost, until the control plane replaces pods
+
+
+class Strategy(StrEnum):
+    """Whether the upgrade goes on by itself from rack to rack."""
+
+    RACK = "Rack"
+    PAUSE_AFTER_RACK = "PauseAfterRack"
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeOptions:
+    """How the upgrade goes. `max_unavailable` None = all machines of a rack at once.
+
+    `drain`: nodes are cordoned and drained before their machine goes down.
+    """
+
+    strategy: Strategy = Strategy.RACK
+    max_unavailable: int | None = None
+    drain: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Wave:
+    """Machines that are down together; `batch` of `batches` in their rack, from 1.
+
+    `pools` are those with VMs down; afterwards the VMs are back on the same machines. `outsiders` are
+    VMs that nexusform does not manage.
+    """
+
+    number: int
+    rack: str
+    batch: int
+    batches: int
+    machines: tuple[str, ...]
+    pools: tuple[PoolLeft, ...]
+    outsiders: tuple[str, ...]
+
+    @property
+    def vms(self) -> int:
+        """VMs that go down, those outside nexusform among them."""
+        return sum(len(pool.down) for pool in self.pools) + len(self.outsiders)
+
+    @property
+    def lost(self) -> bool:
+        """Whether a quorum or a pool is lost."""
+        return any(pool.lost for pool in self.pools)
+
+
+class Outcome(StrEnum):
+    """What the upgrade does to a pool."""
+
+    UNTOUCHED = "untouched"
+    KEPT = "kept"
+    INTERRUPTED = "interrupted"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A pool over the whole upgrade: the fewest VMs up, in which waves it has VMs down or is lost."""
+
+    cluster_id: str
+    cluster: str
+    kind: Kind
+    pool: str
+    control_plane: bool
+    total: int
+    fewest: int
+    quorum: int
+    waves: tuple[int, ...]
+    lost_in: tuple[int, ...]
+
+    @property
+    def outcome(self) -> Outcome:
+        """In a word."""
+        if self.lost_in:
+            return Outcome.LOST
+        if not self.waves:
+            return Outcome.UNTOUCHED
+        return Outcome.INTERRUPTED if self.kind is Kind.VM else Outcome.KEPT
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeUpgrade:
+    """The upgrade of one site. `unexpected_order` names two racks that people would expect the other
+    way round (r10 goes before r2), or is empty.
+    """
+
+    site_id: str
+    options: UpgradeOptions
+    racks: tuple[str, ...]
+    waves: tuple[Wave, ...]
+    verdicts: tuple[Verdict, ...]
+    unexpected_order: tuple[str, ...]
+
+    @property
+    def bad(self) -> bool:
+        """Whether availability is lost."""
+        return any(wave.lost for wave in self.waves)
+
+    @property
+    def hours(self) -> int:
+        """How long the platform gives itself."""
+        return HOURS_BEFORE_RACKS + HOURS_PER_RACK * len(self.racks)
+
+
+def simulate_runtime_upgrade(site: SiteView, options: UpgradeOptions) -> RuntimeUpgrade:
+    """Walk through the racks in byte order of their names."""
+    racks = site.active_racks
+    waves: list[Wave] = []
+    for rack in racks:
+        waves += _waves(site, rack, options.max_unavailable, len(waves) + 1)
+    return RuntimeUpgrade(
+        site.id, options, racks, tuple(waves), tuple(_verdicts(site, waves)), _unexpected(racks)
+    )
+
+
+def _waves(site: SiteView, rack: str, at_once: int | None, first: int) -> Iterable[Wave]:
+    names = [machine.name for machine in site.machines_of_rack[rack]]
+    size = len(names) if at_once is None else at_once
+    batches = [names[start : start + size] for start in range(0, len(names), size)]
+    for index, batch in enumerate(batches):
+        down = frozenset(batch)
+        yield Wave(
+            first + index,
+            rack,
+            index + 1,
+            len(batches),
+            tuple(batch),
+            pools_hit(site, down),
+            tuple(name for machine, name in site.outsiders if machine in down),
+        )
+
+
+def _verdicts(site: SiteView, waves: Iterable[Wave]) -> Iterable[Verdict]:
+    hit: dict[tuple[str, str], list[tuple[int, PoolLeft]]] = {}
+    for wave in waves:
+        for left in wave.pools:
+            hit.setdefault((left.cluster_id, left.pool), []).append((wave.number, left))
+    for cluster in site.clusters:
+        for pool in cluster.pools:
+            found = hit.get((cluster.id, pool.name), [])
+            total = len(pool.vms)
+            yield Verdict(
+                cluster.id,
+                cluster.name,
+                cluster.kind,
+                pool.name,
+                pool.control_plane,
+                total,
+                min((left.left for _, left in found), default=total),
+                quorum_of(total) if pool.control_plane else 0,
+                tuple(number for number, _ in found),
+                tuple(number for number, left in found if left.lost),
+            )
+
+
+def _unexpected(racks: tuple[str, ...]) -> tuple[str, ...]:
+    """The first two neighbours that stand otherwise than when their numbers are read as numbers."""
+    for first, second in pairwise(racks):
+        if _read_by_people(first) > _read_by_people(second):
+            return first, second
+    return ()
+
+
+def _read_by_people(name: str) -> tuple[tuple[bool, int, str], ...]:
+    parts = [part for part in re.split(r"(\d+)", name) if part]
+    return tuple((not p.isdigit(), int(p) if p.isdigit() else 0, "" if p.isdigit() else p) for p in parts)

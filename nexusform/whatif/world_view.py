@@ -1,0 +1,316 @@
+"""The world that questions are asked of: sites, machines and VMs as objects' attributes tell them.
+
+The attributes may be those of the state or those that a plan will leave; a question never sees which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+from nexusform.address import Address, address_order
+from nexusform.planning.plan import Plan
+from nexusform.planning.sites import SitePlan, build_sites, occupy_outsiders, vm_name
+from nexusform.planning.surroundings import CLUSTER_TYPE, PlanSurroundings
+from nexusform.ports import PoolDemand, Registries, ResourceType, StandingVm, VmDemand
+from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.model import CONTROL_PLANE, Machine, Placement, VmSku
+from nexusform.scheduling.world import Inventory, RackOffer
+from nexusform.state.model import State
+
+
+class Kind(StrEnum):
+    """What VMs belong to: an NKS cluster, a plain VM, or another group of VMs (a VNF)."""
+
+    NKS = "nks"
+    VM = "vm"
+    GROUP = "group"
+
+
+CONTROL_PLANE_ROLE = "ControlPlane"
+_NKS_TYPES = (CLUSTER_TYPE, "nexus_agent_pool")
+_PLAIN_VM = "nexus_virtual_machine"
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """One object: its address, attributes (plain data) and creation number."""
+
+    address: Address
+    attributes: Mapping[str, Any]
+    creation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Vm:
+    """One VM where it stands. `handle` is the site scheduler's; `number` its number in the pool."""
+
+    name: str
+    number: int | str
+    placement: Placement
+    handle: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The VMs of one pool. `wanted` and `demand` are what its resource asks for.
+
+    `drain_timeout` is seconds. `astray` names VMs whose machine is not there any more.
+    """
+
+    address: Address
+    wanted: VmDemand
+    demand: PoolDemand
+    vms: tuple[Vm, ...]
+    control_plane: bool
+    drain_timeout: int = 1800
+    astray: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The pool's name."""
+        return self.demand.pool
+
+    @property
+    def sku(self) -> VmSku:
+        """The SKU of its VMs."""
+        return self.demand.sku
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """An NKS cluster with its separate pools, a VNF, or a plain VM, in order of creation."""
+
+    id: str
+    name: str
+    site_id: str
+    kind: Kind
+    pools: tuple[Pool, ...]
+
+    @property
+    def count(self) -> int:
+        """How many VMs stand."""
+        return sum(len(pool.vms) for pool in self.pools)
+
+
+@dataclass(frozen=True)
+class SiteView:
+    """One site. The scheduler is never changed: questions take copies.
+
+    `racks` by name, planned ones among them; `outsiders` are (machine, name) of VMs that nexusform
+    does not manage; `skus` all VM SKUs that may be asked for.
+    """
+
+    id: str
+    name: str
+    machines: Mapping[str, Machine]
+    racks: tuple[RackOffer, ...]
+    clusters: tuple[Cluster, ...]
+    outsiders: tuple[tuple[str, str], ...]
+    scheduler: RackScheduler
+    skus: Mapping[str, VmSku]
+
+    @cached_property
+    def active_racks(self) -> tuple[str, ...]:
+        """Names of the racks that have machines now, in byte order."""
+        return tuple(sorted({m.rack for m in self.machines.values()}, key=str.encode))
+
+    @cached_property
+    def machines_of_rack(self) -> Mapping[str, tuple[Machine, ...]]:
+        """The machines of every active rack, in order of slot."""
+        found: dict[str, list[Machine]] = {rack: [] for rack in self.active_racks}
+        for machine in self.machines.values():
+            found[machine.rack].append(machine)
+        return {rack: tuple(machines) for rack, machines in found.items()}
+
+    @cached_property
+    def zones(self) -> tuple[str, ...]:
+        """The availability zones of the active racks, in byte order."""
+        return tuple(sorted({m.availability_zone for m in self.machines.values()}, key=str.encode))
+
+    def without(self, machines: frozenset[str], reason: str) -> tuple[RackScheduler, dict[int, int]]:
+        """A scheduler in which these machines take no VM and hold none.
+
+        Beside it the new handle of every VM by the old one.
+        """
+        standing = [replace(m, refusal=reason) if m.name in machines else m for m in self.scheduler.machines]
+        scheduler = RackScheduler(standing, self.scheduler.spread, self.scheduler.seed)
+        handles = {
+            vm.handle: scheduler.occupy(vm.vm, vm.sku, vm.placement)
+            for vm in self.scheduler.vms()
+            if vm.placement.machine not in machines
+        }
+        return scheduler, handles
+
+
+@dataclass(frozen=True)
+class WorldView:
+    """All sites by id, in byte order."""
+
+    sites: Mapping[str, SiteView] = field(default_factory=dict)
+
+    def clusters(self) -> tuple[Cluster, ...]:
+        """Every cluster of every site."""
+        return tuple(cluster for site in self.sites.values() for cluster in site.clusters)
+
+
+def things_of_state(state: State) -> tuple[Thing, ...]:
+    """What stands according to a state."""
+    return tuple(
+        Thing(address, instance.current.attributes, instance.current.creation)
+        for address, instance in state.instances.items()
+        if instance.current is not None
+    )
+
+
+def things_after(plan: Plan, prior: State) -> tuple[Thing, ...]:
+    """What will stand when a plan has been applied to its prior state."""
+    found = {thing.address: thing for thing in things_of_state(prior)}
+    for address, refreshed in plan.refreshed.items():
+        found.pop(address, None)
+        if refreshed is not None:
+            found[address] = Thing(address, refreshed.attributes, refreshed.creation)
+    for old, _ in plan.moved:
+        found.pop(old, None)
+    for change in plan.changes:
+        if change.deposed:
+            continue
+        found.pop(change.address, None)
+        if change.after is not None:
+            found[change.address] = Thing(change.address, change.after, change.creation)
+    return tuple(found.values())
+
+
+def view_world(things: Iterable[Thing], registries: Registries, catalogue: str = "") -> WorldView:
+    """Build the world. `catalogue` is the SKU catalogue's version ("" = the newest)."""
+    types = registries.resource_types
+    known = [(types[thing.address.type], thing) for thing in things if thing.address.type in types]
+    known.sort(key=lambda pair: (pair[0].phase, pair[1].creation, address_order(pair[1].address)))
+    inventory = Inventory()
+    for kind, thing in known:
+        if kind.offer is not None:
+            kind.offer(thing.attributes, str(thing.address), inventory)
+    sites, _ = build_sites(inventory)
+    skus = {**(CATALOGUES.get(catalogue) or CATALOGUES[NEWEST]).vm_skus}
+    skus |= {sku.name: sku for sku in inventory.skus.values()}
+    return _Reader(sites, skus, known).read()
+
+
+@dataclass
+class _Reader:
+    """Puts VMs on the machines of their sites and gathers them by cluster."""
+
+    sites: Mapping[str, SitePlan]
+    skus: Mapping[str, VmSku]
+    things: Sequence[tuple[ResourceType, Thing]]
+    clusters: dict[tuple[str, str], Cluster] = field(default_factory=dict)
+
+    def read(self) -> WorldView:
+        surroundings = PlanSurroundings(self.skus, targets=lambda _id: (frozenset(), frozenset()))
+        for kind, thing in self.things:
+            if kind.name == CLUSTER_TYPE:
+                surroundings.clusters[kind.identify(thing.attributes)] = thing.attributes
+        for kind, thing in self.things:
+            self._read_vms(kind, thing, surroundings)
+        for site in self.sites.values():
+            occupy_outsiders(site)
+        ordered = sorted(self.sites.values(), key=lambda s: s.id.encode())
+        return WorldView({site.id: self._view(site) for site in ordered})
+
+    def _view(self, site: SitePlan) -> SiteView:
+        return SiteView(
+            site.id,
+            site.name,
+            site.machines,
+            site.racks,
+            tuple(cluster for (site_id, _), cluster in self.clusters.items() if site_id == site.id),
+            tuple((o.machine, o.name) for o in site.outsiders),
+            site.scheduler,
+            self.skus,
+        )
+
+    def _read_vms(self, kind: ResourceType, thing: Thing, surroundings: PlanSurroundings) -> None:
+        if kind.vms is None:
+            return
+        wanted, _ = kind.vms.demand(thing.attributes, surroundings, thing.address)
+        site = self.sites.get(wanted.site_id) if wanted is not None else None
+        if wanted is None or site is None:
+            return
+        standing = {(vm.pool, vm.number): vm for vm in kind.vms.standing(thing.attributes)}
+        pools = tuple(self._pool(thing, wanted, pool, site, standing) for pool in wanted.pools)
+        cluster_id = wanted.parent_id or kind.identify(thing.attributes)
+        known = self.clusters.get((site.id, cluster_id))
+        if known is not None:
+            self.clusters[site.id, cluster_id] = replace(known, pools=(*known.pools, *pools))
+            return
+        name = wanted.cluster if kind.name != _PLAIN_VM else str(thing.attributes.get("name"))
+        self.clusters[site.id, cluster_id] = Cluster(cluster_id, name, site.id, _kind_of(kind), pools)
+
+    def _pool(
+        self,
+        thing: Thing,
+        wanted: VmDemand,
+        pool: PoolDemand,
+        site: SitePlan,
+        standing: Mapping[tuple[str, int | str], StandingVm],
+    ) -> Pool:
+        vms: list[Vm] = []
+        astray: list[str] = []
+        for number in pool.numbers:
+            vm = standing.get((pool.pool, number))
+            if vm is None:
+                continue
+            machine = site.machines.get(vm.placement.machine)
+            if machine is None:
+                astray.append(vm.name)
+                continue
+            place = Placement(machine.name, machine.rack, machine.availability_zone, vm.placement.cells)
+            handle = site.occupy(vm_name(wanted, pool, pool.pool, number), self._sku(pool, vm), place)
+            vms.append(Vm(vm.name, number, place, handle))
+        return Pool(
+            thing.address,
+            wanted,
+            pool,
+            tuple(vms),
+            _is_control_plane(thing.attributes, pool, standing),
+            _drain_timeout(thing.attributes, pool),
+            tuple(astray),
+        )
+
+    def _sku(self, pool: PoolDemand, vm: StandingVm) -> VmSku:
+        return pool.sku if pool.sku.name == vm.sku_name else self.skus.get(vm.sku_name, pool.sku)
+
+
+def _kind_of(kind: ResourceType) -> Kind:
+    if kind.name in _NKS_TYPES:
+        return Kind.NKS
+    return Kind.VM if kind.name == _PLAIN_VM else Kind.GROUP
+
+
+def _is_control_plane(
+    attributes: Mapping[str, Any], pool: PoolDemand, standing: Mapping[tuple[str, int | str], StandingVm]
+) -> bool:
+    """By the pool's reserved name, or by the role that one of its nodes has."""
+    if pool.pool == CONTROL_PLANE:
+        return True
+    names = {vm.name for vm in standing.values() if vm.pool == pool.pool}
+    return any(
+        isinstance(entry, Mapping) and entry.get("role") == CONTROL_PLANE_ROLE
+        for shown in attributes.values()
+        if isinstance(shown, Mapping)
+        for name, entry in shown.items()
+        if name in names
+    )
+
+
+def _drain_timeout(attributes: Mapping[str, Any], pool: PoolDemand) -> int:
+    values: Any = attributes
+    for step in pool.path:
+        values = values.get(step) if isinstance(values, Mapping) else None
+    settings = values.get("upgrade_settings") if isinstance(values, Mapping) else None
+    timeout = settings.get("drain_timeout") if isinstance(settings, Mapping) else None
+    return int(timeout) if isinstance(timeout, int) else 1800

@@ -1,0 +1,73 @@
+"""What-if questions: read the world from the state or a saved plan, and ask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from nexusform.diagnostics import Diagnostic, error, has_errors
+from nexusform.resource_types.registry import registries
+from nexusform.source import SourceFile
+from nexusform.state import codec
+from nexusform.state.model import EMPTY, State
+from nexusform.whatif.world_view import Thing, WorldView, things_after, things_of_state, view_world
+from nexusform.workflow.project import Place, find_backend
+from nexusform.workflow.saved_plans import read_plan
+from nexusform.workflow.stored import read_stored
+
+
+@dataclass(frozen=True)
+class World:
+    """The world to ask, or None and what is wrong. `origin` says in words where it is from."""
+
+    view: WorldView | None = None
+    origin: str = ""
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sources: Mapping[str, SourceFile] = field(default_factory=dict)
+
+
+def open_world(place: Place, plan_path: str = "") -> World:
+    """The world as the state has it, or as a saved plan will leave it."""
+    found = _of_plan(plan_path) if plan_path else _of_state(place)
+    if found.view is not None and not found.view.sites:
+        told = error(
+            "Nothing to simulate",
+            f"There is no site in {found.origin}. Apply a configuration that has one, or ask a saved plan: "
+            "`nexusform plan -out=FILE`, then this command with -plan=FILE.",
+        )
+        return replace(found, view=None, diagnostics=(*found.diagnostics, told))
+    return found
+
+
+def _of_state(place: Place) -> World:
+    backend, problems, sources = find_backend(place)
+    if backend is None:
+        return World(diagnostics=tuple(problems), sources=sources)
+    stored, wrong = read_stored(backend)
+    problems += wrong
+    if stored is None or has_errors(problems):
+        return World(diagnostics=tuple(problems), sources=sources)
+    state = stored.state
+    origin = f"state serial {state.serial}" if state.lineage else "the state, which is empty"
+    return World(_view(things_of_state(state), state.catalogue), origin, tuple(problems), sources)
+
+
+def _of_plan(path: str) -> World:
+    saved, problems = read_plan(path)
+    if saved is None:
+        return World(diagnostics=tuple(problems))
+    prior: State | None = EMPTY
+    if saved.prior_state:
+        prior, wrong = codec.decode(saved.prior_state, path)
+        problems += wrong
+    if saved.plan.errored:
+        told = "A plan with errors cannot be simulated. Mend them and plan again."
+        problems.append(error("Saved plan has errors", told))
+    if prior is None or has_errors(problems):
+        return World(diagnostics=tuple(problems))
+    things = things_after(saved.plan, prior)
+    return World(_view(things, saved.plan.catalogue), f"after plan {path}", tuple(problems))
+
+
+def _view(things: tuple[Thing, ...], catalogue: str) -> WorldView:
+    return view_world(things, registries(), catalogue)
