@@ -148,7 +148,7 @@ def _group(
                     node, IGNORED, f'the scheduler hint "{hint}" of "{vdu}" is not read; only "group" is.'
                 )
         wanted = value.get("group")
-    if wanted is None:
+    if wanted in (None, "", []):
         return None
     if isinstance(wanted, Reference):
         if wanted in groups:

@@ -176,9 +176,10 @@ def _unmet_problem(found: Unmet, summary: str, severity: Severity, machines: int
         has = (
             f"{machines} machines" if rule.scope == "machine" else f"{found.room // rule.most} {rule.scope}s"
         )
+        when = "" if severity is Severity.ERROR else " at the largest scale"
         has = "one site" if rule.scope == "site" else has
         text += (
-            f"{at_most}: {found.wanted} VMs, and the site has {has}. Add machines or racks, ask for fewer "
+            f"{at_most}: {found.wanted} VMs{when}, and the site has {has}. Add machines or racks, ask for fewer "
             "VMs, or make the rule soft."
         )
     return Problem(document_path(rule.origin.file), summary, text, severity)
@@ -239,7 +240,7 @@ def _unmet(
 ) -> Iterator[Problem]:
     """Rules that cannot be met by so many VMs (errors), or not at the largest scale (warnings)."""
     machines = surroundings.machines(str(attributes["site_id"]))
-    if machines is None:
+    if not machines:  # a site without machines is an error of its own
         return
     racks = len({machine.rack for machine in machines})
     now = unmet(vnf, numbers, len(machines), racks)

@@ -1,0 +1,65 @@
+"""The example hardware-aware, run as its README says: two servers, two workers, a server group or none."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "hardware-aware"
+NO_CHANGES = "No changes. Your infrastructure matches the configuration."
+BEFORE = ("-var", "server_group=false")
+MAINTENANCE = ("-var", "maintenance=true")
+HEAL = "-replace=tacker_vnf.a:vnf-a-workerNode-1"
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    target = tmp_path / "hardware-aware"
+    shutil.copytree(EXAMPLE, target, ignore=shutil.ignore_patterns("state", ".nexusform"))
+    return target
+
+
+def nexusform(where: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "nexusform", *words], cwd=where, capture_output=True, text=True, check=False
+    )
+
+
+def applied(where: Path, *words: str) -> dict[str, Any]:
+    """The outputs that an apply leaves in state."""
+    done = nexusform(where, "apply", "-auto-approve", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads((where / "state" / "nexusform.nfstate").read_text())
+    return {name: output["value"] for name, output in document["outputs"].items()}
+
+
+def test_the_group_keeps_the_workers_on_two_servers(here: Path) -> None:
+    outputs = applied(here)
+    servers = outputs["server_of_each_worker"]
+    assert sorted(servers.values()) == ["Compute01", "Compute02"]
+    assert outputs["labels"] == {
+        name: {"CIS-node": server, "kubernetes.io/zone": server, "topology.kubernetes.io/zone": "rack1"}
+        for name, server in servers.items()
+    }
+    assert NO_CHANGES in nexusform(here, "plan").stdout
+
+
+def test_without_the_group_both_may_share_until_one_is_healed(here: Path) -> None:
+    shared = {"vnf-a-workerNode-0": "Compute01", "vnf-a-workerNode-1": "Compute01"}
+    assert applied(here, *BEFORE, *MAINTENANCE)["server_of_each_worker"] == shared
+    assert applied(here, *BEFORE)["server_of_each_worker"] == shared
+    assert applied(here, HEAL)["server_of_each_worker"] == shared | {"vnf-a-workerNode-1": "Compute02"}
+
+
+def test_the_group_refuses_what_cannot_be_kept_apart(here: Path) -> None:
+    done = nexusform(here, "plan", "-no-color", *MAINTENANCE)
+    assert done.returncode == 1
+    text = " ".join((done.stdout + done.stderr).replace("│", " ").split())
+    assert "not on the same machine as the others of srvgroup (base_hot:13)" in text
+    assert not (here / "state" / "nexusform.nfstate").exists()
