@@ -64,7 +64,9 @@ def _noted(change: Change, instance: InstanceState | None) -> InstanceState | No
         return None
     standing = instance.current if instance else None
     if change.importing and change.before is not None and standing is None:
-        return with_current(instance, remembered(change, change.before))
+        # What is replaced at once is taken over as it stands first.
+        taken = replace(remembered(change, change.before), creation=change.prior_creation)
+        return with_current(instance, taken)
     if standing is None or change.action is not Action.NO_OP:
         return None
     noted = replace(

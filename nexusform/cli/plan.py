@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from nexusform.cli import flags
@@ -22,6 +23,12 @@ CHANGES = 2  # exit code of -detailed-exitcode
 @command("plan", summary="Show what would change, and where everything would land")
 @option("out", "Save the plan to a file, to be applied as it is", metavar="FILE")
 @switch("detailed-exitcode", "Exit with 2 when there are changes")
+@option(
+    "generate-config-out",
+    "Write configuration for imported objects that have none",
+    metavar="FILE",
+    default="",
+)
 @switch("json", "As a stream of JSON events", parameter="as_json")
 @flags.planning_flags
 @flags.placement_flags
@@ -39,7 +46,7 @@ def plan(**given: Any) -> int:
 
     Exit code 0, or 1 for errors; with -detailed-exitcode 2 when there are changes.
     """
-    options = flags.plan_options_of(given)
+    options = replace(flags.plan_options_of(given), generate_config_out=given["generate_config_out"])
     locking = flags.locking_of(given)
     reports = wanted_reports(given["report"])
     voice = voice_of(given)
@@ -60,8 +67,8 @@ def plan(**given: Any) -> int:
 def _planned(
     run: Run, options: PlanOptions, given: dict[str, Any], voice: Voice, reports: tuple[Wanted, ...]
 ) -> Plan | None:
-    project = run.project
     made = run.plan(options).plan
+    project = run.project  # with the configuration that planning may have written
     out = given["out"] or ""
     if out and not made.errored:
         run.diagnostics += save_plan(made, project.configuration, project.backend.read(), out)

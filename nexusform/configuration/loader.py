@@ -7,6 +7,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from nexusform.configuration.decoder import ModuleFiles, ParsedFile, decode
@@ -48,19 +49,22 @@ def load(
     cache_directory: str | None,
     managed: Mapping[str, BlockSchema] | None = None,
     data: Mapping[str, BlockSchema] | None = None,
+    extra: Sequence[SourceFile] = (),
 ) -> tuple[Configuration | None, list[Diagnostic]]:
     """Read the module tree whose root is a directory, and everything wrong with it.
 
-    `managed` and `data` are the schemas by type name; without them types are not checked. Parsed
-    trees are kept below `cache_directory` when one is given. None when nothing could be read; with
-    errors the configuration holds what could be understood, after syntax errors only its files (to
-    show source lines) and a root module without a directory.
+    `extra` are further texts of the root module, after its files. `managed` and `data` are the schemas
+    by type name; without them types are not checked. Parsed trees are kept below `cache_directory` when
+    one is given. None when nothing could be read; with errors the configuration holds what could be
+    understood, after syntax errors only its files (to show source lines) and a root module without a
+    directory.
     """
     reader = _Reader(cache_directory)
     with collector_off():
         root = reader.module(directory, None)
         if root is None:
             return None, reader.problems
+        root = replace(root, files=(*root.files, *[reader.parsed(source) for source in extra]))
         configuration, wrong = decode(root, reader.called, Registered(managed, data))
     return configuration, [*reader.problems, *wrong]
 
@@ -145,6 +149,11 @@ class _Reader:
         if source is None:
             source = SourceFile(os.fsencode(path).decode(errors="replace"), "")
             return ParsedFile(name, source, parse_file(source)[0], _is_override(name), broken=True)
+        return self.parsed(source, name)
+
+    def parsed(self, source: SourceFile, name: str = "") -> ParsedFile:
+        """A text as a file of a module; its `name` orders blocks, "" = that of the source."""
+        name = name or source.name
         body, wrong = self._parse(source)
         self.problems.extend(wrong)
         ignored = ignored_rules(source)

@@ -26,7 +26,8 @@ class Condition:
 @dataclass(frozen=True, slots=True)
 class Variable:
     """A `variable` block. `type` carries optional attributes and their defaults; `default` None
-    means required."""
+    means required.
+    """
 
     name: str
     type: Type
@@ -63,7 +64,8 @@ class Output:
 @dataclass(frozen=True, slots=True)
 class Lifecycle:
     """The `lifecycle` block. `ignore_changes` are relative paths (`agent_pool["np1"].count`) as
-    steps; `ignore_all` for the keyword `all`."""
+    steps; `ignore_all` for the keyword `all`.
+    """
 
     create_before_destroy: bool = False
     prevent_destroy: bool = False
@@ -80,7 +82,8 @@ class ResourceBlock:
     """A `resource` or `data` block. `body` is what remains for the type's schema (meta-arguments
     and lifecycle taken out). `position` orders blocks: (file name, byte); a module's blocks stand
     at the position of its module call, so positions are compared as nested tuples.
-    `ignored_rules` are the lint ids of `# nexusform:ignore ID` comments before the block."""
+    `ignored_rules` are the lint ids of `# nexusform:ignore ID` comments before the block.
+    """
 
     address: ConfigAddress
     mode: Mode
@@ -149,12 +152,15 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class ImportBlock:
-    """An `import` block: the traversal written in `to`, and the id."""
+    """An `import` block: the traversal written in `to`, the id, and the provider (`name` or
+    `name.alias`, "" when it is not written).
+    """
 
     to: Expression
     id: Expression
     for_each: Expression | None
     span: Span
+    provider: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +176,8 @@ class Check:
 @dataclass(frozen=True, slots=True)
 class Module:
     """One module: everything its directory's files declare. `path` is the static path of call
-    names from the root, `directory` where its files are, as given to the user (path.module)."""
+    names from the root, `directory` where its files are, as given to the user (path.module).
+    """
 
     path: tuple[str, ...]
     directory: str
@@ -189,7 +196,8 @@ class Module:
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The `nexusform` settings block of the root module. `backend` is its type and body (None =
-    local with defaults)."""
+    local with defaults).
+    """
 
     required_version: str = ""
     sku_catalogue: str = ""
@@ -203,7 +211,8 @@ class Settings:
 @dataclass(frozen=True, slots=True)
 class Configuration:
     """A module tree and its settings. `files` holds every file read, by name, for the source
-    lines of diagnostics and for the snapshot in a saved plan."""
+    lines of diagnostics and for the snapshot in a saved plan.
+    """
 
     root: Module
     settings: Settings

@@ -5,6 +5,7 @@ from __future__ import annotations
 from nexusform.address import AddressPattern, Key, Mode, ModuleStep
 from nexusform.configuration.constants import constant_flag
 from nexusform.configuration.model import ImportBlock, Moved, Removed
+from nexusform.configuration.resource_blocks import provider_key
 from nexusform.configuration.written import as_expression, only_block, reference
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.language.bodies import BodySchema, content
@@ -79,7 +80,11 @@ def decode_import(block: Block, problems: list[Diagnostic]) -> ImportBlock | Non
         problems.append(error("Invalid import address", detail, target.expression.span))
         return None
     return ImportBlock(
-        expression, object_id.expression, for_each.expression if for_each else None, block.header_span
+        expression,
+        object_id.expression,
+        for_each.expression if for_each else None,
+        block.header_span,
+        provider_key(given.get("provider"), problems),
     )
 
 

@@ -99,7 +99,7 @@ def decode_resource(
         count=count,
         for_each=for_each,
         depends_on=references(parts.attributes.get("depends_on"), problems),
-        provider=_provider_key(parts.attributes.get("provider"), problems),
+        provider=provider_key(parts.attributes.get("provider"), problems),
         lifecycle=_lifecycle(parts, mode, problems),
         span=block.span,
         header_span=block.header_span,
@@ -158,7 +158,7 @@ def repetition(
     return count.expression if count else None, for_each.expression if for_each else None
 
 
-def _provider_key(attribute: Attribute | None, problems: list[Diagnostic]) -> str:
+def provider_key(attribute: Attribute | None, problems: list[Diagnostic]) -> str:
     """`name` or `name.alias`; "" when it is not written."""
     if attribute is None:
         return ""

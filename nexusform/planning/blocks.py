@@ -145,6 +145,8 @@ class Blocks:
                 instance = Instance(
                     address, resource_type, self.prior.object(address), block, module, repetition
                 )
+                imported = self.request.imports.get(address)
+                instance.importing = imported.id if imported is not None else ""
                 instance.prepared = prepared
                 instance.broken = block.address in self.bodies.flawed
                 instance.dependencies = tuple(sorted(str(a) for a in self.needs.get(block.address, ())))

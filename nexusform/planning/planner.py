@@ -19,6 +19,7 @@ from nexusform.planning.conclusion import Results, Work, conclude, finished
 from nexusform.planning.destroying import destroy
 from nexusform.planning.evaluation import Evaluation
 from nexusform.planning.hint_targets import HintTargets
+from nexusform.planning.importing import drop_unselected, missing_targets, with_imports
 from nexusform.planning.instances import Instance
 from nexusform.planning.inventories import inventories_read
 from nexusform.planning.module_conditions import check_modules, check_variables
@@ -67,8 +68,11 @@ class _Planner:
     def __init__(self, given: PlanRequest) -> None:
         moved, self.diagnostics = apply_moves(given.configuration, given.state)
         found = refreshed_after(given.refreshed, moved.previous)
+        if given.mode is not Mode.NORMAL:
+            given = replace(given, imports={})
         self.given = given
-        self.request = request = replace(given, state=moved.state, refreshed=found)
+        state = with_imports(moved.state, given.imports)
+        self.request = request = replace(given, state=state, refreshed=found)
         self.previous = moved.previous
         self.inventory = Inventory()
         self.prior = Prior.of(request)
@@ -93,6 +97,7 @@ class _Planner:
         self.diagnostics += problems
         if has_errors(problems):
             return self._finished(Plan(mode=request.mode))
+        drop_unselected(self.prior, request.imports, selection)
         order = self._reordered(order)
         bodies = PreparedBodies(self._schemas())
         setting = setting_for(request, bodies)
@@ -104,6 +109,7 @@ class _Planner:
             self.objects, self.before = destroy(blocks, order, selection, self.inventory)
         else:
             evaluation = self._walk(blocks, order, evaluation)
+        self.diagnostics += missing_targets(blocks, request.imports)
         standing = {a: [vm.name for vm in o.standing.values()] for a, o in self.objects.items()}
         self.diagnostics += unmatched(selection, blocks.instances, standing)
         checks = self._conditions(evaluation)

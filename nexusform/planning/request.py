@@ -15,6 +15,7 @@ from nexusform.planning.vm_phase import VmObject
 from nexusform.ports import Files, PoolDemand, Registries
 from nexusform.scheduling.racks.explanation import Explanation
 from nexusform.scheduling.racks.model import Demand
+from nexusform.source import Span
 from nexusform.state.model import ObjectState, State
 from nexusform.values import Path, Value
 
@@ -29,6 +30,15 @@ class Adjustment:
 
 
 @dataclass(frozen=True, slots=True)
+class Imported:
+    """An object that is to be taken over: its id, what the provider found, and where it was asked for."""
+
+    id: str
+    object: ObjectState
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class PlanRequest:
     """Everything a plan depends on.
 
@@ -38,7 +48,8 @@ class PlanRequest:
     the latter with random ones from `new_uuid`.
     `want_rejected` fills in why other
     machines were refused. `explain` are (address, object) pairs to explain. `adjustments` and
-    `first` (addresses whose new VMs are placed before all others') are for trying ways out.
+    `first` (addresses whose new VMs are placed before all others') are for trying ways out. `imports`
+    are the objects to take over, by their new address.
     """
 
     configuration: Configuration
@@ -64,6 +75,7 @@ class PlanRequest:
     lint: bool = True
     adjustments: tuple[Adjustment, ...] = ()
     first: tuple[Address, ...] = ()
+    imports: Mapping[Address, Imported] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -81,14 +81,17 @@ class Opened:
     sources: Mapping[str, SourceFile]
 
 
-def load_configuration(place: Place) -> tuple[Configuration | None, list[Diagnostic]]:
-    """Read and check the configuration of the place's directory."""
+def load_configuration(
+    place: Place, extra: Sequence[SourceFile] = ()
+) -> tuple[Configuration | None, list[Diagnostic]]:
+    """Read and check the configuration of the place's directory, with further texts of its root."""
     known = registries()
     return load(
         place.directory,
         cache_directory=str(Path(place.data_directory) / "cache"),
         managed={name: t.schema for name, t in known.resource_types.items()},
         data={name: t.schema for name, t in known.data_sources.items()},
+        extra=extra,
     )
 
 

@@ -17,6 +17,7 @@ from nexusform.planning.planner import make_plan
 from nexusform.planning.request import PlanRequest, PlanResult
 from nexusform.ports import Clock, Provider, ProviderProblem
 from nexusform.state.model import EMPTY
+from nexusform.workflow.importing import Imports, find_imports, refusal_to_generate, with_generated
 from nexusform.workflow.linting import with_lint
 from nexusform.workflow.locking import HeldLock, Locking, acquire
 from nexusform.workflow.project import Project
@@ -37,7 +38,11 @@ class Notices:
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """What shapes a plan; see PlanRequest."""
+    """What shapes a plan; see PlanRequest.
+
+    `generate_config_out` is the file for the configuration of what import blocks name and the
+    configuration lacks, "" for none.
+    """
 
     mode: Mode = Mode.NORMAL
     refresh: bool = True
@@ -47,6 +52,7 @@ class PlanOptions:
     tie_breaks: int | None = None
     want_rejected: bool = False
     explain: tuple[tuple[str, str], ...] = ()
+    generate_config_out: str = ""
 
 
 @dataclass
@@ -79,8 +85,32 @@ class Run:
                 )
             except ProviderProblem as problem:
                 return _failed(options, error("Reading what stands failed", str(problem)))
-        result = make_plan(self.request(options, found))
+        request = self.request(options, found)
+        imports = self._imports(request, options)
+        if has_errors(imports.diagnostics):
+            return _failed(options, *imports.diagnostics)
+        if imports.generated:
+            request = replace(request, configuration=self.project.configuration)
+        result = make_plan(replace(request, imports=imports.found))
+        if imports.diagnostics:
+            plan = replace(result.plan, diagnostics=(*result.plan.diagnostics, *imports.diagnostics))
+            result = replace(result, plan=plan)
         return with_lint(result, self.project.configuration) if options.mode is Mode.NORMAL else result
+
+    def _imports(self, request: PlanRequest, options: PlanOptions) -> Imports:
+        """What import blocks take over; configuration that was generated becomes part of the project."""
+        path = options.generate_config_out
+        refusal = refusal_to_generate(path) if path else None
+        if refusal is not None:
+            return Imports(diagnostics=[refusal])
+        if options.mode is not Mode.NORMAL or not request.configuration.root.imports:
+            return Imports()
+        imports = find_imports(request, self.providers, generate=bool(path))
+        if imports.generated and not has_errors(imports.diagnostics):
+            project, problems = with_generated(self.project, path, imports.generated)
+            imports.diagnostics += problems
+            self.project = project or self.project
+        return imports
 
     def request(self, options: PlanOptions, refreshed: Found) -> PlanRequest:
         """What the planner is asked."""
@@ -166,7 +196,7 @@ def _read(run: Run, leaving: ExitStack) -> None:
     run.stored = settled or stored
 
 
-def _failed(options: PlanOptions, problem: Diagnostic) -> PlanResult:
+def _failed(options: PlanOptions, *problems: Diagnostic) -> PlanResult:
     from nexusform.planning.plan import Plan
 
-    return PlanResult(Plan(mode=options.mode, diagnostics=(problem,), errored=True))
+    return PlanResult(Plan(mode=options.mode, diagnostics=problems, errored=True))
