@@ -106,6 +106,7 @@ class PoolDemand:
     rule_number: int | str | None = None
     count_path: Path = ()
     groups: tuple[GroupRule, ...] = ()
+    system: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def _with_dependents(selection: Selection, prior: Prior) -> set[Address] | None:
     if not selection.partial:
         return None
     if not selection.targets:
-        return {a for a in prior.instances if selection.has(a)}
+        return set(prior.instances) - _with_needs({a for a in prior.instances if not selection.has(a)}, prior)
     started = {a for a in prior.instances if any(p.matches(a) for p in selection.targets)}
     dependents: dict[str, set[Address]] = {}
     for address, state in prior.instances.items():
@@ -69,4 +69,17 @@ def _with_dependents(selection: Selection, prior: Prior) -> set[Address] | None:
             if address not in found:
                 found.add(address)
                 stack.append(address)
+    return found
+
+
+def _with_needs(kept: set[Address], prior: Prior) -> set[Address]:
+    """What is kept, and all that it depends on."""
+    by_text = {str(config): addresses for config, addresses in prior.by_block.items()}
+    stack, found = list(kept), set(kept)
+    while stack:
+        current = prior.instances[stack.pop()].current
+        for need in current.dependencies if current is not None else ():
+            more = set(by_text.get(need, ())) - found
+            found |= more
+            stack += more
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nexusform.schema import BlockSchema, NestedBlock, Nesting, OnChange, order_attribute
@@ -65,6 +65,29 @@ def _replacing(
             yield (*at, name)
         elif block.nesting is Nesting.SINGLE and isinstance(before, dict) and isinstance(after, dict):
             yield from _replacing(block.schema, before, after, (*at, name))
+
+
+def pool_replacing_paths(
+    schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any], at: Path = ()
+) -> Iterator[Path]:
+    """The changed arguments that re-place the VMs of the pool they stand in; a pool that comes or
+    goes has none.
+    """
+    for name, attribute in schema.attributes.items():
+        replaces = attribute.on_change is OnChange.REPLACE_POOL and attribute.configurable
+        if replaces and _differ(prior.get(name), config.get(name)):
+            yield (*at, name)
+    for name, block in schema.blocks.items():
+        before, after = prior.get(name), config.get(name)
+        if block.on_change is OnChange.REPLACE_POOL and _differ(before, after):
+            yield (*at, name)
+        elif block.nesting is Nesting.MAP and isinstance(before, Mapping) and isinstance(after, Mapping):
+            for label in before.keys() & after.keys():
+                yield from pool_replacing_paths(block.schema, before[label], after[label], (*at, name, label))
+
+
+def _differ(before: Any, after: Any) -> bool:
+    return (before or None) != (after or None)
 
 
 def unknown_paths(value: Any, at: Path = ()) -> Iterable[Path]:

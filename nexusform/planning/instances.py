@@ -13,6 +13,7 @@ from nexusform.diagnostics import Diagnostic, Severity, error
 from nexusform.planning.difference import (
     ignoring,
     planned_attributes,
+    pool_replacing_paths,
     replacing_paths,
     undecided_paths,
 )
@@ -220,6 +221,7 @@ def decide(instance: Instance, computed: Mapping[str, Any], *, requested: bool) 
             instance.planned = planned_attributes(schema, instance.config, None, computed)
         return
     instance.action = Action.NO_OP if same(instance.planned, prior) else Action.UPDATE
+    instance.replace_paths = tuple(sorted(pool_replacing_paths(schema, prior, instance.config)))
 
 
 def same(planned: Mapping[str, Any], prior: Mapping[str, Any]) -> bool:

@@ -79,7 +79,7 @@ def select(
         for need in needs:
             backward[need].add(block)
     started = [a for a in blocks if any(_names_block(p, a) for p in wanted)]
-    shut = [a for a in blocks if any(_names_block(p, a) and p.key is None for p in left_out)]
+    shut = [a for a in blocks if any(_names_block(p, a) and not _keyed(p) for p in left_out)]
     reached = _closure(started, forward) - {a for a in started if _only_keys(wanted, a)}
     return (
         Selection(
@@ -106,7 +106,12 @@ def _partial(targeted: bool) -> Diagnostic:
 
 def _only_keys(patterns: Iterable[AddressPattern], block: ConfigAddress) -> bool:
     named = [p for p in patterns if _names_block(p, block)]
-    return all(p.type and (p.key is not None or any(s.key is not None for s in p.module)) for p in named)
+    return all(_keyed(p) for p in named)
+
+
+def _keyed(pattern: AddressPattern) -> bool:
+    """Whether it names single instances of a resource or of a module."""
+    return pattern.key is not None or any(step.key is not None for step in pattern.module)
 
 
 def _names_block(pattern: AddressPattern, block: ConfigAddress) -> bool:

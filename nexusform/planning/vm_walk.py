@@ -18,6 +18,7 @@ from nexusform.planning.evaluation import Evaluation, address_key
 from nexusform.planning.hint_targets import HintTargets
 from nexusform.planning.instances import Instance, decide, undecided, undecided_error
 from nexusform.planning.plan import Action
+from nexusform.planning.pool_replacement import last_system_pools
 from nexusform.planning.sites import occupy_outsiders
 from nexusform.planning.surroundings import CLUSTER_TYPE
 from nexusform.planning.triggered import is_triggered
@@ -144,6 +145,8 @@ class VmWalk:
             if wanted.parent_id in replaced and instance.prior is not None and instance.block is not None:
                 instance.forced = "replace_by_triggers"
             self._consider(found, wanted, evaluation)
+        considered = (self.objects[instance.address] for instance in instances)
+        self.diagnostics += last_system_pools(considered)
 
     def _wanted(self, instance: Instance) -> VmDemand | None:
         if instance.going or instance.broken:

@@ -174,6 +174,7 @@ def pool_demand(
             path,
             max_surge=str(settings.get("max_surge") or "1"),
             max_unavailable=str(settings.get("max_unavailable") or "0"),
+            system=values.get("mode") == "System",
             count_path=(*path, "count") if path else ("node_count",),
         ),
         [],
