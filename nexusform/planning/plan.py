@@ -48,7 +48,8 @@ class Change:
     "delete_because_no_resource_config", ...), "" when there is none; `replace_paths` are the
     attributes that force a replacement: of the object, or under `update` of the pool they stand in.
     `prior_creation`/`creation` are the creation numbers of the old and the new object (equal when
-    kept, 0 when there is none). `dependencies` is what state will record. `deposed` is the key of a deposed object that is deleted. `source` is the
+    kept, 0 when there is none). `dependencies` is what state will record.
+    `deposed` is the key of a deposed object that is deleted. `source` is the
     block in the configuration (None when it is gone); `block` its header.
     """
 
