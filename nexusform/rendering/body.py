@@ -187,6 +187,8 @@ def _block(
     symbol = "+" if old is None else "-" if new is None else body.symbol
     if symbol == SAME and not same(old, new):
         symbol = "~"
+    if label and symbol == "~" and any(part.forces for part in (*body.children, *body.blocks)):
+        symbol = REPLACED
     return Difference(
         Kind.BLOCK,
         symbol,
