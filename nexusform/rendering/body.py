@@ -8,6 +8,7 @@ from typing import Any, Final
 from nexusform.rendering.difference import (
     ABSENT,
     IMPORTANT,
+    REPLACED,
     SAME,
     Difference,
     Kind,

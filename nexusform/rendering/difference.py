@@ -28,6 +28,8 @@ from nexusform.values import (
 
 IMPORTANT: Final = frozenset({"id", "name"})
 CREATED, DELETED, CHANGED, SAME = "+", "-", "~", ""
+# A labelled block whose VMs are deleted and created again because of it (an agent pool).
+REPLACED: Final = "-/+"
 
 
 class Kind(StrEnum):

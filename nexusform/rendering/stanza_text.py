@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from nexusform.rendering.colours import PLAIN, Painter, harmless, pad
-from nexusform.rendering.difference import Difference, Kind, name_width
+from nexusform.rendering.difference import REPLACED, Difference, Kind, name_width
 from nexusform.rendering.hcl_text import SENSITIVE, attribute_name, quoted, scalar
 from nexusform.rendering.report import Stanza
 
