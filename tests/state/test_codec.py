@@ -1,5 +1,6 @@
 """State documents: what is written is read back, and whatever is wrong is told with its place."""
 
+import copy
 import json
 import re
 from collections.abc import Iterator
@@ -323,7 +324,10 @@ def test_a_creation_number_that_is_taken_is_not_given_again() -> None:
     assert read(edited(lower)).last_creation == 1
 
 
-mutations = st.sampled_from([None, True, -1, 0, 1.5, "", "x", [], {}, [[]], {"a": 1}, 10**30])
+# copied, since a mutation may itself be mutated
+mutations = st.sampled_from([None, True, -1, 0, 1.5, "", "x", [], {}, [[]], {"a": 1}, 10**30]).map(
+    copy.deepcopy
+)
 
 
 def places(node: Any, path: Any = ()) -> Iterator[tuple[Any, ...]]:
