@@ -12,6 +12,7 @@ from nexusform.applying.standing import remembered, with_current, with_successor
 from nexusform.planning.plan import StepKind
 from nexusform.ports import ProviderAnswer, ProviderProblem
 from nexusform.schema import BlockSchema
+from nexusform.state.conformity import misfits
 from nexusform.state.model import InstanceState
 from nexusform.values import UNKNOWN, Path
 
@@ -40,6 +41,11 @@ def after_answer(
     if answer is None:
         left = without_deposed(before, call.deposed) if call.deposed else with_current(before, None)
         return Result(left)
+    wrong = misfits(schema, answer.attributes) if schema is not None else []
+    if wrong:
+        told = f"{path_text(wrong[0].path)}: {wrong[0].message}"
+        refused = f"The answer of provider {call.provider.name} cannot be used. {told}"
+        return after_problem(call, ProviderProblem(refused, exists=True), before)
     address = str(call.change.address)
     found = agree(address, schema, call.step.planned or {}, answer.attributes, answer.observed)
     unknown = _unknown_paths(found.attributes)

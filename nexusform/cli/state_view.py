@@ -23,9 +23,9 @@ NO_STATE = error(
 )
 
 
-def read_for(screen: Screen, given: dict[str, Any]) -> State | None:
+def read_for(screen: Screen, given: dict[str, Any], *, closely: bool = False) -> State | None:
     """The state of the place that the flags name; what is wrong with it is printed."""
-    found = read_state(place_of(given))
+    found = read_state(place_of(given), closely=closely)
     screen.diagnostics(found.diagnostics, found.sources)
     return None if has_errors(found.diagnostics) else found.state
 
@@ -65,7 +65,7 @@ def show(address: str, show_sensitive: bool, **given: Any) -> int:
     from nexusform.rendering.state_text import render_object
 
     screen = Screen(no_color=given["no_color"], compact_warnings=given["compact_warnings"])
-    state = read_for(screen, given)
+    state = read_for(screen, given, closely=True)
     if state is None:
         return 1
     found, problems = _instance(state, address)

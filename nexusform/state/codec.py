@@ -20,7 +20,9 @@ from nexusform.address import (
     parse_pattern,
 )
 from nexusform.diagnostics import Diagnostic, error
+from nexusform.schema import BlockSchema
 from nexusform.state import json_text
+from nexusform.state.conformity import misfits
 from nexusform.state.json_text import in_order
 from nexusform.state.model import InstanceState, ObjectState, OutputState, State
 from nexusform.state.object_codec import (
@@ -161,8 +163,13 @@ def _instances(address: Address, instance: InstanceState) -> list[Any]:
 # --- reading -----------------------------------------------------------------------------------
 
 
-def decode(data: bytes, name: str) -> tuple[State | None, list[Diagnostic]]:
-    """The state of a document, or None and what is wrong with it; `name` is what to call it."""
+def decode(
+    data: bytes, name: str, schemas: Mapping[str, BlockSchema] | None = None
+) -> tuple[State | None, list[Diagnostic]]:
+    """The state of a document, or None and what is wrong with it; `name` is what to call it.
+
+    With `schemas` (by resource type) the attributes of resources are looked at too.
+    """
     with json_text.collector_paused():
         try:
             document = json_text.loads(data)
@@ -176,7 +183,7 @@ def decode(data: bytes, name: str) -> tuple[State | None, list[Diagnostic]]:
                 refusal = _unsupported(version, name)
         if refusal is not None:
             return None, [refusal]
-        reader = _Reader()
+        reader = _Reader(schemas or {})
         state = reader.state(document)
     if reader.mistakes:
         return None, _explain(reader.mistakes, data, name)
@@ -268,8 +275,9 @@ def path_text(path: Path) -> str:
 class _Reader:
     """Reads a document of the current version and collects what is wrong with it."""
 
-    def __init__(self) -> None:
+    def __init__(self, schemas: Mapping[str, BlockSchema]) -> None:
         self.mistakes: list[Mistake] = []
+        self._schemas = schemas
         self._modules: dict[str, ModulePath] = {}
         self._objects: dict[Address, ObjectState] = {}
         self._deposed: dict[Address, dict[str, ObjectState]] = {}
@@ -327,6 +335,9 @@ class _Reader:
 
     def _add(self, address: Address, entry: dict[str, Any], path: Path) -> None:
         found = object_from_members(entry)
+        if address.mode == "managed" and address.type in self._schemas:
+            for wrong in misfits(self._schemas[address.type], found.attributes):
+                self.mistakes.append(Mistake((*path, "attributes", *wrong.path), wrong.message))
         self._highest = max(self._highest, found.creation)
         key = entry.get("deposed")
         if key is None:

@@ -229,8 +229,8 @@ def _copy(
                 leaving.callback(held.release)
         if has_errors(problems):
             return "", problems
-        stored, wrong = read_stored(source)
-        standing, more = read_stored(target)
+        stored, wrong = read_stored(source, closely=False)
+        standing, more = read_stored(target, closely=False)
         problems += [*wrong, *more]
         if stored is None or standing is None or not stored.state.lineage:
             return "", problems

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from nexusform.address import Address, address_order
 from nexusform.applying.agreement import agree
-from nexusform.ports import ObjectKey, Provider, ReadRequest, ResourceType
+from nexusform.applying.outcomes import path_text
+from nexusform.ports import ObjectKey, Provider, ProviderProblem, ReadRequest, ResourceType
+from nexusform.state.conformity import misfits
 from nexusform.state.model import ObjectState, State
 
 Found = dict[Address, ObjectState | None]
@@ -56,8 +58,15 @@ def _ask(
     for (address, known), answer in zip(objects, provider.read(requests), strict=True):
         if answer.attributes is None:
             found[address] = None
-        elif answer.attributes != known.attributes:
-            schema = types[address.type].schema if address.type in types else None
+            continue
+        schema = types[address.type].schema if address.type in types else None
+        wrong = misfits(schema, answer.attributes) if schema is not None else []
+        if wrong:
+            raise ProviderProblem(
+                f"What provider {provider.name} answered for {address} is not what a {address.type} is: "
+                f"{path_text(wrong[0].path)}: {wrong[0].message}"
+            )
+        if answer.attributes != known.attributes:
             seen = agree(str(address), schema, known.attributes, answer.attributes, ())
             found[address] = replace(known, attributes=seen.attributes)
     return found

@@ -16,7 +16,7 @@ from nexusform.state import codec
 from nexusform.state.model import EMPTY, InstanceState, State
 from nexusform.workflow.project import Place, find_backend
 from nexusform.workflow.saved_plans import configuration_of, read_plan
-from nexusform.workflow.stored import read_stored
+from nexusform.workflow.stored import read_stored, schemas
 from nexusform.workflow.surroundings import RealFiles
 
 
@@ -78,7 +78,7 @@ def _file(place: Place, path: str) -> Shown:
     except FileProblem as problem:
         return Shown((error("Nothing to show", str(problem)),))
     if not content.startswith(b"PK"):
-        state, problems = codec.decode(content, path)
+        state, problems = codec.decode(content, path, schemas())
         return Shown(tuple(problems), state=state or EMPTY)
     saved, problems = read_plan(path)
     if saved is None:

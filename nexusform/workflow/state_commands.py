@@ -51,12 +51,15 @@ class Changed:
 Change = Callable[[State], tuple[State | None, list[Diagnostic]]]
 
 
-def read_state(place: Place) -> Found:
-    """The state of the selected workspace, with the journal of a running or interrupted apply."""
+def read_state(place: Place, *, closely: bool = False) -> Found:
+    """The state of the selected workspace, with the journal of a running or interrupted apply.
+
+    `closely`: see read_stored.
+    """
     backend, problems, sources = find_backend(place)
     if backend is None:
         return Found(None, tuple(problems), sources)
-    stored, wrong = read_stored(backend)
+    stored, wrong = read_stored(backend, closely=closely)
     return Found(stored.state if stored else None, (*problems, *wrong), sources)
 
 
@@ -123,7 +126,7 @@ def change_state(
 
 
 def _change_under_lock(backend: StateBackend, change: Change, *, force: bool) -> Changed:
-    stored, problems = read_stored(backend)
+    stored, problems = read_stored(backend, closely=False)
     if stored is None:
         return Changed(None, None, tuple(problems))
     if stored.open_intents and not force:

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
+from nexusform.applying.outcomes import path_text
 from nexusform.applying.settling import settle
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
 from nexusform.ports import BackendProblem, Provider, ProviderProblem, StateBackend
+from nexusform.schema import BlockSchema
 from nexusform.state import codec, journal
+from nexusform.state.conformity import misfits
 from nexusform.state.draft import replay
 from nexusform.state.journal import OpenIntent
 from nexusform.state.model import EMPTY, State
@@ -35,8 +38,21 @@ def state_digest(state: State) -> str:
     return sha256(codec.encode(state)).hexdigest()
 
 
-def read_stored(backend: StateBackend) -> tuple[Stored | None, list[Diagnostic]]:
-    """Read the state; an empty one when there is none yet."""
+def schemas() -> Mapping[str, BlockSchema]:
+    """What the objects of each resource type hold."""
+    # not needed, and not loaded, by commands that only list or hand on
+    from nexusform.resource_types.registry import RESOURCE_TYPES
+
+    return {name: resource_type.schema for name, resource_type in RESOURCE_TYPES.items()}
+
+
+def read_stored(backend: StateBackend, *, closely: bool = True) -> tuple[Stored | None, list[Diagnostic]]:
+    """Read the state; an empty one when there is none yet.
+
+    `closely` looks at the attributes of every object too, as all that works with them needs;
+    without it a state can be looked at and mended whose objects are not as their types say.
+    """
+    known = schemas() if closely else None
     try:
         document = backend.read()
         lines = backend.journal()
@@ -45,7 +61,7 @@ def read_stored(backend: StateBackend) -> tuple[Stored | None, list[Diagnostic]]
     state: State | None = EMPTY
     problems: list[Diagnostic] = []
     if document is not None:
-        state, problems = codec.decode(document, backend.describe())
+        state, problems = codec.decode(document, backend.describe(), known)
     if state is None:
         return None, problems
     if not lines:
@@ -55,7 +71,20 @@ def read_stored(backend: StateBackend) -> tuple[Stored | None, list[Diagnostic]]
     if has_errors(problems):
         return None, problems
     state, opened = replay(state, records)
+    problems += _misfits_of(state, known or {}, f"The journal of {backend.describe()}")
+    if has_errors(problems):
+        return None, problems
     return Stored(state, tuple(opened), has_journal=True, digest=state_digest(state)), problems
+
+
+def _misfits_of(state: State, known: Mapping[str, BlockSchema], name: str) -> list[Diagnostic]:
+    """What is wrong with objects that a document did not hold so."""
+    return [
+        error("Invalid state document", f"{name}, {address}: {path_text(wrong.path)}: {wrong.message}")
+        for address, instance in state.instances.items()
+        if instance.current is not None and address.type in known
+        for wrong in misfits(known[address.type], instance.current.attributes)
+    ]
 
 
 def settle_stored(

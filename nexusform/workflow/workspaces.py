@@ -139,7 +139,7 @@ def _undeletable(place: Place, name: str, names: Sequence[str]) -> Diagnostic | 
 
 def _holdings(target: StateBackend, name: str, *, force: bool) -> list[Diagnostic]:
     """What speaks against deleting a workspace: objects that nobody would know of any more."""
-    stored, problems = read_stored(target)
+    stored, problems = read_stored(target, closely=False)
     if stored is None:
         return [] if force else problems
     addresses = [str(address) for address in sorted(stored.state.instances, key=address_order)]

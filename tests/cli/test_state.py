@@ -20,8 +20,8 @@ PATH = Path("state/nexusform.nfstate")
 
 
 def rack(name: str, creation: int = 1, **more: object) -> InstanceState:
-    made = ObjectState({"id": f"lab/{name}", "name": name}, creation, **more)  # type: ignore[arg-type]
-    return InstanceState(made)
+    attributes = {"id": f"lab/{name}", "name": name, "site_id": "lab", "machine_count": 1}
+    return InstanceState(ObjectState(attributes, creation, **more))  # type: ignore[arg-type]
 
 
 STATE = State(

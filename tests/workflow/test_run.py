@@ -178,3 +178,46 @@ def test_explain_asks_the_plan_for_what_is_new_and_the_rules_for_what_stands(pla
 def _text(found: Any) -> str:
     listed: list[Diagnostic] = list(found)
     return "\n".join(f"{d.summary}: {d.detail}" for d in listed)
+
+
+def test_an_object_that_is_not_as_its_type_says_is_named_at_its_line(place: Place) -> None:
+    project = opened(place)
+    applied(project)
+    path = Path("state/nexusform.nfstate")
+    text = path.read_text()
+    edited = text.replace('"pool": "p"', '"pol": "p"', 1)
+    path.write_text(edited)
+    with beginning(project) as run:
+        assert not run.ready
+        told = run.diagnostics[0]
+    assert told.summary == "Invalid state document"
+    assert 'nodes["web-p-0"].pool' in told.detail or '"pool" is missing' in told.detail
+    assert f"{path}.backup" in told.detail
+    assert told.subject is not None
+    assert path.read_text() == edited
+
+
+def test_what_a_provider_answers_is_looked_at_before_planning(place: Place) -> None:
+    Path("provider.nf.hcl").write_text('provider "simulated" {\n  reality = "reality.json"\n}\n')
+    project = opened(place)
+    applied(project)
+    reality = Path("reality.json")
+    reality.write_text(reality.read_text().replace('"rack": "r0"', '"rack": 7', 1))
+    with beginning(project) as run:
+        plan = run.plan(PlanOptions()).plan
+    assert plan.errored
+    assert '.rack: "rack" must be a string' in plan.diagnostics[0].detail
+
+
+def test_an_answer_that_is_not_of_the_type_is_refused(place: Place) -> None:
+    Path("provider.nf.hcl").write_text(
+        'provider "simulated" {\n  fault {\n    address = "*web"\n    operation = "create"\n'
+        '    answer = { "nodes[\\"web-p-1\\"].machine" = 5 }\n  }\n}\n'
+    )
+    project = opened(place)
+    outcome = applied(project)
+    assert not outcome.complete
+    assert '"machine" must be a string' in str(outcome.applied)
+    with beginning(project) as run:
+        assert run.ready, "what was saved can be read"
+        assert run.plan(PlanOptions()).plan.has_changes

@@ -1,0 +1,203 @@
+"""Whether an object's attributes are what its resource type says: what people edited, and what
+providers answer, is looked at here before anything is worked out from it.
+
+Attributes that the type does not know are passed over: an older or newer version may have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, order_attribute
+from nexusform.state.object_codec import Mistake, kind_of
+from nexusform.values import (
+    DYNAMIC,
+    STRING,
+    UNKNOWN,
+    ListType,
+    MapType,
+    ObjectType,
+    Path,
+    PrimitiveType,
+    SetType,
+    TupleType,
+    Type,
+)
+
+# Looks at a value at a path and yields what is wrong with it; null and unknown are always fine.
+_Look: TypeAlias = Callable[[Any, Path], Iterator[Mistake]]
+
+# What must be known of a VM or VNFC wherever its machine is.
+_PLACE: Final[tuple[str, ...]] = (
+    "availability_zone",
+    "cells",
+    "numa_cells",
+    "number",
+    "pool",
+    "rack",
+    "vm_sku_name",
+)
+_COUNTED: Final = frozenset({"cells", "numa_cells", "number"})
+
+
+def misfits(schema: BlockSchema, attributes: Mapping[str, Any]) -> list[Mistake]:
+    """What is wrong with an object's attributes, paths beginning at the attributes."""
+    return list(_body_look(schema)(attributes, ()))
+
+
+@lru_cache(maxsize=1024)
+def _body_look(schema: BlockSchema) -> _Look:
+    looks = {name: _attribute_look(a) for name, a in schema.attributes.items()}
+    looks |= {name: _block_look(block) for name, block in schema.blocks.items()}
+    for name, block in schema.blocks.items():
+        if block.nesting is Nesting.MAP:
+            looks[order_attribute(name)] = _look(ListType(STRING))
+    needed = [name for name, a in schema.attributes.items() if a.required or name == "name"]
+    needed += [name for name, block in schema.blocks.items() if block.min_items]
+    placed = [name for name in _PLACE if name in looks] if "machine" in looks else []
+    return _object_look(looks, needed, placed)
+
+
+def _object_look(looks: Mapping[str, _Look], needed: list[str], placed: list[str]) -> _Look:
+    def look(value: Any, path: Path) -> Iterator[Mistake]:
+        if value.__class__ is not dict:
+            yield _wrong(path, value, "an object")
+            return
+        for name, look_at in looks.items():
+            part = value.get(name)
+            if part is not None and part is not UNKNOWN:
+                yield from look_at(part, (*path, name))
+        wanted = needed
+        if placed and value.get("machine") is not None and value.get("rack", "") is not None:
+            wanted = [*needed, *placed]
+        for name in wanted:
+            if value.get(name) is None:
+                yield Mistake((*path, name), f'"{name}" is missing.')
+
+    return look
+
+
+def _attribute_look(attribute: Attribute) -> _Look:
+    by_type = _look(attribute.type)
+    if attribute.type.__class__ is not PrimitiveType:
+        return by_type
+    if attribute.minimum is None and attribute.maximum is None and not attribute.choices:
+        return by_type
+
+    def look(value: Any, path: Path) -> Iterator[Mistake]:
+        wrong = next(by_type(value, path), None)
+        if wrong is None and attribute.choices and value not in attribute.choices:
+            wrong = _wrong(path, value, "one of " + ", ".join(f'"{c}"' for c in attribute.choices))
+        if wrong is None and attribute.minimum is not None:
+            wrong = _not_whole(path, value, attribute.minimum, attribute.maximum)
+        if wrong is not None:
+            yield wrong
+
+    return look
+
+
+def _block_look(block: NestedBlock) -> _Look:
+    body = _body_look(block.schema)
+    if block.nesting is Nesting.SINGLE:
+        return body
+    return _list_look(body) if block.nesting is Nesting.LIST else _map_look(body)
+
+
+@lru_cache(maxsize=1024)
+def _look(of: Type) -> _Look:
+    if of is DYNAMIC:
+        return _anything
+    if isinstance(of, PrimitiveType):
+        return _primitive_look(of)
+    if isinstance(of, ObjectType):
+        looks = {name: _member_look(name, part) for name, part in of.attributes}
+        machines = any(name == "machine" for name, _ in of.attributes) and "rack" in looks
+        return _object_look(looks, [], [name for name in _PLACE if name in looks] if machines else [])
+    if isinstance(of, MapType):
+        return _map_look(_look(of.element))
+    if isinstance(of, ListType | SetType):
+        return _list_look(_look(of.element))
+    return _tuple_look(of)
+
+
+def _member_look(name: str, of: Type) -> _Look:
+    """Numbers of VMs and of cells are counted from 0; other numbers are as they are."""
+    if name not in _COUNTED:
+        return _look(of)
+    return _list_look(_count) if isinstance(of, ListType) else _count
+
+
+def _count(value: Any, path: Path) -> Iterator[Mistake]:
+    wrong = _not_whole(path, value, 0, None)
+    if wrong is not None:
+        yield wrong
+
+
+def _anything(_value: Any, _path: Path) -> Iterator[Mistake]:
+    return iter(())
+
+
+def _primitive_look(of: PrimitiveType) -> _Look:
+    classes: tuple[type, ...] = {"string": (str,), "bool": (bool,)}.get(of.name, (int, float))
+    words = {"string": "a string", "bool": "true or false"}.get(of.name, "a number")
+
+    def look(value: Any, path: Path) -> Iterator[Mistake]:
+        if value.__class__ not in classes:
+            yield _wrong(path, value, words)
+
+    return look
+
+
+def _map_look(element: _Look) -> _Look:
+    def look(value: Any, path: Path) -> Iterator[Mistake]:
+        if value.__class__ is not dict:
+            yield _wrong(path, value, "an object")
+            return
+        for key, part in value.items():
+            if part is not None and part is not UNKNOWN:
+                yield from element(part, (*path, key))
+
+    return look
+
+
+def _list_look(element: _Look) -> _Look:
+    def look(value: Any, path: Path) -> Iterator[Mistake]:
+        if value.__class__ is not list:
+            yield _wrong(path, value, "a list")
+            return
+        for position, part in enumerate(value):
+            if part is not UNKNOWN:
+                yield from element(part, (*path, position))
+
+    return look
+
+
+def _tuple_look(of: TupleType) -> _Look:
+    looks = [_look(part) for part in of.elements]
+
+    def look(value: Any, path: Path) -> Iterator[Mistake]:
+        if value.__class__ is not list or len(value) != len(looks):
+            yield _wrong(path, value, f"a list of {len(looks)}")
+            return
+        for position, (part, look_at) in enumerate(zip(value, looks, strict=True)):
+            if part is not None:
+                yield from look_at(part, (*path, position))
+
+    return look
+
+
+def _not_whole(path: Path, value: Any, least: int, most: int | None) -> Mistake | None:
+    whole = value.__class__ is int or (value.__class__ is float and value.is_integer())
+    if not whole or value < least:
+        return _wrong(path, value, f"a whole number from {least}")
+    if most is not None and value > most:
+        return _wrong(path, value, f"at most {most}")
+    return None
+
+
+def _wrong(path: Path, value: Any, words: str) -> Mistake:
+    found = "" if value.__class__ in {str, int, float} else f", not {kind_of(value)}"
+    name = next((step for step in reversed(path) if isinstance(step, str)), "")
+    return Mistake(path, f'"{name}" must be {words}{found}.')
