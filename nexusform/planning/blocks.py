@@ -27,6 +27,8 @@ from nexusform.scheduling.world import Inventory
 from nexusform.schema import BlockSchema
 from nexusform.state.model import InstanceState, ObjectState
 
+MACHINE_MAKERS = ("nexus_rack", "nexus_bare_metal_machine")
+
 
 class PreparedBodies:
     """Bodies checked against their schema, once per block."""
@@ -100,6 +102,7 @@ class Blocks:
         self.bodies = bodies
         self.inventory = inventory
         self.instances: dict[Address, Instance] = {}
+        self.left_out: list[str] = []
         self.decided: dict[tuple[ModulePath, str, str], dict[Key, Instance]] = {}
         self.diagnostics: list[Diagnostic] = []
         self.checks: list[CheckResult] = []
@@ -140,11 +143,13 @@ class Blocks:
             evaluation.resources[address_key(block.address, module.path)] = ResourceView(expansion.shape)
             for repetition in expansion.repetitions:
                 address = Address(module.path, "managed", block.type, block.name, repetition.key)
-                if not self.selection.has(address):
-                    continue
                 instance = Instance(
                     address, resource_type, self.prior.object(address), block, module, repetition
                 )
+                if not self.selection.has(address):
+                    instance.prepared = prepared
+                    self._leave_out(instance, evaluation)
+                    continue
                 imported = self.request.imports.get(address)
                 instance.importing = imported.id if imported is not None else ""
                 instance.prepared = prepared
@@ -156,6 +161,17 @@ class Blocks:
                 found.append(instance)
         found += self._orphans(block, found)
         return found
+
+    def _leave_out(self, instance: Instance, evaluation: Evaluation) -> None:
+        """Remember a rack or machine that would be new or different: its room is not seen."""
+        if instance.type.name not in MACHINE_MAKERS or instance.address.config in self.bodies.flawed:
+            return
+        found = len(evaluation.diagnostics)
+        evaluate_arguments(instance, evaluation)
+        del evaluation.diagnostics[found:]
+        before = instance.before
+        if before is None or any(before.get(name) != v for name, v in (instance.config or {}).items() if v):
+            self.left_out.append(str(instance.address))
 
     def _standing(self, block: ResourceBlock, module: ModuleInstance) -> list[Instance]:
         """Prior instances of a block that cannot be expanded: they stay as they are."""

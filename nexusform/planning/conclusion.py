@@ -61,7 +61,7 @@ def conclude(work: Work, blocks: Blocks, order: Order, results: Results) -> Plan
             blocks.instances[address].previous = old
     changes, problems = build_changes(request, blocks.instances, order, work.prior)
     found = [*work.diagnostics, *problems, *overfull(blocks.instances, work.sites, work.objects.values())]
-    failures = fit_failures(work.objects.values())
+    failures = fit_failures(work.objects.values(), blocks.left_out)
     if has_errors(found):
         failures = replace(failures, unplaced=())
     else:

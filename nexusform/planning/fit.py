@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -25,8 +25,10 @@ class Failures:
     unplaced: tuple[Unplaced, ...]
 
 
-def fit_failures(objects: Iterable[VmObject]) -> Failures:
-    """One error per pool that does not fit, and a warning for each pinned VM that does not."""
+def fit_failures(objects: Iterable[VmObject], left_out: Sequence[str] = ()) -> Failures:
+    """One error per pool that does not fit, and a warning for each pinned VM that does not. `left_out` are
+    the racks and machines that -target or -exclude keep out of the plan.
+    """
     diagnostics: list[Diagnostic] = []
     unplaced = []
     for found in objects:
@@ -39,7 +41,7 @@ def fit_failures(objects: Iterable[VmObject]) -> Failures:
                 (found.failed[k] for n in pool.numbers if (k := (pool.pool, n)) in found.failed), None
             )
             if shortage is not None:
-                diagnostics.append(_error(found, pool, shortage))
+                diagnostics.append(_error(found, pool, shortage, left_out))
                 unplaced.append(_unplaced(found, pool, shortage))
     return Failures(tuple(diagnostics), tuple(unplaced))
 
@@ -67,7 +69,7 @@ def _crowded(found: VmObject, reason: str) -> Diagnostic:
     )
 
 
-def _error(found: VmObject, pool: PoolDemand, shortage: Shortage) -> Diagnostic:
+def _error(found: VmObject, pool: PoolDemand, shortage: Shortage, left_out: Sequence[str] = ()) -> Diagnostic:
     total = len(pool.numbers)
     placed = sum(1 for number in pool.numbers if (pool.pool, number) in found.places)
     instance = found.instance
@@ -75,7 +77,7 @@ def _error(found: VmObject, pool: PoolDemand, shortage: Shortage) -> Diagnostic:
     return Diagnostic(
         Severity.ERROR,
         f"{total} x {pool.sku.name} do not fit: {placed} of {total} placed",
-        explain_shortage(pool, shortage),
+        explain_shortage(pool, shortage) + _left_out(left_out),
         subject,
         address=str(instance.address),
         block=instance.block.header if instance.block is not None else "",
@@ -84,6 +86,14 @@ def _error(found: VmObject, pool: PoolDemand, shortage: Shortage) -> Diagnostic:
             "fit": {"pool": pool.pool, "wanted": total, "placed": placed, "binding": shortage.binding.value}
         },
     )
+
+
+def _left_out(addresses: Sequence[str]) -> str:
+    if not addresses:
+        return ""
+    named = ", ".join(addresses[:MOST_CULPRITS])
+    more = f" and {len(addresses) - MOST_CULPRITS} more" if len(addresses) > MOST_CULPRITS else ""
+    return f" -target or -exclude leave these out of the plan, so that their room is not seen: {named}{more}."
 
 
 def explain_shortage(pool: PoolDemand, shortage: Shortage) -> str:
