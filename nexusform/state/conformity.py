@@ -26,7 +26,8 @@ from nexusform.values import (
     Type,
 )
 
-# Looks at a value at a path and yields what is wrong with it; null and unknown are always fine.
+# Looks at a value at a path and yields what is wrong with it. Null and unknown parts are passed over,
+# save null among the elements of a list and among objects.
 _Look: TypeAlias = Callable[[Any, Path], Iterator[Mistake]]
 
 # What must be known of a VM or VNFC wherever its machine is.
@@ -56,8 +57,8 @@ def _body_look(schema: BlockSchema) -> _Look:
             looks[order_attribute(name)] = _look(ListType(STRING))
     needed = [name for name, a in schema.attributes.items() if a.required or name == "name"]
     needed += [name for name, block in schema.blocks.items() if block.min_items]
-    placed = [name for name in _PLACE if name in looks] if "machine" in looks else []
-    return _object_look(looks, needed, placed)
+    # a plain VM may be pinned to a machine that is not there
+    return _object_look(looks, needed, [])
 
 
 def _object_look(looks: Mapping[str, _Look], needed: list[str], placed: list[str]) -> _Look:
@@ -70,7 +71,7 @@ def _object_look(looks: Mapping[str, _Look], needed: list[str], placed: list[str
             if part is not None and part is not UNKNOWN:
                 yield from look_at(part, (*path, name))
         wanted = needed
-        if placed and value.get("machine") is not None and value.get("rack", "") is not None:
+        if placed and value.get("machine") is not None:
             wanted = [*needed, *placed]
         for name in wanted:
             if value.get(name) is None:
@@ -116,7 +117,7 @@ def _look(of: Type) -> _Look:
         machines = any(name == "machine" for name, _ in of.attributes) and "rack" in looks
         return _object_look(looks, [], [name for name in _PLACE if name in looks] if machines else [])
     if isinstance(of, MapType):
-        return _map_look(_look(of.element))
+        return _map_look(_look(of.element), filled=isinstance(of.element, ObjectType))
     if isinstance(of, ListType | SetType):
         return _list_look(_look(of.element))
     return _tuple_look(of)
@@ -150,13 +151,13 @@ def _primitive_look(of: PrimitiveType) -> _Look:
     return look
 
 
-def _map_look(element: _Look) -> _Look:
+def _map_look(element: _Look, *, filled: bool = True) -> _Look:
     def look(value: Any, path: Path) -> Iterator[Mistake]:
         if value.__class__ is not dict:
             yield _wrong(path, value, "an object")
             return
         for key, part in value.items():
-            if part is not None and part is not UNKNOWN:
+            if (part is not None or filled) and part is not UNKNOWN:
                 yield from element(part, (*path, key))
 
     return look

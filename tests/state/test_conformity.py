@@ -74,6 +74,8 @@ def test_null_unknown_absent_and_foreign_parts_are_no_mistakes() -> None:
         (("pool", "w", "count"), None, "pool.w.count", '"count" is missing.'),
         (("pool_order", 0), 7, "pool_order.0", '"pool_order" must be a string.'),
         (("nodes", "a-w-0"), 1, "nodes.a-w-0", '"a-w-0" must be an object.'),
+        (("nodes", "a-w-0"), None, "nodes.a-w-0", '"a-w-0" must be an object, not null.'),
+        (("nodes", "a-w-0", "rack"), None, "nodes.a-w-0.rack", '"rack" is missing.'),
         (("nodes", "a-w-0", "rack"), 7, "nodes.a-w-0.rack", '"rack" must be a string.'),
         (
             ("nodes", "a-w-0", "numa_cells", 0),
