@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -18,10 +18,15 @@ from nexusform.rendering.placement_rows import Detail
 from nexusform.source import SourceFile
 from nexusform.state.model import State
 
+# Code hosts cut comments off at 65,536 characters.
+MAX_BYTES: Final = 65_000
+
 
 @dataclass(frozen=True)
 class Subject:
-    """What a report is about."""
+    """What a report is about. `max_bytes` bounds reports for comments (Markdown); `rules` are the
+    separation rules and their verdicts as JSON shows them.
+    """
 
     plan: Plan
     sources: Mapping[str, SourceFile]
@@ -30,6 +35,8 @@ class Subject:
     configuration: Configuration | None
     prior: State
     show_sensitive: bool = False
+    max_bytes: int = MAX_BYTES
+    rules: Sequence[Mapping[str, Any]] = ()
 
 
 def _text(subject: Subject) -> bytes:
@@ -42,8 +49,14 @@ def _text(subject: Subject) -> bytes:
 def _markdown(subject: Subject) -> bytes:
     from nexusform.rendering.markdown import render_markdown
 
-    text = render_markdown(subject.plan, subject.sources, subject.registries, subject.detail)
-    return text.encode()
+    return render_markdown(
+        subject.plan,
+        subject.sources,
+        subject.registries,
+        subject.detail,
+        rules=subject.rules,
+        max_bytes=subject.max_bytes,
+    ).encode()
 
 
 def _json(subject: Subject) -> bytes:
@@ -57,6 +70,7 @@ def _json(subject: Subject) -> bytes:
         files=subject.sources,
         placements=subject.detail,
         show_sensitive=subject.show_sensitive,
+        separation_rules=subject.rules,
     )
     return json_bytes(document)
 
@@ -70,7 +84,20 @@ def _svg(subject: Subject) -> bytes:
 def _html(subject: Subject) -> bytes:
     from nexusform.rendering.html_page import render_html
 
-    return render_html(subject.plan, subject.sources, subject.registries).encode()
+    return render_html(subject.plan, subject.sources, subject.registries, subject.rules).encode()
+
+
+def _sarif(subject: Subject) -> bytes:
+    from nexusform.rendering.json_document import json_bytes
+    from nexusform.rendering.sarif import sarif_document
+
+    return json_bytes(sarif_document(subject.plan), pretty=True)
+
+
+def _junit(subject: Subject) -> bytes:
+    from nexusform.rendering.junit import render_junit
+
+    return render_junit(subject.plan, subject.rules).encode()
 
 
 FORMATS: Final[Mapping[str, Callable[[Subject], bytes]]] = {
@@ -79,6 +106,8 @@ FORMATS: Final[Mapping[str, Callable[[Subject], bytes]]] = {
     "json": _json,
     "html": _html,
     "svg": _svg,
+    "sarif": _sarif,
+    "junit": _junit,
 }
 
 

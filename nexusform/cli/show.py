@@ -10,7 +10,7 @@ import click
 
 from nexusform.cli import flags
 from nexusform.cli.commands import command, option, switch
-from nexusform.cli.reports import Subject, to_stdout, wanted_reports, write_reports
+from nexusform.cli.reports import MAX_BYTES, Subject, to_stdout, wanted_reports, write_reports
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import has_errors
 from nexusform.rendering.placement_rows import Detail
@@ -22,7 +22,7 @@ from nexusform.workflow.show import Shown, find_shown
 @click.argument("target", required=False, default="")
 @switch("json", "As a JSON document", parameter="as_json")
 @switch("show-sensitive", "Show sensitive values")
-@option("max-bytes", "Cut the text off after so many bytes", metavar="N", kind=click.IntRange(min=1))
+@option("max-bytes", "Keep text and Markdown within so many bytes", metavar="N", kind=click.IntRange(min=1))
 @flags.placement_flags
 @flags.state_flags
 @flags.view_flags
@@ -61,6 +61,7 @@ def _subject(shown: Shown, given: dict[str, Any]) -> Subject:
         shown.configuration,
         shown.state,
         given["show_sensitive"],
+        given["max_bytes"] or MAX_BYTES,
     )
 
 

@@ -1,28 +1,41 @@
-"""A plan for a pull request: the verdict first, then tables, the rest folded away."""
+"""A plan for a pull request: what to decide on in the first lines, then tables, the rest folded away.
+
+The report never exceeds a number of bytes (hosts cut comments off at 65,536 characters): what matters
+least is cut first, and what was cut is said.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Final
 
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.planning.plan import PlacementTable, Plan
+from nexusform.planning.plan import Action, PlacementAction, PlacementTable, Plan
 from nexusform.ports import Registries
-from nexusform.rendering.colours import harmless
+from nexusform.rendering.alike import alike_changes, alike_stanzas, compared, drawn_changes
 from nexusform.rendering.diagnostic_text import consolidate, render_diagnostic
 from nexusform.rendering.inside import ChangedPart, changed_parts
+from nexusform.rendering.markdown_budget import Part, fit
+from nexusform.rendering.markdown_text import as_diff, code, folded, plain, table
+from nexusform.rendering.overview import Overview, RoomRow, SeparationRule, counted, overview
 from nexusform.rendering.placement_rows import Detail, table_row
 from nexusform.rendering.placement_text import placement_text
-from nexusform.rendering.report import PLACEMENT_MAPS, Report, build_report
+from nexusform.rendering.report import Report, build_report
 from nexusform.rendering.stanza_text import output_lines, stanza_text
-from nexusform.rendering.wording import SYMBOLS, headline, plan_counts, plan_line
-from nexusform.schema import order_attribute
+from nexusform.rendering.wording import SYMBOLS, headline
 from nexusform.source import SourceFile
 
+MAX_BYTES: Final = 65_000
 _NO_REGISTRIES = Registries()
 # deepdiff takes a fraction of a millisecond per object: this many get lines of what changed.
 _UPDATES = 100
+# In the first lines: sites side by side, moved VMs by name, warnings by name.
+_SITES = 3
+_NAMED = 5
+# Of what is destroyed or replaced, more are named: nobody should have to look for them.
+_LOST = 40
+_LOSING = frozenset({Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST, Action.FORGET})
+_LONGEST_LINE = 700
 
 
 def render_markdown(
@@ -30,97 +43,139 @@ def render_markdown(
     sources: Mapping[str, SourceFile],
     registries: Registries = _NO_REGISTRIES,
     placements: Detail = Detail.CHANGED,
+    *,
+    rules: Sequence[SeparationRule] = (),
+    max_bytes: int = MAX_BYTES,
 ) -> str:
-    """The whole report as GitHub-flavoured Markdown, with a newline at the end."""
+    """The whole report as GitHub-flavoured Markdown, with a newline at the end, in `max_bytes`."""
     report = build_report(plan, registries, placements)
+    found = overview(plan, report, registries, rules)
+    parts = [Part("The first lines", 100, tuple(_head(plan, report, found)), whole=True)]
     if report.errored:
         # As in the terminal: what was planned up to an error would only bury it.
-        return f"{_verdict(plan, report)}\n\n{_diagnostics(report.diagnostics, sources)}\n"
-    parts = [_verdict(plan, report), _counts(plan, report), _changes(plan), _tables(report.tables)]
-    parts += [_diagnostics(report.diagnostics, sources)]
-    parts.append(_folded("Placements by pool", placement_text(report, width=120)) if report.groups else "")
-    stanzas = "\n\n".join(stanza_text(s) for s in report.stanzas)
-    parts.append(_folded("Every change", _as_diff(stanzas), "diff") if stanzas else "")
-    drift = "\n\n".join(stanza_text(s) for s in report.drift)
-    parts.append(_folded("Changed outside of nexusform", _as_diff(drift), "diff") if drift else "")
-    outputs = "\n".join(output_lines(report.outputs))
-    parts.append(_folded("Changes to outputs", _as_diff(outputs), "diff") if outputs else "")
-    return "\n\n".join(part for part in parts if part) + "\n"
+        parts += _diagnostics(report.diagnostics, sources)
+        return fit(parts, max_bytes)
+    parts += [
+        _summary(found),
+        Part("Separation rules", 75, tuple(_rules(rules))),
+        Part("Changes", 60, tuple(_changes(plan))),
+        Part("Placement tables", 70, tuple(_tables(report.tables))),
+        *_diagnostics(report.diagnostics, sources),
+        _folded("Room of every site", 45, _all_rooms(found)),
+        _folded("Placements by pool", 40, placement_text(report, width=120) if report.groups else ""),
+        _folded("Every change", 10, as_diff(_every_change(plan, report)), "diff"),
+        _folded("Changed outside of nexusform", 30, as_diff(_drift(report)), "diff"),
+        _folded("Changes to outputs", 20, as_diff("\n".join(output_lines(report.outputs))), "diff"),
+    ]
+    return fit(parts, max_bytes)
+
+
+def _folded(title: str, importance: int, body: str, language: str = "") -> Part:
+    lines = tuple(body.split("\n")) if body else ()
+    return Part(title, importance, lines, lambda text: folded(title, text, language))
 
 
 # --- first lines -------------------------------------------------------------------------------
 
 
-def _verdict(plan: Plan, report: Report) -> str:
-    if report.errored:
-        return "### nexusform: planning failed"
-    if not report.has_changes:
-        return "### nexusform: no changes"
-    imports, add, change, destroy, forget = plan_counts(plan)
-    words = [
-        f"{n} {word}"
-        for n, word in (
-            (imports, "to import"),
-            (add, "to add"),
-            (change, "to change"),
-            (destroy, "to destroy"),
-            (forget, "to forget"),
-        )
-        if n
-    ]
-    noun = "placement moves" if report.moves == 1 else "placements move"
-    moves = f"**{report.moves} {noun}**" if report.moves else "nothing moves"
-    return f"### nexusform: {', '.join([*words, moves] if words else ['outputs only', moves])}"
+def _head(plan: Plan, report: Report, found: Overview) -> list[str]:
+    """At most twelve lines."""
+    if found.denied:
+        return [f"### nexusform: {found.headline}", "", _clipped(f"**Denied** by {plain(found.denied)}")]
+    words = found.headline.split(", ")
+    if report.moves:
+        words[-1] = f"**{words[-1]}**"
+    lines = [f"### nexusform: {', '.join(words)}", ""]
+    because = f" ({plain('; '.join(found.reasons))})" if found.reasons else ""
+    facts = [f"**Allowed**{because}", _placements(plan, report, found), found.certainty]
+    lines.append(_clipped(" · ".join(fact for fact in facts if fact)) + "  ")
+    lines.append(report.verdict)
+    if found.room:
+        lines += ["", *_room(found.sites[:_SITES], found.room)]
+    last = [f"Inventory: {found.inventory}"] if found.inventory else []
+    if found.risks:
+        named = "; ".join(plain(risk) for risk in found.risks[:_NAMED])
+        more = f" and {len(found.risks) - _NAMED} more" if len(found.risks) > _NAMED else ""
+        last.append(f"{counted(found.warnings, 'warning')}: {named}{more}")
+    return [*lines, "", _clipped(" · ".join(last))] if last else lines
 
 
-def _counts(plan: Plan, report: Report) -> str:
-    total = report.summaries[0]
-    lines = [plan_line(plan) if report.has_changes else report.verdict]
-    if total.anything:
-        text = f"{total.place} placed, **{total.move} moved**, {total.remove} removed, {total.keep} kept"
-        if report.placed and report.tie_breaks:
-            text += f" · racks certain for {report.racks_certain} of {report.placed}"
-            text += f", machines for {report.machines_certain} (over {report.tie_breaks} tie-breaks)"
-        lines.append(text)
-    return "  \n".join(lines)
+def _clipped(line: str) -> str:
+    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 3]}..."
 
 
-def _changes(plan: Plan) -> str:
-    """Each changed object in a line, with what changed inside those that are updated."""
-    lines: list[str] = []
-    updates = 0
-    for change in plan.changes:
-        symbol = SYMBOLS[change.action]
-        if not symbol:
-            continue
-        lines.append(f"- `{symbol}` {_code(str(change.address))} {headline(change)}")
-        if change.before is None or change.after is None or updates >= _UPDATES:
-            continue
-        updates += 1
-        hidden = (*change.sensitive_before, *change.sensitive_after)
-        parts, more = changed_parts(_compared(change.before), _compared(change.after), hidden, limit=8)
-        lines += [f"  - {_code(part.place)}: {_turned(part)}" for part in parts]
-        lines += [f"  - and {more} more"] if more else []
+def _placements(plan: Plan, report: Report, found: Overview) -> str:
+    if not found.placements:
+        return ""
+    text = found.placements.replace(f"{report.moves:,} moved", f"**{report.moves:,} moved**", 1)
+    names = [row.object for row in plan.placements if row.action is PlacementAction.MOVE]
+    if not names:
+        return text
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return text.replace("moved**", f"moved** ({', '.join(code(n) for n in names[:_NAMED])}{more})", 1)
+
+
+def _room(sites: Sequence[str], rows: Iterable[RoomRow]) -> list[str]:
+    heads = [plain(sites[0]) if len(sites) == 1 else ""]
+    for site in sites:
+        prefix = f"{plain(site)} " if len(sites) > 1 else ""
+        heads += [f"{prefix}before", f"{prefix}after"]
+    drawn = []
+    for row in rows:
+        cells = [plain(row.label)]
+        for (before, after), worse in zip(row.values[: len(sites)], row.worse, strict=False):
+            cells += [plain(before), f"**{plain(after)}**" if worse else plain(after)]
+        drawn.append(cells)
+    return table(heads, drawn, figures=2 * len(sites))
+
+
+def _all_rooms(found: Overview) -> str:
+    """Where the first lines show some of the sites only: all of them, as text."""
+    if len(found.sites) <= _SITES:
+        return ""
+    lines = []
+    for number, site in enumerate(found.sites):
+        lines.append(f"{site}:")
+        lines += [f"  {row.label}: {row.values[number][0]} -> {row.values[number][1]}" for row in found.room]
     return "\n".join(lines)
 
 
-def _compared(side: Mapping[str, Any]) -> dict[str, Any]:
-    # Placements have a part of their own, and the order of labelled blocks stands beside them.
-    orders = {order_attribute(name) for name in side}
-    return {k: v for k, v in side.items() if k not in PLACEMENT_MAPS and k not in orders}
+# --- tables ------------------------------------------------------------------------------------
+
+_KINDS: Final = {"vm": "VMs", "binding": "Fleet bindings", "pod": "Pods"}
 
 
-def _turned(part: ChangedPart) -> str:
-    if not part.old:
-        return f"added, {_code(part.new)}"
-    if not part.new:
-        return f"removed, was {_code(part.old)}"
-    return f"{_code(part.old)} → {_code(part.new)}"
+def _summary(found: Overview) -> Part:
+    rows = []
+    for r in found.resources:
+        told = [
+            f"{n:,} to {word}"
+            for n, word in ((r.add, "add"), (r.change, "change"), (r.destroy, "destroy"))
+            if n
+        ]
+        rows.append((code(r.type), ", ".join(told), ""))
+    rows += [
+        (_KINDS.get(t.kind, plain(t.kind)), f"{t.count:,} to {t.action.value}", code(t.trigger))
+        for t in found.triggers
+    ]
+    rows += [("Risk", "", plain(risk)) for risk in found.risks]
+    return Part("Summary", 80, tuple(table(("What", "How many", "Why"), rows)) if rows else ())
 
 
-# --- tables and details ------------------------------------------------------------------------
+def _rules(rules: Sequence[SeparationRule]) -> list[str]:
+    rows = [
+        (
+            code(str(rule.get("address", ""))),
+            plain(str(rule.get("enforcement", ""))),
+            plain(str(rule.get("holds", ""))),
+            str(len(rule.get("violations") or ())),
+        )
+        for rule in rules
+    ]
+    return table(("Separation rule", "Enforcement", "Holds", "Violations"), rows, figures=1) if rows else []
 
-_HEADS = (
+
+_HEADS: Final = (
     "Cluster",
     "Pool",
     "SKU",
@@ -132,56 +187,75 @@ _HEADS = (
 )
 
 
-def _tables(tables: Sequence[PlacementTable]) -> str:
-    if not tables:
-        return ""
-    rows = [[_cell(c) for c in table_row(t)] for t in tables]
-    rule = ["---"] * 3 + ["---:"] * 5
-    return "\n".join(f"| {' | '.join(row)} |" for row in (_HEADS, rule, *rows))
+def _tables(tables: Sequence[PlacementTable]) -> list[str]:
+    rows = [[plain(cell) for cell in table_row(t)] for t in tables]
+    return table(_HEADS, rows, figures=5) if rows else []
 
 
-def _diagnostics(diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> str:
-    parts = []
-    for found in consolidate(diagnostics):
-        mark = "**Error**" if found.severity is Severity.ERROR else "**Warning**"
-        where = f" ({_code(f'{found.subject.filename}:{found.subject.start.line}')})" if found.subject else ""
-        parts.append(f"{mark}: {_plain(found.summary)}{where}")
-        parts.append(_folded("Details", render_diagnostic(found, sources, width=100).rstrip()))
-    return "\n\n".join(parts)
+# --- changes -----------------------------------------------------------------------------------
 
 
-def _folded(summary: str, body: str, language: str = "") -> str:
-    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", body)), default=0))
-    head = f"<details><summary>{_plain(summary)}</summary>"
-    return f"{head}\n\n{fence}{language}\n{body}\n{fence}\n\n</details>"
-
-
-_SIGN = re.compile(r"^( *)([-+~])( |/[-+] )")
-
-
-def _as_diff(text: str) -> str:
-    # GitHub colours a line by its first column: the sign goes there, the rest stays aligned.
-    lines = []
-    for line in text.split("\n"):
-        found = _SIGN.match(line)
-        if found is None:
-            lines.append(line)
+def _changes(plan: Plan) -> list[str]:
+    """Changes in a line each, like ones together, with what changed inside those that are updated."""
+    lines: list[str] = []
+    updates = 0
+    for group in alike_changes(plan):
+        change = group.change
+        line = f"- `{SYMBOLS[change.action]}` {code(str(change.address))} {headline(change)}"
+        lines.append(f"{line}{_likewise(group.others, _LOST if change.action in _LOSING else _NAMED)}")
+        if change.before is None or change.after is None or updates >= _UPDATES:
             continue
-        sign = "!" if found.group(2) == "~" or "/" in found.group(3) else found.group(2)
-        rest = line[found.end(1) :] if "/" in found.group(3) else f" {line[found.end(2) :]}"
-        lines.append(f"{sign}{found.group(1)[1:]}{rest}" if found.group(1) else f"{sign}{rest}")
-    return "\n".join(lines)
+        updates += 1
+        hidden = (*change.sensitive_before, *change.sensitive_after)
+        parts, more = changed_parts(compared(change.before), compared(change.after), hidden, limit=8)
+        lines += [f"  - {code(part.place)}: {_turned(part)}" for part in parts]
+        lines += [f"  - and {more} more"] if more else []
+    return lines
 
 
-def _code(text: str) -> str:
-    shown = harmless(text).replace("\n", " ")
-    fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", shown)), default=0))
-    return f"{fence} {shown} {fence}" if len(fence) > 1 else f"`{shown}`"
+def _likewise(addresses: Sequence[str], most: int) -> str:
+    if not addresses:
+        return ""
+    named = ", ".join(code(address) for address in addresses[:most])
+    more = f" and {len(addresses) - most:,} more" if len(addresses) > most else ""
+    return f"; likewise {named}{more}"
 
 
-def _plain(text: str) -> str:
-    return re.sub(r"([\\`*_\[\]|#])", r"\\\1", harmless(text)).replace("<", "&lt;").replace("\n", " ")
+def _turned(part: ChangedPart) -> str:
+    if not part.old:
+        return f"added, {code(part.new)}"
+    if not part.new:
+        return f"removed, was {code(part.old)}"
+    return f"{code(part.old)} → {code(part.new)}"
 
 
-def _cell(text: str) -> str:
-    return _plain(text)
+def _every_change(plan: Plan, report: Report) -> str:
+    texts = []
+    for group in alike_stanzas(drawn_changes(plan, report)):
+        named = ", ".join(group.others[:_NAMED])
+        more = f" and {len(group.others) - _NAMED:,} more" if len(group.others) > _NAMED else ""
+        texts.append(f"{group.text}\n  # likewise: {named}{more}" if group.others else group.text)
+    return "\n\n".join(texts)
+
+
+def _drift(report: Report) -> str:
+    return "\n\n".join(stanza_text(stanza) for stanza in report.drift)
+
+
+# --- diagnostics -------------------------------------------------------------------------------
+
+
+def _diagnostics(diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> list[Part]:
+    """A line per finding, and the boxes with source lines folded away."""
+    found = consolidate(diagnostics)
+    lines, boxes = [], []
+    for one in found:
+        mark = "**Error**" if one.severity is Severity.ERROR else "**Warning**"
+        where = f" ({code(f'{one.subject.filename}:{one.subject.start.line}')})" if one.subject else ""
+        lines.append(f"- {mark}: {plain(one.summary)}{where}")
+        boxes += render_diagnostic(one, sources, width=100).rstrip().split("\n")
+    title = "Source lines and what to do"
+    return [
+        Part("Findings", 90, tuple(lines)),
+        Part(title, 50, tuple(boxes), lambda body: folded(title, body)),
+    ]

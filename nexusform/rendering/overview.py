@@ -52,8 +52,11 @@ class RoomRow:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The first lines. `denied` is "" when the plan may be applied, else by which rules it may not;
-    `reasons` are what it was held against. `certainty` and `inventory` are "" when unknown.
+    """The first lines.
+
+    `denied` is "" when the plan may be applied, else by which rules it may not; `reasons` are what
+    it was held against, `risks` the summaries of its `warnings` warnings. `certainty` and
+    `inventory` are "" when unknown.
     """
 
     headline: str
@@ -64,6 +67,7 @@ class Overview:
     sites: tuple[str, ...]
     room: tuple[RoomRow, ...]
     inventory: str
+    warnings: int
     risks: tuple[str, ...]
     resources: tuple[ResourceCount, ...]
     triggers: tuple[TriggerCount, ...]
@@ -83,6 +87,7 @@ def overview(
         sites=tuple(room.site for room in rooms),
         room=_room_rows(rooms),
         inventory=inventory_text(plan),
+        warnings=sum(d.severity is Severity.WARNING for d in plan.diagnostics),
         risks=_risks(plan.diagnostics),
         resources=_resources(plan),
         triggers=_triggers(plan),
@@ -134,10 +139,10 @@ def _reasons(plan: Plan, rules: Iterable[SeparationRule]) -> tuple[str, ...]:
         f"separation {rule['address']} {_HOLDS.get(str(rule['holds']), rule['holds'])}" for rule in rules
     ]
     statuses = Counter(check.status for check in plan.checks)
-    if statuses:
-        words = {"pass": "pass", "fail": "fail", "error": "in error", "unknown": "not known yet"}
-        told = ", ".join(f"{statuses[s]} {word}" for s, word in words.items() if statuses[s])
-        found.append(f"{'check' if len(plan.checks) == 1 else 'checks'}: {told}")
+    words = (("pass", "passes", "pass"), ("fail", "fails", "fail"), ("error", "is in error", "are in error"))
+    for status, one, many in (*words, ("unknown", "is not known yet", "are not known yet")):
+        if statuses[status]:
+            found.append(f"{counted(statuses[status], 'check')} {one if statuses[status] == 1 else many}")
     return tuple(found)
 
 

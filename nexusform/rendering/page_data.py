@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from nexusform.address import module_text
 from nexusform.planning.plan import Change, PlacementChange, Plan
+from nexusform.rendering.alike import drawn_changes
 from nexusform.rendering.cluster_paint import paints
 from nexusform.rendering.json_values import known_part
 from nexusform.rendering.placement_rows import place_text
@@ -35,7 +36,7 @@ def page_data(plan: Plan, report: Report, maps: Sequence[SiteMap]) -> dict[str, 
     return {
         "fields": FIELDS,
         "sites": [_site(site) for site in maps],
-        "changes": [_change(change, stanza) for change, stanza in _drawn(plan, report)],
+        "changes": [_change(change, stanza) for change, stanza in drawn_changes(plan, report)],
         "rows": [_row(row) for row in plan.placements if row.kind != "vm"],
         "tieBreaks": plan.tie_breaks,
     }
@@ -148,12 +149,6 @@ def _told(row: PlacementChange) -> dict[str, Any]:
 
 
 # --- changes -----------------------------------------------------------------------------------
-
-
-def _drawn(plan: Plan, report: Report) -> list[tuple[Change, Stanza | None]]:
-    """Every change with its stanza, where it has one."""
-    stanzas: dict[tuple[str, str], Stanza] = {(s.address, s.headline): s for s in report.stanzas}
-    return [(c, stanzas.get((headline_address(c), headline(c)))) for c in plan.changes]
 
 
 def _change(change: Change, stanza: Stanza | None) -> list[Any]:

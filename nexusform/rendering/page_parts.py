@@ -37,8 +37,17 @@ def section(identifier: str, title: str, *parts: Part, **attributes: Any) -> Mar
     )
 
 
-def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[Part]], figures: int = 0) -> Markup:
-    """A table in a box that scrolls; the last `figures` columns are numbers."""
+def table(
+    caption: str,
+    heads: Sequence[str],
+    rows: Iterable[Sequence[Part]],
+    figures: int = 0,
+    *,
+    firm: bool = False,
+) -> Markup:
+    """A table in a box that scrolls; the last `figures` columns are numbers. A `firm` one keeps every
+    cell on one line.
+    """
     first = len(heads) - figures
     head = [
         element("th", text, scope="col", class_="n" if n >= first else None) for n, text in enumerate(heads)
@@ -61,7 +70,14 @@ def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[Part]], fi
         element("thead", element("tr", head)),
         element("tbody", body),
     )
-    return element("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)
+    return element(
+        "div",
+        inner,
+        class_="scroll firm" if firm else "scroll",
+        tabindex="0",
+        role="region",
+        aria_label=caption,
+    )
 
 
 # --- overview ----------------------------------------------------------------------------------
@@ -81,8 +97,7 @@ def overview_part(report: Report, found: Overview) -> Markup:
     if found.inventory:
         lines.append(element("p", f"Inventory: {found.inventory}"))
     if found.risks:
-        several = counted(len(found.risks), "kind") + " of warning"
-        lines.append(element("p", f"{several}: {'; '.join(found.risks)}"))
+        lines.append(element("p", f"{counted(found.warnings, 'warning')}: {'; '.join(found.risks)}"))
     return section("overview", "Overview", verdict, lines, _room(found), _counts(found))
 
 
@@ -166,9 +181,8 @@ def tables_part(tables: Sequence[PlacementTable]) -> Part:
     if not tables:
         return None
     rows = [(*table_row(t), certainty_text(t) if t.placed else "") for t in tables]
-    return section(
-        "pools", "Pools", table("How each pool is spread over the racks", (*TABLE_HEADS, "Certainty"), rows)
-    )
+    drawn = table("How each pool is spread over the racks", (*TABLE_HEADS, "Certainty"), rows, firm=True)
+    return section("pools", "Pools", drawn)
 
 
 def rules_part(rules: Sequence[SeparationRule]) -> Part:

@@ -90,13 +90,14 @@ function vmButton(vm, machine, cell, first) {
   const wide = machine.memory ? Math.min(vm.sku.memoryInCell / machine.memory, 1) * 100 : 100;
   const here = map.side === "after" ? vm.mark === 1 || vm.mark === 2 : vm.mark === 2 || vm.mark === 3;
   const mark = here ? vm.mark : 0;
-  const words = `${vm.name}, ${vm.paint.name}${vm.pool ? ` ${vm.pool}` : ""}, ${machine.name} cell ${cell}, ${happens(vm)}`;
+  const shown = wide > 16 ? `${SIGNS[mark]}${vm.paint.key}` : SIGNS[mark];
+  const words = `${shown ? `${shown}: ` : ""}${vm.name}, ${vm.paint.name}${vm.pool ? ` ${vm.pool}` : ""}, ${machine.name} cell ${cell}, ${happens(vm)}`;
   const found = make("button", {
     type: "button", tabindex: "-1", "data-vm": vm.number,
     "aria-label": first ? words : null, "aria-hidden": first ? null : "true",
     class: `vm paint-${vm.paint.colour} ${vm.paint.pattern} ${MARKS[mark]}${passes(vm) ? "" : " faded"}`,
     "data-tip": `${vm.name}\n${vm.paint.name}${vm.pool ? ` / ${vm.pool}` : ""}, ${vm.sku.name}\n${placeText(vm.after || vm.before)}\n${happens(vm)}`,
-  }, wide > 16 ? make("span", {}, `${SIGNS[mark]}${vm.paint.key}`) : SIGNS[mark]);
+  }, make("span", {}, shown));
   found.style.width = `${wide}%`;
   return found;
 }
@@ -112,10 +113,11 @@ function machineRow(site, rack, row) {
     });
   }
   const refused = machine.refusal ? `, takes no new VMs: ${machine.refusal}` : "";
+  const number = String(machine.slot).padStart(2, "0");
   const slot = make("button", {
-    type: "button", class: "slot", tabindex: "-1", "aria-label": `Machine ${machine.name}${refused}`,
+    type: "button", class: "slot", tabindex: "-1", "aria-label": `${number}: machine ${machine.name}${refused}`,
     "data-tip": `${machine.name}${refused}`, onclick: (event) => showMachine(site, machine, rack, event.currentTarget),
-  }, String(machine.slot).padStart(2, "0"));
+  }, number);
   const kind = `machine${machine.refusal ? " refused" : ""}${machine.mark === other ? " gone" : ""}`;
   return make("div", { class: kind }, slot, make("div", { class: "cells" }, cells));
 }

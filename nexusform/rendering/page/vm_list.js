@@ -29,7 +29,7 @@ function startVmList(into) {
     const heads = ["VM", "What happens", "Before", "After", "SKU", "Certainty of the machine"];
     const table = make("table", {}, make("caption", { class: "quiet" }, "VMs and where they stand"),
       make("thead", {}, make("tr", {}, heads.map((head) => make("th", { scope: "col" }, head)))), body);
-    holder.replaceChildren(make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "VMs" }, table));
+    holder.replaceChildren(make("div", { class: "scroll firm", tabindex: "0", role: "region", "aria-label": "VMs" }, table));
     chunked(holder, rows, row, body);
   };
 

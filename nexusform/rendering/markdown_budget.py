@@ -1,0 +1,93 @@
+"""Keeping a report under a number of bytes: what matters least is cut first, and the cut is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+# Below this a shortened part would say nothing.
+_LEAST: Final = 300
+_NOTE: Final = 90
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a report: its lines, and how they become text.
+
+    `importance` decides what is cut first (lowest first); 0 lines of a part are never shown. A part
+    with `whole` is kept as it is or left out.
+    """
+
+    title: str
+    importance: int
+    lines: tuple[str, ...]
+    draw: Callable[[str], str] = lambda body: body
+    whole: bool = False
+
+    @property
+    def text(self) -> str:
+        """The part as it stands in the report."""
+        return self.draw("\n".join(self.lines))
+
+
+def fit(parts: Sequence[Part], most: int) -> str:
+    """The parts one after the other, a blank line between, in at most `most` bytes with the newline."""
+    kept = [part for part in parts if part.lines]
+    texts = {id(part): part.text for part in kept}
+    if _size(texts.values()) <= most:
+        return "\n\n".join(texts.values()) + "\n"
+    cuts: list[str] = []
+    for part in sorted(kept, key=lambda p: p.importance):
+        over = _size(texts.values()) + _note_size(cuts) - most
+        if over <= 0:
+            break
+        shorter = _shortened(part, len(texts[id(part)].encode()) - over)
+        if shorter is None:
+            del texts[id(part)]
+            cuts.append(f"{part.title} (left out)")
+        else:
+            texts[id(part)] = shorter.text
+            shown = len(shorter.lines) - 1
+            cuts.append(f"{part.title} ({shown:,} of {len(part.lines):,} lines shown)")
+    note = f"_Cut to stay within {most:,} bytes: {'; '.join(cuts)}._"
+    return _clipped("\n\n".join([*texts.values(), note]) + "\n", most)
+
+
+def _size(texts: object) -> int:
+    listed = list(texts)  # type: ignore[call-overload]
+    return sum(len(text.encode()) for text in listed) + 2 * max(len(listed) - 1, 0) + 1
+
+
+def _note_size(cuts: Sequence[str]) -> int:
+    # Room for one more cut beside those that were made.
+    return sum(len(cut.encode()) + 2 for cut in cuts) + 2 * _NOTE
+
+
+def _shortened(part: Part, room: int) -> Part | None:
+    """The part with as many of its first lines as there is room for; None where that says nothing."""
+    if part.whole or room < _LEAST:
+        return None
+    low, high = 0, len(part.lines)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if len(_first(part, middle).text.encode()) <= room:
+            low = middle
+        else:
+            high = middle - 1
+    return _first(part, low) if low else None
+
+
+def _first(part: Part, count: int) -> Part:
+    left = len(part.lines) - count
+    return replace(part, lines=(*part.lines[:count], f"... {left:,} more lines were cut"))
+
+
+def _clipped(text: str, most: int) -> str:
+    """The last resort, for a limit that not even the first lines keep to."""
+    data = text.encode()
+    if len(data) <= most:
+        return text
+    head = data[: max(most - 1, 0)].decode(errors="ignore")
+    cut = head.rpartition("\n")[0] if "\n" in head else head
+    return f"{cut}\n" if most else ""
