@@ -1,0 +1,231 @@
+"""The servers of a HOT file: what has been found so far, how often each is made, and how large it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from nexusform.importers.hot_groups import ServerGroup
+from nexusform.importers.hot_values import Reference, Template, Unresolved
+from nexusform.importers.vnf_model import (
+    CORRECTED,
+    IGNORED,
+    INVALID_DOCUMENT,
+    MOST_INSTANCES,
+    Aspect,
+    Origin,
+    Size,
+    Steps,
+    Vdu,
+)
+from nexusform.importers.yaml_node import Node, Notes, whole_number
+
+HINTS: Final = "scheduler_hints"
+_MIB_PER_GIB: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """How often what is being read is made: least, most, wanted; and the scaling group that says so."""
+
+    least: int = 1
+    most: int | None = 1
+    wanted: int = 1
+    group: str = ""
+    said: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """scheduler_hints that stand outside of a server, around it."""
+
+    value: Any
+    node: Node
+    notes: Notes
+
+
+@dataclass(slots=True)
+class Reading:
+    """What has been found so far in all templates."""
+
+    nested: Mapping[str, str]
+    notes: dict[str, Notes] = field(default_factory=dict)
+    opened: dict[str, Node | None] = field(default_factory=dict)
+    vdus: dict[str, Vdu] = field(default_factory=dict)
+    scaled_by: dict[str, str] = field(default_factory=dict)
+    groups: dict[Reference, ServerGroup] = field(default_factory=dict)
+    members: list[tuple[str, Any, Node, Notes]] = field(default_factory=list)
+    policies: dict[str, tuple[str, int]] = field(default_factory=dict)
+    seen: int = 0
+
+
+def type_of(body: Node) -> str:
+    """The type of a resource."""
+    return body.at("type").text or body.at("Type").text
+
+
+def properties_of(body: Node) -> Node:
+    """The properties of a resource."""
+    found = body.at("properties")
+    return body.at("Properties") if found.absent else found
+
+
+# --- how often ---------------------------------------------------------------------------------
+
+
+def repeat_of(template: Template, resource: tuple[str, Node], outer: Repeat) -> Repeat:
+    """How often a group makes its resource."""
+    name, body = resource
+    properties = properties_of(body)
+    if body.at("type").text == "OS::Heat::ResourceGroup":
+        count = _count(template, properties.at("count"))
+        number = 1 if count is None else count
+        least, wanted = number, number
+        most: int | None = number
+        said = count is not None or properties.at("count").absent
+    else:
+        low = _count(template, first_of(properties, "min_size", "MinSize"))
+        high = _count(template, first_of(properties, "max_size", "MaxSize"))
+        desired = _count(template, first_of(properties, "desired_capacity", "DesiredCapacity", "size"))
+        least, most = low or 0, high
+        if most is not None and most < least:
+            template.notes.warn(
+                properties,
+                CORRECTED,
+                f'the group "{name}" has a max_size of {most}, below its min_size of {least}; max_size is '
+                "ignored.",
+            )
+            most = None
+        wanted = desired if desired is not None else (low if low is not None else 1)
+        said = desired is not None or low is not None
+        wanted = _within(template, (name, body), wanted, least, most)
+    bound = None if most is None or outer.most is None else min(most * outer.most, MOST_INSTANCES)
+    return Repeat(
+        min(least * outer.least, MOST_INSTANCES),
+        bound,
+        min(wanted * outer.wanted, MOST_INSTANCES),
+        name,
+        said and outer.said,
+    )
+
+
+def first_of(node: Node, *names: str) -> Node:
+    """The first of several properties that is there."""
+    return next((found for name in names if not (found := node.at(name)).absent), node.at(names[0]))
+
+
+def _within(template: Template, resource: tuple[str, Node], wanted: int, least: int, most: int | None) -> int:
+    name, body = resource
+    if most is not None and wanted > most:
+        template.notes.warn(
+            properties_of(body),
+            CORRECTED,
+            f'the group "{name}" wants {wanted} members, more than its max_size of {most}.',
+        )
+        return max(most, 0)
+    if wanted < least:
+        template.notes.warn(
+            properties_of(body),
+            CORRECTED,
+            f'the group "{name}" wants {wanted} members, less than its min_size of {least}; {least} are '
+            "taken.",
+        )
+        return least
+    return wanted
+
+
+def _count(template: Template, node: Node) -> int | None:
+    if node.absent:
+        return None
+    value = template.value(node)
+    number = whole_number(value)
+    if number is not None and 0 <= number <= MOST_INSTANCES:
+        return number
+    if not isinstance(value, Unresolved):
+        template.notes.warn(
+            node, IGNORED, f"this must be a whole number from 0 to {MOST_INSTANCES:,}; it is ignored."
+        )
+    return None
+
+
+# --- servers -----------------------------------------------------------------------------------
+
+
+def note_server(
+    reading: Reading,
+    template: Template,
+    name: str,
+    properties: Node,
+    repeat: Repeat,
+    hints: tuple[Hints, ...],
+) -> None:
+    """Note one kind of server and the hints that concern it."""
+    notes = template.notes
+    called = name
+    if called in reading.vdus:
+        around = template.scope.rpartition("/")[2] or repeat.group
+        called = f"{around}-{name}" if around not in {"", name} else f"{name}-{properties.line}"
+        if called in reading.vdus:
+            notes.warn(properties, IGNORED, f'a second server is called "{called}"; it is passed over.')
+            return
+        notes.warn(
+            properties, CORRECTED, f'a second server is called "{name}"; it is taken as the VDU "{called}".'
+        )
+    if not called or "|" in called or "/" in called:
+        notes.error(properties, INVALID_DOCUMENT, f'the server "{called}" needs a name without "|" and "/".')
+        return
+    size = _size(template, properties)
+    origin = Origin(notes.file, properties.line)
+    reading.vdus[called] = Vdu(
+        called, origin, size, repeat.least, repeat.most, repeat.wanted, repeat.said, repeat.said
+    )
+    reading.scaled_by[called] = repeat.group
+    own = properties.at(HINTS)
+    zone = properties.at("availability_zone")
+    if not zone.absent and isinstance(template.value(zone), str):
+        notes.warn(
+            zone, IGNORED, f'the availability zone of "{called}" is not read; only groups place servers.'
+        )
+    if not own.absent:
+        reading.members.append((called, template.value(own), own, notes))
+    elif hints:
+        nearest = hints[-1]
+        reading.members.append((called, nearest.value, nearest.node, nearest.notes))
+        if nearest.notes is not notes:
+            nearest.notes.warn(
+                nearest.node,
+                CORRECTED,
+                f'scheduler_hints is passed on, but the server "{called}" does not use it ({notes.file}); it '
+                "is read as if it did.",
+            )
+
+
+def _size(template: Template, properties: Node) -> Size:
+    """The size of a flavour that the template itself makes; a flavour by name says nothing about size."""
+    flavor = template.value(properties.at("flavor"))
+    if not isinstance(flavor, Reference) or flavor.scope != template.scope:
+        return Size()
+    made = properties_of(template.root.at("resources", flavor.name))
+    ram = whole_number(template.value(made.at("ram")))
+    return Size(
+        whole_number(template.value(made.at("vcpus"))) or None,
+        -(-ram // _MIB_PER_GIB) if ram else None,
+        whole_number(template.value(made.at("disk"))),
+    )
+
+
+def aspects_of(reading: Reading) -> tuple[Aspect, ...]:
+    """One aspect per scaling group: from its desired size to its largest."""
+    found: dict[str, Aspect] = {}
+    for name, group in reading.scaled_by.items():
+        vdu = reading.vdus[name]
+        if not group or vdu.maximum is None or vdu.maximum <= vdu.initial:
+            continue
+        aspect, step = reading.policies.get(group, (group, 1))
+        levels = (vdu.maximum - vdu.initial) // step
+        earlier = found.get(aspect)
+        steps = (*(earlier.steps if earlier else ()), Steps(name, (step,)))
+        most = min(levels, earlier.max_level) if earlier else levels
+        found[aspect] = Aspect(aspect, most, steps, vdu.origin)
+    return tuple(found.values())
