@@ -81,16 +81,17 @@ toleration = st.builds(
     Toleration, few(("t1", "t2")), few(("Equal", "Exists")), few(("", "v")), few(("", "NoSchedule"))
 )
 tolerations = st.lists(toleration, max_size=2).map(tuple)
+pick_n = st.builds(
+    Policy,
+    placement_type=st.just(PlacementType.PICK_N),
+    number_of_clusters=st.none() | st.integers(0, 6),
+    required=required,
+    preferred=preferred,
+    spread=spread,
+    tolerations=tolerations,
+)
 policy = st.one_of(
-    st.builds(
-        Policy,
-        placement_type=st.just(PlacementType.PICK_N),
-        number_of_clusters=st.none() | st.integers(0, 6),
-        required=required,
-        preferred=preferred,
-        spread=spread,
-        tolerations=tolerations,
-    ),
+    pick_n,
     st.builds(
         Policy, placement_type=st.just(PlacementType.PICK_ALL), required=required, tolerations=tolerations
     ),
@@ -117,12 +118,14 @@ Situation = tuple[list[Member], Policy, tuple[Binding, ...], str]
 
 
 @st.composite
-def situations(draw: st.DrawFn, worst: st.SearchStrategy[Member] = member) -> Situation:
+def situations(
+    draw: st.DrawFn, worst: st.SearchStrategy[Member] = member, asks: st.SearchStrategy[Policy] = policy
+) -> Situation:
     names = draw(st.lists(few(NAMES), unique=True, max_size=7))
     members = [replace(draw(worst), name=name) for name in names]
     held = draw(st.lists(few((*NAMES, "gone")), unique=True, max_size=6))
     prior = tuple(replace(draw(binding), cluster=name) for name in sorted(held))
-    asked = draw(policy)
+    asked = draw(asks)
     if asked.placement_type is PlacementType.PICK_FIXED:
         prior = tuple(replace(b, affinity_score=None, topology_spread_score=None) for b in prior)
     return members, asked, prior, draw(few(("", "", "web")))

@@ -1,0 +1,152 @@
+"""Every rule's word on every cluster, scores, margins and drift."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from nexusform.scheduling.fleet.explanation import ClusterExplanation, Explanation, drift, explain
+from nexusform.scheduling.fleet.model import Binding, Health, Member, Policy, SpreadConstraint
+from nexusform.scheduling.fleet.roster import Roster
+from tests.scheduling.fleet.samples import (
+    ALL,
+    COST,
+    CPU,
+    FIXED,
+    NODES,
+    bound,
+    fleet,
+    labels_term,
+    member,
+    pick,
+    place,
+    reasons,
+    snapshot,
+    sorted_by,
+)
+
+
+def why(
+    members: Iterable[Member], policy: Policy, prior: Iterable[Binding] = (), namespace: str = ""
+) -> Explanation:
+    return explain(prior, Roster(members), policy, snapshot(policy), namespace)
+
+
+def rows(explanation: Explanation) -> dict[str, ClusterExplanation]:
+    return {row.cluster: row for row in explanation.clusters}
+
+
+@pytest.mark.parametrize(
+    ("name", "order", "given", "expected"),
+    [
+        (CPU, "Descending", ("100", "20", "10"), [("100 %", 100), ("11.11 %", 11), ("0 %", 0)]),
+        (COST, "Ascending", ("1", "0.2", "0.1"), [("0 %", 0), ("88.89 %", 89), ("100 %", 100)]),
+    ],
+)
+def test_the_documents_numbers(name: str, order: str, given: tuple[str, ...], expected: list) -> None:
+    fields = "cpu" if name == CPU else "cost"
+    names = ("bravelion", "smartfish", "jumpingcat")
+    members = [member(n, **{fields: v}) for n, v in zip(names, given, strict=True)]  # type: ignore[arg-type]
+    found = rows(why(members, pick(1, preferred=(sorted_by(name, order),))))
+    parts = [found[n].preferences[0] for n in names]
+    assert [(p.share_text(), p.points) for p in parts] == expected
+
+
+def test_all_refusals_the_first_as_reported() -> None:
+    bad = member("a", {"env": "test"}, taints=["x"], health=Health.NOT_JOINED, namespaces=["other"])
+    row = rows(why([bad], pick(1, required=(labels_term(env="prod"),)), namespace="web"))["a"]
+    assert [r.rule for r in row.refusals] == [
+        "cluster_affinity",
+        "cluster_eligibility",
+        "namespace_affinity",
+        "taint_toleration",
+    ]
+    assert row.first_refusal is not None
+    assert row.reported == f"ClusterUnschedulable, {row.first_refusal.reason}"
+    assert not row.picked
+
+
+def test_it_says_what_the_cycle_says() -> None:
+    members = [
+        member("a", {"region": "x"}, nodes="3"),
+        member("b", {"region": "x"}, nodes="9"),
+        member("c", {"region": "y"}, taints=["t"]),
+        member("d", {"region": "y"}, nodes="5"),
+    ]
+    policy = pick(1, preferred=(sorted_by(NODES, "Descending"),), spread=(SpreadConstraint("region"),))
+    said = reasons(place(members, policy))
+    assert {name: row.reported for name, row in rows(why(members, policy)).items()} == said
+
+
+def test_rank_and_margin_to_the_last_one_picked() -> None:
+    members = [
+        member("a", nodes="10"),
+        member("b", nodes="6"),
+        member("c", nodes="6"),
+        member("d", nodes="1"),
+    ]
+    explanation = why(members, pick(2, preferred=(sorted_by(NODES, "Descending", 90),)))
+    found = rows(explanation)
+    assert explanation.last_picked == "c"
+    assert [found[n].rank for n in "abcd"] == [1, 3, 2, 4]
+    assert [found[n].picked for n in "abcd"] == [True, False, True, False]
+    margins = {n: found[n].margin for n in "abcd"}
+    assert [(m.affinity, m.decided_by) for m in margins.values() if m] == [
+        (40, "affinity"),
+        (0, "name"),
+        (0, "name"),
+        (-50, "affinity"),
+    ]
+
+
+def test_an_obsolete_binding_decides_ties() -> None:
+    policy = pick(1)
+    explanation = explain(bound("a"), Roster(fleet("a", "b")), policy, snapshot(policy, 1))
+    assert explanation.last_picked == "a"
+    margin = rows(explanation)["b"].margin
+    assert margin is not None
+    assert margin.decided_by == "obsolete"
+
+
+def test_held_clusters_tell_what_would_refuse_them_today() -> None:
+    members = [member("a", taints=["x"]), member("b")]
+    row = rows(why(members, pick(1), bound("a")))["a"]
+    assert row.binding is not None
+    assert [r.rule for r in row.refusals] == ["taint_toleration"]
+    assert row.reported.startswith("Successfully scheduled resources")
+
+
+def test_hard_spread_constraints_refuse_in_explanations_too() -> None:
+    members = [member("a1", {"region": "a"}), member("a2", {"region": "a"}), member("b1", {"region": "b"})]
+    row = rows(why(members, pick(3, spread=(SpreadConstraint("region"),)), bound("a1")))["a2"]
+    assert [r.rule for r in row.refusals] == ["topology_spread"]
+    assert row.topology_spread_score is None
+    assert row.affinity_score == 0
+
+
+def test_pick_all_and_pick_fixed() -> None:
+    members = [member("a", {"env": "prod"}), member("b")]
+    every = rows(why(members, Policy(ALL, required=(labels_term(env="prod"),))))
+    assert (every["a"].picked, every["b"].picked, every["a"].rank) == (True, False, None)
+    named = rows(why(members, Policy(FIXED, cluster_names=("z", "b"))))
+    assert list(named) == ["a", "b", "z"]
+    assert named["a"].refusals[0].reason == "the policy does not name this cluster"
+    assert named["b"].picked
+    assert named["z"].reported == 'Specified cluster "z" is not found'
+
+
+def test_a_stopped_scheduler_is_explained() -> None:
+    members = [member("a", nodes="3"), member("b", nodes="many")]
+    explanation = why(members, pick(1, preferred=(sorted_by(NODES, "Descending"),)))
+    assert explanation.abort is not None
+    assert "not a valid quantity" in explanation.abort.message
+
+
+def test_drift_is_what_a_fresh_schedule_would_choose() -> None:
+    members = [member("a", nodes="1"), member("b", nodes="9")]
+    policy = pick(1, preferred=(sorted_by(NODES, "Descending"),))
+    found = drift(bound("a"), Roster(members), policy, snapshot(policy))
+    assert (found.gained, found.lost) == (("b",), ("a",))
+    same = drift(bound("b"), Roster(members), policy, snapshot(policy))
+    assert (same.gained, same.lost) == ((), ())

@@ -1,0 +1,152 @@
+"""Kubernetes quantities: what parses, what it equals, how it is written again."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nexusform.scheduling.quantity import Form, Malformed, Quantity, make_quantity, parse_quantity
+
+
+def read(text: str) -> Quantity:
+    found = parse_quantity(text)
+    assert isinstance(found, Quantity), found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "nano"),
+    [
+        ("0", 0),
+        ("5", 5 * 10**9),
+        ("+5", 5 * 10**9),
+        ("-5", -5 * 10**9),
+        (".5", 5 * 10**8),
+        ("5.", 5 * 10**9),
+        ("500m", 5 * 10**8),
+        ("1n", 1),
+        ("0.9n", 1),
+        ("-0.9n", -1),
+        ("1.0000000001", 10**9 + 1),
+        ("1e-20", 1),
+        ("1k", 10**12),
+        ("1E", 10**27),
+        ("2e3", 2 * 10**12),
+        ("2E3", 2 * 10**12),
+        ("2e+3", 2 * 10**12),
+        ("2e-3", 2 * 10**6),
+        ("1Ki", 1024 * 10**9),
+        ("0.5Gi", 2**29 * 10**9),
+        ("8Ei", (2**63 - 1) * 10**9),
+        ("-8Ei", -(2**63 - 1) * 10**9),
+        ("18446744073709551616", 2**64 * 10**9),
+        (".", 0),
+        ("+", 0),
+        ("-", 0),
+    ],
+)
+def test_value(text: str, nano: int) -> None:
+    assert read(text).nano == nano
+
+
+@pytest.mark.parametrize(
+    ("text", "about"),
+    [
+        ("", "regular expression"),
+        (" 5", "regular expression"),
+        ("5 ", "regular expression"),
+        ("5 Gi", "regular expression"),
+        ("5GB", "regular expression"),
+        ("1_0", "regular expression"),
+        ("1.2.3", "regular expression"),
+        ("five", "regular expression"),
+        ("\u0665", "regular expression"),
+        ("5K", "suffix"),
+        ("5kk", "suffix"),
+        ("5e", "suffix"),
+        ("5i", "suffix"),
+        ("1k5", "suffix"),
+        ("--5", "suffix"),
+        ("Ei", "numeric part"),
+        ("1e999999999", "exponents above"),
+        ("1e99999999999999999999", "suffix"),
+    ],
+)
+def test_malformed(text: str, about: str) -> None:
+    found = parse_quantity(text)
+    assert isinstance(found, Malformed)
+    assert about in found.message
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("1.5", "1500m"),
+        ("1.5Gi", "1536Mi"),
+        ("1000m", "1"),
+        ("1024Ki", "1Mi"),
+        ("1024", "1024"),
+        ("2000", "2k"),
+        ("2e3", "2e3"),
+        ("2000e3", "2e6"),
+        ("0Gi", "0"),
+        ("-0.5", "-500m"),
+        ("0.5Ki", "512"),
+        ("0.0005Ki", "512m"),
+        ("1.1Gi", "1181116006400m"),
+        ("8Ei", "9223372036854775807"),
+        ("1000E", "1e21"),
+        ("100n", "100n"),
+        ("0.001n", "1n"),
+    ],
+)
+def test_canonical_form(text: str, canonical: str) -> None:
+    assert str(read(text)) == canonical
+
+
+@pytest.mark.parametrize(("one", "other"), [("1Gi", "1024Mi"), ("1500m", "1.5"), ("5", "5.0"), ("1k", "1e3")])
+def test_equal_however_written(one: str, other: str) -> None:
+    assert read(one) == read(other)
+    assert hash(read(one)) == hash(read(other))
+    assert not read(one) < read(other)
+
+
+def test_order() -> None:
+    texts = ["-1", "0", "1n", "999m", "1", "1k", "1Ki", "1M", "1Mi", "8Ei", "10E"]
+    assert sorted(texts[::-1], key=read) == texts
+
+
+def test_rounds_away_from_zero() -> None:
+    assert read("1.0001").milli() == 1001
+    assert read("-1.0001").milli() == -1001
+    assert read("1.1").whole() == 2
+    assert read("-1.1").whole() == -2
+    assert read("1500m").in_units_of(-9) == 1_500_000_000
+
+
+def test_floats_are_the_digits_times_a_power_of_ten() -> None:
+    assert read("0.3").as_float() == 3 * 0.1
+    assert read("300m").as_float() == 300 * 0.001
+    assert read("0.3") == read("300m")
+    assert read("0.3").as_float() != read("300m").as_float()
+    assert read("1e400").as_float() == float("inf")
+    assert read("1Ki").as_float() == 1024.0
+
+
+def test_sums_take_the_form_of_what_is_not_zero() -> None:
+    assert str(read("1Gi") + read("512Mi")) == "1536Mi"
+    assert str(read("0") + read("1Gi")) == "1Gi"
+    assert str(read("2") - read("500m")) == "1500m"
+    assert make_quantity(1500, Form.DECIMAL, -3) == read("1.5")
+
+
+@given(st.integers(-(10**12), 10**12), st.sampled_from(["n", "u", "m", "", "k", "M", "Ki", "Mi", "Gi", "e3"]))
+def test_writing_and_reading_again_loses_nothing(number: int, suffix: str) -> None:
+    once = read(f"{number}{suffix}")
+    assert read(str(once)) == once
+
+
+@given(st.text(max_size=6))
+def test_any_text_is_a_quantity_or_malformed(text: str) -> None:
+    assert isinstance(parse_quantity(text), Quantity | Malformed)
