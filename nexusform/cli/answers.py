@@ -100,6 +100,12 @@ def _markdown(answer: Answer) -> bytes:
     return outline_markdown(answer.outline).encode()
 
 
+def _page(answer: Answer) -> bytes:
+    from nexusform.rendering.outline_page import outline_page
+
+    return outline_page(answer.outline).encode()
+
+
 def _json(answer: Answer) -> bytes:
     from nexusform.rendering.json_writer import json_bytes
 
@@ -118,4 +124,5 @@ FORMATS: Final[Mapping[str, Callable[[Answer], bytes]]] = {
     "text": _text,
     "markdown": _markdown,
     "json": _json,
+    "html": _page,
 }

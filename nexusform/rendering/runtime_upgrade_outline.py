@@ -27,6 +27,8 @@ def runtime_upgrade_outline(upgrades: Sequence[RuntimeUpgrade], origin: str) -> 
         front = f"{upgrade.site_id}: " if len(upgrades) > 1 else ""
         facts += [f"{front}{fact}" for fact in _facts(upgrade)]
         sections.append(_verdicts(upgrade, front))
+        if 0 < len(upgrade.waves) <= _MOST_WAVES:
+            sections.append(_timeline(upgrade, front))
         sections += [_wave(wave, front) for wave in upgrade.waves]
     names = listed(upgrade.site_id for upgrade in upgrades)
     bad = any(upgrade.bad for upgrade in upgrades)
@@ -92,6 +94,8 @@ def _drain(*, drain: bool) -> str:
     )
 
 
+_MOST_WAVES = 24  # columns of the timeline
+
 _OUTCOMES = {
     Outcome.UNTOUCHED: "untouched",
     Outcome.KEPT: "kept",
@@ -129,6 +133,33 @@ def _judgement(verdict: Verdict) -> str:
     if verdict.outcome is Outcome.LOST:
         return f"{word}: no node left"
     return word
+
+
+def _timeline(upgrade: RuntimeUpgrade, front: str) -> Section:
+    """A row per pool, a column per wave: how many VMs are up."""
+    up = {
+        (wave.number, pool.cluster_id, pool.pool): f"{pool.left}!" if pool.lost else str(pool.left)
+        for wave in upgrade.waves
+        for pool in wave.pools
+    }
+    numbers = [wave.number for wave in upgrade.waves]
+    rows = tuple(
+        Row(
+            (
+                verdict.cluster,
+                verdict.pool if verdict.kind is not Kind.VM else "(plain VM)",
+                str(verdict.total),
+                *(up.get((number, verdict.cluster_id, verdict.pool), ".") for number in numbers),
+            ),
+            verdict.outcome is Outcome.LOST,
+        )
+        for verdict in upgrade.verdicts
+        if verdict.total
+    )
+    heads = ("cluster", "pool", "VMs", *(str(number) for number in numbers))
+    told = ". = all up; ! = quorum lost, or no node left." if upgrade.bad else ". = all up."
+    table = Table(heads, rows, frozenset(range(2, len(heads))))
+    return Section(f"{front}VMs up in each wave", (told,), table=table)
 
 
 def _wave(wave: Wave, front: str) -> Section:

@@ -1,0 +1,242 @@
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run
+
+MAIN = """
+resource "nexus_site" "lab" {}
+
+resource "nexus_rack" "r" {
+  for_each      = toset(["r1", "r2", "r10"])
+  site_id       = nexus_site.lab.id
+  name          = each.key
+  machine_count = 2
+}
+
+resource "nexus_kubernetes_cluster" "a" {
+  site_id = nexus_site.lab.id
+  name    = "a"
+
+  control_plane {
+    count       = 3
+    vm_sku_name = "NC_G6_28_v1"
+  }
+
+  agent_pool "p" {
+    count       = 6
+    vm_sku_name = "NC_P46_224_v1"
+  }
+}
+"""
+QUESTIONS = [
+    ["capacity"],
+    ["runtime-upgrade"],
+    ["kubernetes-upgrade", "a"],
+    ["failure", "-rack=lab/r1"],
+]
+
+
+@pytest.fixture(scope="module")
+def applied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("lab")
+    (directory / "main.nf.hcl").write_text(MAIN)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(directory)
+        assert run(["apply", "-auto-approve"]) == 0
+    return directory
+
+
+@pytest.fixture
+def lab(
+    applied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Path:
+    shutil.copytree(applied, tmp_path / "lab")
+    monkeypatch.chdir(tmp_path / "lab")
+    monkeypatch.setenv("NO_COLOR", "1")
+    capsys.readouterr()
+    return tmp_path / "lab"
+
+
+@pytest.fixture
+def ask(lab: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    assert lab.is_dir()
+
+    def asked(*words: str, code: int = 0) -> str:
+        assert run(["simulate", *words]) == code, capsys.readouterr()
+        return capsys.readouterr().out
+
+    return asked
+
+
+def document(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def test_capacity_says_how_many_more_fit(ask: Any) -> None:
+    text = ask("capacity", "-sku=NC_P46_224_v1")
+    # Twelve cells: six P46, and three that a G6 of the control plane broke.
+    assert "3 more NC_P46_224_v1 fit" in text
+    assert "3 hold only smaller VMs and cannot take it any more" in text
+    [site] = document(ask("capacity", "-sku=NC_P46_224_v1", "-format=json"))["sites"]
+    [sku] = site["vm_skus"]
+    assert (sku["more"], sum(zone["more"] for zone in sku["zones"])) == (3, 3)
+    assert sku["more_with_any_one_rack_lost"] == min(sku["rack_lost"].values())
+
+
+def test_capacity_of_some_zones(ask: Any) -> None:
+    [site] = document(ask("capacity", "-zones=r1,r10", "-sku=NC_P46_224_v1", "-format=json"))["sites"]
+    assert [zone["availability_zone"] for zone in site["vm_skus"][0]["zones"]] == ["r1", "r10"]
+
+
+def test_what_does_not_fit_is_a_finding(ask: Any) -> None:
+    text = ask("capacity", "-mix=4xNC_P46_224_v1", code=2)
+    assert "0 sets of 4 x NC_P46_224_v1 fit" in text
+    assert "One set more does not: 1 x NC_P46_224_v1 finds no room." in text
+
+
+def test_the_order_of_racks_is_explained(ask: Any) -> None:
+    text = ask("runtime-upgrade")
+    assert [line.split()[2] for line in text.splitlines() if line.startswith("Wave ")] == [
+        "r1,",
+        "r10,",
+        "r2,",
+    ]
+    assert "r10 comes before r2" in text
+    assert "every control plane keeps its quorum" in text
+    assert "at most 10 minutes each" in re.sub(r"\s+", " ", text)
+
+
+def test_power_loss_and_pauses_in_words(ask: Any) -> None:
+    text = re.sub(r"\s+", " ", ask("runtime-upgrade", "-drain=false", "-strategy=PauseAfterRack"))
+    assert "After 1 minute without contact" in text
+    assert "continue-update-version" in text
+    assert "drained" not in text
+
+
+def test_two_racks_lose_the_quorum_and_say_so(ask: Any, lab: Path) -> None:
+    (lab / "main.nf.hcl").write_text(MAIN.replace('"r1", "r2", "r10"', '"r1", "r2"').replace("= 6", "= 3"))
+    assert run(["plan", "-out=smaller"]) == 0
+    text = ask("runtime-upgrade", "-plan=smaller", code=2)
+    assert "(after plan smaller)" in text
+    assert "a loses its control-plane quorum in wave" in text
+    assert "quorum lost (needs 2)" in text
+    assert not document(ask("runtime-upgrade", "-format=json"))["finding"]  # the state is as it was
+
+
+def test_an_upgrade_in_batches(ask: Any) -> None:
+    [site] = document(ask("runtime-upgrade", "-max-unavailable=1", "-format=json"))["sites"]
+    assert [len(wave["machines"]) for wave in site["waves"]] == [1] * 6
+
+
+def test_a_kubernetes_upgrade_that_fits(ask: Any) -> None:
+    assert "every batch finds room" in ask("kubernetes-upgrade", "lab/a")
+    found = document(ask("kubernetes-upgrade", "nexus_kubernetes_cluster.a", "-format=json"))
+    assert (found["cluster_id"], found["fits"]) == ("lab/a", True)
+
+
+def test_a_failure_names_nodes_commands_and_where_they_go(ask: Any) -> None:
+    text = ask("failure", "-machine=r1-bm01")
+    assert "kubectl delete node -l topology.kubernetes.io/baremetalmachine=r1-bm01" in text
+    assert "there is room for every node elsewhere" in text
+    found = document(ask("failure", "-machine=lab/r1/r1-bm01", "-format=json"))
+    nodes = [node for pool in found["comebacks"] for node in pool["nodes"]]
+    assert {node["from"]["machine"] for node in nodes} == {"r1-bm01"}
+    assert all(node["to"]["machine"] != "r1-bm01" for node in nodes)
+
+
+def test_a_lost_site_is_a_finding(ask: Any) -> None:
+    assert "9 VMs are down" in ask("failure", "-site=lab", code=2)
+
+
+# --- forms ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", QUESTIONS, ids=lambda words: words[0])
+def test_every_answer_has_every_form(words: list[str], lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reports = [f"-report={name}:out.{name}" for name in ("text", "markdown", "json", "html")]
+    code = run(["simulate", *words, *reports])
+    assert code in {0, 2}
+    verdict = capsys.readouterr().out.splitlines()[1]
+    data = document((lab / "out.json").read_text())
+    assert data["question"] == words[0]
+    assert data["finding"] == (code == 2)
+    markdown = (lab / "out.markdown").read_text()
+    assert markdown.startswith("### ")
+    assert data["verdict"].startswith(verdict[:40])
+    assert (lab / "out.text").read_text().splitlines()[1].startswith(verdict[:40])
+    page = (lab / "out.html").read_text()
+    assert well_formed(page)
+    assert "http" not in page
+    for row in re.findall(r"^\|.*$", markdown, re.MULTILINE):
+        assert row.endswith("|")
+
+
+def well_formed(page: str) -> bool:
+    open_tags: list[str] = []
+
+    class Checker(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002
+            if tag != "meta":
+                open_tags.append(tag)
+
+        def handle_endtag(self, tag: str) -> None:
+            assert open_tags.pop() == tag
+
+    Checker().feed(page)
+    return not open_tags
+
+
+def test_a_report_may_take_the_place_of_the_text(ask: Any) -> None:
+    assert ask("capacity", "-report=markdown:-") == ask("capacity", "-format=markdown")
+    assert document(ask("capacity", "-report=json:-")) == document(ask("capacity", "-format=json"))
+
+
+def test_answers_do_not_depend_on_the_configuration(ask: Any, lab: Path) -> None:
+    before = ask("capacity")
+    (lab / "main.nf.hcl").write_text(MAIN.replace("machine_count = 2", "machine_count = 4"))
+    assert ask("capacity") == before
+
+
+# --- what is wrong -------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("lab")
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["capacity", "-sku=NC_P47_224_v1"], "Unknown VM SKU"),
+        (["capacity", "-zones=r3"], "Unknown availability zone"),
+        (["capacity", "-mix=fourxNC_P46_224_v1"], "Unknown VM SKU"),
+        (["capacity", "-site=lob"], 'Did you mean "lab"?'),
+        (["capacity", "-report=pdf:x"], 'there is no format "pdf"'),
+        (["capacity", "-report=json"], "name a file"),
+        (["capacity", "-report=json:-", "-report=text:-"], "only one report"),
+        (["capacity", "-plan=none"], "cannot be read"),
+        (["kubernetes-upgrade", "b"], "Unknown cluster"),
+        (["failure"], "exactly one of"),
+        (["failure", "-rack=r1", "-site=lab"], "exactly one of"),
+        (["failure", "-machine=r1-bm09"], "Unknown machine"),
+        (["runtime-upgrade", "-max-unavailable=0"], "0 is not in the range"),
+        (["runtime-upgrade", "-strategy=Row"], "is not one of"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["simulate", *words]) == 1
+    assert told in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+def test_without_a_site_there_is_nothing_to_ask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["simulate", "capacity"]) == 1
+    assert "Nothing to simulate" in capsys.readouterr().err
