@@ -51,6 +51,7 @@ VDU_BLOCK: Final = NestedBlock(
                 f'"{CONTROL_PLANE_ROLE}" for a VDU called {MASTER}.',
                 optional=True,
                 choices=(WORKER, CONTROL_PLANE_ROLE),
+                decides_placement=True,
             ),
         }
     ),

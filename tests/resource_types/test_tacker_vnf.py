@@ -1,0 +1,339 @@
+"""tacker_vnf: VNFCs placed under the rules of their documents, scaled, healed, and refused with a line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nexusform.diagnostics import Diagnostic
+from nexusform.planning.request import PlanResult
+from nexusform.resource_types.registry import RESOURCE_TYPES
+from nexusform.state.model import EMPTY, State
+from nexusform.values import UNKNOWN
+from tests.planning.harness import applied, attributes, errors, good, is_empty, plan, triggers, warnings
+
+CASES = Path(__file__).parents[1] / "importers" / "cases"
+VNF = "tacker_vnf.v"
+TYPE = RESOURCE_TYPES["tacker_vnf"]
+SMALL = {"vm_sku_name": "NC_G2_8_v1"}
+
+
+def document(case: str, name: str) -> str:
+    return (CASES / case / name).read_text()
+
+
+def site(racks: int, machines: int) -> dict[str, Any]:
+    made = {
+        f"r{n}": {"site_id": "${nexus_site.s.id}", "machine_count": machines, "name": f"r{n}"}
+        for n in range(racks)
+    }
+    return {"nexus_site": {"s": {}}, "nexus_rack": made}
+
+
+def configuration(vnf: Mapping[str, Any], racks: int = 2, machines: int = 4) -> dict[str, Any]:
+    """A site and one VNF, as JSON configuration."""
+    body = {"site_id": "${nexus_site.s.id}", **vnf}
+    output = {"labels": {"value": "${{for n, v in tacker_vnf.v.vnfcs : n => v.labels}}"}}
+    return {
+        "main.nf.json": {"resource": {**site(racks, machines), "tacker_vnf": {"v": body}}, "output": output}
+    }
+
+
+def planned(
+    vnf: Mapping[str, Any], state: State = EMPTY, racks: int = 2, machines: int = 4, **more: Any
+) -> PlanResult:
+    return plan(configuration(vnf, racks, machines), state, **more)
+
+
+def vnfcs(state: State) -> dict[str, dict[str, Any]]:
+    return dict(attributes(state, VNF)["vnfcs"])
+
+
+def machines_of(state: State) -> dict[str, str]:
+    return {name: found["machine"] for name, found in vnfcs(state).items()}
+
+
+def texts(found: list[Diagnostic]) -> str:
+    return "\n".join(f"{d.summary}: {d.detail}" for d in found)
+
+
+SPECIFICATION_HOT = {
+    "base_hot": document("specification-hot", "base_hot.yaml"),
+    "vdu": {"masterNode": SMALL, "workerNode": SMALL},
+}
+SPECIFICATION_VNFD = {
+    "vnfd": document("specification-vnfd", "vnfd.yaml"),
+    "vdu": {"masterNode": SMALL, "workerNode": SMALL},
+}
+PODAFFINITY = {
+    "vnfd": document("podaffinity", "vnfd.yaml"),
+    "base_hot": document("podaffinity", "base_hot.yaml"),
+    "nested": {
+        "master.yaml": document("podaffinity", "nested.master.yaml"),
+        "worker.yaml": document("podaffinity", "nested.worker.yaml"),
+    },
+}
+
+
+class TestSpecification:
+    def test_the_hot_snippet_as_printed(self) -> None:
+        result = good(planned(SPECIFICATION_HOT))
+        found = vnfcs(applied(result))
+        assert list(found) == [f"v-{vdu}-{n}" for vdu in ("masterNode", "workerNode") for n in range(3)]
+        assert len({vm["machine"] for vm in found.values()}) == 6
+        assert {vm["provenance"] for vm in found.values()} == {"decided"}
+        assert {row.provenance for row in result.plan.placements} == {"decided"}
+        for line in (1, 2, 15, 21, 22, 25, 31, 32):
+            assert f"base_hot:{line}:" in texts(warnings(result))
+
+    def test_the_vnfd_snippet_as_printed(self) -> None:
+        result = good(planned(SPECIFICATION_VNFD))
+        state = applied(result)
+        assert Counter(vm["vdu"] for vm in vnfcs(state).values()) == {"masterNode": 1, "workerNode": 3}
+        assert len(set(machines_of(state).values())) == 4
+        for line in (1, 2, 3, 5, 16, 20, 52, 58):
+            assert f"vnfd:{line}:" in texts(warnings(result))
+        assert is_empty(planned(SPECIFICATION_VNFD, state))
+
+    def test_six_apart_need_six_machines(self) -> None:
+        (error,) = errors(planned(SPECIFICATION_HOT, racks=1, machines=5))
+        assert error.summary == "Anti-affinity cannot be met"
+        assert (
+            'base_hot:9: "srvgroup" keeps the VMs of "masterNode", "workerNode" apart: 6 VMs' in error.detail
+        )
+        assert error.subject is not None
+
+    def test_the_largest_scale_is_looked_at_too(self) -> None:
+        result = good(planned(SPECIFICATION_HOT))
+        assert "base_hot:9" in texts([d for d in warnings(result) if "at the largest scale" in d.summary])
+        assert "10 VMs at the largest scale, and the site has 8 machines" in texts(warnings(result))
+        quiet = good(planned(SPECIFICATION_HOT, machines=5))
+        assert not [d for d in warnings(quiet) if "scale" in d.summary]
+
+
+class TestArguments:
+    def test_labels_are_for_workers_and_derived(self) -> None:
+        result = good(planned(SPECIFICATION_HOT))
+        state = applied(result)
+        labels = state.outputs["labels"].value
+        worker = vnfcs(state)["v-workerNode-0"]
+        assert labels["v-masterNode-0"] == {}
+        assert labels["v-workerNode-0"] == {
+            "CIS-node": worker["machine"],
+            "kubernetes.io/zone": worker["machine"],
+            "topology.kubernetes.io/zone": worker["availability_zone"],
+        }
+        assert "labels" not in worker
+
+    def test_a_role_that_is_given(self) -> None:
+        vdus = {"masterNode": {**SMALL, "role": "Worker"}, "workerNode": {**SMALL, "role": "ControlPlane"}}
+        labels = applied(good(planned({**SPECIFICATION_HOT, "vdu": vdus}))).outputs["labels"].value
+        assert labels["v-masterNode-0"]
+        assert labels["v-workerNode-0"] == {}
+
+    def test_sizes_come_from_the_documents_or_the_blocks(self) -> None:
+        result = good(planned(PODAFFINITY))
+        assert {r.sku for r in result.plan.placements} == {"2 vCPU / 4 GiB", "8 vCPU / 16 GiB"}
+        block = {"workerNode": {"vcpus": 12, "memory_gib": 24}}
+        result = good(planned({**PODAFFINITY, "vdu": block}))
+        assert {r.sku for r in result.plan.placements} == {"2 vCPU / 4 GiB", "12 vCPU / 24 GiB"}
+
+    @pytest.mark.parametrize(
+        ("change", "summary", "word"),
+        [
+            ({"base_hot": None}, "Missing required argument", "vnfd"),
+            ({"vdu": {"masterNode": SMALL}}, "VDU without a size", "base_hot:25"),
+            ({"vdu": {**SPECIFICATION_HOT["vdu"], "workernode": SMALL}}, "Unknown VDU", 'mean "workerNode"'),
+            (
+                {"vdu": {"masterNode": SMALL, "workerNode": {**SMALL, "vcpus": 2}}},
+                "Conflicting arguments",
+                "vcpus",
+            ),
+            ({"vdu": {"masterNode": SMALL, "workerNode": {"vm_sku_name": "NC_X"}}}, "Unknown VM SKU", "NC_X"),
+            ({"scale_levels": {"workernode": 1}}, "Invalid scale level", 'mean "workerNode"'),
+            ({"scale_levels": {"workerNode": 3}}, "Invalid scale level", "0 to 2"),
+            ({"instantiation_level": "big"}, "Unknown size of the VNF", "none"),
+            ({"base_hot": "a: ["}, "Invalid YAML", "base_hot:2"),
+            ({"base_hot": "resources: {}"}, "Invalid VNF document", "no VDU"),
+            ({"site_id": "nowhere"}, "Unknown site", "nowhere"),
+        ],
+    )
+    def test_mistakes(self, change: dict[str, Any], summary: str, word: str) -> None:
+        given = {k: v for k, v in {**SPECIFICATION_HOT, **change}.items() if v is not None}
+        found = errors(planned(given))
+        assert summary in {d.summary for d in found}
+        assert word in texts(found)
+
+    def test_unknown_arguments_are_let_pass(self) -> None:
+        assert TYPE.check is not None
+        assert TYPE.check({"base_hot": UNKNOWN, "vdu": UNKNOWN, "scale_levels": UNKNOWN}) == []
+        known = {**SPECIFICATION_HOT, "scale_levels": UNKNOWN, "instantiation_level": UNKNOWN}
+        unknown = {**known, "vdu": {"masterNode": {"vm_sku_name": UNKNOWN}, "workerNode": {"vcpus": UNKNOWN}}}
+        assert {str(p.severity) for p in TYPE.check(unknown)} == {"warning"}
+
+    def test_contradictory_documents(self) -> None:
+        given = {
+            "vnfd": document("soft-against-hard", "vnfd.yaml").replace("- dbs_apart", "- dbs"),
+            "base_hot": document("soft-against-hard", "base_hot.yaml"),
+            "vdu": dict.fromkeys(("worker", "db", "cache", "extra"), SMALL),
+        }
+        (error,) = errors(planned(given))
+        assert error.summary.startswith("Contradictory documents")
+        assert "base_hot:7" in error.detail
+        assert "vnfd:21" in error.detail
+
+
+class TestLifecycle:
+    def test_scale_out_and_in(self) -> None:
+        small = applied(good(planned(PODAFFINITY)))
+        larger = good(planned({**PODAFFINITY, "scale_levels": {"worker_instance": 2}}, small))
+        assert triggers(larger) == {f"v-workerNode-{n}": ("place", "scale_out") for n in (2, 3)}
+        state = applied(larger, small)
+        assert machines_of(small).items() <= machines_of(state).items()
+        smaller = good(planned({**PODAFFINITY, "scale_levels": {"worker_instance": 1}}, state))
+        assert triggers(smaller) == {"v-workerNode-3": ("remove", "scale_in")}
+
+    def test_instantiation_level(self) -> None:
+        state = applied(good(planned({**PODAFFINITY, "instantiation_level": "largest"}, machines=5)))
+        assert Counter(vm["vdu"] for vm in vnfcs(state).values()) == {"masterNode": 5, "workerNode": 4}
+
+    def test_another_size_re_places_that_vdu_only(self) -> None:
+        state = applied(good(planned(PODAFFINITY)))
+        changed = {**PODAFFINITY, "vdu": {"workerNode": {"vcpus": 4, "memory_gib": 8}}}
+        found = triggers(good(planned(changed, state)))
+        assert found == {f"v-workerNode-{n}": ("move", "sku_changed") for n in range(2)}
+
+    def test_another_role_moves_nobody(self) -> None:
+        state = applied(good(planned(PODAFFINITY)))
+        changed = {**PODAFFINITY, "vdu": {"workerNode": {"role": "ControlPlane"}}}
+        assert triggers(good(planned(changed, state))) == {}
+
+    def test_heal_moves_one_and_keeps_it_apart(self) -> None:
+        state = applied(good(planned(PODAFFINITY)))
+        before = machines_of(state)
+        result = good(planned(PODAFFINITY, state, replaces=(f"{VNF}:v-masterNode-1",)))
+        assert triggers(result) == {"v-masterNode-1": ("move", "heal")}
+        after = machines_of(applied(result, state))
+        assert after["v-masterNode-1"] not in {before[f"v-masterNode-{n}"] for n in range(3)}
+        assert {n: m for n, m in after.items() if n != "v-masterNode-1"}.items() <= before.items()
+
+    def test_without_room_elsewhere_a_healed_vm_comes_back(self) -> None:
+        state = applied(good(planned(PODAFFINITY, racks=1, machines=3)), EMPTY)
+        result = good(planned(PODAFFINITY, state, racks=1, machines=3, replaces=(f"{VNF}:v-masterNode-1",)))
+        assert machines_of(applied(result, state)) == machines_of(state)
+
+    def test_another_name_replaces_the_vnf(self) -> None:
+        state = applied(good(planned(PODAFFINITY)))
+        result = good(planned({**PODAFFINITY, "name": "w"}, state))
+        assert min(vnfcs(applied(result, state))) == "w-masterNode-0"
+
+
+def rule(kind: str, scope: str, vdus: list[str]) -> dict[str, Any]:
+    return {"type": f"tosca.policies.nfv.{kind}Rule", "properties": {"scope": scope}, "targets": vdus}
+
+
+def descriptor(numbers: list[int], rules: list[tuple[str, str, list[int]]]) -> str:
+    """A VNFD with VDUs d0, d1, ... that scale together, and rules (kind, scope, VDUs)."""
+    names = [f"d{n}" for n in range(len(numbers))]
+    policies: list[dict[str, Any]] = [
+        {f"rule{n}": rule(kind, scope, [names[v] for v in vdus])}
+        for n, (kind, scope, vdus) in enumerate(rules)
+    ]
+    aspects = {name: {"max_scale_level": 1, "step_deltas": ["one"]} for name in names}
+    policies.append(
+        {"aspects": {"type": "tosca.policies.nfv.ScalingAspects", "properties": {"aspects": aspects}}}
+    )
+    for name, number in zip(names, numbers, strict=True):
+        initial = {"initial_delta": {"number_of_instances": number}}
+        policies.append(
+            {
+                f"{name}_i": {
+                    "type": "tosca.policies.nfv.VduInitialDelta",
+                    "properties": initial,
+                    "targets": [name],
+                }
+            }
+        )
+        steps = {"aspect": name, "deltas": {"one": {"number_of_instances": 1}}}
+        policies.append(
+            {
+                f"{name}_s": {
+                    "type": "tosca.policies.nfv.VduScalingAspectDeltas",
+                    "properties": steps,
+                    "targets": [name],
+                }
+            }
+        )
+    vdu = {
+        "type": "tosca.nodes.nfv.Vdu.Compute",
+        "properties": {"vdu_profile": {"max_number_of_instances": 9}},
+    }
+    return yaml.safe_dump(
+        {"topology_template": {"node_templates": dict.fromkeys(names, vdu), "policies": policies}}
+    )
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[list[int], list[tuple[str, str, list[int]]], int, int]:
+    numbers = draw(st.lists(st.integers(0, 3), min_size=1, max_size=3))
+    some = st.lists(st.integers(0, len(numbers) - 1), min_size=1, max_size=3, unique=True)
+    kinds = st.tuples(
+        st.sampled_from(["Affinity", "AntiAffinity", "AntiAffinity"]),
+        st.sampled_from(["nfvi_node", "zone"]),
+        some,
+    )
+    return numbers, draw(st.lists(kinds, max_size=3)), draw(st.integers(1, 3)), draw(st.integers(1, 3))
+
+
+def holds(found: Mapping[str, Mapping[str, Any]], rules: list[tuple[str, str, list[int]]]) -> bool:
+    """Whether the places meet every rule."""
+    for kind, scope, vdus in rules:
+        key = "machine" if scope == "nfvi_node" else "rack"
+        used = Counter(vm[key] for vm in found.values() if vm["vdu"] in {f"d{v}" for v in vdus})
+        if (len(used) > 1) if kind == "Affinity" else any(count > 1 for count in used.values()):
+            return False
+    return True
+
+
+@settings(max_examples=120, deadline=None)
+@given(worlds(), st.data())
+def test_rules_hold_through_the_life_of_a_vnf(
+    world: tuple[list[int], list[tuple[str, str, list[int]]], int, int], data: st.DataObject
+) -> None:
+    numbers, rules, racks, machines = world
+    vdus = {f"d{n}": SMALL for n in range(len(numbers))}
+    vnf: dict[str, Any] = {"vnfd": descriptor(numbers, rules), "vdu": vdus}
+    result = planned(vnf, racks=racks, machines=machines)
+    if result.plan.errored:
+        assert {d.summary for d in errors(result)} <= {
+            "Anti-affinity cannot be met"
+        } or "do not fit" in texts(errors(result))
+        assert rules
+        return
+    state = applied(result)
+    assert Counter(vm["vdu"] for vm in vnfcs(state).values()) == {
+        f"d{n}": c for n, c in enumerate(numbers) if c
+    }
+    assert holds(vnfcs(state), rules)
+    which = data.draw(st.sampled_from(sorted(vdus)))
+    out = planned({**vnf, "scale_levels": {which: 1}}, state, racks=racks, machines=machines)
+    newest = f"v-{which}-{numbers[int(which[1:])]}"
+    if not out.plan.errored:
+        assert triggers(out) == {newest: ("place", "scale_out")}
+        grown = applied(out, state)
+        assert holds(vnfcs(grown), rules)
+        back = good(planned(vnf, grown, racks=racks, machines=machines))
+        assert triggers(back) == {newest: ("remove", "scale_in")}
+        assert machines_of(applied(back, grown)) == machines_of(state)
+    if vnfcs(state):
+        healed = data.draw(st.sampled_from(sorted(vnfcs(state))))
+        result = good(planned(vnf, state, racks=racks, machines=machines, replaces=(f"{VNF}:{healed}",)))
+        assert triggers(result) == {healed: ("move", "heal")}
+        assert holds(vnfcs(applied(result, state)), rules)
