@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nexusform.scheduling.pods import profile
 from nexusform.scheduling.pods.board import Usage
 from nexusform.scheduling.pods.counts import SpreadTally, Tally
 from nexusform.scheduling.pods.forecast import Reach
 from nexusform.scheduling.pods.model import Node, PodSpec
+from nexusform.scheduling.pods.rules import inter_pod_affinity
 from nexusform.scheduling.pods.run import Run
 
 _UNBOUNDED = 10**9
@@ -36,17 +36,15 @@ def _room(run: Run, wanted: int) -> dict[int, int]:
     # Pods of the spec that each node could still take, by what is there now and by its own usage.
     found = {}
     counts, starts = run.counts, _starts_company(run)
-    for node in range(len(run.board.nodes)):
-        if not run.permitted(node):
-            continue
-        refused = any(refuse(counts, node) for _, refuse in profile.DOMAIN_FILTERS[1:])
-        if not starts and refused:
+    spec, nodes, usage = run.group.spec, run.board.nodes, run.board.usage
+    for bucket in run.buckets():
+        node = next(bucket)
+        if not starts and inter_pod_affinity.refuse(counts, node):
             continue
         if any(_skewed_by_others(tally, node) for tally in counts.hard):
             continue
-        pods = _capacity(run.group.spec, run.board.nodes[node], run.board.usage[node], wanted)
-        if pods:
-            found[node] = pods
+        for at in (node, *bucket):
+            found[at] = _capacity(spec, nodes[at], usage[at], wanted)
     return found
 
 
@@ -63,8 +61,7 @@ def _skewed_by_others(tally: SpreadTally, node: int) -> bool:
 
 
 def _capacity(spec: PodSpec, node: Node, usage: Usage, wanted: int) -> int:
-    if any(refuse(spec, node, usage) for _, refuse in profile.USAGE_FILTERS):
-        return 0
+    # At least 1: the node is known to take one.
     if spec.host_ports:
         return 1
     most = min(wanted, node.pods - usage.pods)

@@ -14,10 +14,11 @@ from typing import Final
 
 from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.pods import profile
-from nexusform.scheduling.pods.board import Board, Group
+from nexusform.scheduling.pods.board import Board, Group, Usage
 from nexusform.scheduling.pods.counts import Counts
-from nexusform.scheduling.pods.model import HOSTNAME
+from nexusform.scheduling.pods.model import HOSTNAME, Node, PodSpec
 from nexusform.scheduling.pods.rules import inter_pod_affinity, node_affinity, taints, topology_spread
+from nexusform.scheduling.pods.statics import Statics
 
 # A key with at most so many domains is told apart by domain, one with more by its counts.
 _FEW_DOMAINS: Final = 24
@@ -82,15 +83,17 @@ class _Axis:
 class Run:
     """Where the next pod of a spec can go, as the board stands."""
 
-    def __init__(self, board: Board, group: Group) -> None:
+    def __init__(self, board: Board, group: Group, statics: Statics) -> None:
         self.board = board
+        self.facts = statics.of(group.spec)
         self.group = group
         self.counts = Counts(board, group)
         self.version = board.version
         self._buckets: dict[tuple[Trait, ...], _Bucket] | None = None
         self._axes: list[_Axis] = []
         self._moving: list[_Axis] = []
-        self._fixed: dict[int, tuple[int, int]] = {}
+        self._shape = statics.shape
+        self._scores: dict[object, int] = {}
         self._name: dict[int, tuple[Trait, ...]] = {}
         self._score: dict[int, int] = {}
 
@@ -115,11 +118,6 @@ class Run:
             reason = domain_filter(self.counts, node)
             if reason:
                 yield Refusal(seen.name, rule, reason)
-
-    def permitted(self, node: int) -> bool:
-        """Whether the node itself, whatever stands on it, would take the pod."""
-        spec, seen = self.group.spec, self.board.nodes[node]
-        return not any(node_filter(spec, seen) for _, node_filter in profile.NODE_FILTERS)
 
     # --- all nodes ----------------------------------------------------------------------------
 
@@ -179,28 +177,22 @@ class Run:
                 self._move(member)
         self._rescore(node)
 
-    def permitted_mask(self) -> int:
-        """The permitted nodes as bits."""
-        self._built()
-        return sum(1 << node for node in self._fixed)
+    def buckets(self) -> Iterator[Iterator[int]]:
+        """The nodes that permit the pod and have room for it, those together that no rule tells apart."""
+        return (bucket.nodes() for bucket in self._built().values())
 
     # --- buckets ------------------------------------------------------------------------------
 
     def _built(self) -> dict[tuple[Trait, ...], _Bucket]:
         if self._buckets is None:
             self._buckets = {}
-            spec, nodes = self.group.spec, self.board.nodes
-            permitted = [at for at in range(len(nodes)) if self.permitted(at)]
-            self._fixed = {
-                at: (taints.raw(spec, nodes[at]), node_affinity.raw(spec, nodes[at])) for at in permitted
-            }
-            self._make_axes(permitted)
-            for node in permitted:
+            self._make_axes()
+            for node in self.facts.points:
                 self._name[node] = self._trait(node)
                 self._enter(node, self._usage_score(node))
         return self._buckets
 
-    def _make_axes(self, permitted: list[int]) -> None:
+    def _make_axes(self) -> None:
         by_domain: dict[int, _Axis] = {}
         for tally in self.counts.tallies():
             axis = by_domain.get(id(tally.domain))
@@ -211,12 +203,12 @@ class Run:
         moving = {id(tally.domain) for tally in self.counts.moving()}
         self._moving = [a for a in self._axes if not a.few and id(a.domain) in moving]
         for axis in self._moving:
-            for node in permitted:
+            for node in self.facts.points:
                 axis.members.setdefault(axis.domain[node], []).append(node)
             axis.members.pop(-1, None)
 
     def _trait(self, node: int) -> tuple[Trait, ...]:
-        return (*self._fixed[node], *[axis.trait(node) for axis in self._axes])
+        return (*self.facts.points[node], *[axis.trait(node) for axis in self._axes])
 
     def _bucket(self, node: int) -> _Bucket:
         assert self._buckets is not None
@@ -247,17 +239,20 @@ class Run:
         self._enter(node, score)
 
     def _rescore(self, node: int) -> None:
-        if node in self._fixed:
+        if node in self.facts.points:
             self._leave(node)
             self._enter(node, self._usage_score(node))
 
     def _usage_score(self, node: int) -> int:
         # What the usage of the node gives it, -1 when it is refused.
         spec, seen, usage = self.group.spec, self.board.nodes[node], self.board.usage[node]
-        for _, refuse in profile.USAGE_FILTERS:
-            if refuse(spec, seen, usage):
-                return -1
-        return sum(weight * score(spec, seen, usage) for _, weight, score in profile.USAGE_SCORES)
+        if spec.host_ports or spec.requests.others:
+            return _usage_score(spec, seen, usage)
+        key = (self._shape[node], usage.pods, usage.cpu, usage.memory, usage.scored_cpu, usage.scored_memory)
+        found = self._scores.get(key)
+        if found is None:
+            found = self._scores[key] = _usage_score(spec, seen, usage)
+        return found
 
     # --- points -------------------------------------------------------------------------------
 
@@ -296,3 +291,9 @@ class Run:
 
     def _totals(self, nodes: list[int], sizes: list[int]) -> list[int]:
         return [sum(column) for column in zip(*self._parts(nodes, sizes).values(), strict=True)]
+
+
+def _usage_score(spec: PodSpec, node: Node, usage: Usage) -> int:
+    if any(refuse(spec, node, usage) for _, refuse in profile.USAGE_FILTERS):
+        return -1
+    return sum(weight * score(spec, node, usage) for _, weight, score in profile.USAGE_SCORES)

@@ -173,8 +173,9 @@ class _Prediction:
         workload = work.workload
         if workload.kind == "DaemonSet":
             self._replace_daemons(work)
-        else:
-            stays = len(work.keeps) + len(work.outdated)
+        stays = len(work.keeps) + len(work.outdated)
+        work.reach = Reach(stays, stays, exact=True)
+        if work.asked and workload.kind != "DaemonSet":
             more = bounds.reach(self.session.run_of(workload.pod), len(work.asked))
             work.reach = Reach(stays + more.least, stays + more.most, more.exact)
         verdicts = self._place(work)

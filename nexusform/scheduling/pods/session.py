@@ -16,6 +16,7 @@ from nexusform.scheduling.pods.board import Board, Group
 from nexusform.scheduling.pods.model import Cluster, PodSpec, StandingPod
 from nexusform.scheduling.pods.rules import tie_break
 from nexusform.scheduling.pods.run import Choice, Run
+from nexusform.scheduling.pods.statics import Statics
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Session:
     def __init__(self, cluster: Cluster, standing: Iterable[StandingPod], seed: int) -> None:
         self.cluster = cluster
         self.board = Board(cluster)
+        self.statics = Statics(cluster.nodes)
         self.seed = seed
         self._names = [node.name for node in cluster.nodes]
         self._run: Run | None = None
@@ -52,7 +54,7 @@ class Session:
         group = self.board.group(spec)
         run = self._run
         if run is None or run.group is not group or run.version != self.board.version:
-            run = self._run = Run(self.board, group)
+            run = self._run = Run(self.board, group, self.statics)
         return run
 
     def remove(self, pod: StandingPod) -> None:
@@ -96,7 +98,7 @@ class Session:
     def _refused(self, run: Run, group: Group) -> Verdict:
         found = [run.refusal(node) for node in range(len(self._names))]
         refusals = tuple(refusal for refusal in found if refusal is not None)
-        certain = not self._blurred & run.permitted_mask() and not (self._blurred and _related(run))
+        certain = not self._blurred & run.facts.mask and not (self._blurred and _related(run))
         verdict = Verdict("", certain, 0, None, message(refusals, len(self._names)), refusals)
         self._failures[id(group)] = (self.board.version, verdict)
         return verdict
@@ -108,12 +110,12 @@ class Session:
             return False
         if not self._blurred:
             return True
-        return not self._blurred & run.permitted_mask() and not _related(run)
+        return not self._blurred & run.facts.mask and not _related(run)
 
     def _blur(self, run: Run, choice: Choice) -> None:
         sampled = choice.feasible > profile.nodes_scored(len(self._names))
         if self._blurred or sampled:
-            self._blurred |= run.permitted_mask()
+            self._blurred |= run.facts.mask
         else:
             for node in choice.tied:
                 self._blurred |= 1 << node

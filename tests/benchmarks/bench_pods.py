@@ -1,0 +1,94 @@
+"""How long pods take: 10,000 pods with anti-affinity and spread on 1,000 nodes.
+
+Run: python tests/benchmarks/bench_pods.py [pods] [nodes]
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import tracemalloc
+
+from nexusform.scheduling.matching import label_selector
+from nexusform.scheduling.pods.model import (
+    Cluster,
+    Node,
+    PodSpec,
+    PodTerm,
+    Requests,
+    SpreadConstraint,
+    StandingPod,
+    Workload,
+)
+from nexusform.scheduling.pods.scheduler import predict
+
+HOST = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+MACHINE = "topology.kubernetes.io/baremetalmachine"
+MIB = 1 << 20
+
+
+def cluster(nodes: int) -> Cluster:
+    """Two workers per machine, three zones."""
+    found = []
+    for number in range(nodes):
+        name, machine, zone = f"w{number:05}", f"m{number // 2:05}", f"zone-{number % 3}"
+        labels = {HOST: name, MACHINE: machine, ZONE: zone}
+        found.append(Node(name, labels, cpu=46_000, memory=224 << 30, machine=machine, zone=zone))
+    return Cluster("bench", tuple(found))
+
+
+def workload(number: int, replicas: int, shape: str) -> Workload:
+    """A Deployment of one of the shapes that people write."""
+    name = f"app-{number:04}"
+    own = label_selector({"app": name})
+    apart = PodTerm(MACHINE, own, ("default",))
+    spread = (SpreadConstraint(ZONE, 1, True, own),)
+    soft = (SpreadConstraint(ZONE, 1, False, own), SpreadConstraint(HOST, 1, False, own))
+    hard = shape in ("required anti-affinity and spread", "mixed") and (shape != "mixed" or number % 2 == 0)
+    pod = PodSpec(
+        labels=(("app", name),),
+        requests=Requests(250, 256 * MIB),
+        scored=Requests(250, 256 * MIB),
+        anti_affinity=(apart,) if hard else (),
+        preferred_anti_affinity=() if hard else (PodTerm(MACHINE, own, ("default",), None, 100),),
+        spread=spread if hard else soft,
+        default_spread=own,
+        template=name,
+    )
+    return Workload("Deployment", "default", name, replicas, pod)
+
+
+def run(pods: int, nodes: int, replicas: int, shape: str) -> None:
+    """One row."""
+    here = cluster(nodes)
+    wanted = [workload(number, replicas, shape) for number in range(pods // replicas)]
+    before = time.perf_counter()
+    prediction = predict(here, (), wanted)
+    first = time.perf_counter() - before
+    standing: tuple[StandingPod, ...] = prediction.standing()
+    before = time.perf_counter()
+    predict(here, standing, wanted)
+    again = time.perf_counter() - before
+    pending = len(prediction.pending())
+    print(
+        f"| {shape} | {pods:,} in {len(wanted):,} | {nodes:,} | {first:.2f} s | {again:.2f} s | {pending} |"
+    )
+
+
+def main() -> None:
+    """Print the table."""
+    pods = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
+    nodes = int(sys.argv[2]) if len(sys.argv) > 2 else 1_000
+    print("| rules | pods in workloads | nodes | from nothing | nothing changed | Pending |")
+    print("|---|---|---|---|---|---|")
+    for shape in ("required anti-affinity and spread", "preferred anti-affinity and soft spread", "mixed"):
+        for replicas in (10, 100, 500):
+            run(pods, nodes, replicas, shape)
+    tracemalloc.start()
+    run(pods, nodes, 100, "mixed")
+    print(f"\npeak memory of the last row: {tracemalloc.get_traced_memory()[1] / MIB:.0f} MiB")
+
+
+if __name__ == "__main__":
+    main()
