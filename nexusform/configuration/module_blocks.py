@@ -62,7 +62,7 @@ def decode_call(block: Block, problems: list[Diagnostic]) -> CallHeader | None:
     depends_on = references(given.get("depends_on"), problems)
     source_span = given["source"].expression.span if "source" in given else block.header_span
     source = constant_text(given.get("source"), problems)
-    if source is not None and not _is_local(source, source_span, problems):
+    if source is not None and not is_local(source, source_span, problems):
         source = None
     if not named:
         return None
@@ -79,7 +79,8 @@ def decode_call(block: Block, problems: list[Diagnostic]) -> CallHeader | None:
     )
 
 
-def _is_local(source: str, span: Span, problems: list[Diagnostic]) -> bool:
+def is_local(source: str, span: Span, problems: list[Diagnostic]) -> bool:
+    """Whether a module's source is a directory of this machine; says so when it is not."""
     if source.startswith(_LOCAL) or source in {".", ".."}:
         return True
     if source.startswith("/"):

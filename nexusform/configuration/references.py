@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import Final
@@ -61,12 +61,16 @@ def check_expression(
     module: Module,
     managed: Mapping[str, BlockSchema],
     data: Mapping[str, BlockSchema],
+    besides: Collection[str] = (),
 ) -> list[Diagnostic]:
-    """What is wrong with the references of an expression that stands in no block of the module."""
+    """What is wrong with the references of an expression that stands in no block of the module.
+
+    `besides` are further names that mean something there.
+    """
     checker = _Checker(module, {"managed": managed, "data": data})
     node = Node(module.path, "local", "")
-    uses = [Use(node, traversal, Sight()) for traversal in traversals(expression)]
-    return in_text_order(problem for use in uses for problem in checker.check(use))
+    found = [t for t in traversals(expression) if t.root.name not in besides]
+    return in_text_order(p for t in found for p in checker.check(Use(node, t, Sight())))
 
 
 def _provider_problems(module: Module, root: Module) -> Iterator[Diagnostic]:

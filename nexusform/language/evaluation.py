@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final, Protocol, TypeAlias
 
-from nexusform.diagnostics import Diagnostic, error, has_errors
+from nexusform.diagnostics import Diagnostic, ValueNote, error, has_errors
 from nexusform.language.access import AccessProblem, attribute, index
 from nexusform.language.functions.function import Function
 from nexusform.language.syntax import Expression, Step, Traversal, TraverseAttribute
@@ -114,6 +114,10 @@ class Evaluation:
         context = whole.span if whole is not None and whole.span != subject else None
         self.diagnostics.append(error(summary, detail, subject, context=context, values=notes, **more))
         return DYNAMIC_UNKNOWN
+
+    def notes(self, around: Expression) -> tuple[ValueNote, ...]:
+        """The references of an expression with their values."""
+        return value_notes(around, self._note_value)
 
     def _note_value(self, traversal: Traversal) -> tuple[str, Value] | None:
         # The value of a reference, or of as much of it as there is.

@@ -7,7 +7,7 @@ from decimal import Decimal
 from functools import lru_cache, partial
 from typing import Final
 
-from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
+from nexusform.diagnostics import Diagnostic, ValueNote, did_you_mean, error, has_errors
 from nexusform.language.access import AccessProblem, index
 from nexusform.language.comprehension import for_object, for_tuple, splat, splat_element, template_for
 from nexusform.language.conversion import convert, describe, unify
@@ -75,7 +75,7 @@ from nexusform.values import (
     tuple_value,
 )
 
-__all__ = ["Scope", "evaluate"]
+__all__ = ["Scope", "evaluate", "notes_on"]
 
 
 def evaluate(expression: Expression, scope: Scope) -> tuple[Value, list[Diagnostic]]:
@@ -96,6 +96,11 @@ def evaluate(expression: Expression, scope: Scope) -> tuple[Value, list[Diagnost
         detail = "The expression or the value it makes is nested too deeply. Split it up with local values."
         run.diagnostics.append(error("Expression too deeply nested", detail, expression.span))
     return DYNAMIC_UNKNOWN, run.diagnostics
+
+
+def notes_on(expression: Expression, scope: Scope) -> tuple[ValueNote, ...]:
+    """What the references of an expression stand for, to be shown beside it."""
+    return Evaluation(scope, _HANDLERS).notes(expression)
 
 
 # --- literals ----------------------------------------------------------------------------------

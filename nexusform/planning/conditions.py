@@ -6,11 +6,12 @@ from collections.abc import Iterable
 
 from nexusform.configuration.model import Condition
 from nexusform.diagnostics import Diagnostic, error
+from nexusform.language.evaluator import notes_on
 from nexusform.planning.evaluation import Evaluation, InstanceScope
 from nexusform.planning.instances import Instance
 from nexusform.planning.plan import CheckResult
 
-_PROBLEMS = {
+PROBLEMS = {
     "precondition": "Resource precondition failed",
     "postcondition": "Resource postcondition failed",
     "output": "Module output value precondition failed",
@@ -47,9 +48,13 @@ def evaluate_condition(
     return "fail", text
 
 
-def failure(condition: Condition, kind: str, message: str, address: str, block: str = "") -> Diagnostic:
-    """The diagnostic of a condition that does not hold."""
-    return error(_PROBLEMS[kind], message, condition.condition.span, address=address, block=block)
+def failure(
+    condition: Condition, kind: str, message: str, address: str, block: str, scope: InstanceScope
+) -> Diagnostic:
+    """The diagnostic of a condition that does not hold, with the values that it refers to."""
+    values = notes_on(condition.condition, scope)
+    subject = condition.condition.span
+    return error(PROBLEMS[kind], message, subject, address=address, block=block, values=values)
 
 
 def check_conditions(
@@ -74,7 +79,7 @@ def check_conditions(
         scope = evaluation.scope(instance.module, instance.repetition, this)
         status, message = evaluate_condition(condition, evaluation, scope, address)
         if status == "fail":
-            found.append(failure(condition, kind, message, address, header))
+            found.append(failure(condition, kind, message, address, header, scope))
             messages.append(message)
         worst = worse(worst, status)
     return found, [CheckResult("resource", address, worst, tuple(messages))]

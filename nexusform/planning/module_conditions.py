@@ -32,7 +32,9 @@ class Verdicts:
             status, message = evaluate_condition(condition, scope.evaluation, scope, subject.address)
             worst = worse(worst, status)
             if status == "fail":
-                self.problems.append(failure(condition, kind, message, subject.address, subject.header))
+                self.problems.append(
+                    failure(condition, kind, message, subject.address, subject.header, scope)
+                )
                 messages.append(message)
         if some:
             self.checks.append(CheckResult(subject.kind, subject.address, worst, tuple(messages)))
@@ -97,7 +99,10 @@ def _variable(variable: Variable, instance: ModuleInstance, evaluation: Evaluati
         told = found.problems[index]
         rule = f"This was checked by the validation rule at {_place(told)}."
         detail = f"{told.detail}\n\n{rule}"
-        found.problems[index] = error(told.summary, detail, place, address=_owner(instance), block=header)
+        owner = _owner(instance) or address
+        found.problems[index] = error(
+            told.summary, detail, place, address=owner, block=header, values=told.values
+        )
 
 
 def _header(instance: ModuleInstance) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from nexusform.address import Address
+from nexusform.address import Address, AddressPattern
 from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import Diagnostic
 from nexusform.planning.plan import Mode, Plan
@@ -39,6 +39,21 @@ class Imported:
 
 
 @dataclass(frozen=True, slots=True)
+class DataValues:
+    """What stands in for reading data: for the blocks that a pattern names, or (None) for all of a
+    type. Attributes that are not among the values are as written, or null.
+    """
+
+    pattern: AddressPattern | None
+    type: str
+    values: Mapping[str, Any]
+
+    def covers(self, address: Address) -> bool:
+        """Whether it stands in for this instance of a data block."""
+        return address.type == self.type if self.pattern is None else self.pattern.matches(address)
+
+
+@dataclass(frozen=True, slots=True)
 class PlanRequest:
     """Everything a plan depends on.
 
@@ -49,7 +64,8 @@ class PlanRequest:
     `want_rejected` fills in why other
     machines were refused. `explain` are (address, object) pairs to explain. `adjustments` and
     `first` (addresses whose new VMs are placed before all others') are for trying ways out. `imports`
-    are the objects to take over, by their new address.
+    are the objects to take over, by their new address. `data_values` stand in for data sources, the
+    first that covers a block winning.
     """
 
     configuration: Configuration
@@ -76,6 +92,7 @@ class PlanRequest:
     adjustments: tuple[Adjustment, ...] = ()
     first: tuple[Address, ...] = ()
     imports: Mapping[Address, Imported] = field(default_factory=dict)
+    data_values: tuple[DataValues, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

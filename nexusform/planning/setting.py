@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
+from nexusform.address import parse_address
 from nexusform.configuration.model import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
 from nexusform.language.functions.registry import standard_functions
@@ -59,6 +60,9 @@ def setting_for(request: PlanRequest, bodies: PreparedBodies) -> Setting:
         block: ResourceBlock, arguments: Mapping[str, Any], address: str
     ) -> tuple[dict[str, Any] | None, list[Diagnostic]]:
         source = registries.data_sources[block.type]
+        given = _given(source, arguments, address, request)
+        if given is not None:
+            return given, []
         return _read(source, block, arguments, address, request, bodies)
 
     return Setting(
@@ -72,6 +76,20 @@ def setting_for(request: PlanRequest, bodies: PreparedBodies) -> Setting:
         request.workspace,
         request.applying,
     )
+
+
+def _given(
+    source: ResourceType, arguments: Mapping[str, Any], address: str, request: PlanRequest
+) -> dict[str, Any] | None:
+    """The values that stand in for reading a data block, None when it is to be read."""
+    if not request.data_values:
+        return None
+    parsed = parse_address(address)
+    found = next((d.values for d in request.data_values if d.covers(parsed)), None)
+    if found is None:
+        return None
+    names = (*source.schema.attributes, *source.schema.blocks)
+    return {name: found.get(name, arguments.get(name)) for name in names}
 
 
 def _read(

@@ -15,13 +15,16 @@ from nexusform.rendering.overview import SeparationRule
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One test case: `outcome` is "" when it passed, else failure, error or skipped."""
+    """One test case: `outcome` is "" when it passed, else failure, error or skipped; how many
+    `seconds` it took where that is known.
+    """
 
     group: str
     name: str
     outcome: str = ""
     message: str = ""
     detail: str = ""
+    seconds: float | None = None
 
 
 _OUTCOMES: Final = {"pass": "", "fail": "failure", "error": "error", "unknown": "skipped"}
@@ -71,7 +74,8 @@ def _suite(name: str, cases: Sequence[Case]) -> Markup:
 
 def _case(case: Case) -> Markup:
     outcome = shape(case.outcome, case.detail, message=case.message) if case.outcome else None
-    return shape("testcase", outcome, classname=case.group, name=case.name)
+    time = {} if case.seconds is None else {"time": f"{case.seconds:.3f}"}
+    return shape("testcase", outcome, classname=case.group, name=case.name, **time)
 
 
 def _planning(diagnostics: Iterable[Diagnostic]) -> list[Case]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from nexusform.configuration.loader import load, read_variables
 from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import Diagnostic, error, has_errors
+from nexusform.planning.request import DataValues
 from nexusform.ports import BackendProblem, Files, Registries, StateBackend
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
@@ -56,7 +57,9 @@ def selection_file(place: Place) -> Path:
 
 @dataclass(frozen=True)
 class Project:
-    """An opened configuration. `sources` are all files read, for the source lines of messages."""
+    """An opened configuration. `sources` are all files read, for the source lines of messages;
+    `data_values` stand in for data sources (in tests).
+    """
 
     place: Place
     configuration: Configuration
@@ -65,6 +68,7 @@ class Project:
     registries: Registries
     files: Files
     backend: StateBackend
+    data_values: tuple[DataValues, ...] = ()
 
     @property
     def workspace(self) -> str:

@@ -139,6 +139,7 @@ def base_request(project: Project, stored: Stored) -> PlanRequest:
         workspace=project.workspace,
         working_directory=project.place.directory,
         prior_digest=stored.digest,
+        data_values=project.data_values,
         new_uuid=lambda: str(uuid.uuid4()),
     )
 
