@@ -17,7 +17,7 @@ from nexusform.scheduling.pods.forecast import PodOutcome, Prediction, Reach, Wo
 from nexusform.scheduling.pods.model import DEFAULT_SEED, Cluster, Node, StandingPod, Strategy, Workload
 from nexusform.scheduling.pods.order import free_numbers, queue_order, removal_order
 from nexusform.scheduling.pods.rollout import Rollout, replace_pods
-from nexusform.scheduling.pods.session import Session, Verdict
+from nexusform.scheduling.pods.session import Look, Session, Verdict
 
 
 def predict(
@@ -34,7 +34,7 @@ def predict(
     `standing` is everything on the cluster: pods of other workloads stay where they are, unless their
     workload's key is in `removed`. Pods on `recreated` nodes, or on nodes that are gone, are lost.
     """
-    return _Prediction(cluster, standing, workloads, seed, recreated, removed).run()
+    return Predictor(cluster, standing, workloads, seed, recreated, removed).run()
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -61,7 +61,9 @@ class _Work:
     stuck: bool = False
 
 
-class _Prediction:
+class Predictor:
+    """One prediction on its way. `look` is told of every pod just before it is decided."""
+
     def __init__(
         self,
         cluster: Cluster,
@@ -70,6 +72,7 @@ class _Prediction:
         seed: int,
         recreated: Collection[str],
         removed: Collection[str],
+        look: Look | None = None,
     ) -> None:
         self.nodes: dict[str, Node] = {node.name: node for node in cluster.nodes}
         self.lost = frozenset(recreated)
@@ -85,13 +88,14 @@ class _Prediction:
         here = [
             p for p in (*self.bystanders, *(p for p in standing if p.workload in mine)) if self._stands(p)
         ]
-        self.session = Session(cluster, here, seed)
+        self.session = Session(cluster, here, seed, look)
         self.age = max((pod.age for pod in standing), default=0) + 1
 
     def _stands(self, pod: StandingPod) -> bool:
         return pod.node in self.nodes and pod.node not in self.lost
 
     def run(self) -> Prediction:
+        """Decide everything."""
         works = [self._prepare(workload) for workload in self.queue]
         for work in works:
             self._decide(work)
@@ -195,7 +199,7 @@ class _Prediction:
             if blocked:
                 verdict = Verdict("", certain=True, feasible=0, reason=f"waits until {blocked} runs")
             elif pod.pin:
-                verdict = self.session.pin(workload.pod, pod.pin)
+                verdict = self.session.pin(workload.pod, workload.key, pod.number, pod.pin)
             else:
                 verdict = self.session.place(workload.pod, workload.key, pod.number)
             verdicts[pod.number] = verdict

@@ -7,7 +7,7 @@ lot drawn before could have mattered.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from nexusform.scheduling.decision import Refusal
@@ -31,11 +31,18 @@ class Verdict:
     refusals: tuple[Refusal, ...] = ()
 
 
+# Told of a pod (workload key, number) and of the rules' view of it, just before it is decided.
+Look = Callable[[str, int, Run], None]
+
+
 class Session:
     """Decides pod after pod on one board."""
 
-    def __init__(self, cluster: Cluster, standing: Iterable[StandingPod], seed: int) -> None:
+    def __init__(
+        self, cluster: Cluster, standing: Iterable[StandingPod], seed: int, look: Look | None = None
+    ) -> None:
         self.cluster = cluster
+        self._look = look
         self.board = Board(cluster)
         self.statics = Statics(cluster.nodes)
         self.seed = seed
@@ -67,9 +74,11 @@ class Session:
         """Decide a pod and put it there."""
         group = self.board.group(spec)
         failed = self._failures.get(id(group))
-        if failed is not None and failed[0] == self.board.version:
+        if self._look is None and failed is not None and failed[0] == self.board.version:
             return failed[1]
         run = self.run_of(spec)
+        if self._look is not None:
+            self._look(workload, number, run)
         choice = run.choose()
         if choice is None:
             return self._refused(run, group)
@@ -82,9 +91,11 @@ class Session:
         run.add(node)
         return Verdict(self._names[node], certain, choice.feasible, choice.total)
 
-    def pin(self, spec: PodSpec, node: str) -> Verdict:
+    def pin(self, spec: PodSpec, workload: str, number: int, node: str) -> Verdict:
         """Decide a DaemonSet's pod, which only this node may take."""
         run = self.run_of(spec)
+        if self._look is not None:
+            self._look(workload, number, run)
         at = self.board.index[node]
         refusal = run.refusal(at)
         bit = 1 << at

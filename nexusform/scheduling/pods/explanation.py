@@ -1,0 +1,61 @@
+"""Why a pod is where it is: every node with all its reasons or with its points, rule by rule."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from nexusform.scheduling.decision import Refusal
+from nexusform.scheduling.pods.model import DEFAULT_SEED, Cluster, PodSpec, StandingPod, Workload
+from nexusform.scheduling.pods.run import Run
+from nexusform.scheduling.pods.scheduler import Predictor
+from nexusform.scheduling.pods.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class NodeVerdict:
+    """One node for one pod: all reasons against it, or its points per rule (weighted) and their sum."""
+
+    node: str
+    refusals: tuple[Refusal, ...]
+    points: Mapping[str, int]
+    total: int | None
+
+
+def explain(
+    cluster: Cluster,
+    standing: Sequence[StandingPod],
+    workloads: Sequence[Workload],
+    pod: tuple[str, int],
+    *,
+    seed: int = DEFAULT_SEED,
+    recreated: Collection[str] = (),
+    removed: Collection[str] = (),
+) -> tuple[NodeVerdict, ...]:
+    """Every node as it stood when `pod` (workload key, number) was last decided, best total first.
+
+    The prediction is replayed. Empty when it decided nothing about the pod (it stays, or is unknown).
+    """
+    seen: list[tuple[NodeVerdict, ...]] = []
+
+    def look(workload: str, number: int, run: Run) -> None:
+        if (workload, number) == pod:
+            seen.append(_verdicts(run))
+
+    Predictor(cluster, standing, workloads, seed, recreated, removed, look).run()
+    return seen[-1] if seen else ()
+
+
+def consider(cluster: Cluster, others: Iterable[StandingPod], spec: PodSpec) -> tuple[NodeVerdict, ...]:
+    """Every node for one more pod of a spec beside what stands, best total first."""
+    return _verdicts(Session(cluster, others, DEFAULT_SEED).run_of(spec))
+
+
+def _verdicts(run: Run) -> tuple[NodeVerdict, ...]:
+    points = run.scored()
+    found = []
+    for at, node in enumerate(run.board.nodes):
+        parts = points.get(at)
+        total = None if parts is None else sum(parts.values())
+        found.append(NodeVerdict(node.name, tuple(run.refusals(at)), parts or {}, total))
+    return tuple(sorted(found, key=lambda v: (v.total is None, -(v.total or 0), v.node)))

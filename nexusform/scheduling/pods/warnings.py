@@ -1,0 +1,339 @@
+"""What only somebody who knows pods, workers and servers can say: findings as data.
+
+A prediction in, warnings out; nothing here changes where a pod goes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from nexusform.scheduling.matching import LabelSelector, matches
+from nexusform.scheduling.pods.board import Board
+from nexusform.scheduling.pods.forecast import PodOutcome, Prediction, WorkloadForecast
+from nexusform.scheduling.pods.model import HOSTNAME, Cluster, Node, PodTerm, Strategy, Workload
+from nexusform.scheduling.pods.statics import Statics
+
+SHARED_MACHINE: Final = "shared_machine"
+SHARED_RACK: Final = "shared_rack"
+UNLABELLED: Final = "unlabelled_workers"
+UNKNOWN_KEY: Final = "unknown_topology_key"
+TOO_MANY: Final = "anti_affinity_unsatisfiable"
+DEADLOCK: Final = "rollout_deadlock"
+STUCK: Final = "rollout_stuck"
+PENDING: Final = "pods_pending"
+PRIORITY: Final = "pending_before_lower_priority"
+
+_SUMMARIES: Final = {
+    SHARED_MACHINE: "Pods share a machine",
+    SHARED_RACK: "Pods share a rack",
+    UNLABELLED: "Workers without the topology label",
+    UNKNOWN_KEY: "Unknown topology key",
+    TOO_MANY: "Anti-affinity cannot be met",
+    DEADLOCK: "Rollout will hang",
+    STUCK: "Rollout hangs",
+    PENDING: "Pods stay Pending",
+    PRIORITY: "Pods of higher priority stay Pending",
+}
+# Of several labels that tell machines apart, the one to propose.
+_KNOWN_HARDWARE_KEYS: Final = ("topology.kubernetes.io/baremetalmachine", "CIS-node", "kubernetes.io/zone")
+_TEMPLATE_KEY: Final = "pod-template-hash"
+_MOST_NAMES: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class PodWarning:
+    """One risk of one workload (key).
+
+    `kind` is the constant of this file; `summary` and `detail` are for people. `topology_key` is the key
+    that the workload's rule uses ("" = none), `proposed_key` one that the nodes have and that would help.
+    """
+
+    kind: str
+    workload: str
+    summary: str
+    detail: str
+    pods: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    machine: str = ""
+    rack: str = ""
+    topology_key: str = ""
+    proposed_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    # A workload among the nodes that would take its pods at all.
+    cluster: Cluster
+    board: Board
+    nodes: tuple[Node, ...]
+    by_name: dict[str, Node]
+    workload: Workload
+    forecast: WorkloadForecast
+    outcomes: tuple[PodOutcome, ...]
+    running: tuple[PodOutcome, ...] = field(default=())
+
+    def about_itself(self, terms: Iterable[PodTerm]) -> list[PodTerm]:
+        group = self.board.group(self.workload.pod)
+        return [term for term in terms if self.board.chooses(term, group)]
+
+    def warn(self, kind: str, detail: str, **more: object) -> PodWarning:
+        text = f"{self.workload.kind} {self.workload.namespace}/{self.workload.name}: {detail}"
+        return PodWarning(kind, self.workload.key, _SUMMARIES[kind], text, **more)  # type: ignore[arg-type]
+
+
+def warnings_of(cluster: Cluster, prediction: Prediction) -> tuple[PodWarning, ...]:
+    """Every warning about a prediction, workload by workload in its order."""
+    board, statics = Board(cluster), Statics(cluster.nodes)
+    by_name = {node.name: node for node in cluster.nodes}
+    by_workload: dict[str, list[PodOutcome]] = {}
+    for outcome in prediction.outcomes:
+        by_workload.setdefault(outcome.workload, []).append(outcome)
+    placed = Counter(pod.spec.priority for pod in prediction.standing() if pod.node)
+    found: list[PodWarning] = []
+    for key, forecast in prediction.forecasts.items():
+        nodes = tuple(cluster.nodes[at] for at in statics.of(forecast.workload.pod).points)
+        outcomes = tuple(by_workload.get(key, ()))
+        running = tuple(outcome for outcome in outcomes if outcome.node)
+        scene = _Scene(cluster, board, nodes, by_name, forecast.workload, forecast, outcomes, running)
+        for rule in _RULES:
+            found += rule(scene)
+        found += _passed_over(scene, placed)
+    return tuple(found)
+
+
+# --- hardware ----------------------------------------------------------------------------------
+
+
+def _shared_hardware(scene: _Scene) -> Iterator[PodWarning]:
+    if scene.workload.kind == "DaemonSet" or len(scene.running) < 2:
+        return
+    shared = list(_shared_machines(scene))
+    yield from shared
+    if not shared:
+        yield from _shared_rack(scene)
+
+
+def _shared_machines(scene: _Scene) -> Iterator[PodWarning]:
+    proposed = proposed_key(scene.nodes, _machine)
+    for machine, count in sorted(scene.forecast.per_machine.items()):
+        if count < 2:
+            continue
+        pods = tuple(o.name for o in scene.running if scene.by_name[o.node].machine == machine)
+        nodes = tuple(sorted({o.node for o in scene.running if scene.by_name[o.node].machine == machine}))
+        detail = (
+            f"{count} of {len(scene.running)} pods ({_few(pods)}) would run on machine {machine} "
+            f"({_plural(len(nodes), 'worker')} {_few(nodes)}) and be lost with it. {_why(scene, proposed, 'machines')}"
+        )
+        yield scene.warn(
+            SHARED_MACHINE,
+            detail,
+            pods=pods,
+            nodes=nodes,
+            machine=machine,
+            topology_key=_key_used(scene),
+            proposed_key=proposed,
+        )
+
+
+def _shared_rack(scene: _Scene) -> Iterator[PodWarning]:
+    racks = {node.rack for node in scene.nodes if node.rack}
+    known = all(scene.by_name[outcome.node].rack for outcome in scene.running)
+    if len(scene.forecast.per_rack) != 1 or len(racks) < 2 or not known:
+        return
+    rack = next(iter(scene.forecast.per_rack))
+    proposed = proposed_key(scene.nodes, _rack)
+    pods = tuple(outcome.name for outcome in scene.running)
+    detail = (
+        f"all {len(pods)} pods ({_few(pods)}) would run in rack {rack}, though workers of {len(racks)} racks could "
+        f"take them. {_why(scene, proposed, 'racks')}"
+    )
+    yield scene.warn(
+        SHARED_RACK, detail, pods=pods, rack=rack, topology_key=_key_used(scene), proposed_key=proposed
+    )
+
+
+def _machine(node: Node) -> str:
+    return node.machine
+
+
+def _rack(node: Node) -> str:
+    return node.rack
+
+
+def proposed_key(nodes: Sequence[Node], place: Callable[[Node], str]) -> str:
+    """A label key that the nodes have and whose values are exactly their places; "" when there is none."""
+    known = [node for node in nodes if place(node)]
+    if not known:
+        return ""
+    keys = [key for key in sorted(known[0].labels) if key != HOSTNAME and _tells_apart(key, known, place)]
+    return next((key for key in _KNOWN_HARDWARE_KEYS if key in keys), keys[0] if keys else "")
+
+
+def _tells_apart(key: str, nodes: Sequence[Node], place: Callable[[Node], str]) -> bool:
+    there: dict[str, str] = {}
+    for node in nodes:
+        value = node.labels.get(key)
+        if value is None or there.setdefault(value, place(node)) != place(node):
+            return False
+    return len(there) == len(set(there.values()))
+
+
+def _keys(scene: _Scene) -> tuple[list[str], list[str]]:
+    # The keys over which a workload keeps its own pods apart: those that must hold, those that may not.
+    pod, labels = scene.workload.pod, dict(scene.workload.pod.labels)
+    spread = [c for c in pod.spread if c.selector is not None and matches(c.selector, labels)]
+    required = [term.topology_key for term in scene.about_itself(pod.anti_affinity)]
+    required += [c.topology_key for c in spread if c.hard]
+    preferred = [term.topology_key for term in scene.about_itself(pod.preferred_anti_affinity)]
+    preferred += [c.topology_key for c in spread if not c.hard]
+    return list(dict.fromkeys(required)), list(dict.fromkeys(preferred))
+
+
+def _key_used(scene: _Scene) -> str:
+    required, preferred = _keys(scene)
+    return next(iter(required + preferred), "")
+
+
+def _why(scene: _Scene, proposed: str, places: str) -> str:
+    required, preferred = _keys(scene)
+    if proposed and proposed in required:
+        return f"Its rule over {proposed} lets that happen; anti-affinity over it would keep them apart."
+    if proposed and proposed in preferred:
+        return f"Its rule over {proposed} is only preferred; make it required to forbid that."
+    used = required + preferred
+    if used:
+        cause = f"Its rules use {' and '.join(used)}, which {'does' if len(used) == 1 else 'do'} not tell {places} apart"
+    else:
+        cause = "It has no rule that keeps its pods apart"
+    if not proposed:
+        return f"{cause}, and no label of its workers does: label them with their hardware first."
+    return f"{cause}. Use topologyKey: {proposed}."
+
+
+# --- topology keys ------------------------------------------------------------------------------
+
+
+def _missing_labels(scene: _Scene) -> Iterator[PodWarning]:
+    pod = scene.workload.pod
+    uses = [(term.topology_key, "anti-affinity") for term in pod.anti_affinity]
+    uses += [(term.topology_key, "affinity") for term in pod.affinity]
+    uses += [(c.topology_key, "spread" if c.hard else "wish") for c in pod.spread]
+    uses += [(t.topology_key, "wish") for t in (*pod.preferred_affinity, *pod.preferred_anti_affinity)]
+    proposed = proposed_key(scene.nodes, _machine)
+    for key, use in dict.fromkeys(uses):
+        lacking = tuple(node.name for node in scene.nodes if key not in node.labels)
+        if not lacking:
+            continue
+        if len(lacking) == len(scene.nodes):
+            hint = f" A key that they have is {proposed}." if proposed and proposed != key else ""
+            detail = f"no worker that could take its pods has the label {key}: {_EFFECTS[use]}.{hint}"
+            yield scene.warn(UNKNOWN_KEY, detail, topology_key=key, proposed_key=proposed)
+        elif use == "anti-affinity":
+            detail = (
+                f"{_plural(len(lacking), 'worker')} {_few(lacking)} {'lacks' if len(lacking) == 1 else 'lack'} the "
+                f"label {key}, so the required anti-affinity over it never keeps pods off there. Label all workers."
+            )
+            yield scene.warn(UNLABELLED, detail, nodes=lacking, topology_key=key, proposed_key=proposed)
+
+
+_EFFECTS: Final = {
+    "anti-affinity": "the required anti-affinity over it refuses nothing, and pods are not kept apart",
+    "affinity": "the required affinity over it cannot hold, and the pods stay Pending",
+    "spread": "the spread constraint over it refuses every worker, and the pods stay Pending",
+    "wish": "the preference over it has no effect",
+}
+
+
+# --- rollouts and what cannot be met -------------------------------------------------------------
+
+
+def _too_many(scene: _Scene) -> Iterator[PodWarning]:
+    wanted = scene.workload.replicas
+    if scene.workload.kind == "DaemonSet":
+        return
+    for term in scene.about_itself(scene.workload.pod.anti_affinity):
+        domains = _domains(scene, term.topology_key)
+        if domains is not None and wanted > domains > 0:
+            detail = (
+                f"{wanted} replicas must not share a {term.topology_key}, and its workers have {domains}: "
+                f"at most {domains} can run. Use fewer replicas, add hardware, or make the rule preferred."
+            )
+            yield scene.warn(TOO_MANY, detail, topology_key=term.topology_key)
+            return
+
+
+def _deadlock(scene: _Scene) -> Iterator[PodWarning]:
+    workload = scene.workload
+    if workload.kind != "Deployment" or workload.strategy is not Strategy.ROLLING:
+        return
+    if workload.max_unavailable or not workload.replicas:
+        return
+    for term in scene.about_itself(workload.pod.anti_affinity):
+        domains = _domains(scene, term.topology_key)
+        if domains is None or workload.replicas < domains or not _meets_old_pods(term.selector, workload):
+            continue
+        detail = (
+            f"the next change of its template will hang: {workload.replicas} replicas take all {domains} values of "
+            f"{term.topology_key}, a new pod must not join an old one, and maxUnavailable "
+            f"({workload.unavailable_written} of {workload.replicas}) rounds down to 0, so none may stop first. "
+            f"Set maxUnavailable: 1, or add matchLabelKeys: [{_TEMPLATE_KEY}] to the term."
+        )
+        yield scene.warn(DEADLOCK, detail, topology_key=term.topology_key)
+        return
+
+
+def _domains(scene: _Scene, key: str) -> int | None:
+    # How many values of the key there are; None when some worker lacks it, and so takes any number.
+    values = [node.labels.get(key) for node in scene.nodes]
+    return None if None in values else len(set(values))
+
+
+def _meets_old_pods(selector: LabelSelector | None, workload: Workload) -> bool:
+    old = {**dict(workload.pod.labels), _TEMPLATE_KEY: "another"}
+    return selector is not None and matches(selector, old)
+
+
+def _stuck(scene: _Scene) -> Iterator[PodWarning]:
+    if not scene.forecast.stuck:
+        return
+    waiting = [outcome for outcome in scene.outcomes if outcome.pending]
+    if waiting:
+        names = tuple(outcome.name for outcome in waiting)
+        detail = f"its new pods ({_few(names)}) cannot be placed beside the old ones: {waiting[0].reason}"
+        yield scene.warn(STUCK, detail, pods=names)
+
+
+def _pending(scene: _Scene) -> Iterator[PodWarning]:
+    waiting = [outcome for outcome in scene.outcomes if outcome.pending]
+    if not waiting or scene.forecast.stuck:
+        return
+    names = tuple(outcome.name for outcome in waiting)
+    detail = f"{len(names)} of {scene.forecast.wanted} pods ({_few(names)}) would stay Pending: {waiting[0].reason}"
+    yield scene.warn(PENDING, detail, pods=names)
+
+
+def _passed_over(scene: _Scene, placed: Counter[int]) -> Iterator[PodWarning]:
+    waiting = tuple(outcome.name for outcome in scene.outcomes if outcome.pending)
+    priority = scene.workload.pod.priority
+    lower = sum(count for other, count in placed.items() if other < priority)
+    if waiting and lower:
+        detail = (
+            f"{_few(waiting)} (priority {priority}) would stay Pending while {_plural(lower, 'pod')} of lower "
+            f"priority {'runs' if lower == 1 else 'run'}; the cluster may evict some of them, which is not predicted."
+        )
+        yield scene.warn(PRIORITY, detail, pods=waiting)
+
+
+def _few(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_MOST_NAMES])
+    return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES} more"
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+_RULES: Final = (_shared_hardware, _missing_labels, _too_many, _deadlock, _stuck, _pending)
