@@ -205,6 +205,14 @@ def test_numbers_of_cells_beyond_the_machine_are_an_error() -> None:
     assert errors(found)[0].subject is not None
 
 
+NEXT = """
+resource "nexus_rack" "next" {
+  site_id       = nexus_site.s.id
+  machine_count = 4
+  status        = "planned"
+}
+"""
+
 # --- described machines and racks -------------------------------------------------------------------
 
 
@@ -240,10 +248,7 @@ def test_one_machine_name_twice_on_a_site_is_an_error() -> None:
 
 
 def test_a_planned_rack_takes_no_vms_until_it_is_active() -> None:
-    text = (
-        ONE
-        + '\nresource "nexus_rack" "next" {\n site_id = nexus_site.s.id\n machine_count = 4\n status = "planned"\n}\n'
-    )
+    text = ONE + NEXT
     text += cluster("a", pools=pool("p", 6))
     state = state_of(text)
     assert not any(m.startswith("next") for m, _ in places(state).values())
@@ -254,10 +259,7 @@ def test_a_planned_rack_takes_no_vms_until_it_is_active() -> None:
 
 
 def test_a_zone_that_only_a_planned_rack_has_is_an_error() -> None:
-    text = (
-        ONE
-        + '\nresource "nexus_rack" "next" {\n site_id = nexus_site.s.id\n machine_count = 4\n status = "planned"\n}\n'
-    )
+    text = ONE + NEXT
     (found,) = errors(plan(text + cluster("a", pools=pool("p", 1, more='availability_zones = ["next"]'))))
     assert "next" in found.detail
     assert '"r0"' in found.detail
