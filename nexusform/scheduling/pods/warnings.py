@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from nexusform.scheduling.matching import LabelSelector, matches
 from nexusform.scheduling.pods.board import Board
@@ -79,9 +79,9 @@ class _Scene:
         group = self.board.group(self.workload.pod)
         return [term for term in terms if self.board.chooses(term, group)]
 
-    def warn(self, kind: str, detail: str, **more: object) -> PodWarning:
+    def warn(self, kind: str, detail: str, **more: Any) -> PodWarning:
         text = f"{self.workload.kind} {self.workload.namespace}/{self.workload.name}: {detail}"
-        return PodWarning(kind, self.workload.key, _SUMMARIES[kind], text, **more)  # type: ignore[arg-type]
+        return PodWarning(kind, self.workload.key, _SUMMARIES[kind], text, **more)
 
 
 def warnings_of(cluster: Cluster, prediction: Prediction) -> tuple[PodWarning, ...]:
@@ -123,9 +123,10 @@ def _shared_machines(scene: _Scene) -> Iterator[PodWarning]:
             continue
         pods = tuple(o.name for o in scene.running if scene.by_name[o.node].machine == machine)
         nodes = tuple(sorted({o.node for o in scene.running if scene.by_name[o.node].machine == machine}))
+        workers = f"{_plural(len(nodes), 'worker')} {_few(nodes)}"
         detail = (
             f"{count} of {len(scene.running)} pods ({_few(pods)}) would run on machine {machine} "
-            f"({_plural(len(nodes), 'worker')} {_few(nodes)}) and be lost with it. {_why(scene, proposed, 'machines')}"
+            f"({workers}) and be lost with it. {_why(scene, proposed, 'machines')}"
         )
         yield scene.warn(
             SHARED_MACHINE,
@@ -147,8 +148,8 @@ def _shared_rack(scene: _Scene) -> Iterator[PodWarning]:
     proposed = proposed_key(scene.nodes, _rack)
     pods = tuple(outcome.name for outcome in scene.running)
     detail = (
-        f"all {len(pods)} pods ({_few(pods)}) would run in rack {rack}, though workers of {len(racks)} racks could "
-        f"take them. {_why(scene, proposed, 'racks')}"
+        f"all {len(pods)} pods ({_few(pods)}) would run in rack {rack}, though workers of {len(racks)} racks "
+        f"could take them. {_why(scene, proposed, 'racks')}"
     )
     yield scene.warn(
         SHARED_RACK, detail, pods=pods, rack=rack, topology_key=_key_used(scene), proposed_key=proposed
@@ -205,11 +206,12 @@ def _why(scene: _Scene, proposed: str, places: str) -> str:
         return f"Its rule over {proposed} is only preferred; make it required to forbid that."
     used = required + preferred
     if used:
-        cause = f"Its rules use {' and '.join(used)}, which {'does' if len(used) == 1 else 'do'} not tell {places} apart"
+        fail = "does not" if len(used) == 1 else "do not"
+        cause = f"Its rules use {' and '.join(used)}, which {fail} tell {places} apart"
     else:
         cause = "It has no rule that keeps its pods apart"
     if not proposed:
-        return f"{cause}, and no label of its workers does: label them with their hardware first."
+        return f"{cause}, and no label of its workers tells {places} apart: label them with their hardware."
     return f"{cause}. Use topologyKey: {proposed}."
 
 
@@ -232,9 +234,10 @@ def _missing_labels(scene: _Scene) -> Iterator[PodWarning]:
             detail = f"no worker that could take its pods has the label {key}: {_EFFECTS[use]}.{hint}"
             yield scene.warn(UNKNOWN_KEY, detail, topology_key=key, proposed_key=proposed)
         elif use == "anti-affinity":
+            lack = f"{_plural(len(lacking), 'worker')} {_few(lacking)} {'lacks' if len(lacking) == 1 else 'lack'}"
             detail = (
-                f"{_plural(len(lacking), 'worker')} {_few(lacking)} {'lacks' if len(lacking) == 1 else 'lack'} the "
-                f"label {key}, so the required anti-affinity over it never keeps pods off there. Label all workers."
+                f"{lack} the label {key}, so the required anti-affinity over it never keeps pods off there. "
+                "Label all workers."
             )
             yield scene.warn(UNLABELLED, detail, nodes=lacking, topology_key=key, proposed_key=proposed)
 
@@ -276,8 +279,8 @@ def _deadlock(scene: _Scene) -> Iterator[PodWarning]:
         if domains is None or workload.replicas < domains or not _meets_old_pods(term.selector, workload):
             continue
         detail = (
-            f"the next change of its template will hang: {workload.replicas} replicas take all {domains} values of "
-            f"{term.topology_key}, a new pod must not join an old one, and maxUnavailable "
+            f"the next change of its template will hang: its {workload.replicas} replicas take every value of "
+            f"{term.topology_key} ({domains}), a new pod must not join an old one, and maxUnavailable "
             f"({workload.unavailable_written} of {workload.replicas}) rounds down to 0, so none may stop first. "
             f"Set maxUnavailable: 1, or add matchLabelKeys: [{_TEMPLATE_KEY}] to the term."
         )
@@ -311,7 +314,8 @@ def _pending(scene: _Scene) -> Iterator[PodWarning]:
     if not waiting or scene.forecast.stuck:
         return
     names = tuple(outcome.name for outcome in waiting)
-    detail = f"{len(names)} of {scene.forecast.wanted} pods ({_few(names)}) would stay Pending: {waiting[0].reason}"
+    share = f"{len(names)} of {scene.forecast.wanted} pods"
+    detail = f"{share} ({_few(names)}) would stay Pending: {waiting[0].reason}"
     yield scene.warn(PENDING, detail, pods=names)
 
 
@@ -320,9 +324,10 @@ def _passed_over(scene: _Scene, placed: Counter[int]) -> Iterator[PodWarning]:
     priority = scene.workload.pod.priority
     lower = sum(count for other, count in placed.items() if other < priority)
     if waiting and lower:
+        others = f"{_plural(lower, 'pod')} of lower priority {'runs' if lower == 1 else 'run'}"
         detail = (
-            f"{_few(waiting)} (priority {priority}) would stay Pending while {_plural(lower, 'pod')} of lower "
-            f"priority {'runs' if lower == 1 else 'run'}; the cluster may evict some of them, which is not predicted."
+            f"{_few(waiting)} (priority {priority}) would stay Pending while {others}; "
+            "the cluster may evict some of them, which is not predicted."
         )
         yield scene.warn(PRIORITY, detail, pods=waiting)
 
