@@ -1,4 +1,4 @@
-"""Answers of `simulate` on the screen and in files: -plan, -format, -report."""
+"""Answers of `simulate` and `advise` on the screen and in files: -plan, -format, -report."""
 
 from __future__ import annotations
 
@@ -23,12 +23,24 @@ _PAGE_WIDTH = 100
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer: for people, and as data."""
+    """One answer: for people, and as data.
+
+    `text` (colour, width) writes it for the terminal where the outline alone would not do.
+    """
 
     question: str
     origin: str
     outline: Outline
     document: Mapping[str, Any]
+    text: Callable[[bool, int], str] | None = None
+
+    def written(self, *, colour: bool, width: int) -> str:
+        """The answer as terminal text."""
+        if self.text is not None:
+            return self.text(colour, width)
+        from nexusform.rendering.outline_text import outline_text
+
+        return outline_text(self.outline, colour=colour, width=width)
 
 
 def answer_flags(function: Function) -> Function:
@@ -50,9 +62,7 @@ def tell(answer: Answer, given: Mapping[str, Any], screen: Screen) -> int:
         raise click.UsageError("-report: only one report can go to stdout.")
     if not any(path == "-" for _, path in reports):
         if given["format"] == "text":
-            from nexusform.rendering.outline_text import outline_text
-
-            screen.out(outline_text(answer.outline, colour=screen.colour, width=screen.width), end="")
+            screen.out(answer.written(colour=screen.colour, width=screen.width), end="")
         else:
             _to_stdout(FORMATS[given["format"]](answer))
     for name, path in reports:
@@ -89,9 +99,7 @@ def _to_stdout(data: bytes) -> None:
 
 
 def _text(answer: Answer) -> bytes:
-    from nexusform.rendering.outline_text import outline_text
-
-    return outline_text(answer.outline, width=_PAGE_WIDTH).encode()
+    return answer.written(colour=False, width=_PAGE_WIDTH).encode()
 
 
 def _markdown(answer: Answer) -> bytes:

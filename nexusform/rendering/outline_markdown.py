@@ -43,5 +43,14 @@ def _table(table: Table) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
+_CODE = re.compile(r"(`[^`\n]+`)")
+
+
 def _plain(text: str) -> str:
-    return re.sub(r"([\\`*_\[\]|#])", r"\\\1", harmless(text)).replace("<", "&lt;").replace("\n", " ")
+    """The text with what Markdown would take for its own escaped; `code` stays code."""
+    parts = _CODE.split(harmless(text).replace("\n", " "))
+    return "".join(part.replace("|", "\\|") if k % 2 else _escaped(part) for k, part in enumerate(parts))
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\`*_\[\]|#])", r"\\\1", text).replace("<", "&lt;")

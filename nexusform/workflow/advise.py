@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from nexusform.advice.registry import RULE_IDS
 from nexusform.diagnostics import Diagnostic, has_errors
-from nexusform.planning.plan import Plan
 from nexusform.planning.planner import make_plan
 from nexusform.source import SourceFile
+from nexusform.workflow.linting import lint
 from nexusform.workflow.project import Place, open_project
 from nexusform.workflow.run import base_request
 from nexusform.workflow.saved_plans import read_plan
@@ -18,31 +18,44 @@ from nexusform.workflow.stored import read_stored
 
 @dataclass(frozen=True)
 class Advice:
-    """The findings; `diagnostics` are other problems, errors among them when nothing was found out."""
+    """The findings; `diagnostics` are other problems, errors among them when nothing was found out.
+
+    `origin` says in words what was looked at.
+    """
 
     findings: tuple[Diagnostic, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
+    origin: str = ""
 
 
 def find_advice(place: Place, plan_path: str = "") -> Advice:
-    """Ask every rule about a saved plan, or about a plan made now."""
+    """Ask every rule about what a saved plan places, or about all that stands or would be added now."""
     if plan_path:
         saved, problems = read_plan(plan_path)
         if saved is None:
             return Advice(diagnostics=tuple(problems))
         sources = {name: SourceFile(name, text) for name, text in saved.snapshot.items()}
-        return _sorted_out(saved.plan, sources)
+        findings = tuple(d for d in saved.plan.diagnostics if d.id in RULE_IDS)
+        return Advice(findings, _errors(saved.plan.diagnostics), sources, f"plan {plan_path}")
     opened = open_project(place)
     if opened.project is None:
         return Advice(diagnostics=opened.diagnostics, sources=opened.sources)
     stored, problems = read_stored(opened.project.backend)
     if stored is None:
         return Advice(diagnostics=tuple(problems), sources=opened.sources)
-    return _sorted_out(make_plan(base_request(opened.project, stored)).plan, opened.sources)
+    request = replace(base_request(opened.project, stored), tie_breaks=0, ways_out=False, lint=False)
+    result = make_plan(request)
+    if result.plan.errored:
+        return Advice(diagnostics=_errors(result.plan.diagnostics), sources=opened.sources)
+    findings = tuple(lint(result, opened.project.configuration, everything=True))
+    origin = f"state serial {stored.state.serial}" if stored.state.lineage else "nothing applied yet"
+    if result.plan.has_changes:
+        origin += ", and what the configuration would change"
+    return Advice(findings, sources=opened.sources, origin=origin)
 
 
-def _sorted_out(plan: Plan, sources: Mapping[str, SourceFile]) -> Advice:
-    findings = tuple(d for d in plan.diagnostics if d.id in RULE_IDS)
-    others = tuple(d for d in plan.diagnostics if d.id not in RULE_IDS)
-    return Advice(findings, others if has_errors(others) else (), sources)
+def _errors(found: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """What was found when there are errors among it; otherwise nothing that advice is about."""
+    others = tuple(d for d in found if d.id not in RULE_IDS)
+    return others if has_errors(others) else ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from nexusform.address import Address
@@ -17,6 +17,7 @@ from nexusform.planning.sites import SitePlan
 from nexusform.planning.vm_phase import VmObject
 from nexusform.ports import PoolDemand
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from nexusform.scheduling.racks.engine import RackScheduler
 
 
 def with_lint(result: PlanResult, configuration: Configuration) -> PlanResult:
@@ -29,11 +30,16 @@ def with_lint(result: PlanResult, configuration: Configuration) -> PlanResult:
 
 
 def lint(result: PlanResult, configuration: Configuration, *, everything: bool = False) -> list[Diagnostic]:
-    """What the rules say of what a plan places; with `everything` of all that stands after it."""
+    """What the rules say of what a plan places.
+
+    With `everything` they judge all that stands after it, as if it were created again from the start
+    in the order of the configuration.
+    """
     catalogue = CATALOGUES.get(result.plan.catalogue) or CATALOGUES[NEWEST]
     skus = tuple(catalogue.vm_skus.values())
     pools = tuple(_pools(result.objects, everything=everything))
-    sites = {site_id: _site(site) for site_id, site in result.sites.items()}
+    judged = {(pool.owner, pool.pool) for pool in pools} if everything else set()
+    sites = {site_id: _site(site, judged) for site_id, site in result.sites.items()}
     facts = Facts(pools, sites, skus)
     ignored_at = {
         str(address): configuration_block.ignored_rules
@@ -49,13 +55,25 @@ def silenced_rules(configuration: Configuration) -> dict[str, frozenset[str]]:
     return {str(block.address): block.ignored_rules for block in blocks if block.ignored_rules}
 
 
-def _site(site: SitePlan) -> SiteFacts:
+def _site(site: SitePlan, judged: Collection[tuple[str, str]]) -> SiteFacts:
+    before = site.base
+    if before is not None and judged:
+        before = _emptied(site.scheduler, judged)
     return SiteFacts(
         site.id,
         tuple(site.machines.values()),
-        rehearsal(site.base) if site.base is not None else None,
+        rehearsal(before) if before is not None else None,
         site.scheduler.count_free,
     )
+
+
+def _emptied(scheduler: RackScheduler, pools: Collection[tuple[str, str]]) -> RackScheduler:
+    """The site without the VMs of these pools (owner, pool)."""
+    emptied = scheduler.copy()
+    for vm in scheduler.vms():
+        if (vm.vm.owner, vm.vm.pool) in pools:
+            emptied.release(vm.handle)
+    return emptied
 
 
 def _pools(objects: Mapping[Address, VmObject], *, everything: bool) -> Iterable[PoolFacts]:

@@ -1,0 +1,104 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run
+
+MAIN = """
+resource "nexus_site" "lab" {}
+
+resource "nexus_rack" "r" {
+  count         = 2
+  site_id       = nexus_site.lab.id
+  name          = "r${count.index}"
+  machine_count = 4
+}
+
+resource "nexus_kubernetes_cluster" "a" {
+  site_id = nexus_site.lab.id
+  name    = "a"
+
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+
+  agent_pool "p" {
+    count              = 4
+    vm_sku_name        = "NC_P46_224_v1"
+    availability_zones = ["r0"]
+  }
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NO_COLOR", "1")
+    (tmp_path / "main.nf.hcl").write_text(MAIN)
+    return tmp_path
+
+
+def findings(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    capsys.readouterr()
+    run(["advise", "-format=json", *words])
+    return [finding["id"] for finding in json.loads(capsys.readouterr().out)["findings"]]
+
+
+def test_what_stands_is_judged_as_what_is_new_is(capsys: pytest.CaptureFixture[str]) -> None:
+    new = findings(capsys)
+    assert new == ["zones-pinned"]
+    assert run(["apply", "-auto-approve"]) == 0
+    assert findings(capsys) == new
+    assert run(["advise"]) == 2
+    text = capsys.readouterr().out
+    assert "pool1" not in text
+    assert "p of a is pinned to the rack r0" in text
+    assert "1 finding (zones-pinned: 1)." in text
+
+
+def test_what_a_pin_costs_is_measured_without_the_standing_vms(
+    lab: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Six on four machines: two of them house two; on eight machines all would stand alone.
+    (lab / "main.nf.hcl").write_text(MAIN.replace("= 4\n    vm_sku", "= 6\n    vm_sku"))
+    assert run(["apply", "-auto-approve"]) == 0
+    capsys.readouterr()
+    assert run(["advise"]) == 2
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "2 machines will house two VMs of a because of it" in text
+    assert "not fit" not in text
+
+
+def test_a_rule_that_is_silenced_says_nothing(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (lab / "main.nf.hcl").write_text(
+        MAIN.replace('resource "nexus_kub', '# nexusform:ignore zones-pinned\nresource "nexus_kub')
+    )
+    assert run(["advise"]) == 0
+    assert "No advice" in capsys.readouterr().out
+
+
+def test_a_saved_plan_is_judged_by_what_it_places(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "-out=first"]) == 0
+    assert findings(capsys, "-plan=first") == ["zones-pinned"]
+    assert run(["apply", "-auto-approve"]) == 0
+    assert run(["plan", "-out=second"]) == 0
+    assert findings(capsys, "-plan=second") == []
+
+
+def test_reports(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["advise", "-report=markdown:a.md", "-report=html:a.html", "-report=json:a.json"]) == 2
+    assert "Warning: zones-pinned" in capsys.readouterr().out
+    markdown = (lab / "a.md").read_text()
+    assert "| zones-pinned | main.nf.hcl:23 | nexus\\_kubernetes\\_cluster.a |" in markdown
+    assert "`# nexusform:ignore ID`" in markdown
+    assert json.loads((lab / "a.json").read_text())["finding"] is True
+    assert "zones-pinned" in (lab / "a.html").read_text()
+
+
+def test_errors_come_first(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (lab / "main.nf.hcl").write_text(MAIN.replace("= 4\n    vm_sku", "= 40\n    vm_sku"))
+    assert run(["advise"]) == 1
+    assert "do not fit" in capsys.readouterr().err
