@@ -18,6 +18,7 @@ from nexusform.applying.outcomes import after_answer, after_problem
 from nexusform.applying.recorder import Recorder
 from nexusform.applying.requests import Call, call_for, carry_out, deposed_of, object_of
 from nexusform.applying.standing import provider_of, with_current, without_deposed
+from nexusform.applying.whereabouts import Whereabouts
 from nexusform.applying.workers import Finished, Workers
 from nexusform.planning.plan import Plan, Step, StepKind
 from nexusform.ports import BackendProblem, Clock, Provider, ProviderAnswer, ResourceType
@@ -173,6 +174,7 @@ class _Run:
         self._providers = providers
         self._types = types
         self._recorder = recorder
+        self._whereabouts = Whereabouts(recorder.state)
         self._clock = clock
         self._listener = listener
         self._options = options
@@ -273,6 +275,8 @@ class _Run:
         before = self._recorder.instance(call.change.address)
         if finished.problem is None:
             result = after_answer(call, finished.answer, schema, before)
+            if result.misses:
+                result = result.followed(self._whereabouts)
         else:
             result = after_problem(call, finished.problem, before)
         self._recorder.conclude(call, result.instance, result.error)

@@ -9,6 +9,7 @@ from typing import Any
 from nexusform.applying.agreement import Agreement, Miss, agree
 from nexusform.applying.requests import Call
 from nexusform.applying.standing import remembered, with_current, with_successor, without_deposed
+from nexusform.applying.whereabouts import Whereabouts
 from nexusform.planning.plan import StepKind
 from nexusform.ports import ProviderAnswer, ProviderProblem
 from nexusform.schema import BlockSchema
@@ -29,6 +30,15 @@ class Result:
     error: str = ""
     hits: int = 0
     misses: tuple[Miss, ...] = ()
+
+    def followed(self, whereabouts: Whereabouts) -> Result:
+        """The same with the racks and zones of machines that were foretold otherwise."""
+        if self.instance is None or self.instance.current is None:
+            return self
+        standing = self.instance.current
+        attributes = whereabouts.followed(standing.attributes)
+        made = replace(self.instance, current=replace(standing, attributes=attributes))
+        return replace(self, instance=made)
 
 
 def after_answer(

@@ -8,6 +8,7 @@ from dataclasses import replace
 from nexusform.address import Address, address_order
 from nexusform.applying.agreement import agree
 from nexusform.applying.outcomes import path_text
+from nexusform.applying.whereabouts import Whereabouts
 from nexusform.ports import ObjectKey, Provider, ProviderProblem, ReadRequest, ResourceType
 from nexusform.state.conformity import misfits
 from nexusform.state.model import ObjectState, State
@@ -29,7 +30,7 @@ def refresh(
     found: Found = {}
     for name, provider in providers.items():
         if provider.observes:
-            found.update(_ask(provider, _objects_of(state, name), types, telling))
+            found.update(_ask(state, provider, _objects_of(state, name), types, telling))
     return found
 
 
@@ -43,6 +44,7 @@ def _objects_of(state: State, provider: str) -> list[tuple[Address, ObjectState]
 
 
 def _ask(
+    state: State,
     provider: Provider,
     objects: Sequence[tuple[Address, ObjectState]],
     types: Mapping[str, ResourceType],
@@ -55,6 +57,7 @@ def _ask(
         key = ObjectKey(address.type, object_id, known.creation)
         requests.append(ReadRequest(key, known.attributes, str(address)))
     found: Found = {}
+    whereabouts = Whereabouts(lambda: state)
     for (address, known), answer in zip(objects, provider.read(requests), strict=True):
         if answer.attributes is None:
             found[address] = None
@@ -66,7 +69,10 @@ def _ask(
                 f"What provider {provider.name} answered for {address} is not what a {address.type} is: "
                 f"{path_text(wrong[0].path)}: {wrong[0].message}"
             )
-        if answer.attributes != known.attributes:
-            seen = agree(str(address), schema, known.attributes, answer.attributes, ())
+        if answer.attributes == known.attributes:
+            continue
+        attributes = whereabouts.followed(answer.attributes)
+        if attributes != known.attributes:
+            seen = agree(str(address), schema, known.attributes, attributes, ())
             found[address] = replace(known, attributes=seen.attributes)
     return found

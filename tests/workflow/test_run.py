@@ -10,6 +10,7 @@ import pytest
 
 from nexusform.backends.memory import MemoryBackend
 from nexusform.diagnostics import Diagnostic
+from nexusform.planning.plan import Action, Mode
 from nexusform.ports import BackendProblem
 from nexusform.workflow.apply import ApplyOptions, ApplyOutcome, apply_plan
 from nexusform.workflow.explain import explain
@@ -221,3 +222,24 @@ def test_an_answer_that_is_not_of_the_type_is_refused(place: Place) -> None:
     with beginning(project) as run:
         assert run.ready, "what was saved can be read"
         assert run.plan(PlanOptions()).plan.has_changes
+
+
+def test_a_node_that_was_moved_to_a_machine_of_another_rack_is_drift_and_no_change(place: Place) -> None:
+    Path("provider.nf.hcl").write_text('provider "simulated" {\n  reality = "reality.json"\n}\n')
+    project = opened(place)
+    applied(project)
+    reality = Path("reality.json")
+    objects = json.loads(reality.read_text())
+    for made in objects:
+        for node in made["attributes"].get("nodes", {}).values():
+            node["machine"] = {"r0-bm03": "r1-bm03"}.get(node["machine"], node["machine"])
+    reality.write_text(json.dumps(objects))
+    with beginning(project) as run:
+        plan = run.plan(PlanOptions()).plan
+    assert plan.drift
+    assert not plan.errored
+    assert all(change.action is Action.NO_OP for change in plan.changes)
+    applied(project, mode=Mode.REFRESH_ONLY)
+    with beginning(project) as run:
+        assert not run.plan(PlanOptions()).plan.has_changes
+    assert outputs(project) == {"where": "r1-bm03"}
