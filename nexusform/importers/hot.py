@@ -47,9 +47,11 @@ class HotVnf:
     notes: tuple[Notes, ...]
 
 
-def read_hot(text: str, nested: Mapping[str, str], parameters: Mapping[str, Any]) -> HotVnf:
-    """The VNF of a HOT file and its nested templates by file name."""
-    reading = Reading(nested)
+def read_hot(
+    text: str, nested: Mapping[str, str], parameters: Mapping[str, Any], known: frozenset[str] = frozenset()
+) -> HotVnf:
+    """The VNF of a HOT file and its nested templates by file name. `known` are VDUs of a VNFD beside it."""
+    reading = Reading(nested, known)
     notes = reading.notes[BASE_HOT] = Notes(BASE_HOT)
     documents = open_text(text, notes)
     for document in documents[:1]:

@@ -22,6 +22,7 @@ from nexusform.importers.vnf_model import (
 from nexusform.importers.yaml_node import Node, Notes, whole_number
 
 HINTS: Final = "scheduler_hints"
+_DESIRED: Final = ("desired_capacity", "DesiredCapacity", "size")
 _MIB_PER_GIB: Final = 1024
 
 
@@ -33,7 +34,7 @@ class Repeat:
     most: int | None = 1
     wanted: int = 1
     group: str = ""
-    said: bool = True
+    said: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class Reading:
     """What has been found so far in all templates."""
 
     nested: Mapping[str, str]
+    known: frozenset[str] = frozenset()
     notes: dict[str, Notes] = field(default_factory=dict)
     opened: dict[str, Node | None] = field(default_factory=dict)
     vdus: dict[str, Vdu] = field(default_factory=dict)
@@ -87,7 +89,7 @@ def repeat_of(template: Template, resource: tuple[str, Node], outer: Repeat) -> 
     else:
         low = _count(template, first_of(properties, "min_size", "MinSize"))
         high = _count(template, first_of(properties, "max_size", "MaxSize"))
-        desired = _count(template, first_of(properties, "desired_capacity", "DesiredCapacity", "size"))
+        desired = _count(template, first_of(properties, *_DESIRED))
         least, most = low or 0, high
         if most is not None and most < least:
             template.notes.warn(
@@ -98,7 +100,8 @@ def repeat_of(template: Template, resource: tuple[str, Node], outer: Repeat) -> 
             )
             most = None
         wanted = desired if desired is not None else (low if low is not None else 1)
-        said = desired is not None or low is not None
+        unset = first_of(properties, *_DESIRED).absent
+        said = desired is not None or (unset and low is not None)
         wanted = _within(template, (name, body), wanted, least, most)
     bound = None if most is None or outer.most is None else min(most * outer.most, MOST_INSTANCES)
     return Repeat(
@@ -106,7 +109,7 @@ def repeat_of(template: Template, resource: tuple[str, Node], outer: Repeat) -> 
         bound,
         min(wanted * outer.wanted, MOST_INSTANCES),
         name,
-        said and outer.said,
+        said and (outer.said or not outer.group),
     )
 
 
@@ -162,9 +165,11 @@ def note_server(
 ) -> None:
     """Note one kind of server and the hints that concern it."""
     notes = template.notes
+    around = template.scope.rpartition("/")[2] or repeat.group
     called = name
+    if name not in reading.known:  # the VNFD may call a VDU like what stands around its server
+        called = next((n for n in (around, repeat.group) if n in reading.known - reading.vdus.keys()), name)
     if called in reading.vdus:
-        around = template.scope.rpartition("/")[2] or repeat.group
         called = f"{around}-{name}" if around not in {"", name} else f"{name}-{properties.line}"
         if called in reading.vdus:
             notes.warn(properties, IGNORED, f'a second server is called "{called}"; it is passed over.')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -44,19 +45,34 @@ class Template:
 
     def parameter(self, name: str) -> Any:
         """A parameter's value, else its default, else Unresolved."""
-        if name in self.values:
-            return self.values[name]
         for section in ("parameters", "Parameters"):
             declared = self.root.at(section, name)
+            kind = (declared.at("type").text or declared.at("Type").text).lower()
+            if name in self.values:
+                return _of_kind(self.values[name], kind)
             for key in ("default", "Default"):
                 default = declared.at(key)
                 if not default.absent:
-                    return default.data
-        return Unresolved(f"the parameter {name}")
+                    return _of_kind(default.data, kind)
+        return self.values.get(name, Unresolved(f"the parameter {name}"))
 
     def value(self, node: Node) -> Any:
         """The resolved value of a part."""
         return resolve(node.data, self)
+
+
+def _of_kind(value: Any, kind: str) -> Any:
+    """A parameter's value by its declared type: JSON and lists may be given as text."""
+    if not isinstance(value, str):
+        return value
+    if kind == "json":
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    if kind in {"comma_delimited_list", "commadelimitedlist"}:
+        return [part.strip() for part in value.split(",")]
+    return value
 
 
 def resolve(data: Any, template: Template, depth: int = 0) -> Any:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from nexusform.diagnostics import did_you_mean
+from nexusform.importers.tosca_legacy import legacy_placement
 from nexusform.importers.tosca_scaling import Scaling, read_scaling
 from nexusform.importers.tosca_topology import Topology, read_topology
 from nexusform.importers.tosca_units import gib
@@ -90,7 +91,8 @@ def _vdus(topology: Topology, scaling: Scaling, notes: Notes) -> Iterator[Vdu]:
 def _counted(vdu: Vdu, body: Node, topology: Topology, scaling: Scaling, notes: Notes) -> Vdu:
     """The VDU with its least, most and initial number."""
     profile = body.at("properties", "vdu_profile")
-    if profile.absent:
+    bounds = scaling.bounds.get(vdu.name)
+    if profile.absent and bounds is None and not topology.full_type(body).endswith("tacker"):
         notes.warn(
             body,
             CORRECTED,
@@ -98,6 +100,8 @@ def _counted(vdu: Vdu, body: Node, topology: Topology, scaling: Scaling, notes: 
         )
     least = _amount(topology.value(profile.at("min_number_of_instances")), notes) or 0
     most = _amount(topology.value(profile.at("max_number_of_instances")), notes)
+    if profile.absent and bounds is not None:
+        least, most = bounds
     if most is not None and most < least:
         notes.warn(
             profile,
@@ -220,14 +224,21 @@ def _rules(
 ) -> Iterator[Rule]:
     for name, body in topology.policies:
         affinity = _RULES.get(topology.kind(body))
-        if affinity is None:
+        old = legacy_placement(name, body, topology, notes) if affinity is None else None
+        if affinity is None and old is None:
             continue
         targets = _targets(name, body, topology, vdus, groups, notes)
-        scope, label = _scope(name, body, topology, notes)
+        hard = True
+        if old is not None:
+            affinity, hard = old
+            scope, label = MACHINE, "tacker.Placement"
+        else:
+            scope, label = _scope(name, body, topology, notes)
         if not targets:
             notes.warn(body, IGNORED, f'the rule "{name}" concerns no VDU; it is ignored.')
         elif scope:
-            yield Rule(name, affinity, True, scope, targets, Origin(notes.file, body.line), label=label)
+            origin = Origin(notes.file, body.line)
+            yield Rule(name, bool(affinity), hard, scope, targets, origin, label=label)
 
 
 def _targets(

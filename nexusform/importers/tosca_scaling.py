@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from nexusform.diagnostics import did_you_mean
+from nexusform.importers.tosca_legacy import legacy_scaling
 from nexusform.importers.tosca_topology import Topology
 from nexusform.importers.vnf_model import CORRECTED, IGNORED, MOST_INSTANCES, Aspect, Level, Origin, Steps
 from nexusform.importers.yaml_node import Node, Notes
@@ -13,12 +14,13 @@ from nexusform.importers.yaml_node import Node, Notes
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """Initial sizes (with where they stand) by VDU, aspects, and instantiation levels."""
+    """Initial sizes (with where they stand) and bounds by VDU, aspects, and instantiation levels."""
 
     initial: Mapping[str, tuple[int, Node]] = field(default_factory=dict)
     aspects: tuple[Aspect, ...] = ()
     levels: tuple[Level, ...] = ()
     default_level: str = ""
+    bounds: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +53,14 @@ def read_scaling(topology: Topology, notes: Notes) -> Scaling:
                 f'the policy "{first.policy}" is for the aspect "{aspect}", which no ScalingAspects declares.'
                 f"{did_you_mean(aspect, names)}",
             )
+    bounds: dict[str, tuple[int, int | None]] = {}
+    for old in legacy_scaling(topology, notes):
+        aspects = (*aspects, old.aspect)
+        for vdu in old.vdus:
+            initial.setdefault(vdu, (old.initial, old.node))
+            bounds[vdu] = old.least, old.most
     levels, default = _levels(topology, notes)
-    return Scaling(initial, aspects, levels, default)
+    return Scaling(initial, aspects, levels, default, bounds)
 
 
 def _of_kind(topology: Topology, kind: str) -> Iterator[tuple[str, Node]]:

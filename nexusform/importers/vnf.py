@@ -44,7 +44,8 @@ def read_vnf(sources: VnfSources) -> ReadVnf:
     if sources.vnfd is not None:
         descriptor = read_vnfd(sources.vnfd, sources.parameters, sources.flavour_id, notes)
     if sources.base_hot is not None:
-        template = read_hot(sources.base_hot, sources.nested, sources.parameters)
+        known = frozenset(vdu.name for vdu in descriptor.vdus) if descriptor is not None else frozenset()
+        template = read_hot(sources.base_hot, sources.nested, sources.parameters, known)
     all_notes = [notes, *(template.notes if template is not None else ())]
     by_file = {known.file: known for known in all_notes}
     if descriptor is None or (template is not None and not descriptor.vdus):

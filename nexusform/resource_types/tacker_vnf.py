@@ -173,14 +173,13 @@ def _unmet_problem(found: Unmet, summary: str, severity: Severity, machines: int
         )
     else:
         at_most = f" with up to {rule.most} on each" if rule.most > 1 else ""
-        has = (
-            f"{machines} machines" if rule.scope == "machine" else f"{found.room // rule.most} {rule.scope}s"
-        )
+        room = machines if rule.scope == "machine" else found.room // rule.most
+        has = f"the site has {room} {rule.scope}{'' if room == 1 else 's'}"
         when = "" if severity is Severity.ERROR else " at the largest scale"
-        has = "one site" if rule.scope == "site" else has
+        has = "a VNF stands on one site" if rule.scope == "site" else has
         text += (
-            f"{at_most}: {found.wanted} VMs{when}, and the site has {has}. Add machines or racks, ask for fewer "
-            "VMs, or make the rule soft."
+            f"{at_most}: {found.wanted} VMs{when}, and {has}. Add machines or racks, ask for "
+            "fewer VMs, or make the rule soft."
         )
     return Problem(document_path(rule.origin.file), summary, text, severity)
 

@@ -74,7 +74,7 @@ def mangled(draw: st.DrawFn) -> str:
     return "\n".join(lines)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(mangled(), mangled(), mangled())
 def test_mangled_documents(one: str, two: str, three: str) -> None:
     use(VnfSources(vnfd=one))
@@ -109,7 +109,7 @@ def odd(draw: st.DrawFn) -> str:
     return yaml.safe_dump(data)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     odd(),
     odd(),
