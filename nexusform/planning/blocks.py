@@ -232,7 +232,9 @@ class Blocks:
         for instance in self.expanded(block, evaluation) or ():
             if instance.block is not None and not instance.going:
                 self.diagnostics += self.arguments(instance, evaluation)
-                self.diagnostics += [undecided_error(instance, path) for path in undecided(instance)]
+                waiting = undecided(instance)
+                self.diagnostics += [undecided_error(instance, path) for path in waiting]
+                instance.broken |= bool(waiting)
                 self.conclude(instance, {}, evaluation)
             self.keep(instance, evaluation)
 

@@ -26,6 +26,8 @@ from nexusform.source import Span
 from nexusform.state.model import ObjectState
 from nexusform.values import Path
 
+UNDECIDED = "Placement depends on an unknown value"
+
 
 @dataclass(slots=True)
 class Instance:
@@ -173,7 +175,7 @@ def undecided_error(instance: Instance, path: Path) -> Diagnostic:
     """The error for one of them."""
     name = argument_text(path)
     return instance.error(
-        "Placement depends on an unknown value",
+        UNDECIDED,
         f'"{name}" decides where things land, so it must be known in the plan, and its value is known only '
         "after apply. Use a literal, a variable, or an attribute that nexusform computes in the plan "
         "(ids, names, placements); timestamp() and uuid() are known only after apply.",

@@ -54,6 +54,7 @@ def check_variables(configuration: Configuration, evaluation: Evaluation) -> Ver
     found = Verdicts()
     for instance in _instances(configuration, evaluation):
         for variable in instance.module.variables.values():
+            evaluation.variable(instance, variable)  # of its type, also when nothing reads it
             _variable(variable, instance, evaluation, found)
     return found
 

@@ -20,7 +20,7 @@ from nexusform.planning.destroying import destroy
 from nexusform.planning.evaluation import Evaluation
 from nexusform.planning.hint_targets import HintTargets
 from nexusform.planning.importing import drop_unselected, missing_targets, with_imports
-from nexusform.planning.instances import Instance
+from nexusform.planning.instances import UNDECIDED, Instance
 from nexusform.planning.inventories import inventories_read
 from nexusform.planning.module_conditions import check_modules, check_variables
 from nexusform.planning.moves import apply_moves, forgotten, refreshed_after
@@ -49,7 +49,7 @@ CONSEQUENCES = frozenset(
         "Unknown rack",
         "Unknown cluster",
         "Unknown availability zone",
-        "Placement depends on an unknown value",
+        UNDECIDED,
     }
 )
 
@@ -115,7 +115,7 @@ class _Planner:
         checks = self._conditions(evaluation)
         outputs, planned_outputs, problems = plan_outputs(request, evaluation, selection)
         found = [*self.walked, *blocks.diagnostics, *bodies.diagnostics, *evaluation.diagnostics, *problems]
-        self.diagnostics += [d for d in found if not flawed or d.summary not in CONSEQUENCES]
+        self.diagnostics += _causes(found, flawed=flawed)
         work = Work(
             given=self.given,
             request=self.request,
@@ -250,6 +250,17 @@ class _Planner:
                 "Duplicate machine", detail, path if second.type.name.endswith("machine") else ()
             )
         return error("Duplicate machine", detail)
+
+
+def _causes(found: list[Diagnostic], *, flawed: bool) -> list[Diagnostic]:
+    """What was found, without what only follows from something else: from what was wrong before
+    (`flawed`), or from an unknown value where a rack or site is described.
+    """
+    if flawed:
+        return [d for d in found if d.summary not in CONSEQUENCES]
+    if any(d.summary == UNDECIDED for d in found):
+        return [d for d in found if d.summary == UNDECIDED or d.summary not in CONSEQUENCES]
+    return found
 
 
 def _forgets(address: Address) -> Diagnostic:
