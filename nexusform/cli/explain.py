@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -54,36 +55,64 @@ def _listed(names: tuple[str, ...]) -> str:
 def _told(reason: Reason, given: dict[str, Any], screen: Screen) -> str:
     if given["format"] == "json":
         return _json(reason)
+    from nexusform.rendering.elsewhere_text import elsewhere_lines
+
+    explanation = reason.explained.explanation
+    elsewhere = elsewhere_lines(reason.ways, explanation.demand, reason.pool_size)
+    if given["format"] == "markdown":
+        from nexusform.rendering.explanation_outline import explanation_outline
+        from nexusform.rendering.explanation_text import certainty_text
+        from nexusform.rendering.outline_markdown import outline_markdown
+
+        certainty = certainty_text(reason.certainty, reason.tie_breaks)
+        facts = [*_standing_lines(reason), *([certainty] if certainty else []), *_trigger(reason)]
+        return outline_markdown(explanation_outline(reason.object, explanation, facts, elsewhere))
+    return _text(reason, elsewhere, given, screen)
+
+
+def _text(reason: Reason, elsewhere: Sequence[str], given: dict[str, Any], screen: Screen) -> str:
+    from nexusform.rendering.colours import harmless, wrap
     from nexusform.rendering.explanation_text import render_explanation
 
-    plain = given["format"] == "markdown"
-    text = _standing_line(reason) + render_explanation(
+    text = render_explanation(
         reason.object,
         reason.explained.explanation,
         reason.certainty,
         reason.tie_breaks,
         every=given["every"],
-        colour=screen.colour and not plain,
+        colour=screen.colour,
     )
+    lines = [harmless(line) for line in _standing_lines(reason)]
+    after = [f"{line}" for line in _trigger(reason)]
+    if elsewhere:
+        after.append("To stand elsewhere:")
+    for line in elsewhere:
+        first, *rest = wrap(harmless(line), screen.width - 4)
+        after += [f"  - {first}", *(f"    {more}" for more in rest)]
+    return "".join(f"{line}\n" for line in lines) + text + "".join(f"{line}\n" for line in after)
+
+
+def _trigger(reason: Reason) -> list[str]:
     trigger = reason.explained.trigger
-    if trigger and reason.stands is None:
-        text += f"Trigger: {trigger}.\n"
-    return f"```\n{text}```\n" if plain else text
+    return [f"Trigger: {trigger}."] if trigger and reason.stands is None else []
 
 
-def _standing_line(reason: Reason) -> str:
+def _standing_lines(reason: Reason) -> list[str]:
     if reason.stands is None:
-        return ""
+        return []
     from nexusform.rendering.explanation_text import placement_place
 
-    return (
-        f"{reason.object} stands on {placement_place(reason.stands)} (state serial {reason.serial}).\n"
-        "Placed again today, with everything else where it is:\n"
-    )
+    place = placement_place(reason.stands)
+    known = f"{reason.provenance}, " if reason.provenance else ""
+    return [
+        f"{reason.object} stands on {place} ({known}state serial {reason.serial}).",
+        "Placed again today, with everything else where it is:",
+    ]
 
 
 def _json(reason: Reason) -> str:
     from nexusform.planning.plan import place_of
+    from nexusform.rendering.elsewhere_text import elsewhere_document
     from nexusform.rendering.explanation_text import explanation_document
     from nexusform.rendering.json_writer import json_bytes
 
@@ -91,8 +120,10 @@ def _json(reason: Reason) -> str:
         "address": str(reason.address),
         "trigger": reason.explained.trigger if reason.stands is None else "",
         "stands": place_of(reason.stands) if reason.stands else None,
+        "provenance": reason.provenance or None,
         **explanation_document(
             reason.object, reason.explained.explanation, reason.certainty, reason.tie_breaks
         ),
+        "elsewhere": elsewhere_document(reason.ways),
     }
     return json_bytes(document, pretty=True).decode()

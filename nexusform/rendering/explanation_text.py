@@ -42,7 +42,7 @@ def render_explanation(
     if every or explanation.placement is None:
         lines += _refusals(explanation, every=every)
     if certainty is not None and tie_breaks:
-        lines.append(_certainty(certainty, tie_breaks))
+        lines.append(certainty_text(certainty, tie_breaks))
     return "\n".join(lines) + "\n"
 
 
@@ -196,7 +196,10 @@ def _abbreviated(names: Sequence[str]) -> str:
     return ", ".join(shown)
 
 
-def _certainty(certainty: Certainty, tie_breaks: int) -> str:
+def certainty_text(certainty: Certainty | None, tie_breaks: int) -> str:
+    """In how many of the repeated tie-breaks the VM goes there; "" when nothing was repeated."""
+    if certainty is None or not tie_breaks:
+        return ""
     rack, machine = round(certainty.rack * tie_breaks), round(certainty.machine * tie_breaks)
     return f"Same rack in {rack} of {tie_breaks} tie-breaks, same machine in {machine}."
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nexusform.address import Address, AddressPattern, AddressProblem, address_order, parse_pattern
@@ -10,12 +10,14 @@ from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
 from nexusform.planning.plan import PlacementChange
 from nexusform.planning.planner import make_plan
 from nexusform.planning.request import Explained, PlanRequest, PlanResult
-from nexusform.ports import Registries, StandingVm
+from nexusform.ports import Registries, StandingVm, VmDemand
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.model import Placement
 from nexusform.source import SourceFile
 from nexusform.state import codec
 from nexusform.state.model import EMPTY, State
+from nexusform.whatif.elsewhere import Way, find_ways
+from nexusform.whatif.world_view import things_after, view_world
 from nexusform.workflow.project import Opened, Place, Project, open_project
 from nexusform.workflow.run import base_request
 from nexusform.workflow.saved_plans import open_saved, read_plan
@@ -26,7 +28,9 @@ from nexusform.workflow.stored import Stored, read_stored
 class Reason:
     """One object and why it is where it is.
 
-    `stands` is where state has it (None: it is new in the plan); `explained` what the rules say.
+    `stands` is where state has it (None: it is new in the plan) and `provenance` how that is known;
+    `explained` what the rules say. `ways` are the other machines of its site and what would have to
+    change there; `pool_size` how many VMs its pool has.
     """
 
     address: Address
@@ -36,6 +40,9 @@ class Reason:
     serial: int = 0
     certainty: Certainty | None = None
     tie_breaks: int = 0
+    provenance: str = ""
+    ways: tuple[Way, ...] = ()
+    pool_size: int = 1
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,8 @@ class _Question:
     def answer(self) -> Explanations:
         """First what the plan places; for what stands, what the rules say of every place today."""
         standing = self._standing()
-        planned = make_plan(replace(self.request, want_rejected=True, ways_out=False, lint=False))
+        quiet = replace(self.request, tie_breaks=0, ways_out=False, lint=False)
+        planned = make_plan(quiet)
         names = self._names(planned, standing)
         if not names:
             return Explanations(diagnostics=(*_errors(planned), self._nothing()))
@@ -118,10 +126,15 @@ class _Question:
             return Explanations(
                 diagnostics=(error("No such object", f'{self.pattern} has no object "{name}".{near}'),)
             )
-        reasons = self._reasons(planned, name)
+        reasons = self._reasons(self._explaining(self.request, planned.objects, name), name)
         if not reasons:
             reasons = self._today(standing, name)
         return Explanations(tuple(reasons), diagnostics=() if reasons else (*_errors(planned), _silent(name)))
+
+    def _explaining(self, request: PlanRequest, addresses: Iterable[Address], name: str) -> PlanResult:
+        """Plan again, noting why this object goes where it goes."""
+        wanted = tuple((str(a), name) for a in addresses if self.pattern.matches(a))
+        return make_plan(replace(request, explain=wanted, ways_out=False, lint=False))
 
     def _standing(self) -> dict[str, tuple[Address, StandingVm]]:
         found: dict[str, tuple[Address, StandingVm]] = {}
@@ -134,40 +147,52 @@ class _Question:
         return found
 
     def _names(self, planned: PlanResult, standing: Mapping[str, object]) -> tuple[str, ...]:
-        new = [e.object for e in planned.explained if self.pattern.matches(e.address)]
+        new = [
+            pool.names[pool.numbers.index(number)]
+            for address, found in planned.objects.items()
+            if self.pattern.matches(address) and found.wanted is not None
+            for pool in found.wanted.pools
+            for number in pool.numbers
+            if (pool.pool, number) in found.tokens or (pool.pool, number) in found.failed
+        ]
         return tuple(dict.fromkeys([*standing, *new]))
 
     def _reasons(self, planned: PlanResult, name: str) -> list[Reason]:
         rows = {(row.address, row.object): row for row in planned.plan.placements}
-        return [
-            Reason(
-                e.address,
-                name,
-                e,
-                certainty=_certainty(rows.get((e.address, name))),
-                tie_breaks=planned.plan.tie_breaks,
+        explained = [e for e in planned.explained if e.object == name and self.pattern.matches(e.address)]
+        if not explained:
+            return []
+        things = things_after(planned.plan, self.request.state)
+        world = view_world(things, self.request.registries, planned.plan.catalogue)
+        found = []
+        for e in explained:
+            wanted = planned.objects[e.address].wanted
+            site = world.sites.get(wanted.site_id) if wanted is not None else None
+            demand, place = e.explanation.demand, e.explanation.placement
+            ways = find_ways(site, demand, place.machine if place is not None else "") if site else ()
+            found.append(
+                Reason(
+                    e.address,
+                    name,
+                    e,
+                    certainty=_certainty(rows.get((e.address, name))),
+                    tie_breaks=planned.plan.tie_breaks,
+                    ways=ways,
+                    pool_size=_pool_size(wanted, name),
+                )
             )
-            for e in planned.explained
-            if e.object == name and self.pattern.matches(e.address)
-        ]
+        return found
 
     def _today(self, standing: Mapping[str, tuple[Address, StandingVm]], name: str) -> list[Reason]:
         """Place the object again, with everything else where it is."""
         if name not in standing:
             return []
         address, vm = standing[name]
-        request = replace(
-            self.request,
-            state=_without(self.request.state, address, name),
-            replaces=(),
-            targets=(),
-            excludes=(),
-            want_rejected=True,
-            ways_out=False,
-            lint=False,
-        )
-        found = self._reasons(make_plan(request), name)
-        return [replace(r, stands=vm.placement, serial=self.request.state.serial) for r in found]
+        state = _without(self.request.state, address, name)
+        request = replace(self.request, state=state, replaces=(), targets=(), excludes=())
+        found = self._reasons(self._explaining(request, [address], name), name)
+        serial = self.request.state.serial
+        return [replace(r, stands=vm.placement, serial=serial, provenance=vm.provenance) for r in found]
 
     def _nothing(self) -> Diagnostic:
         known = self._known()
@@ -197,6 +222,11 @@ def _without(state: State, address: Address, name: str) -> State:
     return state.with_instance(
         address, replace(instance, current=replace(instance.current, attributes=attributes))
     )
+
+
+def _pool_size(wanted: VmDemand | None, name: str) -> int:
+    pools = wanted.pools if wanted is not None else ()
+    return next((len(pool.numbers) for pool in pools if name in pool.names), 1)
 
 
 def _certainty(row: PlacementChange | None) -> Certainty | None:

@@ -1,0 +1,126 @@
+"""What would have to change for a VM to stand on another machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from nexusform.scheduling.racks.model import Demand, Machine, VmSku
+from nexusform.scheduling.racks.rules import hints
+from nexusform.scheduling.racks.standing import StandingVm
+from nexusform.whatif.world_view import SiteView
+
+
+class Need(StrEnum):
+    """What stands in the way on a machine."""
+
+    OPEN = "open"  # the machine must take VMs again
+    HARDWARE = "hardware"  # the SKU must list its hardware
+    SIZE = "size"  # a smaller SKU: it would not fit when empty
+    LEAVE = "leave"  # VMs must leave
+    ZONE = "zone"  # its zone must be among availability_zones
+    HINT = "hint"  # a hard hint must go
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One machine and everything that would have to change there; nothing = the rule ranks it lower.
+
+    `leaving` are the fewest VMs that would have to leave; `refusal` says why the machine takes none.
+    """
+
+    machine: str
+    rack: str
+    zone: str
+    needs: tuple[Need, ...]
+    leaving: tuple[str, ...] = ()
+    refusal: str = ""
+
+
+def find_ways(site: SiteView, demand: Demand, besides: str) -> tuple[Way, ...]:
+    """Every machine of the site but `besides`, in site order, as things stand there now."""
+    names = _names(site)
+    standing: dict[str, list[StandingVm]] = {machine: [] for machine in site.machines}
+    for vm in site.scheduler.vms():
+        if vm.vm != demand.vm:
+            standing[vm.placement.machine].append(vm)
+    return tuple(
+        _way(machine, demand, standing[machine.name], names)
+        for machine in site.machines.values()
+        if machine.name != besides
+    )
+
+
+def _names(site: SiteView) -> dict[int, str]:
+    return {vm.handle: vm.name for cluster in site.clusters for pool in cluster.pools for vm in pool.vms}
+
+
+def _way(machine: Machine, demand: Demand, standing: Sequence[StandingVm], names: Mapping[int, str]) -> Way:
+    sku = demand.sku
+    needs: list[Need] = []
+    leaving: tuple[str, ...] = ()
+    if machine.refusal:
+        needs.append(Need.OPEN)
+    if sku.machine_skus and machine.machine_sku not in (None, *sku.machine_skus):
+        needs.append(Need.HARDWARE)
+    elif not _holds_when_empty(machine, sku):
+        needs.append(Need.SIZE)
+    else:
+        leaving = tuple(names.get(vm.handle, vm.vm.cluster) for vm in _leaving(machine, sku, standing))
+        needs += [Need.LEAVE] if leaving else []
+    if demand.zones is not None and machine.availability_zone not in demand.zones:
+        needs.append(Need.ZONE)
+    if any(hint.hard and hints.violated(hint, machine.name, machine.rack) for hint in demand.hints):
+        needs.append(Need.HINT)
+    zone = machine.availability_zone
+    return Way(machine.name, machine.rack, zone, tuple(needs), leaving, machine.refusal)
+
+
+def _holds_when_empty(machine: Machine, sku: VmSku) -> bool:
+    return (
+        machine.cells >= sku.numa_cells
+        and machine.cpus_per_cell >= sku.cpus_in_cell
+        and machine.memory_gib_per_cell >= sku.memory_in_cell
+        and machine.disk_gib >= sku.disk_gib
+    )
+
+
+def _leaving(machine: Machine, sku: VmSku, standing: Sequence[StandingVm]) -> list[StandingVm]:
+    """The VMs to go: of the cells that need the fewest to leave, then for disk, if it is short."""
+    by_cell = [_of_cell(machine, sku, standing, cell) for cell in range(machine.cells)]
+    by_cell.sort(key=lambda going: (len(going), sum(vm.sku.memory_gib for vm in going)))
+    chosen: dict[int, StandingVm] = {}
+    for going in by_cell[: sku.numa_cells]:
+        chosen |= {vm.handle: vm for vm in going}
+    disk = machine.disk_gib - sum(vm.sku.disk_gib for vm in standing if vm.handle not in chosen)
+    for vm in sorted(standing, key=lambda vm: -vm.sku.disk_gib):
+        if disk >= sku.disk_gib:
+            break
+        if vm.handle not in chosen:
+            chosen[vm.handle] = vm
+            disk += vm.sku.disk_gib
+    return list(chosen.values())
+
+
+def _of_cell(machine: Machine, sku: VmSku, standing: Iterable[StandingVm], cell: int) -> list[StandingVm]:
+    """The VMs to go from one cell: the largest first, and none that need not."""
+    here = sorted(
+        (vm for vm in standing if cell in vm.placement.cells),
+        key=lambda vm: (-vm.sku.memory_in_cell, -vm.sku.cpus_in_cell, vm.handle),
+    )
+    vcpus = machine.cpus_per_cell - sum(vm.sku.cpus_in_cell for vm in here) - sku.cpus_in_cell
+    memory = machine.memory_gib_per_cell - sum(vm.sku.memory_in_cell for vm in here) - sku.memory_in_cell
+    going: list[StandingVm] = []
+    for vm in here:
+        if vcpus >= 0 and memory >= 0:
+            break
+        going.append(vm)
+        vcpus += vm.sku.cpus_in_cell
+        memory += vm.sku.memory_in_cell
+    for vm in list(going):
+        if vcpus >= vm.sku.cpus_in_cell and memory >= vm.sku.memory_in_cell:
+            going.remove(vm)
+            vcpus -= vm.sku.cpus_in_cell
+            memory -= vm.sku.memory_in_cell
+    return going

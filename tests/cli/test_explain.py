@@ -1,0 +1,110 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run
+
+MAIN = """
+resource "nexus_site" "lab" {}
+
+resource "nexus_rack" "r" {
+  count         = 2
+  site_id       = nexus_site.lab.id
+  name          = "r${count.index}"
+  machine_count = 2
+}
+
+resource "nexus_kubernetes_cluster" "a" {
+  site_id = nexus_site.lab.id
+  name    = "a"
+
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+
+  agent_pool "p" {
+    count              = 2
+    vm_sku_name        = "NC_P46_224_v1"
+    availability_zones = ["r0"]
+  }
+}
+"""
+A = "nexus_kubernetes_cluster.a"
+
+
+@pytest.fixture(autouse=True)
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NO_COLOR", "1")
+    (tmp_path / "main.nf.hcl").write_text(MAIN)
+
+
+@pytest.fixture
+def ask(capsys: pytest.CaptureFixture[str]) -> Any:
+    def asked(*words: str, code: int = 0) -> str:
+        capsys.readouterr()
+        assert run(["explain", *words]) == code
+        return capsys.readouterr().out
+
+    return asked
+
+
+def test_what_is_new_is_explained_from_the_plan(ask: Any) -> None:
+    text = ask(A, "a-p-1")
+    assert text.startswith("a-p-1 (NC_P46_224_v1: 48 host vCPUs, 224 GiB, 1 cell) -> r0 / ")
+    for step in ("1 fits", "2 zones", "3 rack", "4 machine", "5 cells"):
+        assert f"  {step}" in text
+    assert "Same rack in 100 of 100 tie-breaks" in text
+    assert "Trigger: new." in text
+    assert "that are not among {r0}: r1 (2)." in " ".join(text.split())
+
+
+def test_what_stands_is_explained_by_the_rules_of_today(ask: Any) -> None:
+    assert run(["apply", "-auto-approve"]) == 0
+    text = ask(A, "a-p-1")
+    assert text.startswith("a-p-1 stands on r0 / ")
+    assert "(predicted, state serial 1)." in text
+    assert "Placed again today" in text
+    assert "Trigger" not in text
+    assert "To stand elsewhere:" in text
+
+
+def test_a_saved_plan_is_explained_by_replaying_it(ask: Any) -> None:
+    assert run(["plan", "-out=saved"]) == 0
+    now = ask(A, "a-p-1")
+    assert run(["apply", "-auto-approve"]) == 0
+    assert ask(A, "a-p-1", "-plan=saved") == now
+
+
+def test_as_data_every_machine_is_named(ask: Any) -> None:
+    found = json.loads(ask(A, "a-p-1", "-format=json"))
+    machines = {"r0-bm01", "r0-bm02", "r1-bm01", "r1-bm02"}
+    assert {way["machine"] for way in found["elsewhere"]} == machines - {found["to"]["machine"]}
+    assert {row["candidate"]: row["rule"] for row in found["rejected"]} == {
+        "r1-bm01": "zones",
+        "r1-bm02": "zones",
+    }
+    assert found["certainty"]["rack"] == 1.0
+
+
+def test_as_markdown(ask: Any) -> None:
+    text = ask(A, "a-p-1", "-format=markdown")
+    assert text.startswith("### a-p-1 (NC\\_P46\\_224\\_v1")
+    for title in ("#### Step 3: rack", "#### Step 5: cells", "#### To stand elsewhere", "2 machines refused"):
+        assert title in text
+
+
+def test_what_fits_nowhere_says_what_would_have_to_change(ask: Any) -> None:
+    Path("main.nf.hcl").write_text(MAIN.replace("count              = 2", "count              = 5"))
+    text = ask(A, "a-p-4")
+    assert "fits nowhere" in text
+    assert "2 machines would have room if 1 VM left" in " ".join(text.split())
+
+
+def test_one_of_several_must_be_named(ask: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    ask(A, code=1)
+    assert run(["explain", A, "a-p-7"]) == 1
+    assert "No such object" in capsys.readouterr().err

@@ -1,0 +1,87 @@
+from dataclasses import replace
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nexusform.rendering.elsewhere_text import elsewhere_lines
+from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from nexusform.scheduling.racks.model import Demand, VmName
+from nexusform.whatif.elsewhere import Need, Way, find_ways
+from nexusform.whatif.world_view import SiteView
+from tests.planning.harness import cluster, plan, pool
+from tests.whatif.worlds import racks, site_of, standing
+
+SKUS = CATALOGUES[NEWEST].vm_skus
+
+
+def demand(sku: str, *zones: str) -> Demand:
+    return Demand(VmName("new", "new", "p", 0), SKUS[sku], frozenset(zones) or None)
+
+
+def ways(site: SiteView, wanted: Demand) -> dict[str, Way]:
+    return {way.machine: way for way in find_ways(site, wanted, "")}
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["NC_G24_112_v1", "NC_P46_224_v1", "NC_G12_56_v1", "NC_E94_448_v1"]),
+            st.integers(1, 5),
+        ),
+        max_size=3,
+    ),
+    st.sampled_from(["NC_P46_224_v1", "NC_G24_112_v1", "NC_E94_448_v1", "NC_G28_112_v1"]),
+)
+def test_when_exactly_these_leave_the_rule_takes_the_machine(pools: list[tuple[str, int]], sku: str) -> None:
+    blocks = "".join(pool(f"p{k}", count, name) for k, (name, count) in enumerate(pools))
+    files = racks(2, 2) + cluster("a", pools=blocks)
+    if plan(files).plan.errored:
+        return
+    site = site_of(standing(files))
+    handles = {vm.name: vm.handle for c in site.clusters for p in c.pools for vm in p.vms}
+    for way in find_ways(site, demand(sku), ""):
+        assert set(way.needs) <= {Need.LEAVE}
+        assert bool(way.leaving) == (Need.LEAVE in way.needs)
+        scheduler = site.scheduler.copy()
+        assert bool(scheduler.refusal(way.machine, demand(sku))) == bool(way.leaving)
+        for name in way.leaving:
+            assert scheduler.refusal(way.machine, demand(sku))  # none leaves for nothing
+            scheduler.release(handles[name])
+        assert not scheduler.refusal(way.machine, demand(sku))
+
+
+def test_zones_cordons_and_hardware_stand_in_the_way() -> None:
+    files = racks(1, 2, more='machine_override "r2-bm01" {\n cordoned = true\n }').replace(
+        'machine_override "r2-bm01" {\n cordoned = true\n }', "", 1
+    )
+    site = site_of(standing(files))
+    found = ways(site, demand("NC_P46_224_v1", "2"))
+    assert found["r1-bm01"].needs == (Need.ZONE,)
+    assert (found["r2-bm01"].needs, found["r2-bm01"].refusal) == ((Need.OPEN,), "cordoned")
+    assert found["r2-bm02"].needs == ()
+    assert ways(site, demand("NC_G56_224_v1"))["r1-bm01"].needs == (Need.HARDWARE,)
+    own = replace(SKUS["NC_G56_224_v1"], machine_skus=())
+    too_large = find_ways(site, Demand(VmName("n", "n", "p", 0), own), "r1-bm01")
+    assert [way.needs for way in too_large] == [(Need.OPEN, Need.SIZE), (Need.SIZE,)]
+
+
+def test_in_words() -> None:
+    found = [
+        Way("a", "r1", "1", (Need.ZONE,)),
+        Way("b", "r2", "2", (Need.LEAVE,), ("x", "y")),
+        Way("c", "r2", "2", (Need.LEAVE,), ("z",)),
+        Way("d", "r2", "2", (Need.OPEN,), refusal="cordoned"),
+        Way("e", "r2", "2", ()),
+        Way("f", "r1", "1", (Need.ZONE, Need.OPEN)),
+    ]
+    assert elsewhere_lines(found, demand("NC_P46_224_v1", "2"), 3) == [
+        "1 machine has room, and the rule only ranks others first: e.",
+        (
+            "1 machine has room in zones that are not among {2}: r1 (1). A wider availability_zones would let "
+            "it go there; that re-places all 3 VMs of the pool."
+        ),
+        "1 machine has room once it takes VMs: d (cordoned).",
+        "1 machine would have room if 1 VM left: c (z); 1 more if several did.",
+        "1 machine would need more than one such change.",
+    ]
