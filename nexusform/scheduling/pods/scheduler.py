@@ -39,12 +39,14 @@ def predict(
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Asked:
-    # A pod to place: its number, the only node for it (DaemonSets), where it was, why; was it Pending?
+    # A pod to place: its number, the only node for it (DaemonSets), where it was, why;
+    # was it Pending, and since when?
     number: int
     pin: str = ""
     previous: str = ""
     trigger: str = forecast.NEW
     waited: bool = False
+    age: int = 0
 
 
 @dataclass(slots=True)
@@ -122,7 +124,7 @@ class Predictor:
             elif pod.node:
                 work.asked.append(_Asked(pod.number, "", pod.node, forecast.NODE_REMOVED))
             else:
-                work.asked.append(_Asked(pod.number, waited=True))
+                work.asked.append(_Asked(pod.number, waited=True, age=pod.age))
         trigger = forecast.SCALE_OUT if work.had_pods else forecast.NEW
         missing = workload.replicas - len(pods)
         numbers = free_numbers([pod.number for pod in pods], workload.first, max(0, missing))
@@ -257,7 +259,7 @@ class Predictor:
             reason=verdict.reason,
             refusals=verdict.refusals,
             spec=workload.pod,
-            age=self.age,
+            age=asked.age or self.age,
         )
 
     def _retry(self, works: list[_Work]) -> None:

@@ -117,7 +117,8 @@ def _shared_hardware(scene: _Scene) -> Iterator[PodWarning]:
 
 
 def _shared_machines(scene: _Scene) -> Iterator[PodWarning]:
-    proposed = proposed_key(scene.nodes, _machine)
+    required, preferred = _keys(scene)
+    proposed = proposed_key(scene.nodes, _machine, required + preferred)
     for machine, count in sorted(scene.forecast.per_machine.items()):
         if count < 2:
             continue
@@ -145,7 +146,8 @@ def _shared_rack(scene: _Scene) -> Iterator[PodWarning]:
     if len(scene.forecast.per_rack) != 1 or len(racks) < 2 or not known:
         return
     rack = next(iter(scene.forecast.per_rack))
-    proposed = proposed_key(scene.nodes, _rack)
+    required, preferred = _keys(scene)
+    proposed = proposed_key(scene.nodes, _rack, required + preferred)
     pods = tuple(outcome.name for outcome in scene.running)
     detail = (
         f"all {len(pods)} pods ({_few(pods)}) would run in rack {rack}, though workers of {len(racks)} racks "
@@ -164,13 +166,16 @@ def _rack(node: Node) -> str:
     return node.rack
 
 
-def proposed_key(nodes: Sequence[Node], place: Callable[[Node], str]) -> str:
-    """A label key that the nodes have and whose values are exactly their places; "" when there is none."""
+def proposed_key(nodes: Sequence[Node], place: Callable[[Node], str], used: Sequence[str] = ()) -> str:
+    """A label key that the nodes have and whose values are exactly their places; "" when there is none.
+
+    Of several, one that is `used` already comes first, then the well-known ones.
+    """
     known = [node for node in nodes if place(node)]
     if not known:
         return ""
     keys = [key for key in sorted(known[0].labels) if key != HOSTNAME and _tells_apart(key, known, place)]
-    return next((key for key in _KNOWN_HARDWARE_KEYS if key in keys), keys[0] if keys else "")
+    return next((key for key in (*used, *_KNOWN_HARDWARE_KEYS) if key in keys), keys[0] if keys else "")
 
 
 def _tells_apart(key: str, nodes: Sequence[Node], place: Callable[[Node], str]) -> bool:
@@ -234,7 +239,8 @@ def _missing_labels(scene: _Scene) -> Iterator[PodWarning]:
             detail = f"no worker that could take its pods has the label {key}: {_EFFECTS[use]}.{hint}"
             yield scene.warn(UNKNOWN_KEY, detail, topology_key=key, proposed_key=proposed)
         elif use == "anti-affinity":
-            lack = f"{_plural(len(lacking), 'worker')} {_few(lacking)} {'lacks' if len(lacking) == 1 else 'lack'}"
+            verb = "lacks" if len(lacking) == 1 else "lack"
+            lack = f"{_plural(len(lacking), 'worker')} {_few(lacking)} {verb}"
             detail = (
                 f"{lack} the label {key}, so the required anti-affinity over it never keeps pods off there. "
                 "Label all workers."
@@ -279,10 +285,10 @@ def _deadlock(scene: _Scene) -> Iterator[PodWarning]:
         if domains is None or workload.replicas < domains or not _meets_old_pods(term.selector, workload):
             continue
         detail = (
-            f"the next change of its template will hang: its {workload.replicas} replicas take every value of "
-            f"{term.topology_key} ({domains}), a new pod must not join an old one, and maxUnavailable "
-            f"({workload.unavailable_written} of {workload.replicas}) rounds down to 0, so none may stop first. "
-            f"Set maxUnavailable: 1, or add matchLabelKeys: [{_TEMPLATE_KEY}] to the term."
+            f"the next change of its template will hang: its {workload.replicas} replicas take every value "
+            f"of {term.topology_key} ({domains}), a new pod must not join an old one, and maxUnavailable "
+            f"({workload.unavailable_written} of {workload.replicas}) rounds down to 0, so none may stop "
+            f"first. Set maxUnavailable: 1, or add matchLabelKeys: [{_TEMPLATE_KEY}] to the term."
         )
         yield scene.warn(DEADLOCK, detail, topology_key=term.topology_key)
         return
