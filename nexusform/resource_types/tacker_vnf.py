@@ -116,6 +116,15 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
                 'A tacker_vnf needs "vnfd", "base_hot", or both, for example vnfd = file("vnfd.yaml").',
             )
         )
+    parameters = attributes.get("parameters")
+    if is_known(parameters) and not isinstance(parameters, dict):
+        problems.append(
+            Problem(
+                ("parameters",),
+                "Incorrect attribute value type",
+                "parameters must be a map of values by name.",
+            )
+        )
     if not documents_known(attributes):
         return problems
     read = read_documents(attributes)

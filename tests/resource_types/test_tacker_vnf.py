@@ -160,6 +160,7 @@ class TestArguments:
             ({"scale_levels": {"workernode": 1}}, "Invalid scale level", 'mean "workerNode"'),
             ({"scale_levels": {"workerNode": 3}}, "Invalid scale level", "0 to 2"),
             ({"instantiation_level": "big"}, "Unknown size of the VNF", "none"),
+            ({"parameters": ["a"]}, "Incorrect attribute value type", "map"),
             ({"base_hot": "a: ["}, "Invalid YAML", "base_hot:2"),
             ({"base_hot": "resources: {}"}, "Invalid VNF document", "no VDU"),
             ({"site_id": "nowhere"}, "Unknown site", "nowhere"),
@@ -170,6 +171,22 @@ class TestArguments:
         found = errors(planned(given))
         assert summary in {d.summary for d in found}
         assert word in texts(found)
+
+    def test_parameters_reach_the_documents(self) -> None:
+        given = {
+            "vnfd": document("zones-and-sizes", "vnfd.yaml").replace("zone_group", "zone"),
+            "parameters": {"memory": "2 GiB", "workers": 1},
+            "vdu": {"upf": {"vcpus": 16, "memory_gib": 64}},
+        }
+        result = good(planned(given))
+        sizes = {row.object: row.sku for row in result.plan.placements}
+        assert sizes == {
+            "v-amf-0": "4 vCPU / 8 GiB",
+            "v-smf-0": "2 vCPU / 2 GiB",
+            "v-upf-0": "16 vCPU / 64 GiB",
+        }
+        found = vnfcs(applied(result))
+        assert found["v-amf-0"]["rack"] != found["v-smf-0"]["rack"]
 
     def test_unknown_arguments_are_let_pass(self) -> None:
         assert TYPE.check is not None
