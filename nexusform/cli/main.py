@@ -6,9 +6,11 @@ command is imported when it is run.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final, NoReturn
 
 import click
@@ -40,8 +42,11 @@ COMMANDS: Final[dict[str, Entry]] = {
     "untaint": Entry("nexusform.cli.taint:untaint", "Take such a mark away"),
     "workspace": Entry("nexusform.cli.workspace:workspace", "Work with several states of one configuration"),
     "force-unlock": Entry("nexusform.cli.force_unlock:force_unlock", "Break a lock that was left behind"),
+    "test": Entry("nexusform.cli.test:test", "Run the test files of the configuration"),
     "version": Entry("nexusform.cli.version:version", "Show the version"),
 }
+# No room, no quota, a file as large as may be, a device that fails.
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 ALIASES: Final[dict[str, str]] = {"why": "explain"}
 
 ROOT: Final = LazyGroup(
@@ -61,13 +66,26 @@ def main() -> NoReturn:
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code.
 
-    Nothing escapes: bad usage, a closed pipe, an interrupt and even a bug end in a message and a
-    code.
+    Nothing escapes: bad usage, a closed pipe, a full disk, an interrupt and even a bug end in a
+    message and a code.
     """
+    _stand_in_for_closed_streams()
+    try:
+        code = _command(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _reader_has_gone()
+    except OSError as problem:
+        return _output_does_not_fit(problem) if problem.errno in _FULL else _bug(problem)
+    except Exception as bug:  # noqa: BLE001 - the one place where a bug becomes a message
+        return _bug(bug)
+    return code
+
+
+def _command(arguments: Sequence[str]) -> int:
     try:
         remaining = _take_global_options(list(arguments))
         result = ROOT.main(remaining, prog_name="nexusform", standalone_mode=False)
-        sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as problem:
         click.echo(problem.ctx.get_help() if problem.ctx else "")
         return 1
@@ -78,13 +96,20 @@ def run(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("\nInterrupted.", err=True)
         return 1
-    except BrokenPipeError:
-        return _reader_has_gone()
-    except Exception as bug:  # noqa: BLE001 - the one place where a bug becomes a message
-        from nexusform.cli.crash import report_crash
-
-        return report_crash(bug)
     return result if isinstance(result, int) else 0
+
+
+def _bug(bug: Exception) -> int:
+    from nexusform.cli.crash import report_crash
+
+    return report_crash(bug)
+
+
+def _stand_in_for_closed_streams() -> None:
+    """`nexusform plan >&-` leaves no stream at all; what is said goes nowhere then."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open until the end
 
 
 def _take_global_options(arguments: list[str]) -> list[str]:
@@ -125,5 +150,20 @@ def _reader_has_gone() -> int:
 
     stdout is pointed at nothing, so that the flush at exit meets no closed pipe.
     """
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _silence_stdout()
     return 1
+
+
+def _output_does_not_fit(problem: OSError) -> int:
+    """`nexusform plan > FILE` on a full disk."""
+    _silence_stdout()
+    click.echo(
+        f"Error: the output cannot be written: {problem.strerror}. Nothing that was recorded is lost; make "
+        "room and run the command again.",
+        err=True,
+    )
+    return 1
+
+
+def _silence_stdout() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -146,6 +146,25 @@ def test_a_reader_that_goes_away_is_no_error_of_ours() -> None:
     assert done.stderr == b""
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
+@pytest.mark.parametrize("arguments", [["version"], ["-help"], ["version", "-help"]])
+def test_output_that_finds_no_room_is_told_in_a_line(arguments: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "nexusform", *arguments], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"Error: the output cannot be written: No space left on device.")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_closed_streams_are_done_without(tmp_path: Path) -> None:
+    command = f"cd {tmp_path} && exec {sys.executable} -m nexusform validate"
+    (tmp_path / "main.nf.hcl").write_text('resource "nexus_site" "lab" {}\n')
+    assert subprocess.run(["sh", "-c", f"{command} >&- 2>&-"], check=False).returncode == 0
+    assert subprocess.run(["sh", "-c", f"{command} <&-"], capture_output=True, check=False).returncode == 0
+
+
 def test_a_group_loads_its_commands_on_demand() -> None:
     group = LazyGroup("g", {"v": Entry("nexusform.cli.version:version", "Version")}, aliases={"w": "v"})
     context = group.make_context("g", ["v"])
