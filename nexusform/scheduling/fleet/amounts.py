@@ -1,4 +1,4 @@
-"""A whole number or a percentage, as Kubernetes writes maxUnavailable, maxSurge and the like."""
+"""A whole number or a percentage, as Kubernetes writes maxUnavailable, maxSurge and the like; durations."""
 
 from __future__ import annotations
 
@@ -32,3 +32,14 @@ def parse_amount(written: str | int) -> Amount | str:
     if found is None:
         return f'{written!r} is neither a whole number nor a percentage such as "25%"'
     return Amount(int(found[1]), bool(found[2]))
+
+
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def parse_duration(written: str) -> float | str:
+    """Seconds from a text such as "1h30m" (hours, minutes, seconds), or why it is none."""
+    if not re.fullmatch(r"([0-9]{1,9}(\.[0-9]{1,9})?[smh])+", written, re.ASCII):
+        return f'{written!r} is no duration such as "1h30m": hours (h), minutes (m) and seconds (s) only'
+    parts = re.findall(r"([0-9.]+)([smh])", written)
+    return sum(float(number) * _SECONDS[unit] for number, unit in parts)

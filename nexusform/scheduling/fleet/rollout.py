@@ -31,11 +31,13 @@ class RollingUpdate:
 class Readiness:
     """What is known of the clusters' resources, beyond their bindings.
 
-    `never_ready`: what is placed there does not become available. `failed`: it failed for good, so that it
-    is updated outside the budget. `outdated`: bound there with other overrides than today's.
-    `trackable`: availability can be seen (false for Jobs and unknown kinds).
+    `unready`: what is there now is not available. `never_ready`: what a wave places there does not become
+    available. `failed`: it failed for good, so that it is updated outside the budget. `outdated`: bound
+    there with other overrides than today's. `trackable`: availability can be seen (false for Jobs and
+    unknown kinds).
     """
 
+    unready: frozenset[str] = frozenset()
     never_ready: frozenset[str] = frozenset()
     failed: frozenset[str] = frozenset()
     outdated: frozenset[str] = frozenset()
@@ -105,24 +107,35 @@ def roll_out(
     known = readiness or Readiness()
     stale = set(known.outdated)
     held = {b.cluster: b for b in sorted(bindings, key=lambda b: b.cluster) if not b.deleting}
-    down: set[str] = set()
+    failed, down = set(known.failed), {*known.unready, *known.failed}
     waves: list[Wave] = []
     while True:
         pending = _pending(held, resource_snapshot, stale)
         if not any(pending):
             return Rollout(tuple(waves), tuple(held.values()))
-        wave = _next_wave(held, pending, strategy, target, known, down)
-        if not (wave.deleted or wave.updated or wave.bound):
+        wave = _next_wave(held, pending, strategy, target, _Now(failed, down, known.trackable))
+        touched = {*wave.updated, *wave.bound}
+        if not wave.deleted and not touched:
             return Rollout(
-                tuple(waves), tuple(held.values()), tuple(sorted({*pending[1], *pending[2], *pending[0]}))
+                tuple(waves), tuple(held.values()), tuple(sorted({c for group in pending for c in group}))
             )
         _carry_out(wave, held, resource_snapshot)
-        stale -= {*wave.updated}
-        down = ({*down, *wave.updated, *wave.bound} & known.never_ready) & {*held}
+        stale -= touched
+        failed -= touched
+        down = (down - touched) | (touched & known.never_ready)
         waves.append(wave)
 
 
 _Pending = tuple[list[str], list[str], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Now:
+    """Clusters that failed for good and those that are not available, before a wave."""
+
+    failed: set[str]
+    down: set[str]
+    trackable: bool
 
 
 def _pending(held: dict[str, Binding], resources: int, stale: set[str]) -> _Pending:
@@ -141,27 +154,25 @@ def _next_wave(
     pending: _Pending,
     strategy: RollingUpdate,
     target: int,
-    known: Readiness,
-    down: set[str],
+    now: _Now,
 ) -> Wave:
     delete, update, bind = pending
     up = [c for c, b in held.items() if _rolled_out(b)]
-    unready = {*down, *known.never_ready, *known.failed}
     budget = budget_of(
         strategy,
         target,
-        ready=sum(c not in unready for c in up),
+        ready=sum(c not in now.down for c in up),
         can_be_ready=sum(
-            b.state is not BindingState.SCHEDULED and c not in known.failed for c, b in held.items()
+            b.state is not BindingState.SCHEDULED and c not in now.failed for c, b in held.items()
         ),
     )
-    failed = [c for c in update if c in known.failed]
-    update = [c for c in update if c not in known.failed]
+    failed = [c for c in update if c in now.failed]
+    update = [c for c in update if c not in now.failed]
     room = max(0, budget.to_remove)
     deleted = delete[:room]
     updated = (*failed, *update[: room - len(deleted)])
     bound = bind[: max(0, budget.to_add)]
-    waits = strategy.unavailable_period_seconds if not known.trackable and (updated or bound) else 0
+    waits = strategy.unavailable_period_seconds if not now.trackable and (updated or bound) else 0
     return Wave(tuple(deleted), tuple(sorted(updated)), tuple(bound), waits)
 
 

@@ -6,7 +6,7 @@ and apis/placement/v1beta1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from nexusform.scheduling.fleet.amounts import Amount
@@ -15,6 +15,7 @@ from nexusform.scheduling.fleet.model import (
     PlacementType,
     Policy,
     PropertyRequirement,
+    ResourceUsage,
     SpreadConstraint,
 )
 from nexusform.scheduling.fleet.properties import CAPACITY_TYPES, RESOURCE_PREFIX
@@ -33,7 +34,7 @@ from nexusform.scheduling.matching import (
     qualified_name_problems,
     selector_problems,
 )
-from nexusform.scheduling.quantity import Malformed, parse_quantity
+from nexusform.scheduling.quantity import Malformed, Quantity, parse_quantity
 
 Path = tuple[str | int, ...]
 MOST_TERMS, MOST_NAMES, MOST_TOLERATIONS = 10, 100, 100
@@ -360,6 +361,30 @@ def check_member(member: Member) -> list[Finding]:
         found += [Finding(here, problem) for problem in qualified_name_problems(key)]
         found += [Finding(here, problem) for problem in label_value_problems(value)]
     return found + check_taints(member.taints)
+
+
+def read_usage(
+    total: Mapping[str, str], allocatable: Mapping[str, str], available: Mapping[str, str]
+) -> tuple[ResourceUsage, list[Finding]]:
+    """A member's resource usage from texts, without those that are no quantities; paths start at the three
+    maps.
+    """
+    found: list[Finding] = []
+
+    def read(name: str, texts: Mapping[str, str]) -> dict[str, Quantity]:
+        amounts: dict[str, Quantity] = {}
+        for resource, text in sorted(texts.items()):
+            amount = parse_quantity(text)
+            if isinstance(amount, Malformed):
+                found.append(Finding((name, resource), f'"{text}" is not a valid quantity: {amount.message}'))
+            else:
+                amounts[resource] = amount
+        return amounts
+
+    usage = ResourceUsage(
+        read("total", total), read("allocatable", allocatable), read("available", available)
+    )
+    return usage, found
 
 
 def check_rolling_update(

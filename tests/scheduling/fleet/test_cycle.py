@@ -364,6 +364,13 @@ class TestOtherFilters:
         assert len(result.status.unselected) == 20
         assert result.status.unselected[0].cluster == "m34"
 
+    def test_outscored_and_refused_clusters_share_the_twenty(self) -> None:
+        refused = [member(f"m{i:02d}", taints=["x"]) for i in range(10)]
+        result = place([*refused, *fleet(*(f"n{i:02d}" for i in range(17)))], pick(2))
+        assert result.status is not None
+        told = [d.cluster for d in result.status.unselected]
+        assert told == [f"n{i:02d}" for i in reversed(range(15))] + [f"m{i:02d}" for i in range(5)]
+
     def test_a_refused_cluster_that_is_held_uses_up_a_place(self) -> None:
         names = [f"m{i:02d}" for i in range(25)]
         members = [member(name, taints=["x"]) for name in names]

@@ -110,15 +110,20 @@ def test_no_room_at_all_stalls_a_replacement() -> None:
 
 def test_what_never_gets_ready_holds_the_rest_back() -> None:
     rollout = roll_out(bound("a", "b", "c"), ONE_AT_A_TIME, 3, 1, Readiness(never_ready=frozenset("b")))
-    assert rollout.waves == ()
-    assert rollout.stalled == ("a", "b", "c")
+    assert [wave.updated for wave in rollout.waves] == [("a",), ("b",)]
+    assert rollout.stalled == ("c",)
+    late = roll_out(bound("a", "b", "c"), ONE_AT_A_TIME, 3, 1, Readiness(unready=frozenset("a")))
+    assert late.waves == ()
 
 
 def test_failed_ones_are_updated_outside_the_budget() -> None:
     rollout = roll_out(
         bound("a", "b"), RollingUpdate(Amount(0), Amount(0)), 2, 1, Readiness(failed=frozenset("a"))
     )
-    assert rollout.waves[0].updated == ("a",)
+    assert [wave.updated for wave in rollout.waves] == [("a",)]
+    assert rollout.stalled == ("b",)
+    freed = roll_out(bound("a", "b"), ONE_AT_A_TIME, 2, 1, Readiness(failed=frozenset("a")))
+    assert [wave.updated for wave in freed.waves] == [("a",), ("b",)]
 
 
 def test_the_period_is_waited_only_where_availability_cannot_be_tracked() -> None:

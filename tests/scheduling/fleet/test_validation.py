@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from nexusform.scheduling.fleet.amounts import Amount
+from nexusform.scheduling.fleet.amounts import Amount, parse_duration
 from nexusform.scheduling.fleet.changes import (
     check_budget,
     check_policy_change,
@@ -30,6 +30,7 @@ from nexusform.scheduling.fleet.validation import (
     check_policy,
     check_rolling_update,
     check_taints,
+    read_usage,
 )
 from nexusform.scheduling.matching import Requirement, Taint, Toleration, label_selector
 from tests.scheduling.fleet.samples import (
@@ -306,3 +307,20 @@ def test_strategies() -> None:
     assert check_stages([good, Stage("prod")]) == []
     assert "is there twice" in texts(check_stages([Stage("a"), Stage("a")]))
     assert "at most 31 stages" in texts(check_stages([Stage(f"s{i}") for i in range(32)]))
+
+
+def test_resource_usage_is_read_with_its_mistakes() -> None:
+    usage, findings = read_usage({"cpu": "8", "memory": "32 Gi"}, {"cpu": "7500m"}, {"cpu": "x"})
+    assert {name: str(amount) for name, amount in usage.total.items()} == {"cpu": "8"}
+    assert str(usage.allocatable["cpu"]) == "7500m"
+    assert [f.path for f in findings] == [("total", "memory"), ("available", "cpu")]
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("1h30m", 5400.0), ("90s", 90.0), ("0.5m", 30.0), ("0s", 0.0)])
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "5", "1d", "-1s", "1 h", "h"])
+def test_no_durations(text: str) -> None:
+    assert isinstance(parse_duration(text), str)
