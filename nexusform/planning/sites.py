@@ -60,11 +60,15 @@ class SitePlan:
         if self.base is not None:
             self.operations.append(Release(handle=handle))
 
-    def place(self, demand: Demand) -> tuple[int, Placement] | Shortage:
-        """Place a VM by the rule."""
+    def place(self, demand: Demand, *, decided: bool = False) -> tuple[int, Placement] | Shortage:
+        """Place a VM by the rule. What is `decided` here is told to the site and not left to its
+        tie-breaks: it stands in the same place under every seed.
+        """
         answer = self.scheduler.place(demand)
         if isinstance(answer, tuple) and self.base is not None:
-            self.operations.append(Place(answer[0], demand))
+            handle, place = answer
+            fixed = Stand(handle, demand.vm, demand.sku, place)
+            self.operations.append(fixed if decided else Place(handle, demand))
         return answer
 
     def pin(self, demand: Demand, machine: str) -> tuple[int, Placement, str]:

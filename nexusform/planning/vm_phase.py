@@ -253,7 +253,7 @@ class VmPhase:
         name = pool.names[pool.numbers.index(number)] if explain or explain is None else ""
         if explain is None or (str(found.instance.address), name) in explain:
             found.explained[key] = found.site.explain(demand)
-        answer = found.site.place(demand)
+        answer = found.site.place(demand, decided=found.wanted.provenance == "decided")
         if isinstance(answer, Shortage):
             found.failed[key] = answer
             if not pool.hints and not pool.groups:
