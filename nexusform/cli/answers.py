@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
@@ -14,6 +13,7 @@ from nexusform.cli.commands import option
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import did_you_mean
 from nexusform.rendering.outline import Outline
+from nexusform.workflow.writing import write_output
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -87,7 +87,7 @@ def _write(data: bytes, path: str) -> None:
         _to_stdout(data)
         return
     try:
-        Path(path).write_bytes(data)
+        write_output(path, data)
     except OSError as problem:
         raise click.UsageError(f'-report: "{path}" cannot be written: {problem.strerror}.') from None
 

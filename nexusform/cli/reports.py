@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -17,6 +16,7 @@ from nexusform.ports import Registries
 from nexusform.rendering.placement_rows import Detail
 from nexusform.source import SourceFile
 from nexusform.state.model import State
+from nexusform.workflow.writing import write_output
 
 # Code hosts cut comments off at 65,536 characters.
 MAX_BYTES: Final = 65_000
@@ -152,7 +152,7 @@ def write_reports(reports: Sequence[Wanted], subject: Subject) -> None:
             sys.stdout.buffer.flush()
             continue
         try:
-            Path(wanted.path).write_bytes(data)
+            write_output(wanted.path, data)
         except OSError as problem:
             raise click.UsageError(
                 f'-report: "{wanted.path}" cannot be written: {problem.strerror}.'

@@ -26,6 +26,7 @@ from nexusform.state.model import OutputState, State
 from nexusform.values import UNKNOWN
 from nexusform.workflow.run import Run, base_request
 from nexusform.workflow.stored import Stored
+from nexusform.workflow.writing import write_output
 
 RESCUE: Final = "errored.nfstate"
 
@@ -174,7 +175,7 @@ def _save(run: Run, recorder: Recorder, state: State) -> list[Diagnostic]:
 def _rescue(run: Run, document: bytes, words: str) -> Diagnostic:
     path = Path(run.project.place.directory) / RESCUE
     try:
-        path.write_bytes(document)
+        write_output(str(path), document, private=True)
     except OSError as problem:
         return error(
             "The state could not be saved",

@@ -20,6 +20,7 @@ from nexusform.values import Value, from_plain, to_plain
 from nexusform.workflow.project import Opened, Place, Project, load_configuration, open_backend
 from nexusform.workflow.run import PlanOptions, Run
 from nexusform.workflow.surroundings import RealFiles
+from nexusform.workflow.writing import write_output
 
 _NOT_GIVEN = "No value for required variable"
 
@@ -28,8 +29,8 @@ def save_plan(plan: Plan, configuration: Configuration, prior: bytes | None, pat
     """Write a plan file."""
     snapshot = {name: source.text for name, source in configuration.files.items()}
     try:
-        Path(path).write_bytes(plan_file.write(plan, snapshot, prior or b""))
-        Path(path).chmod(0o600)  # sensitive values stand in it
+        # sensitive values stand in it
+        write_output(path, plan_file.write(plan, snapshot, prior or b""), private=True)
     except OSError as problem:
         return [error("The plan cannot be saved", f'"{path}" cannot be written: {problem.strerror}.')]
     return []
