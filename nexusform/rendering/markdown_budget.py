@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 # Below this a shortened part would say nothing.
 _LEAST: Final = 300
-_NOTE: Final = 90
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +38,12 @@ def fit(parts: Sequence[Part], most: int) -> str:
         return "\n\n".join(texts.values()) + "\n"
     cuts: list[str] = []
     for part in sorted(kept, key=lambda p: p.importance):
-        over = _size(texts.values()) + _note_size(cuts) - most
-        if over <= 0:
+        over = _size([*texts.values(), _note(cuts, most)]) - most
+        if cuts and over <= 0:
             break
+        # The note grows by what it will say of this part.
+        told = _note([*cuts, f"{part.title} ({'0' * 24} lines shown)"], most)
+        over = _size([*texts.values(), told]) - most
         shorter = _shortened(part, len(texts[id(part)].encode()) - over)
         if shorter is None:
             del texts[id(part)]
@@ -50,18 +52,15 @@ def fit(parts: Sequence[Part], most: int) -> str:
             texts[id(part)] = shorter.text
             shown = len(shorter.lines) - 1
             cuts.append(f"{part.title} ({shown:,} of {len(part.lines):,} lines shown)")
-    note = f"_Cut to stay within {most:,} bytes: {'; '.join(cuts)}._"
-    return _clipped("\n\n".join([*texts.values(), note]) + "\n", most)
+    return _clipped("\n\n".join([*texts.values(), _note(cuts, most)]) + "\n", most)
 
 
-def _size(texts: object) -> int:
-    listed = list(texts)  # type: ignore[call-overload]
-    return sum(len(text.encode()) for text in listed) + 2 * max(len(listed) - 1, 0) + 1
+def _note(cuts: Sequence[str], most: int) -> str:
+    return f"_Cut to stay within {most:,} bytes: {'; '.join(cuts)}._"
 
 
-def _note_size(cuts: Sequence[str]) -> int:
-    # Room for one more cut beside those that were made.
-    return sum(len(cut.encode()) + 2 for cut in cuts) + 2 * _NOTE
+def _size(texts: Collection[str]) -> int:
+    return sum(len(text.encode()) for text in texts) + 2 * max(len(texts) - 1, 0) + 1
 
 
 def _shortened(part: Part, room: int) -> Part | None:

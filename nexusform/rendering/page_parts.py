@@ -10,7 +10,7 @@ from nexusform.planning.plan import CheckResult, PlacementTable
 from nexusform.rendering.difference import Difference
 from nexusform.rendering.markup import Markup, Part, element, joined
 from nexusform.rendering.overview import Overview, SeparationRule, counted
-from nexusform.rendering.placement_rows import certainty_text, table_row
+from nexusform.rendering.placement_rows import table_row
 from nexusform.rendering.report import Report, Stanza
 from nexusform.rendering.snippet import snippet_of
 from nexusform.rendering.stanza_text import output_lines, stanza_text
@@ -180,9 +180,18 @@ def tables_part(tables: Sequence[PlacementTable]) -> Part:
     """The document's table with certainty, one row per pool."""
     if not tables:
         return None
-    rows = [(*table_row(t), certainty_text(t) if t.placed else "") for t in tables]
-    drawn = table("How each pool is spread over the racks", (*TABLE_HEADS, "Certainty"), rows, firm=True)
+    rows = [(*table_row(t), *_certainty(t)) for t in tables]
+    drawn = table("How each pool is spread over the racks", (*TABLE_HEADS, *_SURE), rows, firm=True)
     return section("pools", "Pools", drawn)
+
+
+_SURE: Final = ("Racks certain", "Machines certain")
+
+
+def _certainty(given: PlacementTable) -> tuple[str, str]:
+    if not given.placed:
+        return "", ""
+    return f"{given.racks_certain} of {given.placed}", f"{given.machines_certain} of {given.placed}"
 
 
 def rules_part(rules: Sequence[SeparationRule]) -> Part:

@@ -14,6 +14,7 @@ from nexusform.planning.plan import Plan, place_of
 from nexusform.ports import Registries
 from nexusform.rendering.cluster_paint import Paint, paints
 from nexusform.rendering.markup import Markup, joined, shape
+from nexusform.rendering.overview import counted
 from nexusform.rendering.placement_rows import place_text
 from nexusform.rendering.rack_map import MapMachine, MapRack, MapVm, Mark, SiteMap, build_rack_maps
 from nexusform.rendering.svg_legend import STYLE, clusters_legend, definitions, marks_legend
@@ -36,7 +37,7 @@ class _Scale:
     texts: bool
 
 
-_ORDINARY: Final = _Scale(row=17, gap=3, cell=62, label=22, racks_per_line=8, texts=True)
+_ORDINARY: Final = _Scale(row=17, gap=3, cell=58, label=22, racks_per_line=8, texts=True)
 _CONDENSED: Final = _Scale(row=5, gap=1, cell=24, label=0, racks_per_line=20, texts=False)
 
 
@@ -85,8 +86,8 @@ def _description(maps: Iterable[SiteMap]) -> str:
     for site in maps:
         marks = ", ".join(f"{site.count(mark)} {mark.value}" for mark in Mark)
         sentences.append(
-            f"Site {site.name}: {len(site.racks)} racks, {site.machines} machines, {len(site.vms)} VMs of "
-            f"{len(site.clusters)} clusters: {marks}."
+            f"Site {site.name}: {counted(len(site.racks), 'rack')}, {counted(site.machines, 'machine')}, "
+            f"{counted(len(site.vms), 'VM')} of {counted(len(site.clusters), 'cluster')}: {marks}."
         )
     return " ".join(sentences)
 
@@ -148,7 +149,8 @@ class _Site:
 
     def _rack(self, rack: MapRack, side: str) -> list[Markup]:
         note = " (planned)" if rack.planned else ""
-        name = rack.name if not self._scale.texts else f"{rack.name} \N{MIDDLE DOT} zone {rack.zone}{note}"
+        zone = f" \N{MIDDLE DOT} zone {rack.zone}" if rack.zone != rack.name else ""
+        name = f"{rack.name}{zone}{note}" if self._scale.texts else rack.name
         parts = [_text(0, 14, name, "rack" if self._scale.texts else "small")]
         for number, machine in enumerate(rack.machines):
             if machine.mark is Mark.REMOVED and side == "after":

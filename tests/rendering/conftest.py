@@ -24,6 +24,7 @@ from tests.rendering.change_plans import (
 )
 from tests.rendering.pieces import MAIN, REGISTRIES, D, address, change, span_of
 from tests.rendering.placement_plans import added_cluster, changed_placements, fleet_and_pods
+from tests.rendering.real_plans import RealPlan, copied, half_full, planned, repaired
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -61,3 +62,15 @@ def plans() -> SimpleNamespace:
         files={MAIN.name: MAIN},
         d=D,
     )
+
+
+@pytest.fixture(scope="session")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RealPlan]:
+    """A plan of every example, and of a site on which VMs move and leave."""
+    where = tmp_path_factory.mktemp("examples")
+    return {
+        "quickstart": planned(copied("quickstart", where)),
+        "inventory": planned(copied("inventory", where)),
+        "nexus-document": half_full(where),
+        "repaired": repaired(where),
+    }

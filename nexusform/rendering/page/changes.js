@@ -52,7 +52,7 @@ function startChanges(into) {
     }
     const open = Boolean(state.text) || rows.length <= OPEN_GROUPS;
     holder.replaceChildren(...[...groups].map(([title, listed]) => group(title, listed, open)));
-    status.textContent = rows.length ? `${rows.length.toLocaleString("en")} objects.` : "Nothing found.";
+    status.textContent = rows.length ? `${counted(rows.length, "object")}.` : "Nothing found.";
   };
 
   const search = searchBox("Search addresses and differences", "change-search", (text) => { state.text = text; draw(); });

@@ -21,7 +21,7 @@ function make(name, attributes, ...children) {
     else if (value === true) found.setAttribute(key, "");
     else if (value !== false && value !== null && value !== undefined) found.setAttribute(key, value);
   }
-  found.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  found.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return found;
 }
 
@@ -59,6 +59,8 @@ function chunked(into, rows, draw, wrap) {
   step();
   into.append(more);
 }
+
+function counted(count, noun) { return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`; }
 
 function placeText(place) {
   if (!place) return "";

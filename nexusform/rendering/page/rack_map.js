@@ -90,13 +90,15 @@ function vmButton(vm, machine, cell, first) {
   const wide = machine.memory ? Math.min(vm.sku.memoryInCell / machine.memory, 1) * 100 : 100;
   const here = map.side === "after" ? vm.mark === 1 || vm.mark === 2 : vm.mark === 2 || vm.mark === 3;
   const mark = here ? vm.mark : 0;
-  const shown = wide > 16 ? `${SIGNS[mark]}${vm.paint.key}` : SIGNS[mark];
+  // A box is about 54 pixels wide; where the key does not fit beside the sign, the sign matters more.
+  const fits = (text) => wide * 1.08 / machine.cells >= 7.3 * text.length + 4.5;
+  const shown = [`${SIGNS[mark]}${vm.paint.key}`, SIGNS[mark]].find(fits) || "";
   const words = `${shown ? `${shown}: ` : ""}${vm.name}, ${vm.paint.name}${vm.pool ? ` ${vm.pool}` : ""}, ${machine.name} cell ${cell}, ${happens(vm)}`;
   const found = make("button", {
     type: "button", tabindex: "-1", "data-vm": vm.number,
     "aria-label": first ? words : null, "aria-hidden": first ? null : "true",
     class: `vm paint-${vm.paint.colour} ${vm.paint.pattern} ${MARKS[mark]}${passes(vm) ? "" : " faded"}`,
-    "data-tip": `${vm.name}\n${vm.paint.name}${vm.pool ? ` / ${vm.pool}` : ""}, ${vm.sku.name}\n${placeText(vm.after || vm.before)}\n${happens(vm)}`,
+    "data-tip": `${vm.name}\n${vm.paint.name}${vm.pool ? ` / ${vm.pool}` : ""}, ${vm.sku.name}\n${placeText(vm[map.side])}\n${happens(vm)}`,
   }, make("span", {}, shown));
   found.style.width = `${wide}%`;
   return found;
@@ -123,6 +125,8 @@ function machineRow(site, rack, row) {
 }
 
 const ROW = 25;
+// More racks than these scroll in a box of their own and are emptied when out of sight.
+const MANY_RACKS = 48;
 let grid = null;
 let watcher = null;
 
@@ -137,16 +141,18 @@ function drawGrid() {
   const site = plan.sites[map.site];
   if (watcher) watcher.disconnect();
   grid.replaceChildren();
+  grid.classList.toggle("tall", site.racks.length > MANY_RACKS);
   const boxes = new Map();
   watcher = new IntersectionObserver((entries) => {
     for (const entry of entries) {
       const rack = boxes.get(entry.target);
       if (entry.isIntersecting) drawRack(entry.target, site, rack);
-      else if (site.racks.length > 64) entry.target.replaceChildren(entry.target.firstElementChild);
+      else if (site.racks.length > MANY_RACKS) entry.target.replaceChildren(entry.target.firstElementChild);
     }
-  }, { rootMargin: "600px 0px" });
+  }, { root: site.racks.length > MANY_RACKS ? grid : null, rootMargin: "600px 0px" });
   for (const rack of site.racks) {
-    const words = `${rack.name} \u00b7 zone ${rack.zone}${rack.planned ? " (planned)" : ""}`;
+    const zone = rack.zone === rack.name ? "" : ` \u00b7 zone ${rack.zone}`;
+    const words = `${rack.name}${zone}${rack.planned ? " (planned)" : ""}`;
     const box = make("div", { class: "rack", role: "group", "aria-label": `Rack ${rack.name}, zone ${rack.zone}` }, make("h3", {}, words));
     box.style.minHeight = `${rack.machines.length * ROW + 22}px`;
     boxes.set(box, rack);
@@ -266,6 +272,7 @@ function startMap(into) {
   into.append(make("div", { class: "tools" }, site, sideChoice(), tools.map((tool) => tool.label), changed.label, reset), status, legend, grid);
   grid.addEventListener("keydown", steer);
   grid.addEventListener("click", (event) => {
+    tip.hidden = true;
     const button = event.target.closest("button.vm");
     if (button) showVm(vmOf(plan.sites[map.site], Number(button.dataset.vm)), button);
   });

@@ -24,7 +24,7 @@ function startVmList(into) {
       }
       rows.push(vm);
     }
-    status.textContent = `${rows.length.toLocaleString("en")} VMs${filtered() ? ", filtered as in the rack map" : ""}.`;
+    status.textContent = `${counted(rows.length, "VM")}${filtered() ? ", filtered as in the rack map" : ""}.`;
     const body = make("tbody", {});
     const heads = ["VM", "What happens", "Before", "After", "SKU", "Certainty of the machine"];
     const table = make("table", {}, make("caption", { class: "quiet" }, "VMs and where they stand"),

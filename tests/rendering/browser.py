@@ -1,0 +1,198 @@
+"""A real browser for tests: headless Chromium through chromedriver, spoken to over plain HTTP.
+
+Debian's packages `chromium` and `chromium-driver` are all it needs; without them the tests skip.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+CHROMIUM = next((p for n in ("chromium", "google-chrome", "chrome") if (p := shutil.which(n))), None)
+DRIVER = shutil.which("chromedriver")
+MISSING = "Chromium and chromedriver are not installed (Debian: apt-get install chromium chromium-driver)"
+AXE_HOMES = (
+    os.environ.get("NEXUSFORM_AXE", ""),
+    str(Path(__file__).parents[2] / "node_modules/axe-core/axe.min.js"),
+    "/usr/lib/node_modules/axe-core/axe.min.js",
+    "/usr/local/lib/node_modules/axe-core/axe.min.js",
+)
+AXE = next((Path(home) for home in AXE_HOMES if home and Path(home).is_file()), None)
+AXE_MISSING = "axe-core is not installed (npm install --no-save axe-core, or NEXUSFORM_AXE=/path/axe.min.js)"
+_KEY = "element-6066-11e4-a52e-4f735466cecf"
+_KEYS = {"ArrowDown": "\ue015", "ArrowRight": "\ue014", "ArrowLeft": "\ue012", "Tab": "\ue004"}
+KEYS = _KEYS | {"Enter": "\ue007", "Escape": "\ue00c", "End": "\ue010"}
+
+
+class Browser:
+    """One browser window."""
+
+    def __init__(self) -> None:
+        assert CHROMIUM is not None
+        assert DRIVER is not None
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self._base = f"http://127.0.0.1:{port}"
+        self._process = subprocess.Popen(
+            [DRIVER, f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        self._wait_for_driver()
+        options = {
+            "binary": CHROMIUM,
+            "args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+        }
+        asked = {
+            "browserName": "chrome",
+            "goog:chromeOptions": options,
+            "goog:loggingPrefs": {"browser": "ALL"},
+        }
+        answer = self._call("POST", "/session", {"capabilities": {"alwaysMatch": asked}})
+        self._session = f"/session/{answer['sessionId']}"
+
+    def _wait_for_driver(self) -> None:
+        for _ in range(200):
+            try:
+                if self._call("GET", "/status")["ready"]:
+                    return
+            except (urllib.error.URLError, ConnectionError):
+                time.sleep(0.05)
+        raise AssertionError("chromedriver did not start")
+
+    def _call(self, method: str, path: str, body: Any = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            self._base + path, data, {"Content-Type": "application/json"}, method=method
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return json.load(answer)["value"]
+        except urllib.error.HTTPError as problem:
+            with problem:
+                raise AssertionError(json.load(problem)["value"]["message"]) from None
+
+    def close(self) -> None:
+        """End the session and the driver."""
+        try:
+            self._call("DELETE", self._session)
+        finally:
+            self._process.terminate()
+            self._process.wait(10)
+
+    # --- what tests do ---
+
+    def open(self, page: Path, width: int = 1280, height: int = 900) -> None:
+        """Open a file at a width; what the last page left behind is forgotten."""
+        self._call(
+            "POST",
+            f"{self._session}/goog/cdp/execute",
+            {
+                "cmd": "Emulation.setDeviceMetricsOverride",
+                "params": {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
+            },
+        )
+        self.console()
+        self._call("POST", f"{self._session}/url", {"url": page.as_uri()})
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        """Run a script (`return ...`) in the page."""
+        body = {"script": script, "args": list(arguments)}
+        return self._call("POST", f"{self._session}/execute/sync", body)
+
+    def wait_for(self, condition: str, *arguments: Any) -> None:
+        """Wait until an expression holds."""
+        for _ in range(100):
+            if self.run(f"return Boolean({condition})", *arguments):
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"never true: {condition}")
+
+    def text(self, selector: str) -> str:
+        """What is to be read in an element."""
+        return str(self.run("return document.querySelector(arguments[0]).innerText", selector))
+
+    def count(self, selector: str) -> int:
+        """How many elements there are."""
+        return int(self.run("return document.querySelectorAll(arguments[0]).length", selector))
+
+    def click(self, selector: str) -> None:
+        """Click as a user does: scrolled into view, at its middle."""
+        self._call("POST", f"{self._session}/element/{self._find(selector)}/click", {})
+
+    def hover(self, selector: str) -> None:
+        """Put the pointer over an element."""
+        self.run("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", selector)
+        move = {"type": "pointerMove", "origin": {_KEY: self._find(selector)}, "x": 0, "y": 0, "duration": 0}
+        moves = [{"type": "pointer", "id": "mouse", "actions": [move]}]
+        self._call("POST", f"{self._session}/actions", {"actions": moves})
+
+    def choose(self, selector: str, value: str) -> None:
+        """Choose an option of a select."""
+        script = "const s = document.querySelector(arguments[0]); s.value = arguments[1];"
+        script += "s.dispatchEvent(new Event('change'))"
+        self.run(script, selector, value)
+
+    def type(self, selector: str, text: str) -> None:
+        """Type into a field."""
+        self._call("POST", f"{self._session}/element/{self._find(selector)}/value", {"text": text})
+
+    def press(self, key: str) -> None:
+        """Press a key where the focus is."""
+        value = KEYS.get(key, key)
+        strokes = [{"type": "keyDown", "value": value}, {"type": "keyUp", "value": value}]
+        self._call(
+            "POST",
+            f"{self._session}/actions",
+            {"actions": [{"type": "key", "id": "keys", "actions": strokes}]},
+        )
+
+    def console(self) -> list[str]:
+        """Errors and warnings that the page has logged since the last call."""
+        entries = self._call("POST", f"{self._session}/se/log", {"type": "browser"})
+        return [entry["message"] for entry in entries if entry["level"] in ("SEVERE", "WARNING")]
+
+    def screenshot(self, file: Path, *, whole: bool = True) -> None:
+        """A picture of the page."""
+        asked = {"cmd": "Page.captureScreenshot", "params": {"captureBeyondViewport": whole}}
+        if whole:
+            size = self.run(
+                "return [document.documentElement.scrollWidth, document.documentElement.scrollHeight]"
+            )
+            asked["params"] |= {
+                "clip": {"x": 0, "y": 0, "width": size[0], "height": min(size[1], 6000), "scale": 1}
+            }
+        answer = self._call("POST", f"{self._session}/goog/cdp/execute", asked)
+        file.write_bytes(base64.b64decode(answer["data"]))
+
+    def wear(self, scheme: str) -> None:
+        """Let the system wish for `light` or `dark`."""
+        feature = {"name": "prefers-color-scheme", "value": scheme}
+        asked = {"cmd": "Emulation.setEmulatedMedia", "params": {"features": [feature]}}
+        self._call("POST", f"{self._session}/goog/cdp/execute", asked)
+
+    def violations(self) -> list[str]:
+        """What axe-core finds serious or critical."""
+        assert AXE is not None
+        self.run(AXE.read_text(encoding="utf-8") + "; return true")
+        script = "const done = arguments[arguments.length - 1];"
+        script += "axe.run().then(done, e => done({error: String(e)}))"
+        found = self._call("POST", f"{self._session}/execute/async", {"script": script, "args": []})
+        assert "error" not in found, found
+        return [
+            f"{v['id']}: {v['help']} at {[n['target'] for n in v['nodes'][:5]]}: {v['nodes'][0]}"
+            for v in found["violations"]
+            if v["impact"] in ("serious", "critical")
+        ]
+
+    def _find(self, selector: str) -> str:
+        body = {"using": "css selector", "value": selector}
+        return str(self._call("POST", f"{self._session}/element", body)[_KEY])

@@ -1,0 +1,57 @@
+"""What the examples' plans look like as text and as Markdown: files that a person reviews."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+import pytest
+
+from nexusform.rendering.json_document import json_bytes, plan_document
+from nexusform.rendering.markdown import render_markdown
+from nexusform.rendering.terminal import PlanTextOptions, render_plan
+from tests.rendering.real_plans import REGISTRIES, RealPlan
+
+EXAMPLES = ["quickstart", "inventory", "nexus-document"]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_text(name: str, examples: dict[str, RealPlan], golden: Callable[[str, str], None]) -> None:
+    real = examples[name]
+    options = PlanTextOptions(width=100, hints=False, registries=REGISTRIES)
+    golden(f"examples/{name}.txt", render_plan(real.saved.plan, real.sources, options))
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_markdown(name: str, examples: dict[str, RealPlan], golden: Callable[[str, str], None]) -> None:
+    real = examples[name]
+    golden(f"examples/{name}.md", render_markdown(real.saved.plan, real.sources, REGISTRIES))
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_tools_read_the_counts(name: str, examples: dict[str, RealPlan]) -> None:
+    # What Atlantis and tfcmt look for in the text of a plan, and what they must find in both forms.
+    plan = examples[name].saved.plan
+    text = render_plan(plan, examples[name].sources, PlanTextOptions(registries=REGISTRIES))
+    comment = render_markdown(plan, examples[name].sources, REGISTRIES)
+    for form in (text, comment):
+        found = re.search(r"Plan: (\d+) to add, (\d+) to change, (\d+) to destroy\.", form)
+        assert found is not None
+        assert [int(n) for n in found.groups()] == [plan.to_add, plan.to_change, plan.to_destroy]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_json_has_what_consumers_of_plans_read(name: str, examples: dict[str, RealPlan]) -> None:
+    real = examples[name]
+    document = json.loads(json_bytes(plan_document(real.saved.plan, None, registries=REGISTRIES)))
+    assert document["format_version"] == "1.2"
+    assert document["terraform_version"].startswith("1.")
+    for change in document["resource_changes"]:
+        assert set(change) >= {"address", "mode", "type", "name", "provider_name", "change"}
+        assert set(change["change"]) >= {"actions", "before", "after", "after_unknown"}
+        assert change["source"]["line"] >= 1
+    placed = [row for row in document["placement_changes"] if row["action"] == "place"]
+    assert all(set(row["to"]) == {"machine", "rack", "availability_zone", "numa_cells"} for row in placed)
+    rows = [row for row in document["placement_tables"] if row["actual_vms_per_rack"]]
+    assert all(sum(row["actual_vms_per_rack"].values()) == row["total_count"] for row in rows)
