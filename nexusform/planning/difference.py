@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nexusform.schema import BlockSchema, NestedBlock, Nesting, OnChange, order_attribute
-from nexusform.values import UNKNOWN, Path
+from nexusform.values import UNKNOWN, ListType, MapType, Path, PrimitiveType, SetType
 
 
 def planned_attributes(
@@ -113,6 +113,19 @@ def undecided_paths(schema: BlockSchema, config: Mapping[str, Any], at: Path = (
             yield (*at, name)
         for path, part in _parts(block, value):
             yield from undecided_paths(block.schema, part, (*at, name, *path))
+
+
+def null_elements(schema: BlockSchema, config: Mapping[str, Any], at: Path = ()) -> Iterable[Path]:
+    """Arguments that are lists, sets or maps of plain values with a null among them."""
+    for name, attribute in schema.attributes.items():
+        kind, value = attribute.type, config.get(name)
+        if isinstance(kind, ListType | SetType | MapType) and isinstance(kind.element, PrimitiveType):
+            elements = list(value.values()) if isinstance(value, dict) else value
+            if isinstance(elements, list) and None in elements:
+                yield (*at, name)
+    for name, block in schema.blocks.items():
+        for path, part in _parts(block, config.get(name)):
+            yield from null_elements(block.schema, part, (*at, name, *path))
 
 
 def _parts(block: NestedBlock, value: Any) -> Iterable[tuple[Path, Mapping[str, Any]]]:

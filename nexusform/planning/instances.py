@@ -12,6 +12,7 @@ from nexusform.configuration.model import Lifecycle, ResourceBlock
 from nexusform.diagnostics import Diagnostic, Severity, error
 from nexusform.planning.difference import (
     ignoring,
+    null_elements,
     planned_attributes,
     pool_replacing_paths,
     replacing_paths,
@@ -123,6 +124,12 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     found = [_at(instance, p) for p in problems]
     if any(p.severity is Severity.ERROR for p in problems):
         instance.broken = True
+    for path in null_elements(instance.type.schema, config):
+        instance.broken = True
+        detail = (
+            f'"{argument_text(path)}" holds a null value. Leave the element out, for example with compact().'
+        )
+        found.append(instance.error("Null value in a collection", detail, path))
     if "name" in instance.type.schema.attributes and config.get("name") is None:
         found += _default_name(instance, config)
     if instance.type.check is not None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeAlias
+from math import isfinite
+from typing import Any, TypeAlias
 
 from nexusform.address import Key
 from nexusform.diagnostics import Diagnostic, error
@@ -22,6 +23,9 @@ class Repetition:
 
 
 ONCE = Repetition()
+
+# A bound, so that a slip cannot exhaust memory.
+MOST_INSTANCES = 1_000_000
 
 # A block's shape as a value: one object, a tuple by index, an object by key.
 SINGLE, LIST, MAP = "single", "list", "map"
@@ -70,13 +74,8 @@ def _by_count(expression: Expression, value: Value, header: str) -> tuple[Expans
         return Expansion(LIST, (), "count"), []
     if value.is_null:
         return refuse('The given "count" argument value is null. An integer is required.')
-    given = to_plain(value)[0]
-    if isinstance(given, str):
-        try:
-            given = float(given)
-        except ValueError:
-            return refuse('The given "count" argument value is unsuitable: a number is required.')
-    if isinstance(given, bool) or not isinstance(given, int | float | Fraction):
+    given = _as_number(to_plain(value)[0])
+    if given is None:
         return refuse('The given "count" argument value is unsuitable: a number is required.')
     if given != int(given):
         return refuse('The given "count" argument value is unsuitable: a whole number is required.')
@@ -84,7 +83,24 @@ def _by_count(expression: Expression, value: Value, header: str) -> tuple[Expans
         return refuse(
             'The given "count" argument value is unsuitable: must be greater than or equal to zero.'
         )
+    if given > MOST_INSTANCES:
+        return refuse(
+            'The given "count" argument value is unsuitable: a block stands for at most '
+            f"{MOST_INSTANCES} instances."
+        )
     return Expansion(LIST, tuple(Repetition(i) for i in range(int(given)))), []
+
+
+def _as_number(given: Any) -> int | float | Fraction | None:
+    """A finite number, also one that is written as text."""
+    if isinstance(given, str):
+        try:
+            given = float(given)
+        except ValueError:
+            return None
+    if isinstance(given, bool) or not isinstance(given, int | float | Fraction):
+        return None
+    return None if isinstance(given, float) and not isfinite(given) else given
 
 
 def _by_key(expression: Expression, value: Value, header: str) -> tuple[Expansion | None, list[Diagnostic]]:

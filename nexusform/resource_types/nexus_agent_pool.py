@@ -10,6 +10,7 @@ from nexusform.ports import PlacedVm, Problem, ResourceType, Surroundings, VmDem
 from nexusform.resource_types.arguments import id_attribute, joined_id, name_attribute, whole_number_problems
 from nexusform.resource_types.nexus_kubernetes_cluster import owner_of
 from nexusform.resource_types.nks_pools import (
+    MOST_NODES,
     NODES,
     POOL_ARGUMENTS,
     POOL_BLOCKS,
@@ -34,7 +35,14 @@ _SCHEMA: Final = BlockSchema(
             decides_placement=True,
         ),
         "name": name_attribute("pool"),
-        "node_count": Attribute(NUMBER, "Number of nodes.", required=True, minimum=0, decides_placement=True),
+        "node_count": Attribute(
+            NUMBER,
+            "Number of nodes.",
+            required=True,
+            minimum=0,
+            maximum=MOST_NODES,
+            decides_placement=True,
+        ),
         **POOL_ARGUMENTS,
         "nodes": NODES,
     },

@@ -11,6 +11,7 @@ from nexusform.address import Address
 from nexusform.ports import PlacedVm, PoolDemand, Problem, ResourceType, Surroundings, VmDemand, VmFamily
 from nexusform.resource_types.arguments import id_attribute, joined_id, name_attribute, whole_number_problems
 from nexusform.resource_types.nks_pools import (
+    MOST_NODES,
     NODES,
     POOL_ARGUMENTS,
     POOL_BLOCKS,
@@ -62,7 +63,12 @@ _SCHEMA: Final = BlockSchema(
             BlockSchema(
                 {
                     "count": Attribute(
-                        NUMBER, "Number of nodes.", required=True, minimum=1, decides_placement=True
+                        NUMBER,
+                        "Number of nodes.",
+                        required=True,
+                        minimum=1,
+                        maximum=MOST_NODES,
+                        decides_placement=True,
                     ),
                     "vm_sku_name": replace(SKU, on_change=OnChange.REPLACE),
                     "availability_zones": replace(ZONES, on_change=OnChange.REPLACE),
@@ -77,7 +83,12 @@ _SCHEMA: Final = BlockSchema(
             BlockSchema(
                 {
                     "count": Attribute(
-                        NUMBER, "Number of nodes.", required=True, minimum=0, decides_placement=True
+                        NUMBER,
+                        "Number of nodes.",
+                        required=True,
+                        minimum=0,
+                        maximum=MOST_NODES,
+                        decides_placement=True,
                     ),
                     **POOL_ARGUMENTS,
                 },

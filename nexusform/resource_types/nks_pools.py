@@ -21,6 +21,9 @@ HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 WITHOUT_RESERVED_CPUS: Final = frozenset({"NC_G2_8_v1", "NC_P4_28_v1"})
 RESERVED_CPUS: Final = 2
 
+# More nodes than any pool has; a bound, so that a slip cannot exhaust memory.
+MOST_NODES: Final = 1_000_000
+
 _POOL: Final = OnChange.REPLACE_POOL
 
 ZONES: Final = Attribute(
