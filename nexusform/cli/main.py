@@ -7,6 +7,7 @@ command is imported when it is run.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -69,7 +70,7 @@ def run(arguments: Sequence[str]) -> int:
     Nothing escapes: bad usage, a closed pipe, a full disk, an interrupt and even a bug end in a
     message and a code.
     """
-    _stand_in_for_closed_streams()
+    _prepare_streams()
     try:
         code = _command(arguments)
         sys.stdout.flush()
@@ -105,11 +106,16 @@ def _bug(bug: Exception) -> int:
     return report_crash(bug)
 
 
-def _stand_in_for_closed_streams() -> None:
-    """`nexusform plan >&-` leaves no stream at all; what is said goes nowhere then."""
+def _prepare_streams() -> None:
+    """`nexusform plan >&-` leaves no stream at all; what is said goes nowhere then. A terminal that
+    lacks a character shows a question mark for it.
+    """
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
+        stream = getattr(sys, name)
+        if stream is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open until the end
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _take_global_options(arguments: list[str]) -> list[str]:

@@ -165,6 +165,21 @@ def test_closed_streams_are_done_without(tmp_path: Path) -> None:
     assert subprocess.run(["sh", "-c", f"{command} <&-"], capture_output=True, check=False).returncode == 0
 
 
+def test_a_terminal_that_lacks_a_character_shows_something_in_its_place(tmp_path: Path) -> None:
+    (tmp_path / "main.nf.hcl").write_text(
+        'output "x" {\n  value = "\u76ee"\n  wrong = 1\n}\n', encoding="utf-8"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "nexusform", f"-chdir={tmp_path}", "validate"],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        check=False,
+    )
+    assert done.returncode == 1
+    assert b"Unsupported argument" in done.stderr
+    assert b"bug" not in done.stderr
+
+
 def test_a_group_loads_its_commands_on_demand() -> None:
     group = LazyGroup("g", {"v": Entry("nexusform.cli.version:version", "Version")}, aliases={"w": "v"})
     context = group.make_context("g", ["v"])
