@@ -87,7 +87,7 @@ def read_variables(
         return {}, []  # its files are broken: what is declared cannot be told
     problems: list[Diagnostic] = []
     given = from_environment(environment)
-    for path in _automatic_files(directory):
+    for path in automatic_files(directory):
         given.extend(_variable_file(path, problems, files))
     for kind, text in var_options:
         if kind == "var-file":
@@ -222,7 +222,7 @@ def _regular_bytes(path: str) -> bytes:
 # --- variables ---------------------------------------------------------------------------------
 
 
-def _automatic_files(directory: str) -> list[str]:
+def automatic_files(directory: str) -> list[str]:
     """The variable files that are read without being named, weakest first."""
     try:
         names = sorted(os.listdir(directory), key=os.fsencode)  # noqa: PTH208 - names, not paths

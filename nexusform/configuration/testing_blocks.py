@@ -80,7 +80,7 @@ class Mock:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunBlock:
     """A run block. `mode` is "normal" or "refresh-only"; `source` the directory of another module
     to run, "" for the one that is tested; `providers` maps a name to the configuration to use.
     """
@@ -116,7 +116,7 @@ class RunFile:
     providers: Mapping[str, ProviderBlock]
     mocks: Mapping[str, Mock]
     overrides: Overrides
-    runs: tuple[Run, ...]
+    runs: tuple[RunBlock, ...]
 
 
 def decode_test_file(name: str, body: AnyBody) -> tuple[RunFile, list[Diagnostic]]:
@@ -126,7 +126,7 @@ def decode_test_file(name: str, body: AnyBody) -> tuple[RunFile, list[Diagnostic
     problems.extend(wrong)
     providers: dict[str, ProviderBlock] = {}
     mocks: dict[str, Mock] = {}
-    runs: dict[str, Run] = {}
+    runs: dict[str, RunBlock] = {}
     for block in parts.blocks:
         if block.type == "provider":
             provider = decode_provider(block, problems)
@@ -143,7 +143,7 @@ def decode_test_file(name: str, body: AnyBody) -> tuple[RunFile, list[Diagnostic
     return RunFile(name, variables, providers, mocks, overrides, tuple(runs.values())), problems
 
 
-def _take_run(block: Block, runs: dict[str, Run], problems: list[Diagnostic]) -> None:
+def _take_run(block: Block, runs: dict[str, RunBlock], problems: list[Diagnostic]) -> None:
     found = _run(block, problems)
     if found is None:
         return
@@ -166,7 +166,7 @@ def _variables(parts: Content, problems: list[Diagnostic]) -> Expressions:
 # --- run blocks --------------------------------------------------------------------------------
 
 
-def _run(block: Block, problems: list[Diagnostic]) -> Run | None:
+def _run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
     label = block.labels[0]
     if not check_name(label, "Invalid run block name", problems):
         return None
@@ -175,7 +175,7 @@ def _run(block: Block, problems: list[Diagnostic]) -> Run | None:
     given = parts.attributes
     options = _options(parts, problems)
     source, source_span = _source(parts, problems)
-    return Run(
+    return RunBlock(
         name=label.value,
         command=_choice(given.get("command"), ("apply", "plan"), problems),
         variables=_variables(parts, problems),

@@ -11,6 +11,7 @@ from nexusform.diagnostics import Diagnostic, Severity, has_errors
 from nexusform.planning.blocks import Blocks, Prior
 from nexusform.planning.certainty import measure
 from nexusform.planning.changes import build_changes, find_drift
+from nexusform.planning.conditions import PROBLEMS
 from nexusform.planning.fit import fit_failures
 from nexusform.planning.order import Order
 from nexusform.planning.outputs import variable_values
@@ -25,6 +26,9 @@ from nexusform.planning.surroundings import PlanSurroundings
 from nexusform.planning.tables import placement_tables
 from nexusform.planning.vm_phase import VmObject
 from nexusform.state.model import OutputState
+
+# Said of every instance, though it stands at one place.
+OF_EACH = frozenset(PROBLEMS.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +148,7 @@ def _once(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
             diagnostic.summary,
             diagnostic.detail,
             diagnostic.subject,
-            "" if diagnostic.subject else diagnostic.address,
+            diagnostic.address if diagnostic.subject is None or diagnostic.summary in OF_EACH else "",
         )
         if key not in seen:
             seen.add(key)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from nexusform.configuration.model import Condition
 from nexusform.diagnostics import Diagnostic, error
-from nexusform.language.evaluator import notes_on
-from nexusform.planning.evaluation import Evaluation, InstanceScope
+from nexusform.language.evaluator import Scope, notes_on
+from nexusform.planning.evaluation import Evaluation
 from nexusform.planning.instances import Instance
 from nexusform.planning.plan import CheckResult
 
@@ -17,11 +17,12 @@ PROBLEMS = {
     "output": "Module output value precondition failed",
     "variable": "Invalid value for variable",
     "check": "Check block assertion failed",
+    "assert": "Test assertion failed",
 }
 
 
 def evaluate_condition(
-    condition: Condition, evaluation: Evaluation, scope: InstanceScope, address: str
+    condition: Condition, evaluation: Evaluation, scope: Scope, address: str
 ) -> tuple[str, str]:
     """The status (pass, fail, error, unknown) of one condition and its message."""
     value = evaluation.evaluated(condition.condition, scope)
@@ -49,7 +50,7 @@ def evaluate_condition(
 
 
 def failure(
-    condition: Condition, kind: str, message: str, address: str, block: str, scope: InstanceScope
+    condition: Condition, kind: str, message: str, address: str, block: str, scope: Scope
 ) -> Diagnostic:
     """The diagnostic of a condition that does not hold, with the values that it refers to."""
     values = notes_on(condition.condition, scope)

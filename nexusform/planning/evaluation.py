@@ -15,7 +15,7 @@ from nexusform.configuration.evaluation import PreparedBody
 from nexusform.configuration.model import Configuration, Module, ModuleCall, ResourceBlock, Variable
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.language.conversion import convert
-from nexusform.language.evaluator import evaluate
+from nexusform.language.evaluator import Scope, evaluate
 from nexusform.language.syntax import Expression, Traversal, TraverseAttribute, TraverseIndex
 from nexusform.planning.repetition import LIST, MAP, ONCE, SINGLE, Expansion, Repetition, expand
 from nexusform.planning.views import ObjectView, ResourceView
@@ -133,7 +133,7 @@ class Evaluation:
         """The names visible in a block of a module instance."""
         return InstanceScope(self, instance, repetition, this)
 
-    def evaluated(self, expression: Expression, scope: InstanceScope) -> Value | None:
+    def evaluated(self, expression: Expression, scope: Scope) -> Value | None:
         """A value, or None when the expression is in error (reported)."""
         value, problems = evaluate(expression, scope)
         self.diagnostics += problems

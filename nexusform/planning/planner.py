@@ -29,7 +29,7 @@ from nexusform.planning.outputs import plan_outputs
 from nexusform.planning.plan import Action, CheckResult, Mode, Plan
 from nexusform.planning.remedies import with_ways_out
 from nexusform.planning.request import PlanRequest, PlanResult
-from nexusform.planning.selection import select, unmatched
+from nexusform.planning.selection import Selection, select, unmatched
 from nexusform.planning.setting import setting_for, surroundings_before, vm_skus
 from nexusform.planning.sites import SitePlan, build_sites
 from nexusform.planning.surroundings import PlanSurroundings
@@ -112,7 +112,7 @@ class _Planner:
         self.diagnostics += missing_targets(blocks, request.imports)
         standing = {a: [vm.name for vm in o.standing.values()] for a, o in self.objects.items()}
         self.diagnostics += unmatched(selection, blocks.instances, standing)
-        checks = self._conditions(evaluation)
+        checks = self._conditions(evaluation, selection)
         outputs, planned_outputs, problems = plan_outputs(request, evaluation, selection)
         found = [*self.walked, *blocks.diagnostics, *bodies.diagnostics, *evaluation.diagnostics, *problems]
         self.diagnostics += _causes(found, flawed=flawed)
@@ -210,11 +210,13 @@ class _Planner:
         managed = {("managed", name): t.schema for name, t in registries.resource_types.items()}
         return managed | {("data", name): t.schema for name, t in registries.data_sources.items()}
 
-    def _conditions(self, evaluation: Evaluation) -> tuple[CheckResult, ...]:
-        """What stands in no managed resource; when everything is to go, only variables are checked."""
+    def _conditions(self, evaluation: Evaluation, selection: Selection) -> tuple[CheckResult, ...]:
+        """What stands in no managed resource. Only variables are checked when everything is to go, or
+        when what the others refer to may be left out.
+        """
         configuration = self.request.configuration
         found = [check_variables(configuration, evaluation)]
-        if self.request.mode is not Mode.DESTROY:
+        if self.request.mode is not Mode.DESTROY and not selection.partial:
             found.append(check_modules(configuration, evaluation))
         self.diagnostics += [problem for each in found for problem in each.problems]
         return tuple(check for each in found for check in each.checks)

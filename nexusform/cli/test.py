@@ -1,0 +1,178 @@
+"""`nexusform test`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+import nexusform
+from nexusform.cli import flags
+from nexusform.cli.commands import command, option, switch
+from nexusform.cli.screen import Screen
+from nexusform.diagnostics import Diagnostic, error, has_errors
+from nexusform.rendering import testing_stream
+from nexusform.rendering.json_stream import Event, diagnostic_event, version_event
+from nexusform.rendering.testing_text import (
+    Look,
+    ShownFile,
+    ShownRun,
+    file_line,
+    render_test_junit,
+    run_line,
+    summary_line,
+)
+from nexusform.source import SourceFile
+from nexusform.workflow.surroundings import SystemClock
+from nexusform.workflow.testing import FileResult, RunResult, TestOptions, find_tests, run_tests
+from nexusform.workflow.testing_files import DEFAULT_DIRECTORY
+
+
+@command("test", summary="Run the test files of the configuration")
+@option("filter", "Only this test file", metavar="FILE", many=True)
+@option("test-directory", "Where test files are, besides here", metavar="DIR", default=DEFAULT_DIRECTORY)
+@switch("verbose", "Show the plan or the state of every run")
+@switch("json", "As a stream of JSON events", parameter="as_json")
+@option("junit-xml", "Also write the results as JUnit XML", metavar="FILE")
+@flags.variable_flags
+@flags.view_flags
+def test(**given: Any) -> int:
+    """Run the run blocks of *.nftest.hcl files, here and in tests/, and judge their assertions.
+
+    States are kept in memory; what the runs made is destroyed when a file is done. Exit code 0, or
+    1 when a run fails.
+    """
+    place = flags.place_of(given)
+    options = TestOptions(tuple(given["filter"]), given["test_directory"])
+    tests = find_tests(place, options)
+    voice: _Voice = _JsonVoice() if given["as_json"] else _TextVoice(given)
+    voice.diagnostics(tests.diagnostics, tests.sources)
+    if tests.configuration is None or has_errors(tests.diagnostics):
+        return 1
+    voice.begins({file.name: [run.name for run in file.runs] for file in tests.files})
+    shown: list[ShownFile] = []
+    for result in run_tests(place, tests, options):
+        file = _shown(result, given)
+        shown.append(file)
+        voice.file(file)
+    voice.ends(shown)
+    wrong = _write_junit(given["junit_xml"], shown)
+    voice.diagnostics(wrong, {})
+    return 1 if wrong or any(file.status in ("fail", "error") for file in shown) else 0
+
+
+def _shown(result: FileResult, given: Mapping[str, Any]) -> ShownFile:
+    details: Callable[[RunResult], str] = _details(result, given) if given["verbose"] else lambda _run: ""
+    runs = [
+        ShownRun(run.name, run.status.value, tuple(run.diagnostics), run.seconds, details(run))
+        for run in result.runs
+    ]
+    return ShownFile(result.name, result.status.value, runs, tuple(result.diagnostics), result.sources)
+
+
+def _details(result: FileResult, given: Mapping[str, Any]) -> Callable[[RunResult], str]:
+    from nexusform.rendering.state_text import render_state
+    from nexusform.rendering.terminal import PlanTextOptions, render_plan
+    from nexusform.resource_types.registry import registries
+
+    screen = Screen(no_color=given["no_color"])
+
+    def text(run: RunResult) -> str:
+        if run.state is not None:
+            return render_state(run.state, registries(), colour=screen.colour)
+        if run.plan is None:
+            return ""
+        look = PlanTextOptions(
+            colour=screen.colour,
+            width=screen.width,
+            hints=False,
+            diagnostics=False,
+            registries=registries(),
+        )
+        return render_plan(run.plan, result.sources, look)
+
+    return text
+
+
+def _write_junit(path: str | None, files: Iterable[ShownFile]) -> list[Diagnostic]:
+    if not path:
+        return []
+    try:
+        Path(path).write_text(render_test_junit(files), encoding="utf-8")
+    except OSError as problem:
+        detail = f'"{path}" cannot be written: {problem.strerror}.'
+        return [error("The JUnit report cannot be written", detail)]
+    return []
+
+
+# --- two voices --------------------------------------------------------------------------------
+
+
+class _TextVoice:
+    """Lines for people."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self._screen = Screen(no_color=given["no_color"], compact_warnings=given["compact_warnings"])
+        self._look = Look(self._screen.colour, self._screen.width)
+
+    def diagnostics(self, found: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
+        """In their boxes."""
+        self._screen.diagnostics(found, sources)
+
+    def begins(self, runs: Mapping[str, Iterable[str]]) -> None:
+        """Nothing is said before the first result."""
+
+    def file(self, file: ShownFile) -> None:
+        """A file, its runs, and what they said."""
+        self._screen.out(file_line(file, self._look))
+        for run in file.runs:
+            self._screen.out(run_line(run, self._look))
+            if run.details:
+                self._screen.out(f"\n{run.details}")
+            self._screen.diagnostics(run.diagnostics, file.sources)
+        self._screen.diagnostics(file.diagnostics, file.sources)
+
+    def ends(self, files: Iterable[ShownFile]) -> None:
+        """The counts."""
+        sys.stderr.flush()
+        self._screen.out(f"\n{summary_line(files, self._look)}")
+
+
+class _JsonVoice:
+    """One JSON object per line."""
+
+    def __init__(self) -> None:
+        self._write(version_event(nexusform.__version__, _now()))
+
+    def diagnostics(self, found: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
+        """An event each."""
+        for diagnostic in found:
+            self._write(diagnostic_event(diagnostic, sources, _now()))
+
+    def begins(self, runs: Mapping[str, Iterable[str]]) -> None:
+        """What will be run."""
+        self._write(testing_stream.abstract_event({f: list(names) for f, names in runs.items()}, _now()))
+
+    def file(self, file: ShownFile) -> None:
+        """A file and its runs."""
+        for event in testing_stream.file_events(file, _now()):
+            self._write(event)
+
+    def ends(self, files: Iterable[ShownFile]) -> None:
+        """The counts."""
+        self._write(testing_stream.summary_event(list(files), _now()))
+
+    def _write(self, event: Event) -> None:
+        from nexusform.rendering.json_writer import encoded
+
+        click.echo(encoded(event).decode())
+
+
+_Voice = _TextVoice | _JsonVoice
+
+
+def _now() -> str:
+    return SystemClock().now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,66 @@
+"""Which test files there are, and what they say."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from nexusform.configuration.testing_blocks import RunFile, decode_test_file
+from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
+from nexusform.language.json_syntax import parse_json_file
+from nexusform.language.parser import parse_file
+from nexusform.ports import FileProblem
+from nexusform.source import SourceFile
+from nexusform.workflow.surroundings import RealFiles
+
+ENDINGS: Final = (".nftest.hcl", ".nftest.json")
+DEFAULT_DIRECTORY: Final = "tests"
+
+
+def find_test_files(
+    directory: str, test_directory: str, wanted: Sequence[str], problems: list[Diagnostic]
+) -> list[str]:
+    """The test files beside the configuration and in the test directory, by name.
+
+    Of `wanted` ones only those; one that names no test file is an error.
+    """
+    found: list[str] = []
+    for place in dict.fromkeys((directory, os.path.normpath(Path(directory, test_directory)))):
+        try:
+            names = sorted(os.listdir(place), key=os.fsencode)  # noqa: PTH208 - names, not paths
+        except FileNotFoundError:
+            continue
+        except OSError as problem:
+            problems.append(
+                error("Unreadable test directory", f'"{place}" cannot be read: {problem.strerror}.')
+            )
+            continue
+        found += [os.path.normpath(Path(place, n)) for n in names if n.endswith(ENDINGS) and n[0] != "."]
+    if not wanted:
+        return found
+    chosen = {os.path.normpath(Path(directory, name)) for name in wanted}
+    for name in sorted(chosen - set(found)):
+        detail = f'There is no test file "{name}".{did_you_mean(name, found)}'
+        problems.append(error("Unknown test file", detail))
+    return [name for name in found if name in chosen]
+
+
+def read_test_file(path: str, sources: dict[str, SourceFile]) -> tuple[RunFile | None, list[Diagnostic]]:
+    """One test file; None when it is in error. Its text is added to `sources`."""
+    try:
+        text = RealFiles().read(path).decode()
+    except FileProblem as problem:
+        return None, [error("Unreadable test file", str(problem))]
+    except UnicodeDecodeError as problem:
+        detail = f'"{path}" is not UTF-8: byte {problem.start} belongs to no character. Save it as UTF-8.'
+        return None, [error("Invalid character encoding", detail)]
+    source = sources[path] = SourceFile(path, text)
+    parsed = parse_json_file(source) if path.endswith(".json") else parse_file(source)
+    body, problems = parsed
+    if has_errors(problems):
+        return None, problems
+    found, wrong = decode_test_file(path, body)
+    problems = [*problems, *wrong]
+    return (None if has_errors(problems) else found), problems

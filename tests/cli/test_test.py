@@ -1,0 +1,381 @@
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run
+
+MAIN = """\
+variable "racks" {
+  type = number
+  validation {
+    condition     = var.racks < 10
+    error_message = "Too many racks: ${var.racks}."
+  }
+}
+variable "hidden" {
+  default   = "hush"
+  sensitive = true
+}
+resource "nexus_site" "s" {
+  name = "lab"
+}
+resource "nexus_rack" "r" {
+  count             = var.racks
+  site_id           = nexus_site.s.id
+  name              = "r${count.index}"
+  availability_zone = "1"
+  machine_count     = 2
+  lifecycle {
+    precondition {
+      condition     = var.racks != 7
+      error_message = "Seven brings bad luck."
+    }
+  }
+}
+resource "nexus_kubernetes_cluster" "c" {
+  site_id    = nexus_site.s.id
+  depends_on = [nexus_rack.r]
+  name       = "web"
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+  agent_pool "np1" {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+}
+output "machines" {
+  value = sum([for r in nexus_rack.r : r.machine_count])
+  precondition {
+    condition     = var.racks != 8
+    error_message = "Eight is odd."
+  }
+}
+output "where" {
+  value = nexus_kubernetes_cluster.c.nodes["web-np1-0"].machine
+}
+check "enough" {
+  assert {
+    condition     = length(nexus_rack.r) > 1
+    error_message = "One rack only."
+  }
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "main.nf.hcl").write_text(MAIN)
+    return tmp_path
+
+
+def told(
+    capsys: pytest.CaptureFixture[str], text: str | None = None, *arguments: str
+) -> tuple[int, str, str]:
+    if text is not None:
+        Path("a.nftest.hcl").write_text(text)
+    code = run(["test", *arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, " ".join(captured.err.replace("│", " ").split())
+
+
+def asserting(condition: str, message: str = "no") -> str:
+    return f'  assert {{\n    condition     = {condition}\n    error_message = "{message}"\n  }}\n'
+
+
+def a_run(inner: str, name: str = "one") -> str:
+    return f'run "{name}" {{\n{inner}}}\n'
+
+
+THREE = "variables {\n  racks = 3\n}\n"
+
+
+def test_runs_are_judged_in_order_and_nothing_is_left(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    before = sorted(here.iterdir())
+    text = (
+        THREE
+        + a_run("  command = plan\n" + asserting("output.machines == 6"), "planned")
+        + a_run(asserting("length(nexus_rack.r) == 3"), "applied")
+        + a_run(asserting("output.machines == run.applied.machines"), "again")
+    )
+    code, out, err = told(capsys, text)
+    assert (code, err) == (0, "")
+    assert out == (
+        'a.nftest.hcl... pass\n  run "planned"... pass\n  run "applied"... pass\n  run "again"... pass\n\n'
+        "Success! 3 passed, 0 failed.\n"
+    )
+    assert sorted(p for p in here.iterdir() if p.name != "a.nftest.hcl") == before
+
+
+def test_a_failed_assertion_shows_the_values_and_the_next_run_goes_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = (
+        THREE
+        + a_run(asserting("output.machines == 5", "${output.machines} machines"), "bad")
+        + a_run("", "next")
+    )
+    code, out, err = told(capsys, text)
+    assert code == 1
+    assert 'run "bad"... fail\n  run "next"... pass' in out
+    assert out.endswith("\nFailure! 1 passed, 1 failed.\n")
+    assert 'on a.nftest.hcl line 6, in run "bad":' in err
+    assert "output.machines is 6" in err
+    assert "6 machines" in err
+
+
+def test_an_error_ends_the_file_and_not_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("tests").mkdir()
+    Path("tests/b.nftest.hcl").write_text(THREE + a_run(""))
+    text = 'variables {\n  racks = "x"\n}\n' + a_run("", "bad") + a_run("", "next")
+    code, out, _ = told(capsys, text)
+    assert code == 1
+    assert out == (
+        'a.nftest.hcl... fail\n  run "bad"... fail\n  run "next"... skip\n'
+        'tests/b.nftest.hcl... pass\n  run "one"... pass\n\nFailure! 1 passed, 1 failed, 1 skipped.\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("racks", "command", "expected", "passes"),
+    [
+        (12, "plan", "var.racks", True),
+        (7, "plan", "nexus_rack.r", True),
+        (7, "plan", ", ".join(f"nexus_rack.r[{n}]" for n in range(7)), True),
+        (7, "plan", "nexus_rack.r[3]", False),
+        (8, "plan", "output.machines", True),
+        (1, "plan", "check.enough", True),
+        (1, "apply", "check.enough", True),
+        (3, "plan", "check.enough", False),
+        (1, "plan", "", False),
+        (12, "plan", "", False),
+        (12, "plan", "check.enough", False),
+        (12, "apply", "var.racks", False),
+    ],
+)
+def test_expected_failures(
+    capsys: pytest.CaptureFixture[str], racks: int, command: str, expected: str, passes: bool
+) -> None:
+    variables = f"  variables {{\n    racks = {racks}\n  }}\n"
+    inner = f"  command = {command}\n{variables}  expect_failures = [{expected}]\n"
+    code, out, err = told(capsys, a_run(inner))
+    assert (code == 0) == passes, err
+    assert (f'run "one"... {"pass" if passes else "fail"}') in out
+    if not passes and racks == 3:
+        assert "was expected to report an error but did not" in err
+
+
+def test_unknown_values_in_a_planned_assertion_ask_for_apply(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("more.nf.hcl").write_text('output "when" {\n  value = timestamp()\n}\n')
+    code, _, err = told(capsys, THREE + a_run("  command = plan\n" + asserting('output.when != ""')))
+    assert code == 1
+    assert "Unknown condition value" in err
+
+
+@pytest.mark.parametrize(
+    ("condition", "words"),
+    [
+        ("output.machine == 6", 'Did you mean "machines"?'),
+        ("var.rack == 6", 'Did you mean "racks"?'),
+        ("run.two.x == 1", 'No run block named "two" has run before this one.'),
+        ("run.first.x == 1", "This object does not have an attribute named"),
+        ('tonumber("x") == 1', "cannot convert"),
+        ("[]", "A condition must be true or false"),
+    ],
+)
+def test_a_wrong_assertion_is_an_error_at_its_place(
+    capsys: pytest.CaptureFixture[str], condition: str, words: str
+) -> None:
+    code, out, err = told(
+        capsys, THREE + a_run("", "first") + a_run(asserting(condition), "two") + a_run("", "end")
+    )
+    assert code == 1
+    assert words in err
+    assert "on a.nftest.hcl line" in err
+    assert 'run "end"... skip' in out
+
+
+def test_variables_come_from_many_places_the_run_having_the_last_word(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def racks(text: str, *arguments: str) -> str:
+        _, _, err = told(capsys, text + a_run(asserting("false", "it is ${var.racks}")), *arguments)
+        return err.rpartition("it is ")[2].partition(" ")[0]
+
+    monkeypatch.setenv("NF_VAR_racks", "2")
+    assert racks("") == "2"
+    Path("nexusform.nfvars.hcl").write_text("racks = 3\n")
+    assert racks("") == "3"
+    Path("tests").mkdir()
+    Path("tests/x.auto.nfvars.hcl").write_text("racks = 4\n")
+    assert racks("") == "4"
+    assert racks("", "-var", "racks=5") == "5"
+    assert racks("variables {\n  racks = 6\n}\n", "-var", "racks=5") == "6"
+    text = "variables {\n  racks = 6\n}\n" + a_run(
+        "  variables {\n    racks = var.racks + 3\n  }\n" + asserting("var.racks == 9")
+    )
+    assert told(capsys, text)[0] == 0
+
+
+def test_a_sensitive_variable_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    _, _, err = told(capsys, THREE + a_run(asserting('var.hidden == "x"', "it is ${var.hidden}")))
+    assert "hush" not in err
+
+
+def test_another_module_has_a_state_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("setup").mkdir()
+    Path("setup/main.nf.hcl").write_text('variable "n" {}\noutput "racks" {\n  value = var.n + 1\n}\n')
+    text = a_run('  module {\n    source = "./setup"\n  }\n  variables {\n    n = 2\n  }\n', "setup") + a_run(
+        "  variables {\n    racks = run.setup.racks\n  }\n" + asserting("output.machines == 6")
+    )
+    assert told(capsys, text)[0] == 0
+    code, _, err = told(capsys, a_run('  module {\n    source = "./none"\n  }\n'))
+    assert code == 1
+    assert 'The directory "none" cannot be read' in err
+
+
+def test_providers_of_the_file_replace_those_of_the_configuration(capsys: pytest.CaptureFixture[str]) -> None:
+    fault = '  fault {\n    address = "*"\n    operation = "create"\n    error = "boom"\n  }\n'
+    provider = f'provider "simulated" {{\n{fault}}}\n'
+    code, _, err = told(capsys, THREE + provider + a_run(""))
+    assert code == 1
+    assert "boom" in err
+    Path("provider.nf.hcl").write_text(provider)
+    assert told(capsys, THREE + a_run(""))[0] == 1
+    assert told(capsys, THREE + 'mock_provider "simulated" {}\n' + a_run(""))[0] == 0
+    renamed = provider.replace('"simulated" {', '"simulated" {\n  alias = "bad"', 1)
+    text = (
+        THREE
+        + 'mock_provider "simulated" {}\n'
+        + renamed
+        + a_run("  providers = { simulated = simulated.bad }\n")
+    )
+    assert "boom" in told(capsys, text)[2]
+
+
+def test_resources_data_and_modules_can_be_overridden(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("m").mkdir()
+    Path("m/main.nf.hcl").write_text(
+        'output "size" {\n  value = tonumber("x")\n}\noutput "other" {\n  value = 1\n}\n'
+    )
+    Path("more.nf.hcl").write_text(
+        'module "m" {\n  source = "./m"\n}\noutput "size" {\n  value = module.m.size\n}\n'
+        'data "nexus_inventory" "i" {\n  directory = "./nowhere"\n}\n'
+        'output "zones" {\n  value = [for r in data.nexus_inventory.i.racks : r.availability_zone]\n}\n'
+    )
+    text = (
+        THREE
+        + "override_module {\n  target  = module.m\n  outputs = { size = 5 }\n}\n"
+        + "override_data {\n  target = data.nexus_inventory.i\n"
+        + '  values = { racks = { a = { availability_zone = "9" } }, machines = {} }\n}\n'
+        + "override_resource {\n  target = nexus_kubernetes_cluster.c\n"
+        + '  values = { nodes = { "web-np1-0" = { machine = "r2-bm02" } } }\n}\n'
+        + a_run("  command = plan\n" + asserting('output.size == 5 && output.zones == ["9"]'), "planned")
+        + a_run(asserting('output.where == "r2-bm02"', "it is ${output.where}"), "applied")
+    )
+    code, out, err = told(capsys, text)
+    assert (code, err) == (0, ""), out
+
+
+def test_plan_options(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (
+        THREE
+        + a_run("  plan_options {\n    target = [nexus_site.s]\n  }\n")
+        + a_run("  command = plan\n  plan_options {\n    mode = refresh-only\n  }\n", "two")
+    )
+    code, out, err = told(capsys, text, "-verbose")
+    assert (code, err) == (0, "")
+    assert "# nexus_site.s" in out
+    assert "# nexus_rack.r" not in out
+    assert "still matches the configuration" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("run {}\n", "run"),
+        ('run "a b" {}\n', "A name must start with a letter"),
+        (a_run("") * 2, "Duplicate run block"),
+        (a_run("  command = destroy\n"), "must be apply or plan"),
+        (a_run("  commnd = plan\n"), 'Did you mean "command"?'),
+        ("override_data {\n  target = nexus_site.s\n}\n", "must be a data block"),
+        ("locals {}\n", "Unsupported block type"),
+        ('run "x" {\n', "a.nftest.hcl"),
+    ],
+)
+def test_mistakes_in_test_files_are_told_before_anything_runs(
+    capsys: pytest.CaptureFixture[str], text: str, words: str
+) -> None:
+    code, out, err = told(capsys, text)
+    assert (code, out) == (1, "")
+    assert words in err
+    assert "on a.nftest.hcl line" in err
+
+
+def test_filter_and_directory(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("checks").mkdir()
+    Path("checks/b.nftest.hcl").write_text(THREE + a_run("", "b"))
+    assert "b.nftest" not in told(capsys, THREE + a_run(""))[1]
+    assert "checks/b.nftest.hcl... pass" in told(capsys, None, "-test-directory=checks")[1]
+    out = told(capsys, None, "-test-directory=checks", "-filter=checks/b.nftest.hcl")[1]
+    assert out.startswith("checks/b.nftest.hcl... pass")
+    code, _, err = told(capsys, None, "-filter=c.nftest.hcl")
+    assert code == 1
+    assert 'There is no test file "c.nftest.hcl".' in err
+
+
+def test_without_tests_nothing_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(capsys) == (0, "\nExecuted 0 tests.\n", "")
+
+
+def test_json_events(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("a.nftest.hcl").write_text(THREE + a_run(asserting("false", "why")) + a_run("", "two"))
+    assert run(["test", "-json"]) == 1
+    events: list[dict[str, Any]] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [e["type"] for e in events] == [
+        "version",
+        "test_abstract",
+        "test_file",
+        "test_run",
+        "diagnostic",
+        "test_run",
+        "test_summary",
+    ]
+    assert events[1]["test_abstract"] == {"a.nftest.hcl": ["one", "two"]}
+    assert events[4]["@testrun"] == "one"
+    assert events[4]["diagnostic"]["detail"] == "why"
+    assert events[6]["test_summary"] == {
+        "status": "fail",
+        "passed": 1,
+        "failed": 1,
+        "errored": 0,
+        "skipped": 0,
+    }
+
+
+def test_junit(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (
+        THREE + a_run(asserting("false", "why <so>")) + a_run(asserting("nope"), "two") + a_run("", "three")
+    )
+    assert told(capsys, text, "-junit-xml=out.xml")[0] == 1
+    root = ET.parse("out.xml").getroot()
+    (suite,) = root.findall("testsuite")
+    assert suite.attrib == {
+        "name": "a.nftest.hcl",
+        "tests": "3",
+        "failures": "1",
+        "errors": "1",
+        "skipped": "1",
+    }
+    kinds = [[child.tag for child in case] for case in suite.findall("testcase")]
+    assert kinds == [["failure"], ["error"], ["skipped"]]
+    failure = suite.find("testcase/failure")
+    assert failure is not None
+    assert "why <so>" in (failure.text or "")
