@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -54,12 +55,16 @@ def plan(
     tie_breaks: int | None = 0,
     ways_out: bool = False,
     lint: bool = False,
+    directory: str = "",
     **options: Any,
 ) -> PlanResult:
-    """Plan files (text: main.nf.hcl; values other than text are written as JSON)."""
+    """Plan files (text: main.nf.hcl; values other than text are written as JSON), in `directory` or one
+    of their own.
+    """
     texts = {"main.nf.hcl": files} if isinstance(files, str) else files
     types = all_types()
-    with tempfile.TemporaryDirectory() as name:
+    with contextlib.ExitStack() as stack:
+        name = directory or stack.enter_context(tempfile.TemporaryDirectory())
         for path, content in texts.items():
             file = Path(name, path)
             file.parent.mkdir(parents=True, exist_ok=True)

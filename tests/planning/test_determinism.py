@@ -1,0 +1,71 @@
+"""The same plan to the byte, whatever the hash seed, and the same state from every first apply."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nexusform.planning.plan import Plan
+from nexusform.state.model import EMPTY
+from tests.planning.harness import RACKS, agent_pool, cluster, good, plan, pool, state_of
+
+PROGRAM = """
+import sys
+from nexusform.planning.plan_file import write
+from tests.planning.test_determinism import plans
+sys.stdout.buffer.write(b"".join(write(p, {}) for p in plans(sys.argv[1])))
+"""
+TEXT = (
+    RACKS
+    + cluster(
+        "a",
+        arguments='kubernetes_version = "1"',
+        count=3,
+        pools=pool("p", 5, "NC_P46_224_v1", 'availability_zones = ["r2", "r0"]') + pool("q", 4),
+    )
+    + agent_pool("own", "nexus_kubernetes_cluster.a.id", 2, more='labels = { b = "1", a = "2" }')
+    + cluster("b", pools=pool("p", 3), arguments='for_each = toset(["x", "y", "z"])\n name = each.key')
+    + 'output "all" {\n value = toset([for n in nexus_kubernetes_cluster.a.nodes : n.machine])\n}\n'
+)
+TOO_MANY = TEXT.replace("count       = 5", "count       = 90")
+EDITED = TEXT.replace('"1"\n', '"2"\n', 1).replace(
+    "machine_count = 4", "machine_count = count.index == 1 ? 3 : 4"
+)
+
+
+def plans(directory: str) -> list[Plan]:
+    state = state_of(TEXT)
+    given = [(TEXT, EMPTY), (EDITED, state), ("", state)]
+    found = [good(plan(text, before, tie_breaks=12, directory=directory)) for text, before in given]
+    failed = plan(TOO_MANY, tie_breaks=3, ways_out=True, directory=directory)
+    return [result.plan for result in (*found, failed)]
+
+
+def written(hash_seed: str, directory: Path) -> bytes:
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(root)}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(directory)],
+        env=environment,
+        capture_output=True,
+        check=False,
+        cwd=root,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+@pytest.mark.parametrize("others", [("1", "2")])
+def test_plan_files_are_the_same_bytes_under_every_hash_seed(others: tuple[str, ...], tmp_path: Path) -> None:
+    first = written("0", tmp_path)
+    assert len(first) > 4000
+    for seed in others:
+        assert written(seed, tmp_path) == first
+
+
+def test_two_first_applies_give_equal_states() -> None:
+    assert state_of(TEXT) == state_of(TEXT)

@@ -1,0 +1,215 @@
+"""The Nexus document's environment as a configuration: its tables, row by row, however it is applied.
+
+NF_TEST_SEEDS raises how many tie-break seeds are tried.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from functools import cache
+
+import pytest
+
+from nexusform.planning.plan import PlacementTable
+from nexusform.planning.request import PlanResult
+from nexusform.state.model import EMPTY, State
+from tests.planning.harness import applied, good, is_empty, places, plan, state_of, triggers, vms
+
+SEEDS = int(os.environ.get("NF_TEST_SEEDS", "6"))
+XL, HALF, PLANE = "NC_P46_224_v1", "NC_P22_112_v1", "control-plane"
+
+SITE = """
+resource "nexus_site" "lab" {
+  scheduler {
+    tie_break_seed = SEED
+  }
+}
+resource "nexus_rack" "rack" {
+  count             = 8
+  site_id           = nexus_site.lab.id
+  name              = "rack${count.index + 1}"
+  availability_zone = count.index + 1
+  machine_count     = 16
+}
+"""
+
+
+def described(name: str, plane: tuple[int, str], *pools: tuple[int, str, str]) -> str:
+    text = f"""
+resource "nexus_kubernetes_cluster" "{name}" {{
+  site_id = nexus_site.lab.id
+  name    = "cluster-{name}"
+  control_plane {{
+    count       = {plane[0]}
+    vm_sku_name = "{plane[1]}"
+  }}
+"""
+    for number, (count, sku, zones) in enumerate(pools, 1):
+        text += f"""
+  agent_pool "pool{number}" {{
+    count              = {count}
+    vm_sku_name        = "{sku}"
+    availability_zones = {zones or "null"}
+  }}
+"""
+    return text + "}\n"
+
+
+CLUSTERS = {
+    "a": described("a", (3, "NC_G12_56_v1"), (24, XL, ""), (6, "NC_G6_28_v1", "")),
+    "b": described("b", (5, "NC_G24_112_v1"), (48, XL, ""), (24, HALF, "")),
+    "c": described("c", (3, "NC_G12_56_v1"), (12, XL, "[1, 4]")),
+    "d": described("d", (5, "NC_G24_112_v1"), (24, XL, "[7, 8]"), (24, HALF, "")),
+    "e": described("e", (5, "NC_G24_112_v1"), (32, XL, "")),
+}
+# cluster, pool: total, expected racks, actual racks, expected VMs per rack, actual VMs per rack
+ROWS = {
+    ("a", PLANE): (3, 3, 3, (1, 1), {1}),
+    ("a", "pool1"): (24, 8, 8, (3, 3), {3}),
+    ("a", "pool2"): (6, 6, 6, (1, 1), {1}),
+    ("b", PLANE): (5, 5, 5, (1, 1), {1}),
+    ("b", "pool1"): (48, 8, 8, (6, 6), {6}),
+    ("b", "pool2"): (24, 8, 8, (3, 3), {3}),
+    ("c", PLANE): (3, 3, 3, (1, 1), {1}),
+    ("c", "pool1"): (12, 2, 2, (6, 6), {6}),
+    ("d", PLANE): (5, 5, 5, (1, 1), {1}),
+    ("d", "pool1"): (24, 2, 2, (12, 12), {12}),
+    ("d", "pool2"): (24, 8, 8, (3, 3), {3}),
+    ("e", PLANE): (5, 5, 5, (1, 1), {1}),
+    ("e", "pool1"): (32, 8, 8, (4, 4), {3, 4, 5}),
+}
+
+
+def text(names: str = "abcde", seed: int = 8) -> str:
+    return SITE.replace("SEED", str(seed)) + "".join(CLUSTERS[name] for name in names)
+
+
+@cache
+def planned(seed: int = 8) -> PlanResult:
+    return good(plan(text(seed=seed)))
+
+
+@cache
+def stood() -> State:
+    return applied(planned())
+
+
+def tables(result: PlanResult) -> dict[tuple[str, str], PlacementTable]:
+    return {(t.cluster.removeprefix("cluster-"), t.pool): t for t in result.plan.placement_tables}
+
+
+def row(table: PlacementTable) -> tuple[object, ...]:
+    return (
+        table.total_count,
+        table.expected_racks,
+        table.actual_racks,
+        table.expected_vms_per_rack,
+        set(table.actual_vms_per_rack.values()),
+    )
+
+
+def test_all_rows_of_the_tables() -> None:
+    assert {pool: row(table) for pool, table in tables(planned()).items()} == ROWS
+
+
+def test_the_fives_and_threes_of_cluster_e_as_printed() -> None:
+    counts = tables(planned())["e", "pool1"].actual_vms_per_rack
+    assert {rack for rack, n in counts.items() if n == 5} == {"rack3", "rack6"}
+    assert {rack for rack, n in counts.items() if n == 3} == {"rack7", "rack8"}
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_the_rows_hold_for_every_seed(seed: int) -> None:
+    found = tables(planned(seed))
+    for pool, expected in ROWS.items():
+        if pool != ("e", "pool1"):
+            assert row(found[pool]) == expected, pool
+    fives = {rack for rack, n in found["e", "pool1"].actual_vms_per_rack.items() if n == 5}
+    assert fives <= {"rack2", "rack3", "rack5", "rack6"}
+    by_rack: dict[str, set[str]] = {}
+    homes = Counter()
+    for name, vm in vms(applied(planned(seed))).items():
+        if name.startswith("cluster-d-pool2"):
+            by_rack.setdefault(vm["rack"], set()).add(vm["machine"])
+        if vm["vm_sku_name"] == XL:
+            homes[vm["machine"], name.split("-")[1]] += 1
+    assert [len(machines) for machines in by_rack.values()] == [3] * 8
+    assert max(homes.values()) == 1
+    shared = Counter(machine for machine, _ in homes)
+    assert sum(1 for n in shared.values() if n == 2) in (58, 59)
+
+
+def test_one_after_the_other_gives_the_same_as_at_once() -> None:
+    state = EMPTY
+    for many in range(1, 6):
+        state = state_of(text("abcde"[:many]), state)
+    assert places(state) == places(stood())
+
+
+def test_a_plan_after_an_apply_is_empty() -> None:
+    assert is_empty(good(plan(text(), stood())))
+
+
+@pytest.mark.parametrize("left", ["bcde", "abde", "ace", "e", ""])
+def test_removing_clusters_moves_nobody(left: str) -> None:
+    result = good(plan(text(left), stood()))
+    assert {what for what, _ in triggers(result).values()} == {"remove"}
+    after = applied(result, stood())
+    assert places(after).items() <= places(stood()).items()
+    assert {name.split("-")[1] for name in places(after)} == set(left)
+
+
+def test_deleting_the_state_and_planning_again_gives_the_same_places() -> None:
+    assert places(state_of(text())) == places(stood())
+
+
+def test_c_pool_1_stands_on_twelve_machines() -> None:
+    found = [vm for name, vm in vms(stood()).items() if name.startswith("cluster-c-pool1")]
+    assert len({vm["machine"] for vm in found}) == 12
+    assert Counter(vm["rack"] for vm in found) == {"rack1": 6, "rack4": 6}
+
+
+def test_the_advice_on_a_full_site_is_fewer_vms_first() -> None:
+    more = text().replace("count              = 32", "count              = 100")
+    result = plan(more, ways_out=True)
+    (found,) = [d for d in result.plan.diagnostics if d.id == "does-not-fit"]
+    fit = found.extra["fit"]
+    assert fit["wanted"] == 100
+    assert fit["ways_out"][0]["kind"] == "count"
+    largest = fit["ways_out"][0]["counts"][0]["count"]
+    good(plan(more.replace("= 100", f"= {largest}")))
+    assert plan(more.replace("= 100", f"= {largest + 1}")).plan.errored
+
+
+def test_certainty_of_what_every_tie_break_gives() -> None:
+    result = good(plan(text("a"), tie_breaks=30))
+    assert result.plan.tie_breaks == 30
+    found = tables(result)
+    assert found["a", "pool1"].counts_certain == tuple(f"rack{n}" for n in range(1, 9))
+    assert found["a", "pool1"].placed == 24
+    for change in result.plan.placements:
+        assert change.certainty is not None
+        assert 0 <= change.certainty.machine <= change.certainty.rack <= 1
+
+
+def test_certainty_is_measured_for_the_new_only_and_can_be_left_out() -> None:
+    more = text().replace("count              = 32", "count              = 33")
+    result = good(plan(more, stood(), tie_breaks=10))
+    assert [r.object for r in result.plan.placements if r.certainty is not None] == ["cluster-e-pool1-32"]
+    off = good(plan(more, stood(), tie_breaks=0))
+    assert off.plan.tie_breaks == 0
+    assert all(r.certainty is None for r in off.plan.placements)
+
+
+def test_how_many_tie_breaks_are_tried_by_itself() -> None:
+    assert good(plan(text("a"), tie_breaks=None)).plan.tie_breaks == 100
+    assert good(plan(text(), stood(), tie_breaks=None)).plan.tie_breaks == 0
+
+
+def test_the_worst_outcome_of_a_scale_in_is_told() -> None:
+    fewer = text().replace("count              = 48", "count              = 44")
+    result = good(plan(fewer, stood()))
+    assert set(triggers(result)) == {f"cluster-b-pool1-{n}" for n in range(44, 48)}
+    assert tables(result)["b", "pool1"].fewest_left_on_a_rack == 2
+    assert tables(result)["b", "pool2"].fewest_left_on_a_rack is None
