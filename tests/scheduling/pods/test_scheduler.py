@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from nexusform.scheduling.matching import Taint, Toleration, label_selector
+from nexusform.scheduling.matching import Requirement, Taint, Toleration, label_selector
 from nexusform.scheduling.pods.explanation import consider, explain
 from nexusform.scheduling.pods.forecast import Prediction
 from nexusform.scheduling.pods.load import load_by_node
 from nexusform.scheduling.pods.model import (
     Cluster,
     Node,
+    NodeTerm,
     PodSpec,
     PodTerm,
     Requests,
@@ -307,19 +308,16 @@ def test_a_lot_is_not_certain_and_neither_is_what_depends_on_it() -> None:
 
 def test_what_a_lot_cannot_touch_stays_certain() -> None:
     nodes = (*cluster(2).nodes, Node("n9", {HOST: "n9", "pool": "own"}, cpu=1000, memory=4 << 30))
-    elsewhere = (("pool", "own"),)
-    away = workload("away", replicas=1, pod={"node_selector": elsewhere})
-    there = replace(
-        workload("web"), pod=replace(workload("web").pod, node_terms=None, node_selector=((HOST, "n1"),))
-    )
-    lot = workload("lot", pod={"preferred_nodes": ()})
-    prediction = predict(Cluster("k", nodes), standing(away, "n9"), [lot, there])
-    certain = {o.name: o.certain for o in prediction.outcomes}
-    assert certain == {"lot-0": False, "web-0": False}
-    apart = predict(
-        Cluster("k", nodes), (), [replace(lot, pod=replace(lot.pod, node_selector=((HOST, "n1"),))), away]
-    )
-    assert {o.name: o.certain for o in apart.outcomes} == {"lot-0": True, "away-0": True}
+    others = (NodeTerm((Requirement("pool", "DoesNotExist"),)),)
+    lot = workload("lot", pod={"node_terms": others})
+    away = workload("away", pod={"node_selector": (("pool", "own"),)})
+    beside = workload("beside", pod={"node_selector": ((HOST, "n1"),)})
+    prediction = predict(Cluster("k", nodes), (), [lot, away, beside])
+    assert {o.name: o.certain for o in prediction.outcomes} == {
+        "lot-0": False,
+        "away-0": True,
+        "beside-0": False,  # only n1 can take it, if the lot leaves room there
+    }
 
 
 def test_large_clusters_sample_their_nodes_so_a_winner_is_not_certain() -> None:

@@ -1,0 +1,169 @@
+"""What only somebody who knows pods, workers and servers can say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nexusform.scheduling.matching import Requirement, label_selector
+from nexusform.scheduling.pods import warnings
+from nexusform.scheduling.pods.model import (
+    Cluster,
+    Node,
+    PodSpec,
+    PodTerm,
+    Requests,
+    SpreadConstraint,
+    Strategy,
+    Workload,
+)
+from nexusform.scheduling.pods.scheduler import predict
+from nexusform.scheduling.pods.warnings import PodWarning, proposed_key, warnings_of
+
+HOST = "kubernetes.io/hostname"
+BARE = "topology.kubernetes.io/baremetalmachine"
+OWN = label_selector({"app": "web"})
+
+
+def node(name: str, machine: str, rack: str = "", **labels: str) -> Node:
+    return Node(name, {HOST: name, **labels}, cpu=4000, memory=8 << 30, machine=machine, rack=rack)
+
+
+def web(replicas: int = 2, *, over: str = "", hard: bool = True, **more: object) -> Workload:
+    term = PodTerm(over, OWN, ("default",), None, 0 if hard else 100)
+    pod = PodSpec(
+        labels=(("app", "web"), ("pod-template-hash", "1")),
+        anti_affinity=(term,) if over and hard else (),
+        preferred_anti_affinity=(term,) if over and not hard else (),
+        template="1",
+        default_spread=OWN,
+    )
+    return replace(Workload("Deployment", "default", "web", replicas, pod, max_unavailable=1), **more)  # type: ignore[arg-type]
+
+
+def told(nodes: list[Node], *wanted: Workload) -> list[PodWarning]:
+    cluster = Cluster("k", tuple(nodes))
+    return list(warnings_of(cluster, predict(cluster, (), wanted)))
+
+
+def kinds(nodes: list[Node], *wanted: Workload) -> list[str]:
+    return [warning.kind for warning in told(nodes, *wanted)]
+
+
+ONE_MACHINE = [node("w1", "m1", **{BARE: "m1"}), node("w2", "m1", **{BARE: "m1"})]
+
+
+def test_pods_without_any_rule_on_one_machine() -> None:
+    (warning,) = told(ONE_MACHINE, web())
+    assert warning.kind == warnings.SHARED_MACHINE
+    assert (warning.machine, warning.proposed_key, warning.topology_key) == ("m1", BARE, "")
+    assert warning.detail == (
+        "Deployment default/web: 2 of 2 pods (web-0, web-1) would run on machine m1 (2 workers w1, w2) "
+        f"and be lost with it. It has no rule that keeps its pods apart. Use topologyKey: {BARE}."
+    )
+
+
+def test_hostname_tells_workers_apart_and_not_machines() -> None:
+    (warning,) = told(ONE_MACHINE, web(over=HOST))
+    assert (
+        f"Its rules use {HOST}, which does not tell machines apart. Use topologyKey: {BARE}."
+        in warning.detail
+    )
+
+
+def test_spread_over_the_machine_is_a_rule_too() -> None:
+    spread = SpreadConstraint(BARE, 1, True, OWN)
+    machines = [*ONE_MACHINE, node("w3", "m2", **{BARE: "m2"})]
+    assert kinds(machines, web(pod=replace(web().pod, spread=(spread,)))) == []
+    (warning,) = told(machines, web(3, pod=replace(web().pod, spread=(spread,))))
+    assert "anti-affinity over it would keep them apart" in warning.detail
+
+
+def test_one_pod_or_a_daemonset_or_separate_machines_are_fine() -> None:
+    assert kinds(ONE_MACHINE, web(1)) == []
+    assert kinds(ONE_MACHINE, web(kind="DaemonSet")) == []
+    assert kinds([node("w1", "m1"), node("w2", "m2")], web(over=HOST)) == []
+    assert kinds([node("w1", ""), node("w2", "")], web(over=HOST)) == []
+
+
+def test_workers_without_hardware_labels_need_some_first() -> None:
+    (warning,) = told([node("w1", "m1"), node("w2", "m1")], web(over=HOST))
+    assert warning.proposed_key == ""
+    assert "no label of its workers tells machines apart: label them with their hardware" in warning.detail
+
+
+def test_the_proposed_key_is_one_that_the_nodes_have() -> None:
+    def machine(node: Node) -> str:
+        return node.machine
+
+    both = [
+        node("w1", "m1", **{"CIS-node": "m1", "x": "1"}),
+        node("w2", "m2", **{"CIS-node": "m2", "x": "1"}),
+    ]
+    assert proposed_key(both, machine) == "CIS-node"
+    assert proposed_key([*both, node("w3", "m3")], machine) == ""
+    custom = [node("w1", "m1", host="a"), node("w2", "m1", host="a"), node("w3", "m2", host="b")]
+    assert proposed_key(custom, machine) == "host"
+    split = [node("w1", "m1", host="a"), node("w2", "m1", host="b")]
+    assert proposed_key(split, machine) == ""
+
+
+def test_all_pods_in_one_rack_when_others_were_open() -> None:
+    nodes = [
+        node("w1", "m1", "r1", zone="1"),
+        node("w2", "m2", "r1", zone="1"),
+        node("w3", "m3", "r2", zone="2"),
+    ]
+    full = replace(web(1), name="full", pod=PodSpec(node_name="w3", requests=Requests(4000)))
+    small = web(pod=replace(web(over=HOST).pod, requests=Requests(100)))
+    (warning,) = told(nodes, full, small)
+    assert (warning.kind, warning.rack, warning.proposed_key) == (warnings.SHARED_RACK, "r1", "zone")
+
+
+def test_an_unlabelled_worker_defeats_required_anti_affinity() -> None:
+    nodes = [node("w1", "m1", **{BARE: "m1"}), node("w2", "m2", **{BARE: "m2"}), node("w3", "m3")]
+    (warning,) = told(nodes, web(over=BARE))
+    assert (warning.kind, warning.nodes, warning.topology_key) == (warnings.UNLABELLED, ("w3",), BARE)
+    assert "never keeps pods off there" in warning.detail
+    assert kinds(nodes, web(over=BARE, hard=False)) == []
+
+
+def test_a_key_that_nobody_has() -> None:
+    nodes = [node("w1", "m1", **{BARE: "m1"}), node("w2", "m2", **{BARE: "m2"})]
+    (anti,) = told(nodes, web(over="kubernetes.io/zone"))
+    assert (anti.kind, anti.proposed_key) == (warnings.UNKNOWN_KEY, BARE)
+    assert "refuses nothing" in anti.detail
+    spread = SpreadConstraint("kubernetes.io/zone", 1, True, OWN)
+    found = told(nodes, web(pod=replace(web().pod, spread=(spread,))))
+    assert [w.kind for w in found] == [warnings.UNKNOWN_KEY, warnings.PENDING]
+    assert "stay Pending" in found[0].detail
+
+
+def test_more_replicas_than_machines() -> None:
+    nodes = [node("w1", "m1", **{BARE: "m1"}), node("w2", "m2", **{BARE: "m2"})]
+    found = told(nodes, web(3, over=BARE))
+    assert [w.kind for w in found] == [warnings.TOO_MANY, warnings.PENDING]
+    assert "at most 2 can run" in found[0].detail
+    assert "1 of 3 pods (web-2) would stay Pending" in found[1].detail
+
+
+def test_a_rollout_that_will_hang() -> None:
+    nodes = [node("w1", "m1", **{BARE: "m1"}), node("w2", "m2", **{BARE: "m2"})]
+    stiff = web(over=BARE, max_unavailable=0)
+    (warning,) = told(nodes, stiff)
+    assert warning.kind == warnings.DEADLOCK
+    assert "Set maxUnavailable: 1, or add matchLabelKeys: [pod-template-hash] to the term." in warning.detail
+    assert kinds([*nodes, node("w3", "m3", **{BARE: "m3"})], stiff) == []
+    assert kinds(nodes, replace(stiff, strategy=Strategy.RECREATE)) == []
+    own_template = Requirement("pod-template-hash", "In", ("1",))
+    term = PodTerm(BARE, replace(OWN, match_expressions=(own_template,)), ("default",))
+    assert kinds(nodes, replace(stiff, pod=replace(stiff.pod, anti_affinity=(term,)))) == []
+
+
+def test_pending_pods_of_higher_priority() -> None:
+    low = web(1, pod=replace(web().pod, requests=Requests(4000)))
+    cluster = Cluster("k", (node("w1", "m1"),))
+    first = predict(cluster, (), [low])
+    high = replace(low, name="high", pod=replace(low.pod, priority=7))
+    found = warnings_of(cluster, predict(cluster, first.standing(), [high]))
+    assert [w.kind for w in found] == [warnings.PENDING, warnings.PRIORITY]
+    assert "high-0 (priority 7) would stay Pending while 1 pod of lower priority runs" in found[1].detail
