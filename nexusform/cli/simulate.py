@@ -13,6 +13,7 @@ from nexusform.cli.commands import Entry, LazyGroup, command, option, switch
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import Diagnostic
 from nexusform.whatif.failure import Failure
+from nexusform.whatif.pods_down import ClusterPods
 from nexusform.whatif.world_view import SiteView, WorldView
 from nexusform.workflow.simulate import World, open_world
 
@@ -134,7 +135,8 @@ def runtime_upgrade(**given: Any) -> int:
         from nexusform.whatif.runtime_upgrade import Strategy, UpgradeOptions, simulate_runtime_upgrade
 
         options = UpgradeOptions(Strategy(given["strategy"]), given["max_unavailable"], given["drain"])
-        upgrades = [simulate_runtime_upgrade(site, options) for site in _sites(view, given["site"])]
+        sites = _sites(view, given["site"])
+        upgrades = [simulate_runtime_upgrade(site, options, world.pods) for site in sites]
         outline = runtime_upgrade_outline(upgrades, world.origin)
         return Answer("runtime-upgrade", world.origin, outline, runtime_upgrade_document(upgrades))
 
@@ -162,7 +164,7 @@ def kubernetes_upgrade(cluster: str, **given: Any) -> int:
         from nexusform.whatif.lookup import find_kubernetes_cluster
 
         site, found = _found(find_kubernetes_cluster(view, cluster))
-        upgrade = simulate_kubernetes_upgrade(site, found)
+        upgrade = simulate_kubernetes_upgrade(site, found, world.pods.get(found.id))
         outline = kubernetes_upgrade_outline(upgrade, world.origin)
         return Answer("kubernetes-upgrade", world.origin, outline, kubernetes_upgrade_document(upgrade))
 
@@ -189,23 +191,23 @@ def failure(**given: Any) -> int:
     def ask(view: WorldView, world: World) -> Answer:
         from nexusform.rendering.failure_outline import failure_document, failure_outline
 
-        found = _lose(view, *named[0])
+        found = _lose(view, world.pods, *named[0])
         return Answer("failure", world.origin, failure_outline(found, world.origin), failure_document(found))
 
     return _asked(given, ask)
 
 
-def _lose(view: WorldView, scope: str, text: str) -> Failure:
+def _lose(view: WorldView, pods: Mapping[str, ClusterPods], scope: str, text: str) -> Failure:
     from nexusform.whatif import lookup
     from nexusform.whatif.failure import Scope, lose_cluster, lose_machines, lose_site
 
     if scope == "site":
-        return lose_site(_found(lookup.find_site(view, text)))
+        return lose_site(_found(lookup.find_site(view, text)), pods)
     if scope == "cluster":
-        return lose_cluster(*_found(lookup.find_cluster(view, text)))
+        return lose_cluster(*_found(lookup.find_cluster(view, text)), pods)
     if scope == "rack":
         site, rack = _found(lookup.find_rack(view, text))
         names = [machine.name for machine in site.machines_of_rack[rack]]
-        return lose_machines(site, Scope.RACK, f"{site.id}/{rack}", names)
+        return lose_machines(site, Scope.RACK, f"{site.id}/{rack}", names, pods)
     site, machine = _found(lookup.find_machine(view, text))
-    return lose_machines(site, Scope.MACHINE, f"{site.id}/{machine}", [machine])
+    return lose_machines(site, Scope.MACHINE, f"{site.id}/{machine}", [machine], pods)

@@ -8,6 +8,7 @@ from typing import Any
 from nexusform.planning.plan import place_of
 from nexusform.rendering.outline import Outline, Row, Section, Table, counted, listed, place_text
 from nexusform.rendering.runtime_upgrade_outline import pool_cells, pool_document
+from nexusform.rendering.workload_rows import pending_lines, workload_document, workload_table
 from nexusform.whatif.availability import PoolLeft
 from nexusform.whatif.failure import Failure, PoolComeback, Scope
 from nexusform.whatif.world_view import Kind
@@ -16,6 +17,8 @@ from nexusform.whatif.world_view import Kind
 def failure_outline(failure: Failure, origin: str) -> Outline:
     """What is down and left, what to do, and where things come back."""
     sections = [_down(failure)] if failure.pools else []
+    if failure.workloads:
+        sections.append(_pods(failure))
     if failure.deletions:
         sections.append(_deletions(failure))
     if failure.comebacks:
@@ -36,6 +39,7 @@ def _headline(failure: Failure) -> str:
     if failure.scope in {Scope.CLUSTER, Scope.SITE}:
         return f"{down}, and nothing comes back elsewhere by itself."
     losses = [_loss(pool) for pool in failure.pools if pool.lost]
+    losses += [f"no pod of {left.workload} runs" for left in failure.lost_workloads]
     texts = [down]
     texts.append(listed(losses, 4) if losses else "every control plane keeps its quorum")
     if failure.missing:
@@ -82,6 +86,13 @@ def _down(failure: Failure) -> Section:
     return Section(
         "What is down, what is left", table=_table(("cluster", "pool", "down", "up", ""), rows, 2), bad=bad
     )
+
+
+def _pods(failure: Failure) -> Section:
+    table = workload_table(failure.workloads, drained=False)
+    lines = tuple(pending_lines(failure.workloads))
+    bad = bool(failure.lost_workloads)
+    return Section("Workloads, before any node is back", lines, table=table, bad=bad)
 
 
 def _table(heads: tuple[str, ...], rows: tuple[Row, ...], *figures: int) -> Table:
@@ -169,6 +180,7 @@ def failure_document(failure: Failure) -> dict[str, Any]:
             {"address": pool.address, "vms": [vm.name for vm in pool.down]} for pool in failure.stay_down
         ],
         "outside_vms_down": list(failure.outsiders),
+        "workloads": [workload_document(left, drained=False) for left in failure.workloads],
         "delete_nodes": [
             {
                 "cluster_id": d.cluster_id,

@@ -30,6 +30,10 @@ def _headline(upgrade: KubernetesUpgrade) -> str:
     if upgrade.blocked:
         names = listed(pool.pool for pool in upgrade.blocked)
         return f"It does not go through: there is no room for the surge of {names}."
+    if upgrade.budgets:
+        return (
+            f"It does not go through: {listed(upgrade.budgets)} lets no pod be evicted, so drains time out."
+        )
     lost = [pool.pool for pool in upgrade.pools if pool.lost]
     if lost:
         return f"It goes through, but on the way no node of {listed(lost)} is up."
@@ -128,6 +132,7 @@ def kubernetes_upgrade_document(upgrade: KubernetesUpgrade) -> dict[str, Any]:
         "site_id": upgrade.site_id,
         "kubernetes_version": upgrade.version or None,
         "fits": not upgrade.blocked,
+        "blocking_budgets": list(upgrade.budgets),
         "pools": [_pool(pool) for pool in upgrade.pools],
     }
 

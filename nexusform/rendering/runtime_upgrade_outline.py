@@ -6,7 +6,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nexusform.rendering.outline import Outline, Row, Section, Table, counted, listed, spans
+from nexusform.rendering.workload_rows import (
+    pending_lines,
+    verdict_document,
+    verdict_section,
+    workload_document,
+    workload_table,
+)
 from nexusform.whatif.availability import PoolLeft
+from nexusform.whatif.pods_down import PodsOutcome
 from nexusform.whatif.runtime_upgrade import (
     DRAIN_MINUTES,
     UNHEALTHY_MINUTES,
@@ -26,10 +34,15 @@ def runtime_upgrade_outline(upgrades: Sequence[RuntimeUpgrade], origin: str) -> 
     for upgrade in upgrades:
         front = f"{upgrade.site_id}: " if len(upgrades) > 1 else ""
         facts += [f"{front}{fact}" for fact in _facts(upgrade)]
+        if upgrade.workloads:
+            sections.append(verdict_section(upgrade.workloads, front))
         sections.append(_verdicts(upgrade, front))
         if 0 < len(upgrade.waves) <= _MOST_WAVES:
             sections.append(_timeline(upgrade, front))
-        sections += [_wave(wave, front) for wave in upgrade.waves]
+        for wave in upgrade.waves:
+            sections.append(_wave(wave, front))
+            if wave.workloads:
+                sections.append(_pods(wave, front, drained=upgrade.options.drain))
     names = listed(upgrade.site_id for upgrade in upgrades)
     bad = any(upgrade.bad for upgrade in upgrades)
     title = f"Runtime upgrade of {names} ({origin})"
@@ -37,13 +50,19 @@ def runtime_upgrade_outline(upgrades: Sequence[RuntimeUpgrade], origin: str) -> 
 
 
 def _headline(upgrades: Sequence[RuntimeUpgrade]) -> str:
-    lost = [v for upgrade in upgrades for v in upgrade.verdicts if v.outcome is Outcome.LOST]
+    lost = [_loss(v) for upgrade in upgrades for v in upgrade.verdicts if v.outcome is Outcome.LOST]
+    lost += [
+        f"no pod of {w.workload} runs in wave {spans(w.waves)}"
+        for upgrade in upgrades
+        for w in upgrade.workloads
+        if w.outcome is PodsOutcome.LOST
+    ]
     if not lost:
         return (
             "Availability is kept: every control plane keeps its quorum, and every pool keeps nodes, in "
             "every wave."
         )
-    return f"Availability is lost: {listed((_loss(v) for v in lost), 4)}."
+    return f"Availability is lost: {listed(lost, 4)}."
 
 
 def _loss(verdict: Verdict) -> str:
@@ -78,6 +97,11 @@ def _facts(upgrade: RuntimeUpgrade) -> Iterable[str]:
         "No new NKS VM is created meanwhile. When its machine is back, each VM starts again there; to the "
         "user it has not moved."
     )
+    if not upgrade.workloads:
+        yield (
+            "No pods are known here, so nothing is said of them: whether they fit on the nodes that are left "
+            "depends on what they request."
+        )
 
 
 def _drain(*, drain: bool) -> str:
@@ -176,6 +200,13 @@ def _wave(wave: Wave, front: str) -> Section:
     return Section(title, tuple(lines), table=table, folded=True, bad=wave.lost)
 
 
+def _pods(wave: Wave, front: str, *, drained: bool) -> Section:
+    table = workload_table(wave.workloads, drained=drained)
+    lines = tuple(pending_lines(wave.workloads))
+    bad = any(row.bad for row in table.rows)
+    return Section(f"{front}Wave {wave.number}: pods", lines, table=table, folded=True, bad=bad)
+
+
 def pool_cells(pool: PoolLeft) -> tuple[str, str, str, str, str]:
     """Cluster, pool, VMs down, `2 of 3` up, and what that means."""
     name = pool.pool if pool.kind is not Kind.VM else "(plain VM)"
@@ -208,7 +239,8 @@ def _site(upgrade: RuntimeUpgrade) -> dict[str, Any]:
         "up_to_hours": upgrade.hours,
         "availability_lost": upgrade.bad,
         "verdicts": [_verdict(v) for v in upgrade.verdicts],
-        "waves": [_wave_data(wave) for wave in upgrade.waves],
+        "workloads": [verdict_document(verdict) for verdict in upgrade.workloads],
+        "waves": [_wave_data(wave, drained=options.drain) for wave in upgrade.waves],
     }
 
 
@@ -226,7 +258,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _wave_data(wave: Wave) -> dict[str, Any]:
+def _wave_data(wave: Wave, *, drained: bool) -> dict[str, Any]:
     return {
         "wave": wave.number,
         "rack": wave.rack,
@@ -236,6 +268,7 @@ def _wave_data(wave: Wave) -> dict[str, Any]:
         "vms_down": wave.vms,
         "pools": [pool_document(pool) for pool in wave.pools],
         "outside_vms_down": list(wave.outsiders),
+        "workloads": [workload_document(left, drained=drained) for left in wave.workloads],
         "availability_lost": wave.lost,
     }
 

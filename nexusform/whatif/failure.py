@@ -6,7 +6,7 @@ where the placement rule puts it; that is played through here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -16,6 +16,14 @@ from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.model import Placement
 from nexusform.scheduling.racks.shortage import Shortage
 from nexusform.whatif.availability import PoolLeft, pool_left, pools_hit
+from nexusform.whatif.pods_down import (
+    NO_PODS,
+    ClusterPods,
+    PodsOutcome,
+    WorkloadLeft,
+    outcome_of,
+    take_down,
+)
 from nexusform.whatif.world_view import Cluster, Kind, Pool, SiteView
 
 # The node label that Operator Nexus puts on NKS nodes: the machine's name.
@@ -82,7 +90,8 @@ class NodeDeletion:
 @dataclass(frozen=True, slots=True)
 class Failure:
     """What the loss does. `stay_down` are VMs that wait for their machine: plain VMs and VNFs (with the
-    address that places one anew), and those outside nexusform.
+    address that places one anew), and those outside nexusform. `workloads` are those that lose pods,
+    where pods are known.
     """
 
     site_id: str
@@ -94,6 +103,7 @@ class Failure:
     deletions: tuple[NodeDeletion, ...]
     stay_down: tuple[PoolLeft, ...]
     outsiders: tuple[str, ...]
+    workloads: tuple[WorkloadLeft, ...] = ()
 
     @property
     def vms(self) -> int:
@@ -108,10 +118,21 @@ class Failure:
     @property
     def bad(self) -> bool:
         """Whether availability is lost or something does not fit elsewhere."""
-        return self.missing > 0 or any(pool.lost for pool in self.pools)
+        return self.missing > 0 or any(pool.lost for pool in self.pools) or bool(self.lost_workloads)
+
+    @property
+    def lost_workloads(self) -> tuple[WorkloadLeft, ...]:
+        """The workloads of which no pod runs, at once or after replacements."""
+        return tuple(w for w in self.workloads if outcome_of(w, drained=False) is PodsOutcome.LOST)
 
 
-def lose_machines(site: SiteView, scope: Scope, lost: str, machines: Sequence[str]) -> Failure:
+def lose_machines(
+    site: SiteView,
+    scope: Scope,
+    lost: str,
+    machines: Sequence[str],
+    pods: Mapping[str, ClusterPods] = NO_PODS,
+) -> Failure:
     """A machine or a rack is gone; its NKS nodes are deleted, and come back by the rule."""
     names = frozenset(machines)
     pools = pools_hit(site, names)
@@ -126,21 +147,33 @@ def lose_machines(site: SiteView, scope: Scope, lost: str, machines: Sequence[st
         tuple(_deletions(pools, machines)),
         tuple(pool for pool in pools if pool.kind is not Kind.NKS),
         tuple(name for machine, name in site.outsiders if machine in names),
+        tuple(_workloads(pools, pods)),
     )
 
 
-def lose_cluster(site: SiteView, cluster: Cluster) -> Failure:
+def lose_cluster(site: SiteView, cluster: Cluster, pods: Mapping[str, ClusterPods] = NO_PODS) -> Failure:
     """All of a cluster is gone; nothing of it comes back by itself."""
     pools = tuple(pool_left(cluster, pool, pool.vms) for pool in cluster.pools if pool.vms)
-    return Failure(site.id, Scope.CLUSTER, cluster.id, (), pools, (), (), (), ())
+    found = tuple(_workloads(pools, pods))
+    return Failure(site.id, Scope.CLUSTER, cluster.id, (), pools, (), (), (), (), found)
 
 
-def lose_site(site: SiteView) -> Failure:
+def lose_site(site: SiteView, pods: Mapping[str, ClusterPods] = NO_PODS) -> Failure:
     """All of a site is gone."""
     names = frozenset(site.machines)
     pools = pools_hit(site, names)
     outsiders = tuple(name for _, name in site.outsiders)
-    return Failure(site.id, Scope.SITE, site.id, tuple(site.machines), pools, (), (), (), outsiders)
+    found = tuple(_workloads(pools, pods))
+    return Failure(site.id, Scope.SITE, site.id, tuple(site.machines), pools, (), (), (), outsiders, found)
+
+
+def _workloads(pools: Sequence[PoolLeft], pods: Mapping[str, ClusterPods]) -> Iterable[WorkloadLeft]:
+    """The workloads that lose pods, cluster by cluster; power is lost, nothing is drained."""
+    for cluster_id in dict.fromkeys(pool.cluster_id for pool in pools):
+        if cluster_id in pods:
+            here = pods[cluster_id]
+            down = {vm.name for pool in pools if pool.cluster_id == cluster_id for vm in pool.down}
+            yield from take_down(here, here.standing, down, drained=False)[0]
 
 
 def _comebacks(site: SiteView, scheduler: RackScheduler, lost: frozenset[str]) -> Iterable[PoolComeback]:

@@ -16,6 +16,7 @@ from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.model import Placement
 from nexusform.scheduling.racks.shortage import Shortage
 from nexusform.whatif.availability import quorum_of
+from nexusform.whatif.pods_down import ClusterPods, strict_budgets
 from nexusform.whatif.world_view import Cluster, Pool, SiteView, Vm
 
 
@@ -88,13 +89,17 @@ class PoolUpgrade:
 
 @dataclass(frozen=True, slots=True)
 class KubernetesUpgrade:
-    """The upgrade of one cluster, pools in the order in which they take their turn."""
+    """The upgrade of one cluster, pools in the order in which they take their turn.
+
+    `budgets` are PodDisruptionBudgets (`<namespace>/<name>`) that allow no eviction: they block a drain.
+    """
 
     cluster_id: str
     cluster: str
     site_id: str
     version: str
     pools: tuple[PoolUpgrade, ...]
+    budgets: tuple[str, ...] = ()
 
     @property
     def blocked(self) -> tuple[PoolUpgrade, ...]:
@@ -104,10 +109,12 @@ class KubernetesUpgrade:
     @property
     def bad(self) -> bool:
         """Whether it cannot go through, or loses availability on the way."""
-        return any(pool.blocked or pool.lost for pool in self.pools)
+        return bool(self.budgets) or any(pool.blocked or pool.lost for pool in self.pools)
 
 
-def simulate_kubernetes_upgrade(site: SiteView, cluster: Cluster) -> KubernetesUpgrade:
+def simulate_kubernetes_upgrade(
+    site: SiteView, cluster: Cluster, pods: ClusterPods | None = None
+) -> KubernetesUpgrade:
     """Upgrade every pool in turn; a pool that is blocked keeps its old VMs, and the next one is tried."""
     scheduler = site.scheduler.copy()
     pools = []
@@ -115,7 +122,8 @@ def simulate_kubernetes_upgrade(site: SiteView, cluster: Cluster) -> KubernetesU
         upgraded = _pool(scheduler, pool)
         pools.append(upgraded)
     version = next((p.wanted.version for p in cluster.pools if p.wanted.version), None) or ""
-    return KubernetesUpgrade(cluster.id, cluster.name, site.id, version, tuple(pools))
+    budgets = tuple(f"{b.namespace}/{b.name}" for b in strict_budgets(pods)) if pods is not None else ()
+    return KubernetesUpgrade(cluster.id, cluster.name, site.id, version, tuple(pools), budgets)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,20 @@ strategies (Rack, PauseAfterRack, max unavailable).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 
 from nexusform.whatif.availability import PoolLeft, pools_hit, quorum_of
+from nexusform.whatif.pods_down import (
+    NO_PODS,
+    ClusterPods,
+    PodsOutcome,
+    PodsWalk,
+    WorkloadLeft,
+    WorkloadVerdict,
+)
 from nexusform.whatif.world_view import Kind, SiteView
 
 # "Upgrades may take up to 4 h + 2 h per rack" (Operator Nexus documentation).
@@ -46,7 +54,7 @@ class Wave:
     """Machines that are down together; `batch` of `batches` in their rack, from 1.
 
     `pools` are those with VMs down; afterwards the VMs are back on the same machines. `outsiders` are
-    VMs that nexusform does not manage.
+    VMs that nexusform does not manage; `workloads` those that lose pods, where pods are known.
     """
 
     number: int
@@ -56,6 +64,7 @@ class Wave:
     machines: tuple[str, ...]
     pools: tuple[PoolLeft, ...]
     outsiders: tuple[str, ...]
+    workloads: tuple[WorkloadLeft, ...] = ()
 
     @property
     def vms(self) -> int:
@@ -114,11 +123,13 @@ class RuntimeUpgrade:
     waves: tuple[Wave, ...]
     verdicts: tuple[Verdict, ...]
     unexpected_order: tuple[str, ...]
+    workloads: tuple[WorkloadVerdict, ...] = ()
 
     @property
     def bad(self) -> bool:
-        """Whether availability is lost."""
-        return any(wave.lost for wave in self.waves)
+        """Whether availability is lost: of a control plane, a pool or a workload."""
+        gone = any(workload.outcome is PodsOutcome.LOST for workload in self.workloads)
+        return gone or any(wave.lost for wave in self.waves)
 
     @property
     def hours(self) -> int:
@@ -126,15 +137,33 @@ class RuntimeUpgrade:
         return HOURS_BEFORE_RACKS + HOURS_PER_RACK * len(self.racks)
 
 
-def simulate_runtime_upgrade(site: SiteView, options: UpgradeOptions) -> RuntimeUpgrade:
-    """Walk through the racks in byte order of their names."""
+def simulate_runtime_upgrade(
+    site: SiteView, options: UpgradeOptions, pods: Mapping[str, ClusterPods] = NO_PODS
+) -> RuntimeUpgrade:
+    """Walk through the racks in byte order of their names. `pods` are what is known, by cluster id."""
     racks = site.active_racks
     waves: list[Wave] = []
     for rack in racks:
         waves += _waves(site, rack, options.max_unavailable, len(waves) + 1)
+    walks = [PodsWalk(pods[cluster.id], options.drain) for cluster in site.clusters if cluster.id in pods]
+    waves = [replace(wave, workloads=tuple(_workloads(wave, walks))) for wave in waves]
     return RuntimeUpgrade(
-        site.id, options, racks, tuple(waves), tuple(_verdicts(site, waves)), _unexpected(racks)
+        site.id,
+        options,
+        racks,
+        tuple(waves),
+        tuple(_verdicts(site, waves)),
+        _unexpected(racks),
+        tuple(verdict for walk in walks for verdict in walk.verdicts()),
     )
+
+
+def _workloads(wave: Wave, walks: Iterable[PodsWalk]) -> Iterable[WorkloadLeft]:
+    """The workloads that lose pods in this wave; the walks go on from wave to wave."""
+    for walk in walks:
+        down = {vm.name for pool in wave.pools if pool.cluster_id == walk.pods.cluster_id for vm in pool.down}
+        if down:
+            yield from walk.wave(wave.number, down)
 
 
 def _waves(site: SiteView, rack: str, at_once: int | None, first: int) -> Iterable[Wave]:

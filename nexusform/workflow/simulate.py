@@ -10,6 +10,8 @@ from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.state import codec
 from nexusform.state.model import EMPTY, State
+from nexusform.whatif.pod_view import view_pods
+from nexusform.whatif.pods_down import ClusterPods
 from nexusform.whatif.world_view import Thing, WorldView, things_after, things_of_state, view_world
 from nexusform.workflow.project import Place, find_backend
 from nexusform.workflow.saved_plans import read_plan
@@ -18,12 +20,16 @@ from nexusform.workflow.stored import read_stored
 
 @dataclass(frozen=True)
 class World:
-    """The world to ask, or None and what is wrong. `origin` says in words where it is from."""
+    """The world to ask, or None and what is wrong. `origin` says in words where it is from.
+
+    `pods` are the pods of the clusters of which any are known, by cluster id.
+    """
 
     view: WorldView | None = None
     origin: str = ""
     diagnostics: tuple[Diagnostic, ...] = ()
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
+    pods: Mapping[str, ClusterPods] = field(default_factory=dict)
 
 
 def open_world(place: Place, plan_path: str = "") -> World:
@@ -49,7 +55,7 @@ def _of_state(place: Place) -> World:
         return World(diagnostics=tuple(problems), sources=sources)
     state = stored.state
     origin = f"state serial {state.serial}" if state.lineage else "the state, which is empty"
-    return World(_view(things_of_state(state), state.catalogue), origin, tuple(problems), sources)
+    return _world(things_of_state(state), state.catalogue, World(None, origin, tuple(problems), sources))
 
 
 def _of_plan(path: str) -> World:
@@ -66,8 +72,10 @@ def _of_plan(path: str) -> World:
     if prior is None or has_errors(problems):
         return World(diagnostics=tuple(problems))
     things = things_after(saved.plan, prior)
-    return World(_view(things, saved.plan.catalogue), f"after plan {path}", tuple(problems))
+    return _world(things, saved.plan.catalogue, World(None, f"after plan {path}", tuple(problems)))
 
 
-def _view(things: tuple[Thing, ...], catalogue: str) -> WorldView:
-    return view_world(things, registries(), catalogue)
+def _world(things: tuple[Thing, ...], catalogue: str, found: World) -> World:
+    known = registries()
+    view = view_world(things, known, catalogue)
+    return replace(found, view=view, pods=view_pods(things, view, known))

@@ -78,8 +78,8 @@ def test_in_words() -> None:
     assert elsewhere_lines(found, demand("NC_P46_224_v1", "2"), 3) == [
         "1 machine has room, and the rule only ranks others first: e.",
         (
-            "1 machine has room in zones that are not among {2}: r1 (1). A wider availability_zones would let "
-            "it go there; that re-places all 3 VMs of the pool."
+            "1 machine has room in zones that are not among {2}: r1 (1). A wider availability_zones would "
+            "let it go there; that re-places all 3 VMs of the pool."
         ),
         "1 machine has room once it takes VMs: d (cordoned).",
         "1 machine would have room if 1 VM left: c (z); 1 more if several did.",

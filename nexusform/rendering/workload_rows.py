@@ -1,0 +1,129 @@
+"""Workloads that lose pods, as sections of an outline and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from nexusform.rendering.outline import Row, Section, Table, listed, spans
+from nexusform.whatif.pods_down import (
+    PodMove,
+    PodsOutcome,
+    WorkloadLeft,
+    WorkloadVerdict,
+    outcome_of,
+)
+
+NOT_CERTAIN = "one outcome among several"
+
+
+def workload_table(lefts: Iterable[WorkloadLeft], *, drained: bool) -> Table:
+    """A row per workload: pods that ran, that run at once and meanwhile, that stay Pending."""
+    rows = tuple(_row(left, drained=drained) for left in lefts)
+    heads = ("cluster", "workload", "ran", "at once", "then", "Pending", "")
+    return Table(heads, rows, frozenset({2, 3, 4, 5}))
+
+
+def _row(left: WorkloadLeft, *, drained: bool) -> Row:
+    outcome = outcome_of(left, drained=drained)
+    figures = (left.before, left.at_once, left.running, left.pending)
+    text = outcome.value
+    if left.held_up_by:
+        text += f"; {listed(left.held_up_by)} holds the drain up"
+    return Row((left.cluster_id, left.workload, *map(str, figures), text), outcome is PodsOutcome.LOST)
+
+
+def pending_lines(lefts: Iterable[WorkloadLeft]) -> list[str]:
+    """Why pods stay Pending, a line per workload and reason."""
+    lines = []
+    for left in lefts:
+        reasons: dict[str, list[str]] = {}
+        for move in left.moves:
+            if not move.node:
+                reasons.setdefault(move.reason, []).append(move.pod)
+        lines += [f"{left.workload}: {listed(pods, 4)}: {reason}" for reason, pods in reasons.items()]
+    return lines
+
+
+def verdict_section(verdicts: Sequence[WorkloadVerdict], front: str) -> Section:
+    """Every workload over all waves."""
+    rows = tuple(
+        Row(
+            (
+                verdict.cluster_id,
+                verdict.workload,
+                str(verdict.wanted),
+                str(verdict.fewest_at_once),
+                str(verdict.fewest),
+                str(verdict.most_pending),
+                spans(verdict.waves) or "-",
+                _judgement(verdict),
+            ),
+            verdict.outcome is PodsOutcome.LOST,
+        )
+        for verdict in verdicts
+    )
+    heads = ("cluster", "workload", "pods", "min at once", "min then", "Pending", "in waves", "verdict")
+    lines = [_FIGURES]
+    if not all(verdict.certain for verdict in verdicts):
+        lines.append("* the scheduler draws lots between equal nodes: this is one outcome among several.")
+    bad = any(row.bad for row in rows)
+    table = Table(heads, rows, frozenset({2, 3, 4, 5}))
+    return Section(f"{front}Verdict by workload", tuple(lines), table=table, bad=bad)
+
+
+_FIGURES = (
+    "At once: pods that run the moment the nodes go; then: after replacements. Pending pods run again when "
+    "their nodes are back."
+)
+
+
+def _judgement(verdict: WorkloadVerdict) -> str:
+    star = "" if verdict.certain else " *"
+    held = f"; {listed(verdict.held_up_by)} holds the drain up" if verdict.held_up_by else ""
+    return f"{verdict.outcome.value}{star}{held}"
+
+
+# --- data --------------------------------------------------------------------------------------
+
+
+def workload_document(left: WorkloadLeft, *, drained: bool) -> dict[str, Any]:
+    """One workload while nodes are down."""
+    return {
+        "cluster_id": left.cluster_id,
+        "workload": left.workload,
+        "replicas": left.wanted,
+        "before": left.before,
+        "at_once": left.at_once,
+        "running": left.running,
+        "pending": left.pending,
+        "outcome": outcome_of(left, drained=drained).value,
+        "budgets": list(left.held_up_by),
+        "pods": [_move(move) for move in left.moves],
+    }
+
+
+def _move(move: PodMove) -> dict[str, Any]:
+    return {
+        "pod": move.pod,
+        "from": move.was,
+        "to": move.node or None,
+        "reason": move.reason or None,
+        "certain": move.certain,
+    }
+
+
+def verdict_document(verdict: WorkloadVerdict) -> dict[str, Any]:
+    """One workload over all waves."""
+    return {
+        "cluster_id": verdict.cluster_id,
+        "workload": verdict.workload,
+        "replicas": verdict.wanted,
+        "fewest_at_once": verdict.fewest_at_once,
+        "fewest_running": verdict.fewest,
+        "most_pending": verdict.most_pending,
+        "waves": list(verdict.waves),
+        "verdict": verdict.outcome.value,
+        "certain": verdict.certain,
+        "budgets": list(verdict.held_up_by),
+    }

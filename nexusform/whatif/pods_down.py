@@ -1,0 +1,281 @@
+"""Pods when nodes are down: which fall over, where they fit meanwhile, which stay Pending.
+
+Deployments, StatefulSets, ReplicaSets and Jobs get replacements on the nodes that are left; a bare Pod
+waits for its node; a DaemonSet's pod goes and comes with its node. Nobody is moved back afterwards.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from nexusform.scheduling.matching import LabelSelector, matches
+from nexusform.scheduling.pods.forecast import PodOutcome
+from nexusform.scheduling.pods.model import Cluster, StandingPod, Workload
+from nexusform.scheduling.pods.scheduler import predict
+
+NO_PODS: Final[Mapping[str, ClusterPods]] = MappingProxyType({})  # nothing is known of any cluster's
+_BARE = "Pod"
+_DAEMONS = "DaemonSet"
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A PodDisruptionBudget: one of the two amounts stands, as written ("1", "50%")."""
+
+    namespace: str
+    name: str
+    selector: LabelSelector
+    min_available: str = ""
+    max_unavailable: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPods:
+    """What runs on one cluster. Nodes are named as the VMs are; `standing` are the pods as they stand."""
+
+    cluster_id: str
+    cluster: Cluster
+    workloads: tuple[Workload, ...]
+    standing: tuple[StandingPod, ...]
+    budgets: tuple[Budget, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodMove:
+    """A pod that lost its node: where it runs meanwhile ("" = nowhere, and `reason` says why).
+
+    `certain`: any run of the scheduler would decide so; otherwise it is one outcome among several.
+    """
+
+    pod: str
+    was: str
+    node: str
+    reason: str = ""
+    certain: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadLeft:
+    """One workload while nodes are down: pods that ran before, that run the moment the nodes go
+    (`at_once`), and that run after replacements. `held_up_by` are budgets that a drain cannot satisfy.
+    """
+
+    cluster_id: str
+    workload: str
+    kind: str
+    wanted: int
+    before: int
+    at_once: int
+    running: int
+    moves: tuple[PodMove, ...]
+    held_up_by: tuple[str, ...] = ()
+
+    @property
+    def pending(self) -> int:
+        """Pods without a node meanwhile."""
+        return sum(not move.node for move in self.moves)
+
+
+class PodsOutcome(StrEnum):
+    """What happens to a workload, from best to worst."""
+
+    UNTOUCHED = "untouched"
+    KEPT = "kept"
+    RESTARTED = "restarted"  # every pod went at once, and was replaced
+    REDUCED = "reduced"  # some pods have no node meanwhile
+    LOST = "lost"
+
+
+_RANK = list(PodsOutcome)
+
+
+def outcome_of(left: WorkloadLeft, *, drained: bool) -> PodsOutcome:
+    """In a word. Without a drain nothing runs until replacements do, so losing every pod is a loss."""
+    if left.before and (not left.running or (not drained and not left.at_once)):
+        return PodsOutcome.LOST
+    if left.pending and left.kind != _DAEMONS:
+        return PodsOutcome.REDUCED
+    return PodsOutcome.RESTARTED if left.before and not left.at_once else PodsOutcome.KEPT
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadVerdict:
+    """A workload over all waves. `certain`: no lot of the scheduler could change what is said."""
+
+    cluster_id: str
+    workload: str
+    wanted: int
+    fewest_at_once: int
+    fewest: int
+    most_pending: int
+    waves: tuple[int, ...]
+    outcome: PodsOutcome
+    certain: bool
+    held_up_by: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class PodsWalk:
+    """The pods of one cluster through waves of nodes that go down and come back."""
+
+    pods: ClusterPods
+    drained: bool
+    standing: tuple[StandingPod, ...] = ()
+    _hits: dict[str, list[tuple[int, WorkloadLeft]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.standing = self.pods.standing
+
+    def wave(self, number: int, down: Collection[str]) -> tuple[WorkloadLeft, ...]:
+        """Take these nodes down and bring them back; the workloads that lost pods."""
+        found, after = take_down(self.pods, self.standing, down, drained=self.drained)
+        for left in found:
+            self._hits.setdefault(left.workload, []).append((number, left))
+        self.standing = bring_back(self.pods, after)
+        return found
+
+    def verdicts(self) -> tuple[WorkloadVerdict, ...]:
+        """Every workload, in the order of the cluster's."""
+        return tuple(self._verdict(workload) for workload in self.pods.workloads)
+
+    def _verdict(self, workload: Workload) -> WorkloadVerdict:
+        hits = self._hits.get(workload.key, [])
+        lefts = [left for _, left in hits]
+        running = _running(self.pods.standing)[workload.key]
+        outcomes = [outcome_of(left, drained=self.drained) for left in lefts]
+        return WorkloadVerdict(
+            self.pods.cluster_id,
+            workload.key,
+            lefts[0].wanted if lefts else running,
+            min((left.at_once for left in lefts), default=running),
+            min((left.running for left in lefts), default=running),
+            max((left.pending for left in lefts), default=0),
+            tuple(number for number, _ in hits),
+            max(outcomes, key=_RANK.index, default=PodsOutcome.UNTOUCHED),
+            all(move.certain for left in lefts for move in left.moves),
+            tuple(dict.fromkeys(name for left in lefts for name in left.held_up_by)),
+        )
+
+
+def take_down(
+    pods: ClusterPods, standing: Sequence[StandingPod], down: Collection[str], *, drained: bool
+) -> tuple[tuple[WorkloadLeft, ...], tuple[StandingPod, ...]]:
+    """The workloads that lose pods when these nodes go, and every pod as it stands meanwhile."""
+    left = tuple(node for node in pods.cluster.nodes if node.name not in down)
+    controlled = [workload for workload in pods.workloads if workload.kind != _BARE]
+    prediction = predict(replace(pods.cluster, nodes=left), standing, controlled)
+    after = prediction.standing()
+    before, running = _running(standing), _running(after)
+    fallen = [pod for pod in standing if pod.node in down]
+    found = []
+    for workload in pods.workloads:
+        key = workload.key
+        gone = [pod for pod in fallen if pod.workload == key]
+        if not gone:
+            continue
+        bare = len(gone) if workload.kind == _BARE else 0
+        moves = _moves(workload, gone, prediction.of(key))
+        found.append(
+            WorkloadLeft(
+                pods.cluster_id,
+                key,
+                workload.kind,
+                workload.replicas if workload.kind != _DAEMONS else before[key],
+                before[key],
+                before[key] - len(gone),
+                running[key] - bare,
+                moves,
+                _held_up(pods.budgets, workload, standing, gone, moves) if drained else (),
+            )
+        )
+    return tuple(found), after
+
+
+def bring_back(pods: ClusterPods, standing: Sequence[StandingPod]) -> tuple[StandingPod, ...]:
+    """Every pod once all nodes are up again: Pending ones find a node, others stay where they are."""
+    controlled = [workload for workload in pods.workloads if workload.kind != _BARE]
+    return predict(pods.cluster, standing, controlled).standing()
+
+
+def _running(standing: Iterable[StandingPod]) -> Counter[str]:
+    return Counter(pod.workload for pod in standing if pod.node)
+
+
+def _moves(
+    workload: Workload, gone: Sequence[StandingPod], outcomes: Sequence[PodOutcome]
+) -> tuple[PodMove, ...]:
+    by_number = {outcome.number: outcome for outcome in outcomes}
+    moves = []
+    for pod in gone:
+        name = workload.pod_name(pod.number)
+        outcome = by_number.get(pod.number)
+        if workload.kind == _BARE:
+            moves.append(PodMove(name, pod.node, "", "a bare Pod waits for its node"))
+        elif workload.kind == _DAEMONS or outcome is None:
+            moves.append(PodMove(name, pod.node, "", "a DaemonSet's pod goes with its node"))
+        else:
+            moves.append(PodMove(name, pod.node, outcome.node, outcome.reason, outcome.certain))
+    return tuple(moves)
+
+
+# --- budgets -----------------------------------------------------------------------------------
+
+
+def allowed_disruptions(budget: Budget, pods: int, healthy: int) -> int:
+    """How many of the budget's pods may be evicted now; below 0 when it is broken already.
+
+    Per cents of `pods`, the pods that there should be, are rounded up (as Kubernetes does).
+    """
+    if budget.min_available:
+        return healthy - _amount(budget.min_available, pods)
+    return healthy - (pods - _amount(budget.max_unavailable or "0", pods))
+
+
+def _amount(text: str, pods: int) -> int:
+    number = text.removesuffix("%")
+    if not number.isdecimal():
+        return 0
+    return -(-int(number) * pods // 100) if text.endswith("%") else int(number)
+
+
+def covers(budget: Budget, pod: StandingPod) -> bool:
+    """Whether a budget speaks of a pod."""
+    return budget.namespace == pod.spec.namespace and matches(budget.selector, dict(pod.spec.labels))
+
+
+def strict_budgets(pods: ClusterPods) -> tuple[Budget, ...]:
+    """The budgets that allow no eviction at all as things stand."""
+    found = []
+    for budget in pods.budgets:
+        covered = [pod for pod in pods.standing if covers(budget, pod)]
+        healthy = sum(bool(pod.node) for pod in covered)
+        if covered and allowed_disruptions(budget, len(covered), healthy) <= 0:
+            found.append(budget)
+    return tuple(found)
+
+
+def _held_up(
+    budgets: Iterable[Budget],
+    workload: Workload,
+    standing: Sequence[StandingPod],
+    gone: Sequence[StandingPod],
+    moves: Sequence[PodMove],
+) -> tuple[str, ...]:
+    """Budgets that cannot be honoured: none may go, or those that went leave too few running."""
+    if workload.kind == _DAEMONS:
+        return ()
+    names = []
+    for budget in budgets:
+        if not any(covers(budget, pod) for pod in gone):
+            continue
+        covered = [pod for pod in standing if covers(budget, pod)]
+        healthy = sum(bool(pod.node) for pod in covered)
+        allowed = allowed_disruptions(budget, len(covered), healthy)
+        if allowed <= 0 or sum(not move.node for move in moves) > allowed:
+            names.append(f"{budget.namespace}/{budget.name}")
+    return tuple(names)
