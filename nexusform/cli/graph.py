@@ -9,6 +9,7 @@ import click
 from nexusform.cli import flags
 from nexusform.cli.commands import command, option
 from nexusform.cli.screen import Screen
+from nexusform.workflow.drawing import CannotDraw, svg_of_dot
 from nexusform.workflow.graph import find_graph
 
 
@@ -16,9 +17,9 @@ from nexusform.workflow.graph import find_graph
 @option(
     "format",
     "Language of the drawing",
-    metavar="dot|mermaid",
+    metavar="dot|svg|mermaid",
     default="dot",
-    kind=click.Choice(["dot", "mermaid"]),
+    kind=click.Choice(["dot", "svg", "mermaid"]),
 )
 @option(
     "type",
@@ -32,7 +33,10 @@ from nexusform.workflow.graph import find_graph
 @flags.state_flags
 @flags.view_flags
 def graph(**given: Any) -> int:
-    """Draw the graph of resources on stdout: an edge leads from a resource to what it needs."""
+    """Draw the graph of resources on stdout: an edge leads from a resource to what it needs.
+
+    SVG is drawn by graphviz, where that is installed.
+    """
     from nexusform.rendering.graph_text import dot_graph, mermaid_graph
 
     screen = Screen(no_color=given["no_color"], compact_warnings=given["compact_warnings"])
@@ -41,5 +45,11 @@ def graph(**given: Any) -> int:
     if not found.drawable:
         return 1
     draw = mermaid_graph if given["format"] == "mermaid" else dot_graph
-    screen.out(draw(found.nodes, found.edges), end="")
+    text = draw(found.nodes, found.edges)
+    if given["format"] == "svg":
+        try:
+            text = svg_of_dot(text)
+        except CannotDraw as problem:
+            raise click.UsageError(f"-format=svg: {problem}. Take -format=dot or -format=mermaid.") from None
+    screen.out(text, end="")
     return 0

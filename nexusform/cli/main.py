@@ -44,6 +44,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "workspace": Entry("nexusform.cli.workspace:workspace", "Work with several states of one configuration"),
     "force-unlock": Entry("nexusform.cli.force_unlock:force_unlock", "Break a lock that was left behind"),
     "test": Entry("nexusform.cli.test:test", "Run the test files of the configuration"),
+    "completion": Entry("nexusform.cli.completion:completion", "Print the completion script of a shell"),
     "version": Entry("nexusform.cli.version:version", "Show the version"),
 }
 # No room, no quota, a file as large as may be, a device that fails.
