@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nexusform.scheduling.matching import Requirement, Taint, Toleration, label_selector
+from nexusform.scheduling.pods import run
 from nexusform.scheduling.pods.model import (
     Cluster,
     HostPort,
@@ -164,7 +167,7 @@ cases = st.builds(
     st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), max_size=6),
     st.sampled_from(({}, {"one": {"k": "v"}})),
 )
-quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @quick
@@ -173,10 +176,10 @@ def test_reasons_and_scores_agree(case: Case) -> None:
     session = Session(case.cluster, case.standing, 8)
     peer = brute_force.Cluster(case.cluster.nodes, case.placed, case.cluster.namespaces)
     for spec in case.specs:
-        run = session.run_of(spec)
+        view = session.run_of(spec)
         for at, node in enumerate(case.cluster.nodes):
-            assert [r.reason for r in run.refusals(at)] == peer.reasons(spec, node)
-        scored = {case.cluster.nodes[at].name: sum(parts.values()) for at, parts in run.scored().items()}
+            assert [r.reason for r in view.refusals(at)] == peer.reasons(spec, node)
+        scored = {case.cluster.nodes[at].name: sum(parts.values()) for at, parts in view.scored().items()}
         assert scored == peer.totals(spec)
 
 
@@ -223,3 +226,75 @@ def test_pending_pods_are_refused_everywhere_and_placed_ones_obey(case: Case, re
         assert {r.candidate for r in outcome.refusals} == {node.name for node in case.cluster.nodes}
     for forecast in prediction.forecasts.values():
         assert forecast.reach.least <= forecast.running <= forecast.reach.most
+
+
+@quick
+@given(cases, st.integers(1, 6))
+def test_buckets_by_counts_choose_as_buckets_by_domain(case: Case, replicas: int) -> None:
+    """Keys with many domains are told apart by counts, keys with few by domain: nobody can see which."""
+    workloads = [
+        Workload("ReplicaSet", spec.namespace, f"w{at}", replicas, spec) for at, spec in enumerate(case.specs)
+    ]
+    by_domain = predict(case.cluster, case.standing, workloads)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "_FEW_DOMAINS", 0)
+        by_counts = predict(case.cluster, case.standing, workloads)
+    assert by_counts == by_domain
+
+
+@quick
+@given(cases, st.integers(1, 5))
+def test_no_outcome_breaks_a_required_anti_affinity(case: Case, replicas: int) -> None:
+    """From an empty cluster, no two pods stand together that one of them forbids."""
+    workloads = [
+        Workload("ReplicaSet", spec.namespace, f"w{at}", replicas, spec) for at, spec in enumerate(case.specs)
+    ]
+    pods = [(p.spec, p.node) for p in predict(case.cluster, (), workloads).standing() if p.node]
+    peer = brute_force.Cluster(case.cluster.nodes, pods, case.cluster.namespaces)
+    for at, (one, here) in enumerate(pods):
+        for other, there in pods[:at] + pods[at + 1 :]:
+            for term in one.anti_affinity:
+                together = peer.same_domain(term.topology_key, peer.nodes[here], peer.nodes[there])
+                assert not (together and peer.term_selects(term, other))
+
+
+def test_many_nodes_against_every_nodes_score() -> None:
+    """300 nodes, 150 machines, pods of four workloads: each choice has the highest total of all nodes."""
+    nodes = tuple(
+        Node(
+            f"n{at:03}",
+            {HOST: f"n{at:03}", "CIS-node": f"m{at // 2}", ZONE: f"z{at % 3}"}
+            | ({} if at % 7 else {"rare": "r"}),
+            cpu=2000 + 1000 * (at % 4),
+            memory=8 << 30,
+        )
+        for at in range(300)
+    )
+
+    def workload(name: str, **more: Any) -> Workload:
+        spec = PodSpec(
+            labels=(("app", name),), requests=Requests(300, 1 << 28), scored=Requests(300, 1 << 28)
+        )
+        return Workload("Deployment", "default", name, 60, replace(spec, template=name, **more))
+
+    a, b = label_selector({"app": "a"}), label_selector({"app": "b"})
+    workloads = [
+        workload("a", anti_affinity=(PodTerm("CIS-node", a, ("default",)),), default_spread=a),
+        workload(
+            "b", preferred_anti_affinity=(PodTerm("CIS-node", a, ("default",), None, 50),), default_spread=b
+        ),
+        workload("c", spread=(SpreadConstraint(ZONE, 1, True, b), SpreadConstraint("CIS-node", 1, False, a))),
+        workload("d", preferred_affinity=(PodTerm(ZONE, b, ("default",), None, 9),), default_spread=a),
+    ]
+    cluster = Cluster("k", nodes)
+    prediction = predict(cluster, (), workloads)
+    assert not prediction.pending()
+    session = Session(cluster, (), 8)
+    for outcome in prediction.outcomes:
+        assert outcome.spec is not None
+        if outcome.number % 10 == 3:
+            totals = {at: sum(p.values()) for at, p in session.run_of(outcome.spec).scored().items()}
+            best = max(totals.values())
+            assert outcome.score == best == totals[session.board.index[outcome.node]]
+            assert outcome.feasible == len(totals)
+        session.board.place(session.board.group(outcome.spec), session.board.index[outcome.node])
