@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from html import escape
 
@@ -34,14 +35,14 @@ def outline_page(outline: Outline) -> str:
     """The page, with a newline at the end."""
     title = _text(outline.title)
     word, tone = ("Finding", "verdict bad") if outline.bad else ("Good", "verdict")
-    facts = "".join(f"<li>{_text(fact)}</li>" for fact in outline.facts)
+    facts = "".join(f"<li>{_prose(fact)}</li>" for fact in outline.facts)
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{title}</title><style>{_STYLE}</style></head><body><main>",
         f"<h1>{title}</h1>",
-        f'<p class="{tone}">{word}: {_text(outline.verdict)}</p>',
+        f'<p class="{tone}">{word}: {_prose(outline.verdict)}</p>',
         f"<ul>{facts}</ul>" if facts else "",
         *(_section(section) for section in outline.sections),
         "</main></body></html>",
@@ -59,7 +60,7 @@ def _section(section: Section) -> str:
 
 
 def _body(section: Section) -> Iterable[str]:
-    yield from (f"<p>{_text(line)}</p>" for line in section.lines)
+    yield from (f"<p>{_prose(line)}</p>" for line in section.lines)
     if section.commands:
         commands = "\n".join(_text(command) for command in section.commands)
         yield f'<pre tabindex="0"><code>{commands}</code></pre>'
@@ -89,3 +90,8 @@ def _figure(table: Table, column: int) -> str:
 
 def _text(text: str) -> str:
     return escape(harmless(text).strip(), quote=True)
+
+
+def _prose(text: str) -> str:
+    """A sentence, its `code` as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", _text(text))

@@ -58,10 +58,14 @@ def _headline(upgrades: Sequence[RuntimeUpgrade]) -> str:
         if w.outcome is PodsOutcome.LOST
     ]
     if not lost:
-        return (
-            "Availability is kept: every control plane keeps its quorum, and every pool keeps nodes, in "
-            "every wave."
-        )
+        short = [
+            f"up to {counted(w.most_pending, 'pod')} of {w.workload} Pending"
+            for upgrade in upgrades
+            for w in upgrade.workloads
+            if w.most_pending
+        ]
+        told = "every control plane keeps its quorum, and every pool keeps nodes, in every wave"
+        return f"Availability is kept: {told}{'; ' if short else ''}{listed(short, 4)}."
     return f"Availability is lost: {listed(lost, 4)}."
 
 

@@ -14,8 +14,6 @@ from nexusform.whatif.pods_down import (
     outcome_of,
 )
 
-NOT_CERTAIN = "one outcome among several"
-
 
 def workload_table(lefts: Iterable[WorkloadLeft], *, drained: bool) -> Table:
     """A row per workload: pods that ran, that run at once and meanwhile, that stay Pending."""
@@ -27,10 +25,12 @@ def workload_table(lefts: Iterable[WorkloadLeft], *, drained: bool) -> Table:
 def _row(left: WorkloadLeft, *, drained: bool) -> Row:
     outcome = outcome_of(left, drained=drained)
     figures = (left.before, left.at_once, left.running, left.pending)
-    text = outcome.value
-    if left.held_up_by:
-        text += f"; {listed(left.held_up_by)} holds the drain up"
-    return Row((left.cluster_id, left.workload, *map(str, figures), text), outcome is PodsOutcome.LOST)
+    cells = (_name(left.cluster_id), left.workload, *map(str, figures), outcome.value)
+    return Row(cells, outcome is PodsOutcome.LOST)
+
+
+def _name(cluster_id: str) -> str:
+    return cluster_id.rpartition("/")[2]
 
 
 def pending_lines(lefts: Iterable[WorkloadLeft]) -> list[str]:
@@ -50,38 +50,38 @@ def verdict_section(verdicts: Sequence[WorkloadVerdict], front: str) -> Section:
     rows = tuple(
         Row(
             (
-                verdict.cluster_id,
+                _name(verdict.cluster_id),
                 verdict.workload,
                 str(verdict.wanted),
                 str(verdict.fewest_at_once),
                 str(verdict.fewest),
                 str(verdict.most_pending),
                 spans(verdict.waves) or "-",
-                _judgement(verdict),
+                verdict.outcome.value if verdict.certain else f"{verdict.outcome.value} *",
             ),
             verdict.outcome is PodsOutcome.LOST,
         )
         for verdict in verdicts
     )
-    heads = ("cluster", "workload", "pods", "min at once", "min then", "Pending", "in waves", "verdict")
+    heads = ("cluster", "workload", "pods", "at once", "then", "Pending", "waves", "verdict")
     lines = [_FIGURES]
     if not all(verdict.certain for verdict in verdicts):
         lines.append("* the scheduler draws lots between equal nodes: this is one outcome among several.")
+    lines += [
+        f"{listed(v.held_up_by)} cannot be honoured for {v.workload}: its drains take the full time, and "
+        "then the pods lose power all the same."
+        for v in verdicts
+        if v.held_up_by
+    ]
     bad = any(row.bad for row in rows)
     table = Table(heads, rows, frozenset({2, 3, 4, 5}))
     return Section(f"{front}Verdict by workload", tuple(lines), table=table, bad=bad)
 
 
 _FIGURES = (
-    "At once: pods that run the moment the nodes go; then: after replacements. Pending pods run again when "
-    "their nodes are back."
+    "The fewest in any wave. At once: pods that run the moment the nodes go; then: after replacements. "
+    "Pending pods run again when their nodes are back."
 )
-
-
-def _judgement(verdict: WorkloadVerdict) -> str:
-    star = "" if verdict.certain else " *"
-    held = f"; {listed(verdict.held_up_by)} holds the drain up" if verdict.held_up_by else ""
-    return f"{verdict.outcome.value}{star}{held}"
 
 
 # --- data --------------------------------------------------------------------------------------

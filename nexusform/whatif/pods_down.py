@@ -77,8 +77,8 @@ class WorkloadLeft:
 
     @property
     def pending(self) -> int:
-        """Pods without a node meanwhile."""
-        return sum(not move.node for move in self.moves)
+        """Pods without a node meanwhile; a DaemonSet's go with theirs and wait for nothing."""
+        return 0 if self.kind == _DAEMONS else sum(not move.node for move in self.moves)
 
 
 class PodsOutcome(StrEnum):
@@ -98,7 +98,7 @@ def outcome_of(left: WorkloadLeft, *, drained: bool) -> PodsOutcome:
     """In a word. Without a drain nothing runs until replacements do, so losing every pod is a loss."""
     if left.before and (not left.running or (not drained and not left.at_once)):
         return PodsOutcome.LOST
-    if left.pending and left.kind != _DAEMONS:
+    if left.pending:
         return PodsOutcome.REDUCED
     return PodsOutcome.RESTARTED if left.before and not left.at_once else PodsOutcome.KEPT
 
