@@ -136,6 +136,7 @@ def object_after(change: Change) -> ObjectState:
         change.dependencies,
         create_before_destroy=change.create_before_destroy,
         provider=change.provider,
+        private=change.private,
     )
 
 

@@ -401,14 +401,14 @@ def mutated(draw: st.DrawFn, base: dict[str, Any] = BASE) -> dict[str, Any]:
         if what == "remove":
             del holder[path[-1]]
         elif what == "add" and isinstance(holder, dict):
-            holder[draw(st.sampled_from(NEW_KEYS))] = draw(st.sampled_from(ODD_VALUES))
+            holder[draw(st.sampled_from(NEW_KEYS))] = copy.deepcopy(draw(st.sampled_from(ODD_VALUES)))
         elif what == "copy":
             other = document
             for step in draw(st.sampled_from(spots(document))):
                 other = other[step]
             holder[path[-1]] = copy.deepcopy(other)
         else:
-            holder[path[-1]] = draw(st.sampled_from(ODD_VALUES))
+            holder[path[-1]] = copy.deepcopy(draw(st.sampled_from(ODD_VALUES)))
         if not spots(document):
             break
     return document
