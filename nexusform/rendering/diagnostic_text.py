@@ -11,6 +11,7 @@ from nexusform.rendering.snippet import snippet_of
 from nexusform.source import SourceFile
 
 DEFAULT_WIDTH = 78
+LONGEST_LINE = 300  # characters of a line of source that are shown
 
 
 def render_diagnostics(
@@ -67,12 +68,25 @@ def _place(diagnostic: Diagnostic, files: Mapping[str, SourceFile], paint: Paint
     if snippet is None:
         lines.append("  (source code not available)")
     else:
-        for offset, (before, marked, after) in enumerate(snippet.highlighted()):
+        for offset, line in enumerate(snippet.highlighted()):
+            before, marked, after = _around(*line)
             text = f"{harmless(before)}{paint(harmless(marked), 'underline')}{harmless(after)}"
             lines.append(f"{snippet.start_line + offset:4d}: {text}".rstrip())
         if snippet.more:
             lines.append(f"      ... ({snippet.more} more {'lines' if snippet.more > 1 else 'line'})")
     return [*lines, *_notes(diagnostic, paint)]
+
+
+def _around(before: str, marked: str, after: str) -> tuple[str, str, str]:
+    """A line of source, cut to what is about the mark when it is very long, as machines write it."""
+    if len(before) + len(marked) + len(after) <= LONGEST_LINE:
+        return before, marked, after
+    room = LONGEST_LINE // 3
+    return (
+        before if len(before) <= room else f"...{before[-room:]}",
+        marked if len(marked) <= room else f"{marked[:room]}...",
+        after if len(after) <= room else f"{after[:room]}...",
+    )
 
 
 def _notes(diagnostic: Diagnostic, paint: Painter) -> list[str]:

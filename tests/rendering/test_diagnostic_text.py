@@ -118,3 +118,13 @@ def test_escapes_in_texts_are_shown_not_sent() -> None:
 
 def test_warnings_without_a_place_stay_one_by_one() -> None:
     assert len(consolidate([warning("same"), warning("same")])) == 2
+
+
+def test_a_line_as_machines_write_it_is_cut_about_the_mark() -> None:
+    text = "a" * 40_000 + "WRONG" + "b" * 40_000
+    span = Span("m.nf.json", Position(1, 40_001, 40_000), Position(1, 40_006, 40_005))
+    shown = render_diagnostics([error("Wrong", "", span)], {"m.nf.json": SourceFile("m.nf.json", text)})
+    assert "...aaa" in shown
+    assert "aWRONGb" in shown
+    assert "bbb...\n" in shown
+    assert max(map(len, shown.splitlines())) < 320
