@@ -13,14 +13,19 @@ from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
 from nexusform.values import NUMBER, STRING
 
 
-def _figure(description: str, minimum: int) -> Attribute:
-    return Attribute(NUMBER, description, required=True, minimum=minimum, decides_placement=True)
+MOST_CELLS: Final = 64  # of one machine; each is worked with on its own
+
+
+def _figure(description: str, minimum: int, maximum: int | None = None) -> Attribute:
+    return Attribute(
+        NUMBER, description, required=True, minimum=minimum, maximum=maximum, decides_placement=True
+    )
 
 
 MACHINE_BLOCK: Final = NestedBlock(
     BlockSchema(
         {
-            "numa_cells": _figure("Number of NUMA cells.", 1),
+            "numa_cells": _figure("Number of NUMA cells.", 1, MOST_CELLS),
             "cpus_per_cell": _figure("vCPUs that VMs may use in each cell.", 1),
             "memory_gib_per_cell": _figure("Memory that VMs may use in each cell, in GiB.", 1),
             "ephemeral_disk_gib": _figure("Disk for the root disks of VMs, in GiB per machine.", 0),
