@@ -12,7 +12,6 @@ from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
 from nexusform.values import NUMBER, STRING
 
-
 MOST_CELLS: Final = 64  # of one machine; each is worked with on its own
 
 
