@@ -16,6 +16,7 @@ from nexusform.planning.plan import Plan
 from nexusform.planning.sites import SitePlan, build_sites, occupy_outsiders, vm_name
 from nexusform.planning.surroundings import CLUSTER_TYPE, PlanSurroundings
 from nexusform.ports import PoolDemand, Registries, ResourceType, StandingVm, VmDemand
+from nexusform.resource_types.vnf_vdus import CONTROL_PLANE_ROLE, role_of
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.model import CONTROL_PLANE, Machine, Placement, VmSku
@@ -31,9 +32,9 @@ class Kind(StrEnum):
     GROUP = "group"
 
 
-CONTROL_PLANE_ROLE = "ControlPlane"
 _NKS_TYPES = (CLUSTER_TYPE, "nexus_agent_pool")
 _PLAIN_VM = "nexus_virtual_machine"
+_VNF = "tacker_vnf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +277,7 @@ class _Reader:
             wanted,
             pool,
             tuple(vms),
-            _is_control_plane(thing.attributes, pool, standing),
+            _is_control_plane(thing.address, thing.attributes, pool),
             _drain_timeout(thing.attributes, pool),
             tuple(astray),
         )
@@ -291,20 +292,12 @@ def _kind_of(kind: ResourceType) -> Kind:
     return Kind.VM if kind.name == _PLAIN_VM else Kind.GROUP
 
 
-def _is_control_plane(
-    attributes: Mapping[str, Any], pool: PoolDemand, standing: Mapping[tuple[str, int | str], StandingVm]
-) -> bool:
-    """By the pool's reserved name, or by the role that one of its nodes has."""
-    if pool.pool == CONTROL_PLANE:
-        return True
-    names = {vm.name for vm in standing.values() if vm.pool == pool.pool}
-    return any(
-        isinstance(entry, Mapping) and entry.get("role") == CONTROL_PLANE_ROLE
-        for shown in attributes.values()
-        if isinstance(shown, Mapping)
-        for name, entry in shown.items()
-        if name in names
-    )
+def _is_control_plane(address: Address, attributes: Mapping[str, Any], pool: PoolDemand) -> bool:
+    """By the reserved name of an NKS cluster's control plane, or by the role of a VNF's VDU."""
+    if address.type != _VNF:
+        return pool.pool == CONTROL_PLANE
+    blocks = attributes.get("vdu") or {}
+    return role_of(pool.pool, blocks.get(pool.pool) or {}) == CONTROL_PLANE_ROLE
 
 
 def _drain_timeout(attributes: Mapping[str, Any], pool: PoolDemand) -> int:

@@ -1,5 +1,6 @@
 from nexusform.whatif.world_view import Kind
 from tests.planning.harness import agent_pool, applied, cluster, places, plan, pool
+from tests.resource_types.test_tacker_vnf import SPECIFICATION_HOT, planned
 from tests.whatif.worlds import racks, site_of, standing, where, world_after, world_of
 
 A = cluster("a", pools=pool("p", 3, more="upgrade_settings { drain_timeout = 600 }"), count=3)
@@ -53,3 +54,12 @@ def test_a_planned_rack_has_no_machines_yet() -> None:
     site = site_of(standing(planned))
     assert site.active_racks == ()
     assert [rack.name for rack in site.racks] == ["r1"]
+
+
+def test_a_vnf_has_its_control_plane_by_role() -> None:
+    site = site_of(applied(planned(SPECIFICATION_HOT)))
+    [vnf] = site.clusters
+    assert (vnf.kind, [(p.name, p.control_plane, len(p.vms)) for p in vnf.pools]) == (
+        Kind.GROUP,
+        [("masterNode", True, 3), ("workerNode", False, 3)],
+    )
