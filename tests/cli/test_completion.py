@@ -110,9 +110,12 @@ def test_bash(home: Path) -> None:
 
 FISH = """
 nexusform completion fish | source
-for line in "nexusform pl" "nexusform plan -placements=a" "nexusform show -report=json:sav" "nexusform show sav"
-    complete -C $line | string split -f1 \\t
-end
+function ask; complete -C $argv | string split -f1 \\t; end
+ask "nexusform pl"
+ask "nexusform plan -placements=a"
+ask "nexusform show -report=json:sav"
+ask "nexusform show sav"
+true
 """
 
 

@@ -1,0 +1,238 @@
+"""docs/ci: the scripts in it run, the policies say what they promise, links lead somewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nexusform.cli.commands import Command, Flag
+from nexusform.cli.main import ROOT
+from tests.rendering.real_plans import EXAMPLES, NOW, SMALL, inside, nexusform, planned, repaired
+
+CI = Path(__file__).parents[2] / "docs" / "ci"
+ACTION = yaml.safe_load((CI / "github" / "action.yml").read_text(encoding="utf-8"))
+GITLAB = list(yaml.safe_load_all((CI / "gitlab.yml").read_text(encoding="utf-8")))[1]
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """A repository with a root module in lab/, and nexusform in the PATH."""
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "nexusform"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m nexusform "$@"\n')
+    program.chmod(0o755)
+    shutil.copytree(EXAMPLES / "nexus-document", tmp_path / "lab", ignore=shutil.ignore_patterns("state"))
+    (tmp_path / "out").mkdir()
+    return tmp_path
+
+
+def bash(workspace: Path, script: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **os.environ,
+        "PATH": f"{workspace / 'bin'}:{os.environ['PATH']}",
+        "SOURCE_DATE_EPOCH": NOW,
+        "DIRECTORY": "lab",
+        "ARGUMENTS": "-var step=half-full",
+        "FOLDER": str(workspace / "out"),
+        "GITHUB_OUTPUT": str(workspace / "outputs"),
+        "GITHUB_STEP_SUMMARY": str(workspace / "summary"),
+        "RUNNER_TEMP": str(workspace / "temp"),
+        **variables,
+    }
+    words = ["bash", "-e", "-o", "pipefail", "-c", script]
+    return subprocess.run(words, cwd=workspace, env=environment, capture_output=True, text=True, check=False)
+
+
+def step(name: str) -> str:
+    (found,) = [s["run"] for s in ACTION["runs"]["steps"] if s.get("id") == name]
+    return str(found)
+
+
+def outputs(workspace: Path) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in (workspace / "outputs").read_text().split())
+
+
+# --- GitHub ------------------------------------------------------------------------------------
+
+
+def test_the_action_plans(workspace: Path) -> None:
+    done = bash(workspace, step("plan"))
+    assert done.returncode == 0, done.stderr
+    assert outputs(workspace) == {"exitcode": "2", "moved": "0", "sarif": "true"}
+    names = {file.name for file in (workspace / "out").iterdir()}
+    assert names >= {
+        "reviewed.plan",
+        "plan.md",
+        "plan.html",
+        "racks.svg",
+        "plan.json",
+        "plan.sarif",
+        "plan.xml",
+    }
+    assert (workspace / "summary").read_text().startswith("### nexusform: 13 to add, nothing moves")
+    document = json.loads((workspace / "out" / "plan.sarif").read_text())
+    uris = re.findall(r'"uri": "([^"]*)"', json.dumps(document["runs"][0]["results"]))
+    assert uris
+    assert all((workspace / uri).is_file() for uri in uris)
+
+
+def test_the_action_applies_what_was_planned(workspace: Path) -> None:
+    assert bash(workspace, step("plan")).returncode == 0
+    (apply,) = [s["run"] for s in ACTION["runs"]["steps"] if "apply -input=false" in s.get("run", "")]
+    done = bash(workspace, apply)
+    assert done.returncode == 0, done.stderr
+    assert "Apply complete! Resources: 13 added, 0 changed, 0 destroyed." in done.stdout
+    again = bash(workspace, apply)
+    assert again.returncode == 1
+    assert "Saved plan was applied already" in again.stderr
+
+
+def test_the_action_comments_on_mistakes_too(workspace: Path) -> None:
+    (workspace / "lab" / "broken.nf.hcl").write_text("resource {\n")
+    assert bash(workspace, step("plan")).returncode == 0
+    assert outputs(workspace)["exitcode"] == "1"
+    comment = (workspace / "out" / "plan.md").read_text()
+    assert comment.startswith("### nexusform: planning failed")
+    assert "broken.nf.hcl" in comment
+
+
+def test_the_action_tells_root_modules_apart(workspace: Path) -> None:
+    assert bash(workspace, step("names"), DIRECTORY="sites/lon 1; rm -rf").returncode == 0
+    assert outputs(workspace)["slug"] == "sites-lon-1--rm--rf"
+
+
+def test_no_input_is_pasted_into_a_script() -> None:
+    for one in ACTION["runs"]["steps"]:
+        assert "${{" not in one.get("run", "")
+        assert "${{" not in one.get("with", {}).get("script", "")
+
+
+def test_the_workflow_uses_what_the_action_takes() -> None:
+    text = (CI / "github" / "workflow.yml").read_text(encoding="utf-8")
+    jobs = yaml.safe_load(text)["jobs"]
+    for job in jobs.values():
+        used = [s for s in job["steps"] if "nexusform" in s["uses"]]
+        assert used
+        assert all(set(s["with"]) <= set(ACTION["inputs"]) for s in used)
+
+
+# --- GitLab ------------------------------------------------------------------------------------
+
+
+def test_the_gitlab_job_plans(workspace: Path) -> None:
+    script = "\n".join(GITLAB["nexusform-plan"]["script"])
+    done = bash(workspace, script)
+    assert done.returncode == 0, done.stderr
+    assert (workspace / "out" / "reviewed.plan").is_file()
+    assert (workspace / "out" / "plan.xml").read_text().startswith("<?xml")
+    assert "Plan: 13 to add" in done.stdout
+    (workspace / "lab" / "broken.nf.hcl").write_text("resource {\n")
+    (workspace / "out" / "plan.md").unlink()
+    assert bash(workspace, script).returncode == 1
+    assert "planning failed" in (workspace / "out" / "plan.md").read_text()
+
+
+def test_python_in_the_gitlab_template_is_python() -> None:
+    scripts = [s for job in ("nexusform-plan", "nexusform-apply") for s in GITLAB[job]["script"]]
+    found = [re.search(r"<<'PYTHON'\n(.*?)PYTHON", s, re.DOTALL) for s in scripts if "PYTHON" in s]
+    assert len(found) == 2
+    for match in found:
+        assert match is not None
+        compile(match.group(1), "script", "exec")
+
+
+# --- what all of them say ----------------------------------------------------------------------
+
+
+def test_every_command_and_flag_exists() -> None:
+    import click
+
+    context = click.Context(ROOT)
+    checked = 0
+    for file in CI.rglob("*"):
+        if not file.is_file():
+            continue
+        text = file.read_text(encoding="utf-8").replace("\\\n", " ")
+        for line in re.findall(
+            r"\bnexusform (?:-chdir=\S+ )?((?:plan|apply|show|completion)\b[^\n`|)]*)", text
+        ):
+            words = line.split()
+            command = ROOT.get_command(context, words[0].rstrip(".,:"))
+            assert isinstance(command, Command)
+            known = {o.lstrip("-") for p in command.params if isinstance(p, Flag) for o in p.opts}
+            used = {w.lstrip("-").partition("=")[0] for w in words if re.match(r"-[a-z]", w)}
+            assert used <= known, (file, line)
+            checked += len(used)
+    assert checked > 20
+
+
+@pytest.mark.parametrize("page", sorted(p.name for p in CI.glob("*.md")))
+def test_links_lead_somewhere(page: str) -> None:
+    text = (CI / page).read_text(encoding="utf-8")
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", text):
+        assert (CI / target).exists(), target
+
+
+def test_yaml_in_pages_is_yaml() -> None:
+    for page in CI.glob("*.md"):
+        for block in re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+            assert yaml.safe_load(block)
+
+
+# --- policies ----------------------------------------------------------------------------------
+
+
+def judged(plan: dict[str, Any]) -> dict[str, list[str]]:
+    regopy = pytest.importorskip("regopy", reason="regopy is not installed")
+    interpreter = regopy.Interpreter()
+    interpreter.add_module("placements", (CI / "policy" / "placements.rego").read_text(encoding="utf-8"))
+    interpreter.set_input(plan)
+    found = {}
+    for rule in ("deny", "warn"):
+        (answer,) = json.loads(str(interpreter.query(f"data.main.{rule}")))["expressions"]
+        found[rule] = list(answer)
+    return found
+
+
+def shown(directory: Path, file: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    capsys.readouterr()
+    nexusform(directory, "show", "-json", str(file))
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
+
+
+def test_policies_let_repairs_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    real = repaired(tmp_path)
+    plan = shown(tmp_path, real.file, capsys)
+    assert [row["action"] for row in plan["placement_changes"]].count("move") == 1
+    assert judged(plan)["deny"] == []
+
+
+def test_policies_refuse_other_moves_single_racks_and_destroyed_clusters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = tmp_path / "site"
+    directory.mkdir()
+    main = directory / "main.nf.hcl"
+    text = SMALL.replace("MORE", "").replace("WORKERS", "4")
+    main.write_text(text)
+    nexusform(directory, "apply", "-auto-approve", "-tie-breaks=0")
+    main.write_text(text.replace("count       = 4", 'availability_zones = ["r1"]\n    count = 4'))
+    pinned = judged(shown(directory, planned(directory).file, capsys))
+    assert "all of web/workers stands on one rack" in pinned["deny"]
+    moves = [message for message in pinned["deny"] if message.startswith("web-workers-")]
+    assert len(moves) == 4
+    assert all("(zones_changed)" in message for message in moves)
+    assert any(message.startswith("zones-pinned") for message in pinned["warn"])
+    with inside(directory):
+        gone = judged(shown(directory, planned(directory, "-destroy").file, capsys))
+    assert gone["deny"] == ["nexus_kubernetes_cluster.web is destroyed"]
