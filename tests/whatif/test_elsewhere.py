@@ -51,6 +51,32 @@ def test_when_exactly_these_leave_the_rule_takes_the_machine(pools: list[tuple[s
         assert not scheduler.refusal(way.machine, demand(sku))
 
 
+def vm(name: str, cores: int, memory: int) -> str:
+    return f"""
+resource "nexus_virtual_machine" "{name}" {{
+  site_id    = nexus_site.s.id
+  name       = "{name}"
+  cpu_cores  = {cores}
+  memory_gib = {memory}
+  disk_gib   = 10
+  machine    = "r1-bm01"
+}}
+"""
+
+
+def test_no_vm_leaves_that_need_not() -> None:
+    one_cell = """machine {
+    numa_cells          = 1
+    cpus_per_cell       = 48
+    memory_gib_per_cell = 224
+    ephemeral_disk_gib  = 3500
+  }"""
+    site = site_of(standing(racks(1, more=one_cell) + vm("roomy", 4, 100) + vm("busy", 40, 90)))
+    assert ways(site, demand("NC_P34_168_v1"))["r1-bm01"].leaving == ("roomy", "busy")
+    # 26 vCPUs and 112 GiB: the roomy one alone would not free enough vCPUs, the busy one does both.
+    assert ways(site, demand("NC_P26_112_v1"))["r1-bm01"].leaving == ("busy",)
+
+
 def test_zones_cordons_and_hardware_stand_in_the_way() -> None:
     files = racks(1, 2, more='machine_override "r2-bm01" {\n cordoned = true\n }').replace(
         'machine_override "r2-bm01" {\n cordoned = true\n }', "", 1
