@@ -24,9 +24,7 @@ MAX_BYTES: Final = 65_000
 
 @dataclass(frozen=True)
 class Subject:
-    """What a report is about. `max_bytes` bounds reports for comments (Markdown); `rules` are the
-    separation rules and their verdicts as JSON shows them.
-    """
+    """What a report is about. `max_bytes` bounds reports for comments (Markdown)."""
 
     plan: Plan
     sources: Mapping[str, SourceFile]
@@ -36,7 +34,13 @@ class Subject:
     prior: State
     show_sensitive: bool = False
     max_bytes: int = MAX_BYTES
-    rules: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def rules(self) -> Sequence[Mapping[str, Any]]:
+        """The separation rules and their verdicts as JSON shows them."""
+        from nexusform.rendering.separation import separation_documents
+
+        return separation_documents(self.plan)
 
 
 def _text(subject: Subject) -> bytes:
@@ -70,7 +74,6 @@ def _json(subject: Subject) -> bytes:
         files=subject.sources,
         placements=subject.detail,
         show_sensitive=subject.show_sensitive,
-        separation_rules=subject.rules,
     )
     return json_bytes(document)
 

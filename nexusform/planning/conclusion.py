@@ -17,8 +17,9 @@ from nexusform.planning.order import Order
 from nexusform.planning.outputs import variable_values
 from nexusform.planning.overfull import overfull
 from nexusform.planning.placements import explanations, placement_changes
-from nexusform.planning.plan import CheckResult, InventoryRead, OutputChange, Plan
+from nexusform.planning.plan import CheckResult, InventoryRead, Mode, OutputChange, Plan
 from nexusform.planning.request import PlanRequest, PlanResult
+from nexusform.planning.separation import RULE_TYPE, Verdicts, judge
 from nexusform.planning.setting import catalogue_version
 from nexusform.planning.sites import SitePlan
 from nexusform.planning.steps import build_steps
@@ -66,11 +67,17 @@ def conclude(work: Work, blocks: Blocks, order: Order, results: Results) -> Plan
     changes, problems = build_changes(request, blocks.instances, order, work.prior)
     found = [*work.diagnostics, *problems, *overfull(blocks.instances, work.sites, work.objects.values())]
     failures = fit_failures(work.objects.values(), blocks.left_out)
-    if has_errors(found):
+    flawed = has_errors(found)
+    if flawed:
         failures = replace(failures, unplaced=())
     else:
         found += failures.diagnostics
-    tie_breaks, certainty = measure(work.sites, request.tie_breaks)
+    ruled = request.mode is Mode.NORMAL and any(a.type == RULE_TYPE for a in blocks.instances)
+    tie_breaks, certainty = measure(work.sites, request.tie_breaks, keep_outcomes=ruled)
+    verdicts = Verdicts()
+    if ruled and not flawed:
+        verdicts = judge(blocks.instances.values(), work.objects, work.sites, certainty)
+        found += verdicts.diagnostics
     rows = placement_changes(work.objects.values(), certainty, work.sites, request.want_rejected)
     steps = build_steps(changes, work.objects, work.sites, _former_dependencies(work.prior), work.before)
     edges = [(str(block), str(need)) for block, needs in order.needs.items() for need in needs]
@@ -88,6 +95,7 @@ def conclude(work: Work, blocks: Blocks, order: Order, results: Results) -> Plan
         tie_breaks=tie_breaks,
         checks=(*results.checks, *blocks.checks),
         inventories=results.inventories,
+        separation_rules=tuple(verdicts.verdicts),
     )
     return PlanResult(
         finished(plan, work.given, found),
@@ -97,6 +105,7 @@ def conclude(work: Work, blocks: Blocks, order: Order, results: Results) -> Plan
         failures.unplaced,
         work.objects,
         work.sites,
+        tuple(verdicts.findings),
     )
 
 

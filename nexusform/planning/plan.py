@@ -233,6 +233,42 @@ class InventoryRead:
 
 
 @dataclass(frozen=True, slots=True)
+class SeparationViolation:
+    """One piece of hardware that two groups of a separation rule share.
+
+    `rack` and `machine` are "" where the rule's scope is wider. `members` are the VMs and pods there,
+    in the order in which they came; `joined_by` is the one that came as the first of a second
+    group, `trigger` why it was placed ("" = it stands there already) and `reason` what brought it to
+    this place. `tie_break` is the seed of the repetition it was found in, None = the plan itself.
+    """
+
+    site_id: str
+    rack: str
+    machine: str
+    members: tuple[str, ...]
+    joined_by: str
+    trigger: str
+    reason: str
+    tie_break: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SeparationVerdict:
+    """Whether a separation rule holds: `holds` is "always", "sometimes" or "never" over the plan and
+    `runs` repeated tie-breaks, in `held` of which (the plan left out) it does. `violations` are those of
+    the plan, or of the first repetition in which it does not hold.
+    """
+
+    address: Address
+    scope: str
+    enforcement: str
+    holds: str
+    violations: tuple[SeparationViolation, ...] = ()
+    runs: int = 0
+    held: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A whole plan.
 
@@ -271,6 +307,7 @@ class Plan:
     errored: bool = False
     moved: tuple[tuple[Address, Address], ...] = ()
     inventories: tuple[InventoryRead, ...] = ()
+    separation_rules: tuple[SeparationVerdict, ...] = ()
 
     def count(self, *actions: Action) -> int:
         """How many changes have one of these actions."""

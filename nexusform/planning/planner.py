@@ -36,6 +36,7 @@ from nexusform.planning.surroundings import PlanSurroundings
 from nexusform.planning.validation import validate
 from nexusform.planning.vm_phase import VmObject, VmPhase, Wishes
 from nexusform.planning.vm_walk import VmWalk
+from nexusform.planning.zone_sets import with_zone_sets
 from nexusform.scheduling.world import Inventory, MachineClash
 from nexusform.schema import BlockSchema
 
@@ -61,6 +62,8 @@ def make_plan(request: PlanRequest) -> PlanResult:
     result = _Planner(request).run()
     if request.ways_out and result.unplaced:
         return with_ways_out(request, result, make_plan)
+    if request.ways_out and result.separations:
+        return with_zone_sets(request, result, make_plan)
     return result
 
 

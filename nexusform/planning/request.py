@@ -10,6 +10,7 @@ from nexusform.address import Address, AddressPattern
 from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import Diagnostic
 from nexusform.planning.plan import Mode, Plan
+from nexusform.planning.separation import Finding
 from nexusform.planning.sites import SitePlan
 from nexusform.planning.vm_phase import VmObject
 from nexusform.ports import Files, PoolDemand, Registries
@@ -126,7 +127,8 @@ Edge: TypeAlias = tuple[str, str]
 @dataclass(frozen=True, slots=True)
 class PlanResult:
     """A plan with what only displays need: the resource graph as (from, to) addresses, the
-    explanations asked for, and the shortages behind the errors.
+    explanations asked for, the shortages behind the errors, and the separation rules that may not
+    hold.
     """
 
     plan: Plan
@@ -136,6 +138,7 @@ class PlanResult:
     unplaced: tuple[Unplaced, ...] = ()
     objects: Mapping[Address, VmObject] = field(default_factory=dict)
     sites: Mapping[str, SitePlan] = field(default_factory=dict)
+    separations: tuple[Finding, ...] = ()
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:

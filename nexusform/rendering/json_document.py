@@ -26,6 +26,7 @@ from nexusform.rendering.json_writer import Rows, Section, json_bytes, materiali
 from nexusform.rendering.marks import trie
 from nexusform.rendering.naming import ACTIONS, TERRAFORM_VERSION, address_keys, provider_name
 from nexusform.rendering.placement_rows import Detail
+from nexusform.rendering.separation import separation_documents
 from nexusform.source import SourceFile
 from nexusform.state.model import EMPTY, InstanceState, ObjectState, OutputState, State
 from nexusform.values import Path, type_to_json
@@ -46,7 +47,6 @@ def plan_document(
     files: Mapping[str, SourceFile] = _NO_FILES,
     placements: Detail = Detail.CHANGED,
     show_sensitive: bool = False,
-    separation_rules: Sequence[Mapping[str, Any]] = (),
 ) -> Section:
     """The plan representation. `prior` is the state the plan started from (refreshed).
 
@@ -77,7 +77,7 @@ def plan_document(
         errored=plan.errored,
         placement_changes=Rows(lambda: placement_changes(plan, placements)),
         placement_tables=placement_tables(plan),
-        separation_rules=list(separation_rules),
+        separation_rules=separation_documents(plan),
         diagnostics=diagnostic_documents(plan.diagnostics, known_files),
     )
 

@@ -18,6 +18,7 @@ from nexusform.planning.plan import (
     PlacementAction,
     PlacementTable,
     Plan,
+    SeparationVerdict,
 )
 from nexusform.ports import Registries
 from nexusform.rendering.body import body_difference
@@ -88,6 +89,7 @@ class Report:
     machines_certain: int
     folded: bool
     diagnostics: tuple[Diagnostic, ...]
+    separations: tuple[SeparationVerdict, ...] = ()
 
     @property
     def moves(self) -> int:
@@ -136,6 +138,7 @@ def build_report(plan: Plan, registries: Registries, detail: Detail = Detail.CHA
         machines_certain=sum(t.machines_certain for t in plan.placement_tables),
         folded=any(line.count > 1 for g in groups for line in g.lines),
         diagnostics=plan.diagnostics,
+        separations=plan.separation_rules,
     )
 
 

@@ -13,6 +13,7 @@ from nexusform.rendering.diagnostic_text import render_diagnostics
 from nexusform.rendering.placement_rows import Detail
 from nexusform.rendering.placement_text import placement_text
 from nexusform.rendering.report import Report, build_report
+from nexusform.rendering.separation import separation_lines
 from nexusform.rendering.stanza_text import head_symbol, output_lines, stanza_text
 from nexusform.rendering.state_text import render_object, render_outputs, render_state
 from nexusform.source import SourceFile
@@ -59,6 +60,7 @@ def render_report(report: Report, sources: Mapping[str, SourceFile], options: Pl
     width = options.width
     parts = [*_drift_parts(report, paint, width), *_action_parts(report, paint)]
     parts += _verdict_parts(report, paint, width)
+    parts.append("\n".join(separation_lines(report.separations, paint)))
     parts += _output_parts(report, paint, width)
     if options.diagnostics and report.diagnostics:
         boxes = render_diagnostics(

@@ -14,6 +14,7 @@ from nexusform.resource_types.nexus_bare_metal_machine import NEXUS_BARE_METAL_M
 from nexusform.resource_types.nexus_inventory import NEXUS_INVENTORY
 from nexusform.resource_types.nexus_kubernetes_cluster import NEXUS_KUBERNETES_CLUSTER
 from nexusform.resource_types.nexus_rack import NEXUS_RACK
+from nexusform.resource_types.nexus_separation_rule import NEXUS_SEPARATION_RULE
 from nexusform.resource_types.nexus_site import NEXUS_SITE
 from nexusform.resource_types.nexus_virtual_machine import NEXUS_VIRTUAL_MACHINE
 from nexusform.resource_types.nexus_vm_sku import NEXUS_VM_SKU
@@ -28,6 +29,7 @@ RESOURCE_TYPES: Final[Mapping[str, ResourceType]] = {
     "nexus_agent_pool": NEXUS_AGENT_POOL,
     "nexus_virtual_machine": NEXUS_VIRTUAL_MACHINE,
     "tacker_vnf": TACKER_VNF,
+    "nexus_separation_rule": NEXUS_SEPARATION_RULE,
 }
 
 DATA_SOURCES: Final[Mapping[str, ResourceType]] = {
