@@ -17,7 +17,8 @@ _SIGNS: Final = {
     PlacementAction.UPDATE: "~",
     PlacementAction.KEEP: "",
 }
-_MOST_PODS: Final = 2000
+_MOST_ROWS: Final = 2000
+_WIDEST_GRID: Final = 40
 
 
 def fleet_part(plan: Plan) -> Part:
@@ -34,17 +35,35 @@ def _cluster(row: PlacementChange) -> str:
     return str(((row.target or row.source) or {}).get("cluster", row.object))
 
 
-def _grid(rows: Sequence[PlacementChange]) -> Markup:
-    clusters = sorted({_cluster(row) for row in rows})
+def _grid(rows: Sequence[PlacementChange]) -> Part:
+    refused = {(str(row.address), r.candidate): r.rule for row in rows for r in row.rejected}
+    clusters = sorted({_cluster(row) for row in rows} | {candidate for _, candidate in refused})
+    if len(clusters) > _WIDEST_GRID:
+        return _listed(rows)
     placements = dict.fromkeys(str(row.address) for row in rows)
     cells = {(str(row.address), _cluster(row)): row for row in rows}
-    shown = [[address, *(_cell(cells.get((address, c))) for c in clusters)] for address in placements]
-    return table("Placements by cluster", ("Placement", *clusters), shown)
+    shown = [
+        [a, *(_cell(cells[a, c]) if (a, c) in cells else _empty(refused.get((a, c))) for c in clusters)]
+        for a in list(placements)[:_MOST_ROWS]
+    ]
+    return [_cut(len(placements)), table("Placements by cluster", ("Placement", *clusters), shown)]
 
 
-def _cell(row: PlacementChange | None) -> Part:
-    if row is None:
-        return element("span", "\N{EN DASH}", class_="quiet")
+def _listed(rows: Sequence[PlacementChange]) -> Part:
+    """Too many clusters for a grid: a line per binding."""
+    shown = [[str(row.address), _cluster(row), _cell(row)] for row in rows[:_MOST_ROWS]]
+    return [_cut(len(rows)), table("Placements by cluster", ("Placement", "Cluster", "Binding"), shown)]
+
+
+def _cut(count: int) -> Part:
+    return element("p", f"The first {_MOST_ROWS:,} of {count:,} are listed.") if count > _MOST_ROWS else None
+
+
+def _empty(rule: str | None) -> Markup:
+    return element("span", f"refused: {rule}" if rule else "\N{EN DASH}", class_="quiet")
+
+
+def _cell(row: PlacementChange) -> Part:
     state = str(((row.target or row.source) or {}).get("state", "")) or row.action.value
     scores = ", ".join(f"{name} {value}" for name, value in row.scores.items())
     why = " ".join(text for text in (row.trigger, row.reason if row.reason != row.trigger else "") if text)
@@ -63,7 +82,8 @@ def _refusals(rows: Sequence[PlacementChange]) -> Part:
     )
     if not listed:
         return None
-    return table("Clusters that were refused", ("Placement", "Cluster", "Rule", "Why"), list(listed))
+    heads = ("Placement", "Cluster", "Rule", "Why")
+    return [_cut(len(listed)), table("Clusters that were refused", heads, list(listed)[:_MOST_ROWS])]
 
 
 def _pods(rows: Sequence[PlacementChange]) -> Part:
@@ -78,8 +98,7 @@ def _pods(rows: Sequence[PlacementChange]) -> Part:
             place_text("pod", row.target) if row.target else "",
             row.trigger,
         )
-        for row in rows[:_MOST_PODS]
+        for row in rows[:_MOST_ROWS]
     ]
     heads = ("Pod", "Workload", "Action", "From", "To", "Trigger")
-    more = f"The first {_MOST_PODS:,} of {len(rows):,} pods are listed." if len(rows) > _MOST_PODS else ""
-    return [element("p", more) if more else None, table("Pods", heads, shown)]
+    return [_cut(len(rows)), table("Pods", heads, shown)]

@@ -167,11 +167,24 @@ def test_fleet_and_separation_show_when_there_are_any(plans: SimpleNamespace) ->
     assert "Placements by cluster" in words
     assert "+ Bound" in words
     assert "southtaint_tolerationit is tainted" in words
+    assert "refused: taint_toleration" in words
     assert "nginx-0" in words
     assert "nexus_separation_rule.xwarnneverm1" in words
     _, without, _ = page_of(plans.added_cluster())
     assert "fleet" not in without.ids
     assert "separation" not in without.ids
+
+
+def test_a_large_fleet_is_listed(plans: SimpleNamespace) -> None:
+    row = plans.fleet_and_pods().placements[0]
+    rows = tuple(
+        replace(row, object=f"c{n}", target={"cluster": f"c{n}", "state": "Bound"}) for n in range(3000)
+    )
+    _, outline, _ = page_of(replace(plans.fleet_and_pods(), placements=rows))
+    words = "".join(outline.words)
+    assert "The first 2,000 of 3,000 are listed." in words
+    assert "c1999" in words
+    assert "c2000" not in words
 
 
 def test_an_empty_plan_has_a_page() -> None:

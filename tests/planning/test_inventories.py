@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import pytest
+
+from nexusform.planning import plan_file
+from nexusform.planning.plan import InventoryRead, Plan
+from tests.rendering.real_plans import RealPlan, copied, planned
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> RealPlan:
+    directory = copied("inventory", tmp_path_factory.mktemp("inventory"))
+    module = directory / "site"
+    module.mkdir()
+    (module / "main.nf.hcl").write_text(
+        'variable "from" {\n  type = string\n}\n\ndata "nexus_inventory" "all" {\n  directory = var.from\n}\n'
+    )
+    (directory / "more.nf.hcl").write_text(
+        'module "other" {\n  for_each = toset(["b", "a"])\n  source = "./site"\n  from = "./export"\n}\n'
+    )
+    return planned(directory, "-tie-breaks=0")
+
+
+def test_every_inventory_is_remembered_with_its_date(real: RealPlan) -> None:
+    taken = "2026-02-28T06:00:00Z"
+    assert real.saved.plan.inventories == (
+        InventoryRead("data.nexus_inventory.lon1", taken),
+        InventoryRead('module.other["a"].data.nexus_inventory.all', taken),
+        InventoryRead('module.other["b"].data.nexus_inventory.all', taken),
+    )
+
+
+def test_a_plan_without_inventories_says_nothing_of_them() -> None:
+    saved, problems = plan_file.read(plan_file.write(Plan(), {}))
+    assert not problems
+    assert saved is not None
+    assert saved.plan.inventories == ()
