@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from nexusform.address import Address
 from nexusform.planning.plan import PlacementAction, PlacementChange, PlacementTable, Plan
 
 # A run of up to this many names its machines one by one; more moves than this are folded.
@@ -132,14 +133,22 @@ def placement_groups(plan: Plan, detail: Detail) -> tuple[PlacementGroup, ...]:
     """
     if detail is Detail.NONE:
         return ()
-    tables = {(str(t.address), "vm", t.pool): t for t in plan.placement_tables}
-    rows: dict[tuple[str, str, str], list[PlacementChange]] = {}
+    tables = {_group_of(t.site_id, t.address, t.cluster, "vm", t.pool): t for t in plan.placement_tables}
+    rows: dict[tuple[str, ...], list[PlacementChange]] = {}
     for row in plan.placements:
         if row.action is not PlacementAction.KEEP or row.trigger or detail is Detail.ALL:
-            rows.setdefault((str(row.address), row.kind, row.pool), []).append(row)
+            group = _group_of(row.site_id, row.address, row.cluster, row.kind, row.pool)
+            rows.setdefault(group, []).append(row)
     order = list(tables) if detail is Detail.ALL else [k for k in tables if k in rows]
     keys = [*order, *(k for k in rows if k not in tables)]
     return tuple(_group(rows.get(k, []), tables.get(k), plan.tie_breaks, detail) for k in keys)
+
+
+def _group_of(site_id: str, address: Address, cluster: str, kind: str, pool: str) -> tuple[str, ...]:
+    """The pool that a row belongs to: all VMs of a block of plain VMs are one."""
+    if cluster == str(address.config):
+        return (site_id, cluster, kind, pool)
+    return ("", str(address), kind, pool)
 
 
 def _group(
@@ -186,7 +195,14 @@ def _lines(run: list[PlacementChange], detail: Detail) -> list[PlacementLine]:
 
 
 def _by_number(row: PlacementChange) -> tuple[int, int, str]:
-    return (0, row.number, "") if isinstance(row.number, int) else (1, 0, row.number)
+    number = _number(row)
+    return (0, number, "") if isinstance(number, int) else (1, 0, number)
+
+
+def _number(row: PlacementChange) -> int | str:
+    """The number in the pool; of a plain VM, its index or key in its block."""
+    key = row.address.key
+    return row.number if key is None or row.cluster != str(row.address.config) else key
 
 
 def _has_target(row: PlacementChange) -> bool:
@@ -233,16 +249,17 @@ def _run_label(rows: Sequence[PlacementChange]) -> str:
         return f"{len(rows)} clusters"
     prefixes = {_prefix(row) for row in rows}
     if len(prefixes) == 1 and None not in prefixes:
-        return f"{next(iter(prefixes))}{_ranges([r.number for r in rows if isinstance(r.number, int)])}"
+        numbers = [_number(row) for row in rows]
+        return f"{next(iter(prefixes))}{_ranges([n for n in numbers if isinstance(n, int)])}"
     if len(rows) <= NAMED_MACHINES:
         return ", ".join(row.object for row in rows)
     return f"{rows[0].object} and {len(rows) - 1} more"
 
 
 def _prefix(row: PlacementChange) -> str | None:
-    number = str(row.number)
-    if isinstance(row.number, int) and row.object.endswith(number):
-        return row.object[: -len(number)]
+    number = _number(row)
+    if isinstance(number, int) and row.object.endswith(str(number)):
+        return row.object[: -len(str(number))]
     return None
 
 

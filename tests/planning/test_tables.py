@@ -1,0 +1,50 @@
+"""The rows of the tables: pools of clusters, and the VMs of a block as one pool."""
+
+from __future__ import annotations
+
+from nexusform.rendering.placement_rows import Detail, placement_groups
+from tests.planning.harness import plan
+
+VMS = """
+resource "nexus_site" "s" {}
+resource "nexus_rack" "r" {
+  count         = 2
+  name          = "r${count.index}"
+  site_id       = nexus_site.s.id
+  machine_count = 4
+}
+resource "nexus_virtual_machine" "v" {
+  count      = 5
+  name       = "v${count.index}"
+  site_id    = nexus_site.s.id
+  cpu_cores  = 4
+  memory_gib = count.index == 4 ? 32 : 16
+  disk_gib   = 10
+}
+"""
+
+
+def test_the_vms_of_a_block_are_one_pool_of_the_tables() -> None:
+    made = plan(VMS, tie_breaks=20).plan
+    (table,) = made.placement_tables
+    assert (table.cluster, table.total_count, table.placed) == ("nexus_virtual_machine.v", 5, 5)
+    assert table.expected_racks == table.actual_racks == 2
+    assert table.expected_vms_per_rack == (2, 3)
+    assert sorted(table.actual_vms_per_rack.values()) == [2, 3]
+    assert table.vm_sku_name == "2 sizes"
+
+
+def test_what_is_certain_of_plain_vms_is_counted_once() -> None:
+    made = plan(VMS.replace("count         = 2", "count         = 1"), tie_breaks=20).plan
+    (table,) = made.placement_tables
+    assert (table.racks_certain, table.counts_certain) == (5, ("r0",))
+    assert table.machines_certain < 5
+
+
+def test_the_lines_of_a_block_are_folded_like_those_of_a_pool() -> None:
+    made = plan(VMS, tie_breaks=20).plan
+    (group,) = placement_groups(made, Detail.CHANGED)
+    (line,) = group.lines
+    assert (line.label, line.count) == ("v0..4", 5)
+    (group,) = placement_groups(made, Detail.ALL)
+    assert [line.label for line in group.lines] == ["v0", "v1", "v2", "v3", "v4"]
