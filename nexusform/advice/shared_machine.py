@@ -66,7 +66,8 @@ def _detail(pools: Sequence[PoolFacts], shared: dict[str, list[str]], site: Site
     why = (
         f"The site has {counted(take, 'machine')} that take VMs, and {cluster} has {vms} VMs."
         if vms > take
-        else "No machine without a VM of this cluster had the room left."
+        else "A rack is chosen before a machine, and in the racks chosen no machine without a VM of this "
+        "cluster had the room left."
     )
     return (
         f"{counted(len(shared), 'machine houses', 'machines house')} two or more VMs of {cluster}, which "
