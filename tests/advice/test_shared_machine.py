@@ -38,6 +38,6 @@ def test_that_other_racks_have_machines_left_is_not_denied(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "main.nf.hcl").write_text(UNEVEN)
     assert run(["plan"]) == 0
-    told = " ".join(capsys.readouterr().err.replace("│", "").split())
+    told = " ".join(capsys.readouterr().out.replace("│", "").split())
     assert "shared-machine" in told
     assert "A rack is chosen before a machine, and in the racks chosen no machine" in told
