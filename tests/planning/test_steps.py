@@ -13,9 +13,9 @@ from typing import Any
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from nexusform.planning.plan import Mode, StepKind
+from nexusform.planning.plan import Mode, Plan, StepKind
 from nexusform.state.model import EMPTY, State
-from tests.planning.harness import applied, is_empty, plan
+from tests.planning.harness import applied, cluster, good, is_empty, plan, pool, state_of
 from tests.planning.step_runner import check_counts, run
 
 SITES = int(os.environ.get("NF_TEST_SITES", "30"))
@@ -174,3 +174,48 @@ def room_left(objects: dict[tuple[str, str, int], Any], after: State) -> None:
         key = address.type, instance.current.attributes["id"], instance.current.creation
         said[key] = instance.current.attributes
     assert objects == said
+
+
+# --- one machine, two cells --------------------------------------------------------------------------
+
+TIGHT = """
+resource "nexus_site" "s" {}
+resource "nexus_rack" "r" {
+  site_id       = nexus_site.s.id
+  machine_count = MACHINES
+}
+"""
+
+
+def in_every_order(before: str, after: str) -> Plan:
+    """The plan from one configuration to the other, its steps tried in many orders."""
+    state = state_of(before)
+    result = good(plan(after, state))
+    for seed in range(12):
+        run(result.plan, state, seed)
+    return result.plan
+
+
+def test_what_takes_room_waits_for_the_release_that_frees_it() -> None:
+    site = TIGHT.replace("MACHINES", "1")
+    before = site + cluster("a", pools=pool("p", 1, SKUS[0]))
+    after = site + cluster("a", pools=pool("p", 0, SKUS[0])) + cluster("b", pools=pool("p", 1, SKUS[0]))
+    found = in_every_order(before, after)
+    release = next(s for s in found.steps if s.kind is StepKind.RELEASE)
+    create = next(s for s in found.steps if s.kind is StepKind.CREATE)
+    assert release.id in create.waits_for
+    assert not release.main
+
+
+def test_what_takes_room_waits_for_the_delete_that_frees_it() -> None:
+    site = TIGHT.replace("MACHINES", "1")
+    in_every_order(
+        site + cluster("a", pools=pool("p", 1, SKUS[0])), site + cluster("b", pools=pool("p", 1, SKUS[0]))
+    )
+
+
+def test_what_takes_room_waits_for_the_update_that_rolls_away_from_it() -> None:
+    site = TIGHT.replace("MACHINES", "2")
+    before = site + cluster("a", arguments='kubernetes_version = "1"', plane=SKUS[0])
+    after = before.replace('"1"', '"2"') + cluster("b", pools=pool("p", 2, SKUS[0]), plane=SKUS[0])
+    in_every_order(before, after)
