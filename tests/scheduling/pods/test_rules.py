@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from nexusform.scheduling.matching import Requirement, Taint, Toleration, label_selector
+from nexusform.scheduling.matching import LabelSelector, Requirement, Taint, Toleration, label_selector
 from nexusform.scheduling.pods.explanation import consider
 from nexusform.scheduling.pods.model import (
     Cluster,
@@ -125,6 +125,20 @@ def test_pods_that_stand_keep_others_away() -> None:
     there = replace(guard, namespace="other")
     assert reasons(TWO_ZONES, [(there, "n1")], pod("a"))["n1"] == EXISTING  # its term names default
     assert reasons(TWO_ZONES, [(there, "n1")], replace(pod("a"), namespace="other"))["n1"] == ""
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        EVERYTHING,
+        label_selector({}, (Requirement("app", "NotIn", ("b",)),)),
+        label_selector({}, (Requirement("app", "Exists"),)),
+        label_selector({}, (Requirement("app", "In", ("a", "x")),)),
+    ],
+)
+def test_pods_that_stand_keep_others_away_by_any_selector(selector: LabelSelector) -> None:
+    guard = pod("b", anti_affinity=(near("zone", B), near("zone", selector)))
+    assert reasons(TWO_ZONES, [(guard, "n1")], pod("a")) == {"n1": EXISTING, "n2": EXISTING, "n3": ""}
 
 
 def test_required_affinity_of_standing_pods_does_not_refuse() -> None:

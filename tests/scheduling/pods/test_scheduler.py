@@ -320,6 +320,19 @@ def test_what_a_lot_cannot_touch_stays_certain() -> None:
     }
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_what_a_lot_might_push_aside_is_not_certain(seed: int) -> None:
+    """The lot falls on n1 or n2; "next" goes to n1 if that is free and else to n3, which "last" wants too."""
+    n1, n2 = cluster(2).nodes
+    here = Cluster("k", (n1, n2, Node("n3", {HOST: "n3"}, cpu=700, memory=4 << 30)))
+
+    def among(name: str, cpu: int, *nodes: str) -> Workload:
+        return workload(name, cpu=cpu, pod={"node_terms": (NodeTerm((Requirement(HOST, "In", nodes),)),)})
+
+    wanted = [among("lot", 600, "n1", "n2"), among("next", 500, "n1", "n3"), among("last", 100, "n3")]
+    assert [o.certain for o in predict(here, (), wanted, seed=seed).outcomes] == [False, False, False]
+
+
 def test_large_clusters_sample_their_nodes_so_a_winner_is_not_certain() -> None:
     big = Node("big", {HOST: "big"}, cpu=64_000, memory=256 << 30)
     outcome = predict(Cluster("k", (*cluster(400).nodes, big)), (), [workload(cpu=500)]).outcomes[0]
