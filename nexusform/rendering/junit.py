@@ -10,7 +10,7 @@ from nexusform.advice.registry import RULE_IDS
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.plan import Plan
 from nexusform.rendering.markup import Markup, shape
-from nexusform.rendering.overview import SeparationRule
+from nexusform.rendering.overview import SeparationRule, violation_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,6 @@ def _separation(rule: SeparationRule) -> Case:
     name = str(rule.get("address", ""))
     if holds == "always":
         return Case("separation", name)
-    violations = "\n".join(str(violation) for violation in rule.get("violations") or ())
+    violations = "\n".join(violation_text(violation) for violation in rule.get("violations") or ())
     outcome = "failure" if enforcement == "deny" else "skipped"
     return Case("separation", name, outcome, f"holds {holds} ({enforcement})", violations)

@@ -115,9 +115,9 @@ _MOST: Final = 3
 def _denied(plan: Plan, rules: Iterable[SeparationRule]) -> str:
     if not plan.errored:
         return ""
-    broken = [f"separation rule {rule['address']}" for rule in rules if _breaks(rule)]
-    errors = [d for d in plan.diagnostics if d.severity is Severity.ERROR]
-    said = dict.fromkeys([*broken, *(d.id or d.summary for d in errors)])
+    broken = [str(rule["address"]) for rule in rules if _breaks(rule)]
+    errors = [d for d in plan.diagnostics if d.severity is Severity.ERROR and d.address not in broken]
+    said = dict.fromkeys([*(f"separation rule {a}" for a in broken), *(d.id or d.summary for d in errors)])
     listed = "; ".join(list(said)[:_MOST])
     more = f" and {len(said) - _MOST} more" if len(said) > _MOST else ""
     return f"{listed}{more}" or "an error"
@@ -134,9 +134,22 @@ _HOLDS: Final = {
 }
 
 
+def violation_text(given: Any) -> str:
+    """One violation of a separation rule: `machine rack1-bm01: a-0, b-1; joined by b-1 (new)`."""
+    if not isinstance(given, Mapping):
+        return str(given)
+    place = next((f"{k} {given[k]}" for k in ("machine", "rack", "site") if given.get(k)), "")
+    members = ", ".join(str(member) for member in given.get("members") or ())
+    why = f" ({given['trigger']})" if given.get("trigger") else ""
+    joined = f"; joined by {given['joined_by']}{why}" if given.get("joined_by") else ""
+    return f"{place}: {members}{joined}"
+
+
 def _reasons(plan: Plan, rules: Iterable[SeparationRule]) -> tuple[str, ...]:
     found = [
-        f"separation {rule['address']} {_HOLDS.get(str(rule['holds']), rule['holds'])}" for rule in rules
+        f"separation {rule['address']} {_HOLDS.get(str(rule['holds']), rule['holds'])}"
+        f"{'' if rule['holds'] == 'always' else ', warned only'}"
+        for rule in rules
     ]
     statuses = Counter(check.status for check in plan.checks)
     words = (("pass", "passes", "pass"), ("fail", "fails", "fail"), ("error", "is in error", "are in error"))

@@ -9,7 +9,7 @@ from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.plan import CheckResult, PlacementTable
 from nexusform.rendering.difference import Difference
 from nexusform.rendering.markup import Markup, Part, element, joined
-from nexusform.rendering.overview import Overview, SeparationRule, counted
+from nexusform.rendering.overview import Overview, SeparationRule, counted, violation_text
 from nexusform.rendering.placement_rows import table_row
 from nexusform.rendering.report import Report, Stanza
 from nexusform.rendering.snippet import snippet_of
@@ -203,22 +203,12 @@ def rules_part(rules: Sequence[SeparationRule]) -> Part:
             str(rule.get("address", "")),
             str(rule.get("enforcement", "")),
             str(rule.get("holds", "")),
-            "; ".join(_violation(v) for v in rule.get("violations") or ()) or "none",
+            "; ".join(violation_text(v) for v in rule.get("violations") or ()) or "none",
         )
         for rule in rules
     ]
     heads = ("Rule", "Enforcement", "Holds", "Violations")
     return section("separation", "Separation rules", table("Who must not share hardware", heads, rows))
-
-
-def _violation(given: Any) -> str:
-    if not isinstance(given, Mapping):
-        return str(given)
-    parts = []
-    for name, value in given.items():
-        text = ", ".join(str(v) for v in value) if isinstance(value, list | tuple) else str(value)
-        parts.append(f"{name} {text}")
-    return ", ".join(parts)
 
 
 def checks_part(checks: Sequence[CheckResult]) -> Part:

@@ -18,12 +18,14 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> RealPlan:
     (directory / "more.nf.hcl").write_text(
         'module "other" {\n  for_each = toset(["b", "a"])\n  source = "./site"\n  from = "./export"\n}\n'
     )
+    (directory / "zz.nf.hcl").write_text('data "nexus_inventory" "first" {\n  directory = "./export"\n}\n')
     return planned(directory, "-tie-breaks=0")
 
 
 def test_every_inventory_is_remembered_with_its_date(real: RealPlan) -> None:
     taken = "2026-02-28T06:00:00Z"
     assert real.saved.plan.inventories == (
+        InventoryRead("data.nexus_inventory.first", taken),
         InventoryRead("data.nexus_inventory.lon1", taken),
         InventoryRead('module.other["a"].data.nexus_inventory.all', taken),
         InventoryRead('module.other["b"].data.nexus_inventory.all', taken),

@@ -16,6 +16,7 @@ from nexusform.scheduling.decision import Refusal
 from nexusform.values import STRING
 from tests.rendering.real_plans import REGISTRIES, RealPlan
 
+VIOLATION = {"site": "s", "machine": "m1", "members": ["a-0", "b-1"], "joined_by": "b-1", "trigger": "new"}
 VOID = {"meta", "br", "hr", "input", "img", "link"}
 
 
@@ -160,7 +161,12 @@ def test_fleet_and_separation_show_when_there_are_any(plans: SimpleNamespace) ->
     plan = plans.fleet_and_pods()
     refused = replace(plan.placements[0], rejected=(Refusal("south", "taint_toleration", "it is tainted"),))
     rules = [
-        {"address": "nexus_separation_rule.x", "enforcement": "warn", "holds": "never", "violations": ["m1"]}
+        {
+            "address": "nexus_separation_rule.x",
+            "enforcement": "warn",
+            "holds": "never",
+            "violations": [VIOLATION],
+        }
     ]
     _, outline, _ = page_of(replace(plan, placements=(refused, *plan.placements[1:])), rules=rules)
     words = "".join(outline.words)
@@ -169,7 +175,7 @@ def test_fleet_and_separation_show_when_there_are_any(plans: SimpleNamespace) ->
     assert "southtaint_tolerationit is tainted" in words
     assert "refused: taint_toleration" in words
     assert "nginx-0" in words
-    assert "nexus_separation_rule.xwarnneverm1" in words
+    assert "nexus_separation_rule.xwarnnevermachine m1: a-0, b-1; joined by b-1 (new)" in words
     _, without, _ = page_of(plans.added_cluster())
     assert "fleet" not in without.ids
     assert "separation" not in without.ids

@@ -54,8 +54,9 @@ def test_a_denying_separation_rule_is_named(plans: SimpleNamespace) -> None:
         "holds": "sometimes",
         "violations": [],
     }
-    refused = replace(plans.added_cluster(), errored=True, diagnostics=(error("Separation"),))
-    assert "**Denied** by separation rule nexus\\_separation\\_rule.core" in render_markdown(
+    finding = error("Separation rule does not hold", address=rule["address"], id="separation")
+    refused = replace(plans.added_cluster(), errored=True, diagnostics=(finding, error("Also this")))
+    assert "**Denied** by separation rule nexus\\_separation\\_rule.core; Also this\n" in render_markdown(
         refused, {}, rules=[rule]
     )
     kept = render_markdown(plans.added_cluster(), {}, rules=[rule | {"holds": "always"}])
