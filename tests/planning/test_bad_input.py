@@ -109,6 +109,11 @@ EMPTY_RACK = 'resource "nexus_rack" "x" {\n  site_id = nexus_site.s.id\n  machin
         (with_arguments('count = "inf"\n name = count.index'), 'count = "inf"', ["number"]),
         (with_arguments("count = pow(10, 12)\n name = count.index"), "pow(10, 12)", ["1000000"]),
         (SITE + EMPTY_RACK.replace("= 2", "= length(uuid())"), "length(uuid())", ["known only after apply"]),
+        (
+            with_pool("upgrade_settings {\n max_surge = substr(uuid(), 0, 1)\n}"),
+            "max_surge",
+            ["known only after apply"],
+        ),
         (with_arguments("count = -2\n name = count.index"), "count = -2", ["count", "zero"]),
         (with_arguments('for_each = ["x"]\n name = each.key'), "for_each", ["set"]),
         (with_arguments("name = each.key"), "each.key", ["for_each"]),
