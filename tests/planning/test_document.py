@@ -213,3 +213,15 @@ def test_the_worst_outcome_of_a_scale_in_is_told() -> None:
     assert set(triggers(result)) == {f"cluster-b-pool1-{n}" for n in range(44, 48)}
     assert tables(result)["b", "pool1"].fewest_left_on_a_rack == 2
     assert tables(result)["b", "pool2"].fewest_left_on_a_rack is None
+
+
+def test_certainty_is_the_share_of_seeds_with_the_same_place() -> None:
+    runs = 8
+    result = good(plan(text("a"), tie_breaks=runs))
+    others = [vms(state_of(text("a", seed))) for seed in range(runs)]
+    for change in result.plan.placements:
+        assert change.target is not None
+        assert change.certainty is not None
+        racks = sum(o[change.object]["rack"] == change.target["rack"] for o in others)
+        machines = sum(o[change.object]["machine"] == change.target["machine"] for o in others)
+        assert (change.certainty.rack, change.certainty.machine) == (racks / runs, machines / runs)
