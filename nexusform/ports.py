@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from nexusform.address import Address, Mode
 from nexusform.diagnostics import Severity
+from nexusform.importers.fleet_model import FleetObject
 from nexusform.language.surroundings import Clock, FileProblem, Files
 from nexusform.scheduling.racks.model import Hint, Machine, Placement, VmSku
 from nexusform.scheduling.world import Inventory
@@ -221,7 +222,9 @@ class ResourceType:
     resource offers into the inventory and returns problems. `vms` for types that place VMs.
     `read` for data sources: (arguments, context) -> (computed attributes, problems).
     `present(attributes, name)` gives an attribute as expressions read it, where parts of it are
-    derived rather than stored.
+    derived rather than stored. `fill(arguments)` gives arguments that were left out where others say
+    them (a manifest's name). `fleet(attributes)` says what the object is to a fleet; arguments that
+    `check` refused are not asked about.
     """
 
     name: str
@@ -235,6 +238,8 @@ class ResourceType:
     vms: VmFamily | None = None
     read: Callable[[Mapping[str, Any], ReadContext], tuple[dict[str, Any], list[Problem]]] | None = None
     present: Callable[[Mapping[str, Any], str], Any] | None = None
+    fill: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
+    fleet: Callable[[Mapping[str, Any]], FleetObject] | None = None
 
 
 # --- providers ---------------------------------------------------------------------------------

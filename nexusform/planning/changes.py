@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from nexusform.address import Address, address_order
 from nexusform.configuration.model import ResourceBlock
@@ -88,10 +89,16 @@ def _change(instance: Instance, block: ResourceBlock | None) -> Change:
         create_before_destroy=instance.create_first
         or (prior.create_before_destroy if going and prior else False),
         tainted_before=prior.tainted if prior is not None else False,
-        private=prior.private if prior is not None and not instance.replaced else None,
+        private=_private(instance),
         source=block.span if block is not None else None,
         block=block.header if block is not None else "",
     )
+
+
+def _private(instance: Instance) -> Mapping[str, Any] | None:
+    if instance.private is not None:
+        return instance.private
+    return instance.prior.private if instance.prior is not None and not instance.replaced else None
 
 
 def _provider(block: ResourceBlock | None, prior: ObjectState | None, *, going: bool) -> str:

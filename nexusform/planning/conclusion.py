@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from nexusform import __version__
 from nexusform.address import Address
@@ -13,6 +13,8 @@ from nexusform.planning.certainty import measure
 from nexusform.planning.changes import build_changes, find_drift
 from nexusform.planning.conditions import PROBLEMS
 from nexusform.planning.fit import fit_failures
+from nexusform.planning.fleet_outcome import FleetOutcome
+from nexusform.planning.fleet_rows import kept_count
 from nexusform.planning.order import Order
 from nexusform.planning.outputs import variable_values
 from nexusform.planning.overfull import overfull
@@ -46,6 +48,7 @@ class Work:
     sites: Mapping[str, SitePlan]
     objects: Mapping[Address, VmObject]
     before: PlanSurroundings
+    fleet: FleetOutcome = field(default_factory=FleetOutcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +91,10 @@ def conclude(work: Work, blocks: Blocks, order: Order, results: Results) -> Plan
         drift=find_drift(work.given),
         outputs=tuple(results.outputs),
         planned_outputs=results.planned_outputs,
-        placements=tuple(rows),
+        placements=(*rows, *work.fleet.rows),
         placement_tables=tuple(placement_tables(work.objects.values(), work.sites, certainty)),
         moved=tuple(work.previous.items()),
-        kept=sum(len(o.moves.stay) for o in work.objects.values()),
+        kept=sum(len(o.moves.stay) for o in work.objects.values()) + kept_count(work.fleet.rows),
         tie_breaks=tie_breaks,
         checks=(*results.checks, *blocks.checks),
         inventories=results.inventories,
@@ -106,6 +109,7 @@ def conclude(work: Work, blocks: Blocks, order: Order, results: Results) -> Plan
         work.objects,
         work.sites,
         tuple(verdicts.findings),
+        work.fleet,
     )
 
 

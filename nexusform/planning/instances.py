@@ -37,7 +37,8 @@ class Instance:
     `prior` is the object as the provider found it (None: nothing stands). `config` are the
     evaluated arguments with ignored changes taken back, None when the instance goes. `planned`
     are all attributes after. `broken` instances had errors: what refers to them is unknown.
-    `forced` is a reason to replace from outside (action_reason), with its placement trigger.
+    `forced` is a reason to replace from outside (action_reason), with its placement trigger. `private`
+    is what state is to note of it (None: what it notes now); that alone is no change.
     """
 
     address: Address
@@ -61,6 +62,7 @@ class Instance:
     importing: str = ""
     deposed: Mapping[str, ObjectState] = field(default_factory=dict)
     previous: Address | None = None
+    private: Mapping[str, Any] | None = None
 
     @property
     def lifecycle(self) -> Lifecycle:
@@ -130,6 +132,8 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
             f'"{argument_text(path)}" holds a null value. Leave the element out, for example with compact().'
         )
         found.append(instance.error("Null value in a collection", detail, path))
+    if instance.type.fill is not None:
+        config |= {n: v for n, v in instance.type.fill(config).items() if config.get(n) is None}
     if "name" in instance.type.schema.attributes and config.get("name") is None:
         found += _default_name(instance, config)
     if instance.type.check is not None:

@@ -18,6 +18,8 @@ from nexusform.planning.changes import find_drift
 from nexusform.planning.conclusion import Results, Work, conclude, finished
 from nexusform.planning.destroying import destroy
 from nexusform.planning.evaluation import Evaluation
+from nexusform.planning.fleet_outcome import FleetOutcome, destroyed
+from nexusform.planning.fleet_phase import FleetPhase
 from nexusform.planning.hint_targets import HintTargets
 from nexusform.planning.importing import drop_unselected, missing_targets, with_imports
 from nexusform.planning.instances import UNDECIDED, Instance
@@ -41,6 +43,8 @@ from nexusform.scheduling.world import Inventory, MachineClash
 from nexusform.schema import BlockSchema
 
 VM_PHASE = 4
+FLEET_PHASE = 5
+PLACEMENT_PHASE = 6
 
 # What follows from another mistake when one was found before: a site that is in error cannot be
 # found by its racks. Said only when nothing else is wrong.
@@ -83,6 +87,7 @@ class _Planner:
         self.walked: list[Diagnostic] = []
         self.objects: dict[Address, VmObject] = {}
         self.before = PlanSurroundings({})
+        self.fleet = FleetOutcome()
         self.explained_for: frozenset[tuple[str, str]] | None = (
             None if request.want_rejected else frozenset(request.explain)
         )
@@ -110,6 +115,7 @@ class _Planner:
         blocks.create_first = _create_first(order)
         if request.mode is Mode.DESTROY:
             self.objects, self.before = destroy(blocks, order, selection, self.inventory)
+            self.fleet = destroyed(blocks.instances.values())
         else:
             evaluation = self._walk(blocks, order, evaluation)
         self.diagnostics += missing_targets(blocks, request.imports)
@@ -128,6 +134,7 @@ class _Planner:
             sites=self.sites,
             objects=self.objects,
             before=self.before,
+            fleet=self.fleet,
         )
         results = Results(outputs, planned_outputs, checks, inventories_read(evaluation))
         return conclude(work, blocks, order, results)
@@ -162,11 +169,23 @@ class _Planner:
         evaluation.diagnostics += earlier.diagnostics
         self.objects = walk.objects
         self.walked += walk.diagnostics
-        for block in order.blocks:
-            if types[block.type].phase > VM_PHASE:
-                blocks.plan_ordinary(block, evaluation)
+        self._plan_fleet(blocks, order, evaluation)
         self._read_all_data(evaluation)
         return evaluation
+
+    def _plan_fleet(self, blocks: Blocks, order: Order, evaluation: Evaluation) -> None:
+        """Phases 5 and 6, and what comes after them."""
+        types = self.request.registries.resource_types
+        phase = FleetPhase.over(blocks, self.objects.values())
+        for block in order.blocks:
+            if types[block.type].phase == FLEET_PHASE:
+                phase.plan_hub_block(block, evaluation)
+        placements = [b for b in order.blocks if types[b.type].phase == PLACEMENT_PHASE]
+        self.fleet = phase.run(placements, order, evaluation)
+        self.walked += self.fleet.diagnostics
+        for block in order.blocks:
+            if types[block.type].phase > PLACEMENT_PHASE:
+                blocks.plan_ordinary(block, evaluation)
 
     def _read_all_data(self, evaluation: Evaluation) -> None:
         """Data blocks that nothing refers to are read all the same."""

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from nexusform.address import Address, AddressPattern
 from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import Diagnostic
+from nexusform.planning.fleet_outcome import FleetOutcome
 from nexusform.planning.plan import Mode, Plan
 from nexusform.planning.separation import Finding
 from nexusform.planning.sites import SitePlan
@@ -139,6 +140,7 @@ class PlanResult:
     objects: Mapping[Address, VmObject] = field(default_factory=dict)
     sites: Mapping[str, SitePlan] = field(default_factory=dict)
     separations: tuple[Finding, ...] = ()
+    fleet: FleetOutcome = field(default_factory=FleetOutcome)
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from nexusform.planning.fit import unknown_sku
 from nexusform.ports import PlacedVm, PoolDemand, Problem, StandingVm, Surroundings
+from nexusform.scheduling.catalogue import allocatable_cpus
 from nexusform.scheduling.racks.model import CONTROL_PLANE, Placement, VmSku
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
 from nexusform.values import NUMBER, STRING, ListType, MapType, ObjectType, Path, SetType
@@ -16,10 +17,6 @@ from nexusform.values import NUMBER, STRING, ListType, MapType, ObjectType, Path
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 MACHINE_LABEL: Final = "topology.kubernetes.io/baremetalmachine"
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
-
-# Nodes of these SKUs reserve no vCPU for the kubelet; all others keep two back.
-WITHOUT_RESERVED_CPUS: Final = frozenset({"NC_G2_8_v1", "NC_P4_28_v1"})
-RESERVED_CPUS: Final = 2
 
 # More nodes than any pool has; a bound, so that a slip cannot exhaust memory.
 MOST_NODES: Final = 1_000_000
@@ -77,6 +74,7 @@ POOL_BLOCKS: Final[Mapping[str, NestedBlock]] = {
                     "VMs added at once during an upgrade: a count, or per cent of the pool rounded up.",
                     optional=True,
                     default="1",
+                    decides_placement=True,
                     pattern=r"\d+%?",
                     pattern_hint='a count such as "1" or per cent such as "33%"',
                 ),
@@ -85,6 +83,7 @@ POOL_BLOCKS: Final[Mapping[str, NestedBlock]] = {
                     "VMs taken away at once during an upgrade: a count, or per cent of the pool.",
                     optional=True,
                     default="0",
+                    decides_placement=True,
                     pattern=r"\d+%?",
                     pattern_hint='a count such as "1" or per cent such as "33%"',
                 ),
@@ -248,9 +247,8 @@ def capacity(skus: Iterable[tuple[VmSku, int]]) -> dict[str, Any]:
     """Total and allocatable vCPUs and memory of so many nodes of each SKU, as Kubernetes quantities."""
     cpu = memory = allocatable = 0
     for sku, count in skus:
-        reserved = 0 if sku.name in WITHOUT_RESERVED_CPUS or sku.vcpus <= RESERVED_CPUS else RESERVED_CPUS
         cpu += sku.vcpus * count
-        allocatable += (sku.vcpus - reserved) * count
+        allocatable += allocatable_cpus(sku) * count
         memory += sku.memory_gib * count
     return {
         "total": {"cpu": str(cpu), "memory": f"{memory}Gi"},

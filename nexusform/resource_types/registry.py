@@ -9,6 +9,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from nexusform.ports import Registries, ResourceType
+from nexusform.resource_types.fleet_cluster_resource_placement import FLEET_CLUSTER_RESOURCE_PLACEMENT
+from nexusform.resource_types.fleet_hub_manifest import FLEET_HUB_MANIFEST
+from nexusform.resource_types.fleet_member_cluster import FLEET_MEMBER_CLUSTER
+from nexusform.resource_types.fleet_resource_placement import FLEET_RESOURCE_PLACEMENT
 from nexusform.resource_types.nexus_agent_pool import NEXUS_AGENT_POOL
 from nexusform.resource_types.nexus_bare_metal_machine import NEXUS_BARE_METAL_MACHINE
 from nexusform.resource_types.nexus_inventory import NEXUS_INVENTORY
@@ -29,6 +33,10 @@ RESOURCE_TYPES: Final[Mapping[str, ResourceType]] = {
     "nexus_agent_pool": NEXUS_AGENT_POOL,
     "nexus_virtual_machine": NEXUS_VIRTUAL_MACHINE,
     "tacker_vnf": TACKER_VNF,
+    "fleet_member_cluster": FLEET_MEMBER_CLUSTER,
+    "fleet_hub_manifest": FLEET_HUB_MANIFEST,
+    "fleet_cluster_resource_placement": FLEET_CLUSTER_RESOURCE_PLACEMENT,
+    "fleet_resource_placement": FLEET_RESOURCE_PLACEMENT,
     "nexus_separation_rule": NEXUS_SEPARATION_RULE,
 }
 

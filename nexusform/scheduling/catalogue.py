@@ -40,6 +40,16 @@ EXTRA_LARGE = frozenset({"NC_G48_224_v1", "NC_P46_224_v1", "NC_G56_224_v1", "NC_
 # The memory-optimised type takes its share from both NUMA cells of a machine.
 CELLS_BY_KIND = {"E": 2}
 
+# Nodes of these SKUs reserve no vCPU for the kubelet; all others keep two back.
+WITHOUT_RESERVED_CPUS = frozenset({"NC_G2_8_v1", "NC_P4_28_v1"})
+RESERVED_CPUS = 2
+
+
+def allocatable_cpus(sku: VmSku) -> int:
+    """The vCPUs of a node that pods may ask for."""
+    reserved = 0 if sku.name in WITHOUT_RESERVED_CPUS or sku.vcpus <= RESERVED_CPUS else RESERVED_CPUS
+    return sku.vcpus - reserved
+
 
 def _sku(  # noqa: PLR0917 - one row of the published table, in its column order
     name: str, vcpus: int, emulator_vcpus: int, memory_gib: int, disk_gib: int, machine_skus: tuple[str, ...]

@@ -1,0 +1,172 @@
+"""What a configuration says of a fleet: members, placements and what acts on them, as frozen records.
+
+Read by resource_types/fleet_reading.py, planned by planning/fleet_phase.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from nexusform.importers.kubernetes_manifests import Manifest
+from nexusform.scheduling.fleet.eviction import DisruptionBudget
+from nexusform.scheduling.fleet.model import Health, PlacementType, Policy, ResourceUsage
+from nexusform.scheduling.fleet.rollout import RollingUpdate
+from nexusform.scheduling.fleet.staged import RunState, Stage
+from nexusform.scheduling.matching import LabelSelector, Taint
+
+ROLLING_UPDATE, EXTERNAL = "RollingUpdate", "External"
+REPORT_DIFF = "ReportDiff"
+WITH_RESOURCES = "NamespaceWithResources"
+ONLY_NAMESPACE = "NamespaceOnly"
+WITH_SELECTED = "NamespaceWithResourceSelectors"
+
+
+@dataclass(frozen=True, slots=True)
+class FleetMember:
+    """A member cluster as written. With `cluster_id` its figures follow from that cluster's nodes and
+    `costs` (property name -> text) are added; without, `properties` and `resources` are given.
+    """
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    health: Health = Health.HEALTHY
+    namespaces: frozenset[str] | None = None
+    cluster_id: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    resources: ResourceUsage = field(default_factory=ResourceUsage)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectSelector:
+    """Objects of one kind: by name, by labels, or all of them ("" and None)."""
+
+    group: str
+    version: str
+    kind: str
+    name: str = ""
+    labels: LabelSelector | None = None
+    scope: str = WITH_RESOURCES
+
+
+@dataclass(frozen=True, slots=True)
+class FleetPlacement:
+    """A placement as written. `namespace` is "" for a cluster resource placement; `policy` None = none
+    written (PickAll). `report_diff`: differences are reported and nothing is applied.
+    """
+
+    name: str
+    namespace: str = ""
+    policy: Policy | None = None
+    selectors: tuple[ObjectSelector, ...] = ()
+    strategy: str = ROLLING_UPDATE
+    rolling: RollingUpdate = field(default_factory=RollingUpdate)
+    report_diff: bool = False
+    revision_history_limit: int = 10
+
+    @property
+    def key(self) -> str:
+        """`<name>`, or `<namespace>/<name>`."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def kind(self) -> PlacementType:
+        """How clusters are picked."""
+        return self.policy.placement_type if self.policy else PlacementType.PICK_ALL
+
+    @property
+    def number(self) -> int | None:
+        """N of a PickN."""
+        return self.policy.number_of_clusters if self.policy else None
+
+
+@dataclass(frozen=True, slots=True)
+class HubObjects:
+    """Objects on the hub, in the order of the text. With `cluster_id` they go to that cluster directly."""
+
+    manifests: tuple[Manifest, ...]
+    cluster_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPatch:
+    """One operation (add, remove or replace) at a JSON pointer; `value` is plain data."""
+
+    operation: str
+    path: str
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class OverrideRule:
+    """Changes for the clusters that any of `clusters` selects; an empty tuple selects every cluster,
+    None none. `delete`: the object is left out there.
+    """
+
+    clusters: tuple[LabelSelector | None, ...] | None
+    patches: tuple[JsonPatch, ...] = ()
+    delete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FleetOverride:
+    """An override. `namespace` is "" for cluster objects; `placement` "" = every placement."""
+
+    name: str
+    namespace: str
+    placement: str
+    selectors: tuple[ObjectSelector, ...]
+    rules: tuple[OverrideRule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FleetBudget:
+    """A disruption budget; `placement` is the placement of the same name."""
+
+    placement: str
+    budget: DisruptionBudget
+
+
+@dataclass(frozen=True, slots=True)
+class FleetEviction:
+    """The wish to evict a placement from a cluster, once."""
+
+    name: str
+    placement: str
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True)
+class FleetStrategy:
+    """A staged update strategy."""
+
+    name: str
+    stages: tuple[Stage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRun:
+    """A staged update run. `resource_index` None = the latest. `approvals` are the approval requests that
+    are granted (`<run>-before-<stage>`, `<run>-after-<stage>`).
+    """
+
+    name: str
+    placement: str
+    strategy: str
+    resource_index: int | None = None
+    state: RunState = RunState.INITIALIZE
+    approvals: frozenset[str] = frozenset()
+
+
+FleetObject: TypeAlias = (
+    FleetMember
+    | FleetPlacement
+    | HubObjects
+    | FleetOverride
+    | FleetBudget
+    | FleetEviction
+    | FleetStrategy
+    | FleetRun
+)

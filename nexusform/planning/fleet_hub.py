@@ -1,0 +1,89 @@
+"""What stands on the hub in a plan: objects, and what acts on placements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from nexusform.diagnostics import Diagnostic
+from nexusform.importers.fleet_model import (
+    FleetBudget,
+    FleetEviction,
+    FleetOverride,
+    FleetRun,
+    FleetStrategy,
+    HubObjects,
+)
+from nexusform.importers.kubernetes_manifests import Manifest, unwrapped
+from nexusform.planning.instances import Instance
+from nexusform.planning.plan import Action
+from nexusform.ports import Problem
+from nexusform.scheduling.fleet.staged import transition_problem
+
+_DOING = (Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
+_ONCE = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
+
+
+@dataclass(slots=True)
+class Hub:
+    """`manifests` in the order of their resources and documents. `evictions` and `runs` are those that
+    this plan carries out, with the instance they come from.
+    """
+
+    manifests: list[Manifest] = field(default_factory=list)
+    overrides: list[FleetOverride] = field(default_factory=list)
+    budgets: dict[str, tuple[Instance, FleetBudget]] = field(default_factory=dict)
+    evictions: list[tuple[Instance, FleetEviction]] = field(default_factory=list)
+    strategies: dict[str, FleetStrategy] = field(default_factory=dict)
+    runs: list[tuple[Instance, FleetRun]] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+
+    def take(self, instance: Instance) -> None:
+        """Add what an instance is."""
+        assert instance.type.fleet is not None
+        assert instance.planned is not None
+        found = instance.type.fleet(instance.planned)
+        match found:
+            case HubObjects():
+                self._objects(instance, found)
+            case FleetOverride():
+                self.overrides.append(found)
+            case FleetBudget():
+                self.budgets[found.placement] = (instance, found)
+            case FleetEviction() if instance.action in _ONCE:
+                self.evictions.append((instance, found))
+            case FleetStrategy():
+                self.strategies[found.name] = found
+            case FleetRun():
+                self._run(instance, found)
+            case _:
+                return
+
+    def _objects(self, instance: Instance, found: HubObjects) -> None:
+        if not found.cluster_id:
+            self.manifests += found.manifests
+        for each in unwrapped(found.manifests).findings:
+            line = f":{each.line}" if each.line else ""
+            problem = Problem(("yaml_body",), each.summary, f"yaml_body{line}: {each.detail}", each.severity)
+            self.diagnostics.append(instance.problem(problem))
+
+    def _run(self, instance: Instance, found: FleetRun) -> None:
+        if instance.before is not None and not instance.replaced and instance.type.fleet is not None:
+            old = instance.type.fleet(instance.before)
+            wrong = transition_problem(old.state, found.state) if isinstance(old, FleetRun) else None
+            if wrong is not None:
+                text = f"{wrong[:1].upper()}{wrong[1:]}. Make another run, or replace it with -replace."
+                self.diagnostics.append(instance.error("Invalid state of a staged run", text, ("state",)))
+                return
+        if instance.action in _DOING:
+            self.runs.append((instance, found))
+
+
+def read_hub(instances: Iterable[Instance]) -> Hub:
+    """The hub of a plan."""
+    hub = Hub()
+    for instance in instances:
+        if instance.type.fleet is None or instance.going or instance.broken or instance.planned is None:
+            continue
+        hub.take(instance)
+    return hub

@@ -1,0 +1,100 @@
+"""What comes out of a fleet's plan: rows, and each placement's computed attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nexusform.address import Address
+from nexusform.diagnostics import Diagnostic
+from nexusform.importers.fleet_model import EXTERNAL
+from nexusform.planning.fleet_attributes import (
+    write_bindings,
+    write_conditions,
+    write_eviction,
+    write_snapshot,
+    write_statuses,
+)
+from nexusform.planning.fleet_placement import PLACEMENT_TYPES, PlacementPlan
+from nexusform.planning.fleet_rows import removed_rows
+from nexusform.planning.fleet_selection import availability_tracked, write_selected
+from nexusform.planning.instances import Instance
+from nexusform.planning.plan import PlacementChange
+from nexusform.scheduling.fleet.roster import Roster
+from nexusform.scheduling.fleet.status import (
+    CLUSTER_SCOPED,
+    FALSE,
+    NAMESPACED,
+    TRUE,
+    Progress,
+    placement_status,
+    progress_of,
+)
+
+
+@dataclass(frozen=True)
+class FleetOutcome:
+    """The rows of all bindings, the placements by address, and the fleet after the last round."""
+
+    rows: tuple[PlacementChange, ...] = ()
+    placements: Mapping[Address, PlacementPlan] = field(default_factory=dict)
+    roster: Roster = field(default_factory=lambda: Roster(()))
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def destroyed(instances: Iterable[Instance]) -> FleetOutcome:
+    """The rows of a destroy plan."""
+    going = [i for i in instances if i.going and i.address.type in PLACEMENT_TYPES]
+    return FleetOutcome(tuple(row for instance in going for row in removed_rows(instance)))
+
+
+def conclude_placement(placement: PlacementPlan) -> dict[str, Any]:
+    """The computed attributes of a placement after the plan."""
+    prior = placement.prior_attributes
+    stood = {b.cluster: b for b in placement.prior}
+    told = prior.get("bindings") or {}
+    provenance = {
+        b.cluster: told[b.cluster].get("provenance", "predicted")
+        for b in placement.held
+        if stood.get(b.cluster) == b and b.cluster in told
+    }
+    found: dict[str, Any] = {
+        "bindings": write_bindings(placement.held, provenance),
+        "policy_snapshot": write_snapshot(placement.snapshot),
+        "selected_resources": write_selected(placement.selected),
+        "evictions": [
+            *(prior.get("evictions") or ()),
+            *(write_eviction(name, done) for name, done in placement.evictions),
+        ],
+        "workloads": dict(placement.workloads),
+    }
+    if placement.status is None and prior.get("conditions") is not None:
+        # No cycle ran, or it stopped before it wrote a status.
+        return found | {n: prior.get(n) for n in ("conditions", "placement_statuses")}
+    status = placement_status(
+        placement.status,
+        placement.written.policy,
+        placement.snapshot.number_of_clusters,
+        _progress(placement),
+        prefix=NAMESPACED if placement.written.namespace else CLUSTER_SCOPED,
+        external=placement.written.strategy == EXTERNAL,
+    )
+    return found | {
+        "conditions": write_conditions(status.conditions),
+        "placement_statuses": write_statuses(status),
+    }
+
+
+def _progress(placement: PlacementPlan) -> dict[str, Progress]:
+    trackable = availability_tracked(placement.selected)
+    found = {}
+    for cluster, progress in progress_of(placement.held, placement.resource_index).items():
+        found[cluster] = replace(
+            progress,
+            overrides=cluster in placement.overridden,
+            overridden=FALSE if cluster in placement.override_failed else progress.overridden,
+            diff_reported=TRUE if placement.written.report_diff else None,
+            trackable=trackable,
+        )
+    return found

@@ -1,0 +1,254 @@
+"""Phases 5 and 6 of a plan: the fleet's members and hub objects, then all placements as one batch.
+
+A batch goes in rounds: every queued placement runs its chain of scheduling cycles on the same member
+figures, the pods that come are predicted, members whose figures changed queue placements by the
+watcher's table, until no binding changes. Then bindings are rolled out and everything is concluded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nexusform.address import Address
+from nexusform.configuration.model import ResourceBlock
+from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.importers.fleet_model import FleetMember, FleetPlacement
+from nexusform.planning.blocks import Blocks
+from nexusform.planning.difference import planned_attributes
+from nexusform.planning.evaluation import Evaluation
+from nexusform.planning.fleet_hub import Hub, read_hub
+from nexusform.planning.fleet_outcome import FleetOutcome, conclude_placement
+from nexusform.planning.fleet_placement import PLACEMENT_TYPES, PlacementPlan, begin
+from nexusform.planning.fleet_resources import prepare_resources
+from nexusform.planning.fleet_rollout import evict_once, roll_out_all
+from nexusform.planning.fleet_rounds import run_rounds
+from nexusform.planning.fleet_rows import binding_rows, removed_rows
+from nexusform.planning.fleet_rules import changed_problems
+from nexusform.planning.fleet_warnings import placement_warnings
+from nexusform.planning.fleet_world import (
+    MEMBER_TYPE,
+    FleetCluster,
+    FleetMemberState,
+    NoPods,
+    Pods,
+    clusters_of,
+    member_of,
+    remember,
+    remembered,
+)
+from nexusform.planning.instances import Instance, decide, undecided, undecided_error
+from nexusform.planning.order import Order
+from nexusform.planning.plan import PlacementChange
+from nexusform.planning.triggered import is_triggered
+from nexusform.planning.vm_phase import VmObject
+from nexusform.ports import Problem
+from nexusform.scheduling.decision import Refusal
+
+MANIFEST_TYPE = "fleet_hub_manifest"
+
+
+@dataclass(slots=True)
+class FleetPhase:
+    """The fleet of one plan. `clusters` are those that members may stand for, by id."""
+
+    blocks: Blocks
+    clusters: Mapping[str, FleetCluster]
+    pods: Pods = field(default_factory=NoPods)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+
+    @staticmethod
+    def over(blocks: Blocks, objects: Iterable[VmObject], pods: Pods | None = None) -> FleetPhase:
+        """The phase over the VMs as they stand after phase 4."""
+        return FleetPhase(blocks, clusters_of(objects), pods or NoPods())
+
+    # --- phase 5 ---
+
+    def plan_hub_block(self, block: ResourceBlock, evaluation: Evaluation) -> None:
+        """Plan one block of phase 5; objects that go straight to a cluster bring their pods."""
+        if block.type != MANIFEST_TYPE:
+            self.blocks.plan_ordinary(block, evaluation)
+            return
+        for instance in self.blocks.expanded(block, evaluation) or ():
+            if instance.block is not None and not instance.going:
+                self.diagnostics += self.blocks.arguments(instance, evaluation)
+                waiting = undecided(instance)
+                self.diagnostics += [undecided_error(instance, path) for path in waiting]
+                instance.broken |= bool(waiting)
+                self.blocks.conclude(instance, {"workloads": self._direct_pods(instance)}, evaluation)
+            self.blocks.keep(instance, evaluation)
+
+    def _direct_pods(self, instance: Instance) -> dict[str, object]:
+        if instance.broken or instance.config is None or instance.type.fleet is None:
+            return {}
+        hub = instance.type.fleet(instance.config)
+        cluster_id = getattr(hub, "cluster_id", "")
+        if not cluster_id:
+            return {}
+        if cluster_id not in self.clusters:
+            self.diagnostics.append(unknown_cluster(instance, "cluster_id", cluster_id, self.clusters))
+            return {}
+        prior = (instance.before or {}).get("workloads") if not instance.replaced else None
+        manifests = getattr(hub, "manifests", ())
+        return self.pods.place(str(instance.address), cluster_id, manifests, prior or {})
+
+    # --- phase 6 ---
+
+    def run(self, blocks: Sequence[ResourceBlock], order: Order, evaluation: Evaluation) -> FleetOutcome:
+        """Plan all placements; `blocks` are theirs, in planning order."""
+        members = self._members()
+        hub = read_hub(self.blocks.instances.values())
+        self.diagnostics += hub.diagnostics
+        instances = [i for block in blocks for i in self._evaluated(block, order, evaluation)]
+        placements = [p for i in instances if (p := self._begun(i)) is not None]
+        self._prepare(placements, hub, members)
+        rounds = run_rounds(placements, members, self.pods)
+        for problem in roll_out_all(placements, hub, rounds.roster):
+            self.diagnostics.append(problem)
+        for instance in instances:
+            plan = next((p for p in placements if p.instance is instance), None)
+            if plan is not None:
+                computed = conclude_placement(plan)
+                self.blocks.conclude(instance, computed, evaluation)
+            elif instance.block is not None and not instance.going:
+                self.blocks.conclude(instance, {}, evaluation)
+            self.blocks.keep(instance, evaluation)
+        for member in members.values():
+            if member.now is not None and member.address in self.blocks.instances:
+                self.blocks.instances[member.address].private = remember(member.now)
+        self.diagnostics += placement_warnings(placements, members, rounds)
+        wanted = self.blocks.request.want_rejected
+        rows = [*self._rows(placements, members, rounds.refusals(placements) if wanted else {})]
+        return FleetOutcome(
+            tuple(rows), {p.instance.address: p for p in placements}, rounds.roster, tuple(self.diagnostics)
+        )
+
+    def _rows(
+        self,
+        placements: Sequence[PlacementPlan],
+        members: Mapping[str, FleetMemberState],
+        refusals: Mapping[Address, tuple[Refusal, ...]],
+    ) -> Iterable[PlacementChange]:
+        known = {p.instance.address: p for p in placements}
+        for address, instance in self.blocks.instances.items():
+            if address.type not in PLACEMENT_TYPES:
+                continue
+            if instance.going or instance.replaced:
+                yield from removed_rows(instance)
+            plan = known.get(address)
+            if plan is not None:
+                yield from binding_rows(plan, members, refusals.get(address, ()))
+
+    # --- members ---
+
+    def _members(self) -> dict[str, FleetMemberState]:
+        """The members of the plan by name: those that stay or come, and those that go."""
+        found: dict[str, FleetMemberState] = {}
+        for address, instance in self.blocks.instances.items():
+            if address.type != MEMBER_TYPE or instance.type.fleet is None:
+                continue
+            self._leaving(instance, found)
+            if instance.going or instance.broken or instance.planned is None:
+                continue
+            written = instance.type.fleet(instance.planned)
+            if not isinstance(written, FleetMember):
+                continue
+            cluster = self.clusters.get(written.cluster_id) if written.cluster_id else None
+            if written.cluster_id and cluster is None:
+                self.diagnostics.append(
+                    unknown_cluster(instance, "kubernetes_cluster_id", written.cluster_id, self.clusters)
+                )
+                instance.broken = True
+            requests = self.pods.requests(cluster.id) if cluster is not None else (0, 0)
+            now = member_of(written, cluster, requests)
+            before = None
+            if instance.prior is not None and not instance.replaced:
+                noted = instance.prior.private
+                before = remembered(written.name, noted) if noted else now
+            found[written.name] = FleetMemberState(address, written, cluster, before, now)
+        return found
+
+    def _leaving(self, instance: Instance, found: dict[str, FleetMemberState]) -> None:
+        """The member that an instance was, when it goes or becomes another."""
+        if instance.before is None or not (instance.going or instance.replaced):
+            return
+        name = str(instance.before.get("name"))
+        noted = instance.prior.private if instance.prior is not None else None
+        before = remembered(name, noted or {})
+        found.setdefault(name, FleetMemberState(instance.address, None, None, before, None))
+
+    # --- placements ---
+
+    def _evaluated(self, block: ResourceBlock, order: Order, evaluation: Evaluation) -> list[Instance]:
+        """The instances of a block with their arguments; their computed values are not known yet."""
+        found = self.blocks.expanded(block, evaluation) or []
+        for instance in found:
+            if instance.block is None or instance.going:
+                continue
+            self.diagnostics += self.blocks.arguments(instance, evaluation)
+            waiting = undecided(instance)
+            others = [n for n in order.needs.get(block.address, ()) if n.type in PLACEMENT_TYPES]
+            for path in waiting:
+                if others:
+                    self.diagnostics.append(_circle(instance, path, str(others[0])))
+                else:
+                    self.diagnostics.append(undecided_error(instance, path))
+            instance.broken |= bool(waiting)
+            assert instance.config is not None
+            known = {} if instance.broken else {"id": instance.type.identify(instance.config)}
+            instance.planned = planned_attributes(instance.type.schema, instance.config, None, known)
+            if not instance.forced and is_triggered(instance, self.blocks.decided, evaluation):
+                instance.forced = "replace_by_triggers"
+            view = evaluation.resource_view(instance.address)
+            view.items[instance.address.key] = instance.view
+        return found
+
+    def _begun(self, instance: Instance) -> PlacementPlan | None:
+        if instance.block is None or instance.going or instance.broken or instance.config is None:
+            return None
+        assert instance.type.fleet is not None
+        written = instance.type.fleet(instance.config)
+        if not isinstance(written, FleetPlacement):
+            return None
+        requested = self.blocks.selection.replaces(instance.address)
+        decide(instance, {"id": instance.type.identify(instance.config)}, requested=requested)
+        plan = begin(instance, written)
+        problems = changed_problems(plan)
+        self.diagnostics += problems
+        if any(p.severity is Severity.ERROR for p in problems):
+            instance.broken = True
+            return None
+        return plan
+
+    def _prepare(
+        self, placements: Sequence[PlacementPlan], hub: Hub, members: Mapping[str, FleetMemberState]
+    ) -> None:
+        by_key = {p.written.key: p for p in placements}
+        self.diagnostics += evict_once(by_key, hub)
+        labels = {name: m.now.labels for name, m in members.items() if m.now is not None}
+        for placement in placements:
+            self.diagnostics += prepare_resources(placement, hub, labels)
+
+
+def unknown_cluster(
+    instance: Instance, argument: str, given: str, known: Mapping[str, FleetCluster]
+) -> Diagnostic:
+    """The error about a cluster id that nothing stands for."""
+    listed = f" Known clusters: {', '.join(sorted(known)[:8])}." if known else ""
+    return instance.problem(
+        Problem(
+            (argument,),
+            "Unknown cluster",
+            f'No nexus_kubernetes_cluster or tacker_vnf has the id "{given}".{listed} Write a reference such '
+            "as nexus_kubernetes_cluster.a.id, so that the cluster is planned first.",
+        )
+    )
+
+
+def _circle(instance: Instance, path: tuple[str | int, ...], other: str) -> Diagnostic:
+    return instance.error(
+        "Placement depends on another placement",
+        f"All placements are decided together, so an argument of {instance.address} cannot depend on what "
+        f"is decided for {other}. Write the value out, or derive both from the same variable.",
+        path,
+    )

@@ -1,0 +1,103 @@
+"""Which objects of the hub a placement selects, and what is to be known of them together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, Final
+
+from nexusform.importers.fleet_model import ONLY_NAMESPACE, WITH_SELECTED, FleetPlacement, ObjectSelector
+from nexusform.importers.kubernetes_manifests import Manifest, never_selected
+from nexusform.scheduling.matching import matches
+
+_NAMESPACE: Final = ("", "Namespace")
+# Kinds whose availability is seen, and data that is available once applied; of others it is not known.
+_TRACKED: Final = frozenset(
+    {
+        ("apps", "Deployment"),
+        ("apps", "StatefulSet"),
+        ("apps", "DaemonSet"),
+        ("", "Service"),
+        ("apiextensions.k8s.io", "CustomResourceDefinition"),
+        ("policy", "PodDisruptionBudget"),
+        ("", "Namespace"),
+        ("", "ConfigMap"),
+        ("", "Secret"),
+        ("", "ServiceAccount"),
+        ("rbac.authorization.k8s.io", "Role"),
+        ("rbac.authorization.k8s.io", "RoleBinding"),
+        ("rbac.authorization.k8s.io", "ClusterRole"),
+        ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
+        ("networking.k8s.io", "NetworkPolicy"),
+        ("storage.k8s.io", "StorageClass"),
+        ("scheduling.k8s.io", "PriorityClass"),
+        ("placement.kubernetes-fleet.io", "ClusterResourceEnvelope"),
+        ("placement.kubernetes-fleet.io", "ResourceEnvelope"),
+    }
+)
+
+
+def selected(placement: FleetPlacement, hub: Sequence[Manifest]) -> tuple[Manifest, ...]:
+    """The objects of the hub that a placement selects, in the order of its selectors, each once."""
+    services = {(m.namespace, m.name) for m in hub if (m.group, m.kind) == ("", "Service")}
+    may = [m for m in hub if never_selected(m, services) is None]
+    found: dict[tuple[str, str, str, str], Manifest] = {}
+    namespaces: dict[str, bool] = {}
+    for selector in placement.selectors:
+        for manifest in may:
+            if not _chosen(selector, manifest, placement.namespace):
+                continue
+            found.setdefault(_key(manifest), manifest)
+            if (manifest.group, manifest.kind) == _NAMESPACE and selector.scope != ONLY_NAMESPACE:
+                within = selector.scope != WITH_SELECTED
+                namespaces[manifest.name] = namespaces.get(manifest.name, False) or within
+    if not placement.namespace:
+        for manifest in _inside(may, namespaces, placement.selectors):
+            found.setdefault(_key(manifest), manifest)
+    return tuple(found.values())
+
+
+def _key(manifest: Manifest) -> tuple[str, str, str, str]:
+    return manifest.group, manifest.kind, manifest.namespace, manifest.name
+
+
+def _chosen(selector: ObjectSelector, manifest: Manifest, namespace: str) -> bool:
+    """Objects of the cluster for a cluster placement, those of its namespace for the other."""
+    if manifest.namespace != namespace or (manifest.group, manifest.kind) != (selector.group, selector.kind):
+        return False
+    if selector.name:
+        return manifest.name == selector.name
+    return selector.labels is None or matches(selector.labels, manifest.labels)
+
+
+def _inside(
+    may: Iterable[Manifest], namespaces: Mapping[str, bool], selectors: Sequence[ObjectSelector]
+) -> Iterator[Manifest]:
+    """What is in the selected namespaces: everything, or what other selectors name."""
+    for namespace, everything in namespaces.items():
+        for manifest in may:
+            if manifest.namespace != namespace:
+                continue
+            if everything or any(_chosen(s, manifest, namespace) for s in selectors):
+                yield manifest
+
+
+def fingerprint(manifests: Iterable[Manifest]) -> str:
+    """A hash of what the objects say (not of how they are written)."""
+    bodies: list[Any] = [[*_key(m), m.version, m.body] for m in manifests]
+    text = json.dumps(bodies, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def availability_tracked(manifests: Iterable[Manifest]) -> bool:
+    """Whether the availability of every object can be seen."""
+    return all((m.group, m.kind) in _TRACKED for m in manifests)
+
+
+def write_selected(manifests: Iterable[Manifest]) -> list[dict[str, Any]]:
+    """The selected objects as an attribute."""
+    return [
+        {"group": m.group, "version": m.version, "kind": m.kind, "namespace": m.namespace, "name": m.name}
+        for m in manifests
+    ]

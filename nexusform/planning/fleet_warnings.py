@@ -1,0 +1,75 @@
+"""Warnings about a fleet: unfulfilled placements, stopped schedulers, members that share machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.planning.fleet_placement import PlacementPlan, uses_old_name
+from nexusform.planning.fleet_rounds import Rounds
+from nexusform.planning.fleet_world import FleetMemberState
+from nexusform.ports import Problem
+from nexusform.scheduling.fleet.model import BindingState
+
+
+def placement_warnings(
+    placements: Sequence[PlacementPlan], members: Mapping[str, FleetMemberState], rounds: Rounds
+) -> Iterator[Diagnostic]:
+    """All warnings, placement by placement."""
+    for placement in placements:
+        yield from _unfulfilled(placement)
+        yield from _older_name(placement, rounds)
+        yield from _shared(placement, members)
+
+
+def _warned(
+    placement: PlacementPlan, summary: str, text: str, path: tuple[str | int, ...] = ()
+) -> Diagnostic:
+    return placement.instance.problem(Problem(path, summary, text, Severity.WARNING))
+
+
+def _unfulfilled(placement: PlacementPlan) -> Iterator[Diagnostic]:
+    if placement.abort is not None:
+        text = f"The scheduler stops at cluster {placement.abort.cluster}: {placement.abort.message}."
+        yield _warned(placement, "Scheduling stopped", text)
+        return
+    status = placement.status
+    if status is None or status.fulfilled:
+        return
+    reasons = [f"  - {d.cluster}: {d.reason}" for d in status.unselected]
+    message = status.condition.message
+    text = "\n".join([f"{message[:1].upper()}{message[1:]}.", *reasons])
+    yield _warned(placement, "Placement is not fulfilled", text)
+
+
+def _older_name(placement: PlacementPlan, rounds: Rounds) -> Iterator[Diagnostic]:
+    policy = placement.written.policy
+    if policy is None or not uses_old_name(policy) or placement.policy_in(rounds.roster) == policy:
+        return
+    text = (
+        "kubernetes.azure.com/node-count is the older name of kubernetes-fleet.io/node-count and is read as "
+        "that: no cluster has a property of the older name. A real hub finds no such property today."
+    )
+    yield _warned(placement, "Older property name", text)
+
+
+def _shared(placement: PlacementPlan, members: Mapping[str, FleetMemberState]) -> Iterator[Diagnostic]:
+    """Picked members that stand on the same machines."""
+    standing: dict[tuple[str, str], set[str]] = {}
+    for binding in placement.held:
+        state = members.get(binding.cluster)
+        if binding.state is BindingState.UNSCHEDULED or state is None or state.cluster is None:
+            continue
+        for node in state.cluster.nodes:
+            standing.setdefault((node.site_id, node.machine), set()).add(binding.cluster)
+    shared = {place: names for place, names in standing.items() if len(names) > 1}
+    if not shared:
+        return
+    (site, machine), names = max(sorted(shared.items(), reverse=True), key=lambda item: len(item[1]))
+    listed = ", ".join(sorted(names))
+    text = (
+        f"Machines that hold nodes of more than one picked cluster: {len(shared)}. The loss of machine "
+        f"{machine} (site {site}) takes nodes of {listed} down at once. Keep the clusters in different racks "
+        "(availability_zones); a nexus_separation_rule makes a plan that mixes them fail."
+    )
+    yield _warned(placement, "Members of a placement share machines", text)

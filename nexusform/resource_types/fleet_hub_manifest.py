@@ -1,0 +1,102 @@
+"""fleet_hub_manifest: objects on the hub, as YAML, that placements may select."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any, Final
+
+from nexusform.importers.fleet_model import HubObjects
+from nexusform.importers.kubernetes_manifests import ManifestReading, read_manifests
+from nexusform.ports import Problem, ResourceType
+from nexusform.resource_types.arguments import id_attribute
+from nexusform.resource_types.fleet_reading import line_problems
+from nexusform.resource_types.fleet_schemas import PODS, shown, text
+from nexusform.schema import BlockSchema
+from nexusform.values import STRING, ListType, MapType, ObjectType
+
+_SCHEMA: Final = BlockSchema(
+    {
+        "id": id_attribute("<hash of the objects' names>"),
+        "yaml_body": text("One or more documents of Kubernetes YAML.", required=True),
+        "cluster_id": text("Id of the cluster that gets the objects directly, without a placement."),
+        "objects": shown(
+            ListType(
+                ObjectType.of(
+                    {
+                        "group": STRING,
+                        "version": STRING,
+                        "kind": STRING,
+                        "namespace": STRING,
+                        "name": STRING,
+                        "labels": MapType(STRING),
+                    }
+                )
+            ),
+            "The objects, in the order of the text.",
+        ),
+        "workloads": shown(PODS, "Where pods stand (with cluster_id): by workload and pod.", predicted=True),
+    },
+    description="Objects on the hub that placements may select.",
+)
+
+
+@lru_cache(maxsize=256)
+def _read(body: str) -> ManifestReading:
+    return read_manifests("yaml_body", body)
+
+
+def _reading(attributes: Mapping[str, Any]) -> ManifestReading:
+    body = attributes.get("yaml_body")
+    return _read(body) if isinstance(body, str) else ManifestReading((), ())
+
+
+def identify(attributes: Mapping[str, Any]) -> str:
+    """A hash of the objects' names, with the cluster they go to."""
+    if not isinstance(attributes.get("yaml_body"), str):
+        return ""
+    names = [f"{m.group}|{m.kind}|{m.namespace}|{m.name}" for m in _reading(attributes).manifests]
+    text = "\n".join([str(attributes.get("cluster_id") or ""), *sorted(names)])
+    return sha256(text.encode()).hexdigest()[:16]
+
+
+def derive(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """`objects`."""
+    return {
+        "objects": [
+            {
+                "group": m.group,
+                "version": m.version,
+                "kind": m.kind,
+                "namespace": m.namespace,
+                "name": m.name,
+                "labels": dict(m.labels),
+            }
+            for m in _reading(attributes).manifests
+        ]
+    }
+
+
+def check(attributes: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with the YAML, each with its line, and objects that stand twice."""
+    found = _reading(attributes)
+    problems = line_problems(found.findings, "yaml_body")
+    seen: dict[tuple[str, str, str, str], int] = {}
+    for manifest in found.manifests:
+        key = (manifest.group, manifest.kind, manifest.namespace, manifest.name)
+        if key in seen:
+            text = f"yaml_body:{manifest.line}: {manifest.title} stands at line {seen[key]} already."
+            problems.append(Problem(("yaml_body",), "Duplicate Kubernetes object", text))
+        seen.setdefault(key, manifest.line)
+    return problems
+
+
+def fleet(attributes: Mapping[str, Any]) -> HubObjects:
+    """The objects and where they go."""
+    return HubObjects(_reading(attributes).manifests, attributes.get("cluster_id") or "")
+
+
+FLEET_HUB_MANIFEST: Final = ResourceType(
+    "fleet_hub_manifest", 5, _SCHEMA, identify, derive=derive, check=check, fleet=fleet
+)

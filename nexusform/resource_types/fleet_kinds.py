@@ -1,0 +1,124 @@
+"""A fleet type that may be written as blocks or as a manifest: its arguments, whichever way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from nexusform.importers.fleet_documents import FleetDocument
+from nexusform.ports import Problem
+from nexusform.resource_types.arguments import is_known, joined_id
+from nexusform.resource_types.fleet_reading import (
+    document_of,
+    finding_problems,
+    known_only,
+    line_problems,
+    without_unknown,
+)
+from nexusform.scheduling.fleet.validation import Finding, check_name
+from nexusform.scheduling.matching import dns_label_problems
+from nexusform.schema import Attribute, BlockSchema
+from nexusform.values import UNKNOWN
+
+Values = Mapping[str, Any]
+CONFLICT: Final = "Conflicting arguments"
+MISSING: Final = "Missing required argument"
+
+
+@dataclass(frozen=True)
+class FleetKind:
+    """A kind of the fleet API. `spec` holds what its blocks may say; `as_json` as in
+    read_fleet_document.
+    """
+
+    kind: str
+    spec: BlockSchema
+    namespaced: bool = False
+    as_json: tuple[Attribute, ...] = field(default=())
+
+    def document(self, attributes: Values) -> FleetDocument | None:
+        """The manifest as read; None without one, or while it is not known."""
+        text = attributes.get("manifest")
+        if not isinstance(text, str):
+            return None
+        return document_of(text, self.kind, self.spec, self.as_json)
+
+    def arguments(self, attributes: Values) -> Values:
+        """The arguments: of the manifest where there is one, else the blocks."""
+        document = self.document(attributes)
+        return attributes if document is None else document.values
+
+    def fill(self, attributes: Values) -> dict[str, Any]:
+        """Name and namespace from the manifest."""
+        document = self.document(attributes)
+        if document is None:
+            return {}
+        found = {"name": document.name or None}
+        if self.namespaced:
+            found["namespace"] = document.namespace or "default"
+        return found
+
+    def identify(self, attributes: Values) -> str:
+        """The id: `<name>`, or `<namespace>/<name>`."""
+        if self.namespaced:
+            return joined_id(attributes.get("namespace"), attributes.get("name"))
+        return joined_id(attributes.get("name"))
+
+    def problems(self, attributes: Values, findings: list[Finding]) -> list[Problem]:
+        """Everything that is wrong: with the manifest itself, with names, and the given findings about
+        its arguments.
+        """
+        if attributes.get("manifest") is UNKNOWN:
+            return []
+        document = self.document(attributes)
+        found = self._general(attributes, document)
+        if document is not None:
+            found += line_problems(document.findings, "manifest")
+        return found + known_only(attributes, finding_problems(findings, document))
+
+    def _general(self, attributes: Values, document: FleetDocument | None) -> list[Problem]:
+        found = []
+        name = attributes.get("name")
+        if isinstance(name, str):
+            found += finding_problems(check_name(name))
+        namespace = attributes.get("namespace")
+        if self.namespaced and namespace is None:
+            text = 'The argument "namespace" is required, but no definition was found.'
+            found.append(Problem((), MISSING, text))
+        elif self.namespaced and isinstance(namespace, str):
+            found += finding_problems([Finding(("namespace",), p) for p in dns_label_problems(namespace)])
+        if document is None:
+            missing = [n for n, a in self.spec.attributes.items() if a.required and attributes.get(n) is None]
+            found += [
+                Problem((), MISSING, f'The argument "{n}" is required, or a manifest.') for n in missing
+            ]
+            return found
+        for argument, said in (("name", document.name), ("namespace", document.namespace)):
+            given = attributes.get(argument)
+            if is_known(given) and said and given != said and (argument == "name" or self.namespaced):
+                text = f'{argument} is "{given}" and the manifest says "{said}"; leave one of them out.'
+                found.append(Problem((argument,), CONFLICT, text))
+        defaults = {n: a.default for n, a in self.spec.attributes.items()}
+        given_too = [n for n in defaults if attributes.get(n) not in (None, defaults[n], [])]
+        given_too += [n for n in self.spec.blocks if attributes.get(n)]
+        found += [
+            Problem((n,), CONFLICT, f'The object is given as manifest, so "{n}" cannot be given beside it.')
+            for n in given_too
+        ]
+        return found
+
+
+def optional_spec(spec: BlockSchema) -> dict[str, Attribute]:
+    """The spec's arguments as a block with `manifest` has them: none is required."""
+    from dataclasses import replace
+
+    return {
+        n: replace(a, required=False, optional=True) if a.required else a for n, a in spec.attributes.items()
+    }
+
+
+def known(attributes: Values) -> Values:
+    """The attributes with unknown parts absent."""
+    found: Values = without_unknown(dict(attributes))
+    return found

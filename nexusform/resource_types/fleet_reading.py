@@ -1,0 +1,255 @@
+"""The arguments of fleet types, as blocks or as a manifest, read into the words of the scheduler.
+
+Arguments that are not known read as absent: `check_known` leaves out what is said about them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from nexusform.diagnostics import Severity
+from nexusform.importers.fleet_documents import FleetDocument, read_fleet_document
+from nexusform.importers.fleet_model import (
+    REPORT_DIFF,
+    ROLLING_UPDATE,
+    WITH_RESOURCES,
+    FleetPlacement,
+    ObjectSelector,
+)
+from nexusform.importers.yaml_text import LineFinding
+from nexusform.planning.difference import unknown_paths
+from nexusform.ports import Problem
+from nexusform.scheduling.fleet.amounts import Amount, parse_amount
+from nexusform.scheduling.fleet.model import (
+    ClusterTerm,
+    PlacementType,
+    Policy,
+    PreferredTerm,
+    PropertyRequirement,
+    PropertySorter,
+    SpreadConstraint,
+)
+from nexusform.scheduling.fleet.rollout import DEFAULT_PERIOD, QUARTER, RollingUpdate
+from nexusform.scheduling.fleet.validation import Finding
+from nexusform.scheduling.matching import LabelSelector, Requirement, Taint, Toleration, label_selector
+from nexusform.schema import Attribute, BlockSchema
+from nexusform.values import UNKNOWN, Path
+
+Values = Mapping[str, Any]
+INVALID: Final = "Invalid fleet object"
+UNUSUAL: Final = "A real hub treats this differently"
+
+
+# --- manifests ---------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=256)
+def document_of(
+    manifest: str, kind: str, schema: BlockSchema, as_json: tuple[Attribute, ...] = ()
+) -> FleetDocument:
+    """The manifest of an object, read once per text."""
+    return read_fleet_document("manifest", manifest, kind, schema, as_json)
+
+
+def line_problems(findings: Iterable[LineFinding], argument: str) -> list[Problem]:
+    """What was found in the text of an argument, each with its line."""
+    found = []
+    for each in findings:
+        line = f":{each.line}" if each.line else ""
+        text = each.detail if each.detail.endswith((".", "?")) else f"{each.detail}."
+        found.append(Problem((argument,), each.summary, f"{argument}{line}: {text}", each.severity))
+    return found
+
+
+def finding_problems(findings: Iterable[Finding], document: FleetDocument | None = None) -> list[Problem]:
+    """Findings of the scheduler's validation: at the block, or at the manifest's line."""
+    found = []
+    for each in findings:
+        severity = Severity.WARNING if each.warning else Severity.ERROR
+        summary = UNUSUAL if each.warning else INVALID
+        text = f"{each.message[:1].upper()}{each.message[1:]}."
+        path = each.path
+        if document is not None:
+            line = document.line(path)
+            text, path = f"manifest{f':{line}' if line else ''}: {text}", ("manifest",)
+        found.append(Problem(path, summary, text, severity))
+    return found
+
+
+def without_unknown(values: Any) -> Any:
+    """A copy in which unknown parts are absent."""
+    if values is UNKNOWN:
+        return None
+    if isinstance(values, Mapping):
+        return {name: without_unknown(value) for name, value in values.items()}
+    if isinstance(values, list):
+        return [without_unknown(value) for value in values]
+    return values
+
+
+def known_only(attributes: Values, problems: Iterable[Problem]) -> list[Problem]:
+    """The problems without those about a part that is not known (yet), or that holds one."""
+    open_paths = [path for path in unknown_paths(dict(attributes)) if path]
+    return [p for p in problems if not any(_touches(p.path, path) for path in open_paths)]
+
+
+def _touches(path: Path, unknown: Path) -> bool:
+    length = min(len(path), len(unknown))
+    return length > 0 and path[:length] == unknown[:length]
+
+
+# --- selectors ---------------------------------------------------------------------------------
+
+
+def read_label_selector(values: Values | None) -> LabelSelector | None:
+    """A label_selector block; None when there is none."""
+    if values is None:
+        return None
+    expressions = [
+        Requirement(_text(e, "key"), _text(e, "operator"), _texts(e, "values"))
+        for e in values.get("match_expression") or ()
+    ]
+    pairs = {str(k): "" if v is None else str(v) for k, v in (values.get("match_labels") or {}).items()}
+    return label_selector(pairs, expressions)
+
+
+def read_term(values: Values) -> ClusterTerm:
+    """A cluster selector term, or a preference."""
+    properties = values.get("property_selector")
+    sorter = values.get("property_sorter") or values.get("metric_sorter")
+    return ClusterTerm(
+        read_label_selector(values.get("label_selector")),
+        None
+        if properties is None
+        else tuple(
+            PropertyRequirement(_text(e, "name"), _text(e, "operator"), _texts(e, "values"))
+            for e in properties.get("match_expression") or ()
+        ),
+        PropertySorter(_text(sorter, "name"), _text(sorter, "sort_order")) if sorter else None,
+    )
+
+
+def read_objects(blocks: Iterable[Values] | None) -> tuple[ObjectSelector, ...]:
+    """The resource_selector blocks of a placement."""
+    return tuple(
+        ObjectSelector(
+            _text(block, "group"),
+            _text(block, "version"),
+            _text(block, "kind"),
+            _text(block, "name"),
+            read_label_selector(block.get("label_selector")),
+            block.get("selection_scope") or WITH_RESOURCES,
+        )
+        for block in blocks or ()
+    )
+
+
+def read_taints(blocks: Iterable[Values] | None) -> tuple[Taint, ...]:
+    """The taint blocks of a member."""
+    return tuple(
+        Taint(_text(b, "key"), _text(b, "value"), b.get("effect") or "NoSchedule") for b in blocks or ()
+    )
+
+
+# --- policy and strategy -----------------------------------------------------------------------
+
+
+def read_policy(values: Values | None) -> Policy | None:
+    """A policy block; None when there is none."""
+    if values is None:
+        return None
+    affinity = ((values.get("affinity") or {}).get("cluster_affinity")) or {}
+    required = affinity.get("required_during_scheduling_ignored_during_execution")
+    preferred = affinity.get("preferred_during_scheduling_ignored_during_execution") or ()
+    number = values.get("number_of_clusters")
+    return Policy(
+        PlacementType(values.get("placement_type") or PlacementType.PICK_ALL),
+        None if number is None else int(number),
+        _texts(values, "cluster_names"),
+        None
+        if required is None
+        else tuple(read_term(term) for term in required.get("cluster_selector_term") or ()),
+        tuple(
+            PreferredTerm(int(term.get("weight") or 0), read_term(term.get("preference") or {}))
+            for term in preferred
+        ),
+        tuple(
+            SpreadConstraint(
+                _text(c, "topology_key"),
+                1 if c.get("max_skew") is None else int(c["max_skew"]),
+                c.get("when_unsatisfiable") or "DoNotSchedule",
+            )
+            for c in values.get("topology_spread_constraint") or ()
+        ),
+        tuple(
+            Toleration(_text(t, "key"), t.get("operator") or "Equal", _text(t, "value"), _text(t, "effect"))
+            for t in values.get("toleration") or ()
+        ),
+    )
+
+
+def read_placement(attributes: Values, arguments: Values) -> FleetPlacement:
+    """A placement. `arguments` are its blocks: those of the configuration, or of its manifest."""
+    strategy = arguments.get("strategy") or {}
+    return FleetPlacement(
+        _text(attributes, "name"),
+        _text(attributes, "namespace"),
+        read_policy(arguments.get("policy")),
+        read_objects(arguments.get("resource_selector")),
+        strategy.get("type") or ROLLING_UPDATE,
+        read_rolling(strategy.get("rolling_update")),
+        (strategy.get("apply_strategy") or {}).get("type") == REPORT_DIFF,
+        int(arguments.get("revision_history_limit") or 10),
+    )
+
+
+def read_rolling(values: Values | None) -> RollingUpdate:
+    """A rolling_update block; amounts that are none count as the default."""
+    values = values or {}
+    period = values.get("unavailable_period_seconds")
+    return RollingUpdate(
+        read_amount(values.get("max_unavailable"), QUARTER) or QUARTER,
+        read_amount(values.get("max_surge"), QUARTER) or QUARTER,
+        DEFAULT_PERIOD if period is None else int(period),
+    )
+
+
+def read_amount(written: Any, default: Amount | None = None) -> Amount | None:
+    """A number or per cent; the default for what is neither (`amount_problems` says so)."""
+    if written is None:
+        return default
+    found = parse_amount(str(written))
+    return found if isinstance(found, Amount) else default
+
+
+def amount_problems(values: Values | None, names: Iterable[str], path: Path) -> list[Finding]:
+    """The named arguments that are neither a whole number nor a percentage."""
+    found = []
+    for name in names:
+        written = (values or {}).get(name)
+        read = parse_amount(str(written)) if written is not None else None
+        if isinstance(read, str):
+            found.append(Finding((*path, name), read))
+    return found
+
+
+def json_value(written: str | None) -> Any:
+    """A text that holds JSON, else the text itself."""
+    if written is None:
+        return None
+    try:
+        return json.loads(written)
+    except ValueError:
+        return written
+
+
+def _text(values: Values, name: str) -> str:
+    value = values.get(name)
+    return "" if value is None else str(value)
+
+
+def _texts(values: Values, name: str) -> tuple[str, ...]:
+    return tuple("" if v is None else str(v) for v in values.get(name) or ())

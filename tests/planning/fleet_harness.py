@@ -1,0 +1,102 @@
+"""Fleets in a few words: members, placements, and what a plan does to bindings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from nexusform.planning.plan import PlacementChange
+from nexusform.planning.request import PlanResult
+from nexusform.state.model import State
+from tests.planning.harness import attributes
+
+NAMESPACE = """
+resource "fleet_hub_manifest" "web" {
+  yaml_body = <<-EOT
+    apiVersion: v1
+    kind: Namespace
+    metadata:
+      name: web
+    ---
+    apiVersion: v1
+    kind: ConfigMap
+    metadata:
+      name: settings
+      namespace: web
+    data:
+      colour: COLOUR
+  EOT
+}
+"""
+
+
+def member(name: str, labels: Mapping[str, str] | None = None, more: str = "") -> str:
+    return f"""
+resource "fleet_member_cluster" "{name}" {{
+  labels = {json.dumps(dict(labels or {}))}
+  {more}
+}}
+"""
+
+
+def nodes(count: int | str) -> str:
+    return f'properties = {{ "kubernetes-fleet.io/node-count" = "{count}" }}'
+
+
+def placement(policy: str = "", more: str = "", name: str = "p") -> str:
+    return f"""
+resource "fleet_cluster_resource_placement" "{name}" {{
+  resource_selector {{
+    version = "v1"
+    kind    = "Namespace"
+    name    = "web"
+  }}
+  {chr(10).join(("policy {", policy, "}")) if policy else ""}
+  {more}
+}}
+"""
+
+
+def pick_n(number: int | None, more: str = "") -> str:
+    count = "" if number is None else f"number_of_clusters = {number}"
+    return f"""
+    placement_type = "PickN"
+    {count}
+    {more}
+"""
+
+
+def manifest_placement(text: str, name: str = "p") -> str:
+    return f"""
+resource "fleet_cluster_resource_placement" "{name}" {{
+  manifest = {json.dumps(text)}
+}}
+"""
+
+
+def hub(colour: str = "blue") -> str:
+    return NAMESPACE.replace("COLOUR", colour)
+
+
+def bindings(state: State, address: str = "fleet_cluster_resource_placement.p") -> dict[str, Any]:
+    found: dict[str, Any] = attributes(state, address)["bindings"]
+    return found
+
+
+def picks(state: State, address: str = "fleet_cluster_resource_placement.p") -> list[str]:
+    return sorted(bindings(state, address))
+
+
+def binding_rows(result: PlanResult) -> dict[str, PlacementChange]:
+    """What happens to bindings, by cluster, without those of which nothing is said."""
+    return {
+        r.object: r
+        for r in result.plan.placements
+        if r.kind == "binding" and (r.action != "keep" or r.trigger)
+    }
+
+
+def moves(result: PlanResult) -> dict[str, tuple[str, str]]:
+    """(action, trigger) by cluster."""
+    return {name: (str(row.action), row.trigger) for name, row in binding_rows(result).items()}
