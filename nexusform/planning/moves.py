@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from nexusform.address import Address, AddressPattern, ModulePath, ModuleStep
 from nexusform.configuration.model import Configuration, Moved, ResourceBlock
-from nexusform.diagnostics import Diagnostic, warning
+from nexusform.diagnostics import Diagnostic, error, warning
 from nexusform.planning.order import modules
 from nexusform.state.model import ObjectState, State
 
@@ -39,6 +39,9 @@ def apply_moves(configuration: Configuration, state: State) -> tuple[MovedState,
     problems: list[Diagnostic] = []
     for address in list(instances):
         target = _explicit(address, statements)
+        if target is None:
+            problems.append(_circle(address))
+            continue
         if target == address:
             target = _implicit(address, blocks.get(address.config))
         if target == address:
@@ -62,14 +65,18 @@ def refreshed_after(
     return {renamed.get(address, address): found for address, found in refreshed.items()}
 
 
-def _explicit(address: Address, statements: list[_Statement]) -> Address:
-    current = address
+def _explicit(address: Address, statements: list[_Statement]) -> Address | None:
+    """Where moved blocks lead from an address; None when they lead round in a circle."""
+    current, seen = address, {address}
     for _ in range(MOST_ROUNDS):
         target = next(_matching(current, statements), current)
         if target == current:
             return current
+        if target in seen:
+            return None
+        seen.add(target)
         current = target
-    return address
+    return None
 
 
 def _matching(address: Address, statements: list[_Statement]) -> Iterator[Address]:
@@ -118,6 +125,15 @@ def _implicit(address: Address, block: ResourceBlock | None) -> Address:
     if address.key == 0 and block.count is None and block.for_each is None:
         return replace(address, key=None)
     return address
+
+
+def _circle(address: Address) -> Diagnostic:
+    return error(
+        "Cyclic dependency in move statements",
+        f"The moved blocks lead from {address} back to where they began, so nobody can tell where the object "
+        "belongs. To exchange two objects, move one to a third name in a plan of its own first.",
+        address=str(address),
+    )
 
 
 def _occupied(address: Address, target: Address) -> Diagnostic:

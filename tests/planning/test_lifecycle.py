@@ -221,6 +221,13 @@ def test_moves_follow_one_another(chain: bool) -> None:
     assert triggers(result) == {}
 
 
+def test_moves_in_a_circle_are_an_error() -> None:
+    text = RACKS + cluster("a") + cluster("b")
+    one, other = "nexus_kubernetes_cluster.a", "nexus_kubernetes_cluster.b"
+    found = errors(plan(text + moved(one, other) + moved(other, one), state_of(text)))
+    assert {d.summary for d in found} == {"Cyclic dependency in move statements"}
+
+
 def test_single_to_count_and_back_moves_nobody() -> None:
     text = RACKS + cluster("a", arguments='name = "a"', pools=pool("p", 2))
     counted = text.replace('name = "a"', 'name = "a"\n count = 1')
