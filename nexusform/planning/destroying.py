@@ -65,11 +65,24 @@ def _with_dependents(selection: Selection, prior: Prior) -> set[Address] | None:
             dependents.setdefault(need, set()).add(address)
     stack, found = list(started), set(started)
     while stack:
-        for address in dependents.get(str(stack.pop().config), ()):
-            if address not in found:
+        at = stack.pop()
+        for address in dependents.get(str(at.config), ()):
+            if address not in found and _may_meet(at, address):
                 found.add(address)
                 stack.append(address)
     return found
+
+
+def _may_meet(one: Address, other: Address) -> bool:
+    """Whether one may depend on the other. State records dependencies without instance keys, and
+    instances of one module know nothing of each other.
+    """
+    for mine, its in zip(one.module, other.module, strict=False):
+        if mine.name != its.name:
+            return True
+        if mine.key != its.key:
+            return False
+    return True
 
 
 def _with_needs(kept: set[Address], prior: Prior) -> set[Address]:
@@ -77,9 +90,10 @@ def _with_needs(kept: set[Address], prior: Prior) -> set[Address]:
     by_text = {str(config): addresses for config, addresses in prior.by_block.items()}
     stack, found = list(kept), set(kept)
     while stack:
-        current = prior.instances[stack.pop()].current
+        at = stack.pop()
+        current = prior.instances[at].current
         for need in current.dependencies if current is not None else ():
-            more = set(by_text.get(need, ())) - found
+            more = {a for a in by_text.get(need, ()) if a not in found and _may_meet(at, a)}
             found |= more
             stack += more
     return found

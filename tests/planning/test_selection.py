@@ -175,6 +175,29 @@ def test_a_destroy_with_an_exclusion_keeps_what_it_stands_on(state: State) -> No
     assert not {"nexus_agent_pool.own", "nexus_kubernetes_cluster.a", "nexus_site.s"} & gone
 
 
+SITES = {
+    "main.nf.hcl": (
+        'module "site" {\n  source   = "./site"\n  for_each = toset(["east", "west"])\n'
+        "  name     = each.key\n}\n"
+    ),
+    "site/main.nf.hcl": (
+        'variable "name" {}\n'
+        + RACKS.replace('"nexus_site" "s" {}', '"nexus_site" "s" {\n  name = var.name\n}')
+        + cluster("a", pools=pool("p", 1))
+    ),
+}
+
+
+def test_a_destroy_of_one_module_instance_leaves_the_others_alone() -> None:
+    state = state_of(SITES)
+    east = {str(a) for a in state.instances if str(a).startswith('module.site["east"]')}
+    assert len(east) * 2 == len(state.instances)
+    targeted = good(plan(SITES, state, mode=Mode.DESTROY, targets=('module.site["east"]',)))
+    assert set(actions(targeted)) == east
+    excepted = good(plan(SITES, state, mode=Mode.DESTROY, excludes=('module.site["west"]',)))
+    assert set(actions(excepted)) == east
+
+
 def test_taking_everything_out_of_the_configuration_destroys_it(state: State) -> None:
     result = good(plan("", state))
     assert result.plan.to_destroy == len(state.instances)
