@@ -255,6 +255,9 @@ SENSITIVE: Final[frozenset[str]] = frozenset({"sensitive"})
 _UNSEEN: Final = -1
 _HAS_UNKNOWN: Final = 1
 _HAS_MARKS: Final = 2
+_TRAITS: Final = 3
+_SIZE_SHIFT: Final = 2
+_CHARACTERS_SHIFT: Final = 5  # 32 characters count as much as a value
 
 
 class Value:
@@ -327,21 +330,33 @@ class Value:
         other._inner = self._inner
         return other
 
+    @property
+    def size(self) -> int:
+        """How many values it holds, itself included. What is shared counts as often as it is held,
+        and long text by its length.
+        """
+        return self._traits() >> _SIZE_SHIFT
+
     def _traits(self) -> int:
-        # What the parts hold, found once: bits for "an unknown inside" and "a mark inside".
+        # What the parts hold, found once: bits for "an unknown inside" and "a mark inside", then
+        # the size.
         if self._inner != _UNSEEN:
             return self._inner
         raw = self.raw
-        traits = 0
+        traits, size = 0, 1
         if raw is UNKNOWN:
             traits = _HAS_UNKNOWN
+        elif raw.__class__ is str:
+            size += len(raw) >> _CHARACTERS_SHIFT
         elif raw.__class__ is tuple or raw.__class__ is dict:
             for part in raw.values() if raw.__class__ is dict else raw:
-                traits |= part._traits()  # noqa: SLF001 - the same class
+                inner = part._traits()  # noqa: SLF001 - the same class
+                traits |= inner & _TRAITS
+                size += inner >> _SIZE_SHIFT
                 if part.marks:
                     traits |= _HAS_MARKS
-        self._inner = traits
-        return traits
+        self._inner = traits | size << _SIZE_SHIFT
+        return self._inner
 
 
 def order_key(value: Value) -> Any:

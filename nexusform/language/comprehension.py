@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nexusform.diagnostics import has_errors
 from nexusform.language.conversion import convert, describe
-from nexusform.language.evaluation import UNKNOWN_STRING, Evaluation
+from nexusform.language.evaluation import UNKNOWN_STRING, Evaluation, bounded
 from nexusform.language.syntax import Expression, ForObject, ForTuple, Splat, SplatElement, TemplateFor
 from nexusform.language.templates import joined_text
 from nexusform.values import (
@@ -156,7 +156,7 @@ def for_tuple(node: ForTuple, run: Evaluation) -> Value:
     marks = collection.marks | conditions.marks
     if conditions.failed or not conditions.known:
         return DYNAMIC_UNKNOWN.with_marks(marks)
-    result = tuple_value(results)
+    result = bounded(tuple_value(results))
     return result.with_marks(marks) if marks else result
 
 
@@ -185,7 +185,7 @@ def for_object(node: ForObject, run: Evaluation) -> Value:
     marks = collection.marks | conditions.marks | builder.marks
     if conditions.failed or not conditions.known or not builder.known:
         return DYNAMIC_UNKNOWN.with_marks(marks)
-    return builder.result().with_marks(marks)
+    return bounded(builder.result()).with_marks(marks)
 
 
 class _ObjectBuilder:
@@ -293,7 +293,7 @@ def splat(node: Splat, run: Evaluation) -> Value:
         return DYNAMIC_UNKNOWN.with_marks(source.marks)
     if not sequence:
         return tuple_value([_apply_each(node, source, run)]).with_marks(source.marks)
-    return _splat_sequence(node, source, run).with_marks(source.marks)
+    return bounded(_splat_sequence(node, source, run)).with_marks(source.marks)
 
 
 def _splat_sequence(node: Splat, source: Value, run: Evaluation) -> Value:

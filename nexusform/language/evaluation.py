@@ -18,6 +18,10 @@ from nexusform.values import DYNAMIC_UNKNOWN, NUMBER, STRING, UNKNOWN, Value, nu
 # What one expression may produce, in elements of collections and stretches of text. Far above any
 # honest use, and low enough that a nest of `for` expressions ends in a message.
 WORK_LIMIT: Final = 2_000_000
+# What one value may hold in all. Parts may be shared, so that a few lines of local values could
+# otherwise stand for more than any memory holds once it is written out or compared.
+SIZE_LIMIT: Final = 4_000_000
+CALL_UNITS: Final = 2  # what a function call counts beside its result
 _CHARACTERS_PER_UNIT: Final = 32
 
 
@@ -38,7 +42,14 @@ class Scope(Protocol):
 
 
 class TooLarge(Exception):
-    """An evaluation went beyond WORK_LIMIT."""
+    """An evaluation went beyond WORK_LIMIT or SIZE_LIMIT."""
+
+
+def bounded(value: Value) -> Value:
+    """The value itself. Raises TooLarge when it holds more than SIZE_LIMIT."""
+    if value.size > SIZE_LIMIT:
+        raise TooLarge
+    return value
 
 
 Handler: TypeAlias = Callable[[Any, "Evaluation"], Value]
@@ -94,6 +105,7 @@ class Evaluation:
                 self.charge(len(raw) // _CHARACTERS_PER_UNIT)
         elif raw.__class__ is tuple or raw.__class__ is dict:
             self.charge(len(raw))
+            bounded(value)
 
     def problem(
         self,

@@ -11,7 +11,7 @@ from nexusform.diagnostics import Diagnostic, ValueNote, did_you_mean, error, ha
 from nexusform.language.access import AccessProblem, index
 from nexusform.language.comprehension import for_object, for_tuple, splat, splat_element, template_for
 from nexusform.language.conversion import convert, describe, unify
-from nexusform.language.evaluation import Evaluation, Handler, Scope, TooLarge
+from nexusform.language.evaluation import CALL_UNITS, Evaluation, Handler, Scope, TooLarge, bounded
 from nexusform.language.functions.function import (
     Function,
     FunctionProblem,
@@ -86,7 +86,7 @@ def evaluate(expression: Expression, scope: Scope) -> tuple[Value, list[Diagnost
     run = Evaluation(scope, _HANDLERS)
     try:
         return run.value(expression), run.diagnostics
-    except TooLarge:
+    except (TooLarge, MemoryError):
         detail = (
             "The expression produces more elements or text than a configuration can reasonably need. "
             "Look for nested `for` expressions over large collections, and split it up."
@@ -299,7 +299,7 @@ def _object_difference(then: ObjectType, otherwise: ObjectType) -> str:
 
 def _tuple_cons(node: TupleCons, run: Evaluation) -> Value:
     run.charge(len(node.items))
-    return tuple_value([run.value(item) for item in node.items])
+    return bounded(tuple_value([run.value(item) for item in node.items]))
 
 
 def _object_cons(node: ObjectCons, run: Evaluation) -> Value:
@@ -317,7 +317,7 @@ def _object_cons(node: ObjectCons, run: Evaluation) -> Value:
         items[name.raw] = value
     if not known:
         return DYNAMIC_UNKNOWN.with_marks(marks)
-    return object_value(items).with_marks(marks)
+    return bounded(object_value(items)).with_marks(marks)
 
 
 def _key_text(key: ObjectKey, run: Evaluation, whole: ObjectCons) -> Value | None:
@@ -414,6 +414,7 @@ def _invoke(
             return run.problem("Invalid function argument", detail, at, node, function=node.name)
         detail = f'Call to function "{node.name}" failed: {problem.message}.'
         return run.problem("Error in function call", detail, node, function=node.name)
+    run.charge(CALL_UNITS)
     run.charge_result(result)
     return result
 

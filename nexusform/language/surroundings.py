@@ -16,7 +16,8 @@ class FileProblem(Exception):
 
 class Files(Protocol):
     """Bounded reads of regular files (never a device or a pipe). Paths are relative to the
-    directory where the command runs unless absolute. Every method may raise FileProblem."""
+    directory where the command runs unless absolute. Every method may raise FileProblem.
+    """
 
     def read(self, path: str) -> bytes:
         """The whole content; refused above the size cap."""
@@ -28,7 +29,8 @@ class Files(Protocol):
 
     def glob(self, base: str, pattern: str) -> list[str]:
         """Regular files below `base` matching the pattern (`*`, `**`, `?`, `[]`, `{}`), as
-        sorted slash-separated paths relative to `base`."""
+        sorted slash-separated paths relative to `base`.
+        """
         ...
 
     def absolute(self, path: str) -> str:
