@@ -63,7 +63,7 @@ class RealFiles:
             within = os.path.relpath(directory, base).replace(os.sep, "/")
             for name in names:
                 path = name if within == "." else f"{within}/{name}"
-                if matches.fullmatch(path) and Path(directory, name).is_file():
+                if matches.fullmatch(path) and _is_file(Path(directory, name)):
                     found.append(path)
             if len(found) > MATCH_CAP:
                 raise FileProblem(f'More than {MATCH_CAP} files match "{pattern}" below "{base}".')
@@ -76,6 +76,14 @@ class RealFiles:
     def expand_home(self, path: str) -> str:
         """`~` at the start as the home directory."""
         return str(Path(path).expanduser()) if path.startswith("~") else path
+
+
+def _is_file(path: Path) -> bool:
+    """Whether a regular file stands there, as far as this user may see."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 _GLOB: Final = re.compile(r"\*\*/?|\*|\?|\[[!^]?\]?[^\]]*\]|\{|\}|,|\\.|.", re.DOTALL)

@@ -77,3 +77,19 @@ def test_glob_of_a_missing_directory(tmp_path: Path) -> None:
 def test_source_date_epoch_fixes_the_time_of_a_plan() -> None:
     assert plan_time({"SOURCE_DATE_EPOCH": "1700000000"}) == "2023-11-14T22:13:20Z"
     assert plan_time({}) > "2024"
+
+
+def test_files_that_may_not_be_looked_at_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "seen.txt").write_text("")
+    (tmp_path / "unseen.txt").write_text("")
+    look = Path.is_file
+
+    def is_file(self: Path) -> bool:
+        if self.name == "unseen.txt":
+            raise PermissionError(13, "Permission denied")
+        return look(self)
+
+    monkeypatch.setattr(Path, "is_file", is_file)
+    assert RealFiles().glob(str(tmp_path), "*.txt") == ["seen.txt"]
