@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from nexusform.address import Address, ConfigAddress, Key, ModulePath, address_order, key_order
@@ -159,7 +159,8 @@ class Blocks:
                 state = self.prior.instances.get(address)
                 instance.deposed = state.deposed if state is not None else {}
                 found.append(instance)
-        found += self._orphans(block, found)
+        paths = {module.path for module in evaluation.module_instances(block.address.module)}
+        found += self._orphans(block, found, paths)
         return found
 
     def _leave_out(self, instance: Instance, evaluation: Evaluation) -> None:
@@ -188,13 +189,18 @@ class Blocks:
             instance.dependencies = instance.prior.dependencies
         return instance
 
-    def _orphans(self, block: ResourceBlock, wanted: Iterable[Instance]) -> list[Instance]:
+    def _orphans(
+        self, block: ResourceBlock, wanted: Iterable[Instance], paths: Container[ModulePath]
+    ) -> list[Instance]:
         known = {instance.address for instance in wanted}
         gone = [a for a in self.prior.by_block.get(block.address, ()) if a not in known]
         found = []
         for address in sorted(gone, key=lambda a: (address_order(a.resource), key_order(a.key))):
             if self.selection.has(address):
-                found.append(self.going(address, block))
+                going = self.going(address, block)
+                if address.module not in paths and going.action is Action.DELETE:
+                    going.reason = "delete_because_no_module"
+                found.append(going)
             else:
                 found.append(self.left_alone(address))
         return found

@@ -198,6 +198,15 @@ def test_a_destroy_of_one_module_instance_leaves_the_others_alone() -> None:
     assert set(actions(excepted)) == east
 
 
+def test_instances_of_a_module_that_is_no_longer_called_say_so() -> None:
+    state = state_of(SITES)
+    fewer = SITES | {"main.nf.hcl": SITES["main.nf.hcl"].replace('"east", ', "")}
+    result = good(plan(fewer, state))
+    gone = [c for c in result.plan.changes if str(c.action) == "delete"]
+    assert len(gone) * 2 == len(state.instances)
+    assert {c.reason for c in gone} == {"delete_because_no_module"}
+
+
 def test_taking_everything_out_of_the_configuration_destroys_it(state: State) -> None:
     result = good(plan("", state))
     assert result.plan.to_destroy == len(state.instances)
