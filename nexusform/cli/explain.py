@@ -104,6 +104,8 @@ def _standing_lines(reason: Reason) -> list[str]:
 
     place = placement_place(reason.stands)
     known = f"{reason.provenance}, " if reason.provenance else ""
+    if reason.came is not None:
+        known += f"trigger {reason.came[0]} at serial {reason.came[1]}; "
     return [
         f"{reason.object} stands on {place} ({known}state serial {reason.serial}).",
         "Placed again today, with everything else where it is:",
@@ -116,9 +118,11 @@ def _json(reason: Reason) -> str:
     from nexusform.rendering.explanation_text import explanation_document
     from nexusform.rendering.json_writer import json_bytes
 
+    came = reason.came or (reason.explained.trigger if reason.stands is None else "", None)
     document = {
         "address": str(reason.address),
-        "trigger": reason.explained.trigger if reason.stands is None else "",
+        "trigger": came[0],
+        "serial": came[1],
         "stands": place_of(reason.stands) if reason.stands else None,
         "provenance": reason.provenance or None,
         **explanation_document(

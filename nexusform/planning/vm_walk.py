@@ -17,6 +17,7 @@ from nexusform.planning.difference import planned_attributes, unknown_paths
 from nexusform.planning.evaluation import Evaluation, address_key
 from nexusform.planning.hint_targets import HintTargets
 from nexusform.planning.instances import Instance, decide, undecided, undecided_error
+from nexusform.planning.placed_note import note_placed
 from nexusform.planning.plan import Action
 from nexusform.planning.pool_replacement import last_system_pools
 from nexusform.planning.sites import occupy_outsiders
@@ -304,4 +305,20 @@ class VmWalk:
             elif found.wanted is not None and instance.type.vms is not None and not instance.broken:
                 computed = instance.type.vms.assemble(instance.config, self.phase.after, found.placed_vms())
             self.blocks.conclude(instance, computed, evaluation)
+            if not found.untouched and found.wanted is not None:
+                instance.private = self._placed_note(found)
         self.blocks.keep(instance, evaluation)
+
+    def _placed_note(self, found: VmObject) -> dict[str, Any] | None:
+        """What state will remember of how each VM came to its place."""
+        assert found.wanted is not None
+        names = {
+            (pool.pool, number): name
+            for pool in found.wanted.pools
+            for number, name in zip(pool.numbers, pool.names, strict=True)
+        }
+        triggers = {**found.moves.arrive, **found.moves.again}
+        came = [(names[key], triggers.get(key, "")) for key in found.tokens]
+        prior = found.instance.prior.private if found.instance.prior is not None else None
+        present = [names[key] for key in found.places if key in names]
+        return note_placed(prior, came, present, self.blocks.request.state.serial + 1)

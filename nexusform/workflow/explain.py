@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from nexusform.address import Address, AddressPattern, AddressProblem, address_order, parse_pattern
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
+from nexusform.planning.placed_note import placed_by
 from nexusform.planning.plan import PlacementChange
 from nexusform.planning.planner import make_plan
 from nexusform.planning.request import Explained, PlanRequest, PlanResult
@@ -30,7 +31,8 @@ class Reason:
 
     `stands` is where state has it (None: it is new in the plan) and `provenance` how that is known;
     `explained` what the rules say. `ways` are the other machines of its site and what would have to
-    change there; `pool_size` how many VMs its pool has.
+    change there; `pool_size` how many VMs its pool has. `came` is the trigger and the serial of the apply
+    that placed it there, as far as state remembers.
     """
 
     address: Address
@@ -43,6 +45,7 @@ class Reason:
     provenance: str = ""
     ways: tuple[Way, ...] = ()
     pool_size: int = 1
+    came: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -192,7 +195,11 @@ class _Question:
         request = replace(self.request, state=state, replaces=(), targets=(), excludes=())
         found = self._reasons(self._explaining(request, [address], name), name)
         serial = self.request.state.serial
-        return [replace(r, stands=vm.placement, serial=serial, provenance=vm.provenance) for r in found]
+        recorded = self.request.state.instances[address].current
+        came = placed_by(recorded.private if recorded is not None else None, name)
+        return [
+            replace(r, stands=vm.placement, serial=serial, provenance=vm.provenance, came=came) for r in found
+        ]
 
     def _nothing(self) -> Diagnostic:
         known = self._known()

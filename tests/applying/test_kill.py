@@ -97,7 +97,7 @@ def test_a_killed_apply_loses_and_repeats_nothing(tmp_path: Path) -> None:
 
 
 def test_of_two_applies_at_once_one_waits_or_is_refused(tmp_path: Path) -> None:
-    directory = project(tmp_path, 20, delay=100)
+    directory = project(tmp_path, 20, delay=300)
     first = start(directory, "apply", "-auto-approve", "-parallelism=1")
     assert first.stdout is not None
     while b"Creating" not in first.stdout.readline():
