@@ -9,11 +9,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics import ValueNote
 from nexusform.language.numbers import number_text
-from nexusform.language.syntax import (
-    Expression,
-    Traversal,
-    TraverseAttribute,
-)
+from nexusform.language.syntax import Expression, ForObject, ForTuple, Traversal, TraverseAttribute
 from nexusform.source import Span
 from nexusform.values import (
     DYNAMIC,
@@ -103,14 +99,22 @@ def traversal_text(traversal: Traversal) -> str:
     return "".join(parts)
 
 
-def _traversals(node: Any) -> Iterable[Traversal]:
+def _traversals(node: Any, inner: frozenset[str] = frozenset()) -> Iterable[Traversal]:
+    """The references of an expression; `inner` are the names of the for expressions around it, which
+    stand for one value after another.
+    """
     if isinstance(node, Traversal):
-        yield node
+        if node.root.name not in inner:
+            yield node
     elif isinstance(node, tuple):
         for item in node:
-            yield from _traversals(item)
+            yield from _traversals(item, inner)
     elif hasattr(node, "__dataclass_fields__") and not isinstance(node, Span):
         if getattr(node, "bare", False):
             return
+        named = inner
+        if isinstance(node, ForTuple | ForObject):
+            named = inner | {node.value_name, node.key_name or node.value_name}
         for field in fields(node):
-            yield from _traversals(getattr(node, field.name))
+            names = inner if field.name == "collection" else named
+            yield from _traversals(getattr(node, field.name), names)
