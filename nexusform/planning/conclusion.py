@@ -20,6 +20,8 @@ from nexusform.planning.outputs import variable_values
 from nexusform.planning.overfull import overfull
 from nexusform.planning.placements import explanations, placement_changes
 from nexusform.planning.plan import CheckResult, InventoryRead, Mode, OutputChange, Plan
+from nexusform.planning.pod_blocks import pod_diagnostics
+from nexusform.planning.pod_phase import PodPhase
 from nexusform.planning.request import PlanRequest, PlanResult
 from nexusform.planning.separation import RULE_TYPE, Verdicts, judge
 from nexusform.planning.setting import catalogue_version
@@ -49,6 +51,7 @@ class Work:
     objects: Mapping[Address, VmObject]
     before: PlanSurroundings
     fleet: FleetOutcome = field(default_factory=FleetOutcome)
+    pods: PodPhase | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +80,13 @@ def conclude(work: Work, blocks: Blocks, order: Order, results: Results) -> Plan
         found += failures.diagnostics
     ruled = request.mode is Mode.NORMAL and any(a.type == RULE_TYPE for a in blocks.instances)
     tie_breaks, certainty = measure(work.sites, request.tie_breaks, keep_outcomes=ruled)
+    pods = work.pods
+    found += pod_diagnostics(pods, blocks.instances) if pods is not None else []
+    pod_rows = pods.rows if pods is not None else []
     verdicts = Verdicts()
     if ruled and not flawed:
-        verdicts = judge(blocks.instances.values(), work.objects, work.sites, certainty)
+        places = pods.places() if pods is not None else ()
+        verdicts = judge(blocks.instances.values(), work.objects, work.sites, certainty, places)
         found += verdicts.diagnostics
     rows = placement_changes(work.objects.values(), certainty, work.sites, request.want_rejected)
     steps = build_steps(changes, work.objects, work.sites, _former_dependencies(work.prior), work.before)
@@ -91,10 +98,11 @@ def conclude(work: Work, blocks: Blocks, order: Order, results: Results) -> Plan
         drift=find_drift(work.given),
         outputs=tuple(results.outputs),
         planned_outputs=results.planned_outputs,
-        placements=(*rows, *work.fleet.rows),
+        placements=(*rows, *work.fleet.rows, *pod_rows),
         placement_tables=tuple(placement_tables(work.objects.values(), work.sites, certainty)),
         moved=tuple(work.previous.items()),
-        kept=sum(len(o.moves.stay) for o in work.objects.values()) + kept_count(work.fleet.rows),
+        kept=sum(len(o.moves.stay) for o in work.objects.values())
+        + kept_count((*work.fleet.rows, *pod_rows)),
         tie_breaks=tie_breaks,
         checks=(*results.checks, *blocks.checks),
         inventories=results.inventories,

@@ -29,6 +29,8 @@ from nexusform.planning.moves import apply_moves, forgotten, refreshed_after
 from nexusform.planning.order import Order, modules, planning_order
 from nexusform.planning.outputs import plan_outputs
 from nexusform.planning.plan import Action, CheckResult, Mode, Plan
+from nexusform.planning.pod_blocks import MANIFEST_TYPE, manifest_batches, plan_manifests, pods_over
+from nexusform.planning.pod_phase import PodPhase
 from nexusform.planning.remedies import with_ways_out
 from nexusform.planning.request import PlanRequest, PlanResult
 from nexusform.planning.selection import Selection, select, unmatched
@@ -88,6 +90,7 @@ class _Planner:
         self.objects: dict[Address, VmObject] = {}
         self.before = PlanSurroundings({})
         self.fleet = FleetOutcome()
+        self.pods: PodPhase | None = None
         self.explained_for: frozenset[tuple[str, str]] | None = (
             None if request.want_rejected else frozenset(request.explain)
         )
@@ -116,6 +119,7 @@ class _Planner:
         if request.mode is Mode.DESTROY:
             self.objects, self.before = destroy(blocks, order, selection, self.inventory)
             self.fleet = destroyed(blocks.instances.values())
+            self.pods = pods_over(blocks, self.prior, self.objects.values())
         else:
             evaluation = self._walk(blocks, order, evaluation)
         self.diagnostics += missing_targets(blocks, request.imports)
@@ -135,6 +139,7 @@ class _Planner:
             objects=self.objects,
             before=self.before,
             fleet=self.fleet,
+            pods=self.pods,
         )
         results = Results(outputs, planned_outputs, checks, inventories_read(evaluation))
         return conclude(work, blocks, order, results)
@@ -176,10 +181,14 @@ class _Planner:
     def _plan_fleet(self, blocks: Blocks, order: Order, evaluation: Evaluation) -> None:
         """Phases 5 and 6, and what comes after them."""
         types = self.request.registries.resource_types
-        phase = FleetPhase.over(blocks, self.objects.values())
-        for block in order.blocks:
-            if types[block.type].phase == FLEET_PHASE:
-                phase.plan_hub_block(block, evaluation)
+        pods = self.pods = pods_over(blocks, self.prior, self.objects.values())
+        phase = FleetPhase.over(blocks, self.objects.values(), pods)
+        here = [b for b in order.blocks if types[b.type].phase == FLEET_PHASE]
+        for batch in manifest_batches(here, order.needs):
+            if batch[0].type == MANIFEST_TYPE:
+                self.walked += plan_manifests(batch, blocks, evaluation, pods)
+            else:
+                phase.plan_hub_block(batch[0], evaluation)
         placements = [b for b in order.blocks if types[b.type].phase == PLACEMENT_PHASE]
         self.fleet = phase.run(placements, order, evaluation)
         self.walked += self.fleet.diagnostics
