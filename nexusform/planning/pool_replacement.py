@@ -7,10 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nexusform.diagnostics import Diagnostic
+from nexusform.planning.triggers import changed_argument
 from nexusform.planning.vm_phase import VmObject
 from nexusform.values import Path
-
-PART_CHANGES = ("sku_changed", "zones_changed", "labels_changed", "taints_changed", "mode_changed")
 
 
 def last_system_pools(objects: Iterable[VmObject]) -> list[Diagnostic]:
@@ -27,9 +26,12 @@ def last_system_pools(objects: Iterable[VmObject]) -> list[Diagnostic]:
             continue
         if systems.get(vms.before.owner) != 1:
             continue
+        wanted = {pool.pool: pool for pool in vms.wanted.pools}
         for pool in vms.before.pools:
-            changed = {t for key, t in vms.moves.again.items() if key[0] == pool.pool} & set(PART_CHANGES)
-            if pool.system and changed:
+            after = wanted.get(pool.pool)
+            # Another trigger may stand before this one for every VM; the pool is replaced all the same.
+            changed = after is not None and bool(changed_argument(pool, after))
+            if pool.system and changed and any(key[0] == pool.pool for key in vms.standing):
                 problems.append(_refusal(vms, pool.pool, pool.path))
     return problems
 

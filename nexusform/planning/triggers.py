@@ -61,7 +61,7 @@ def compare(
     renewed = bool(wanted and before and wanted.version != before.version)
     for pool in pools.values():
         old = former.get(pool.pool)
-        changed = _changed_argument(old, pool)
+        changed = changed_argument(old, pool)
         known = set(old.numbers) if old else set()
         for number in pool.numbers:
             key = (pool.pool, number)
@@ -97,7 +97,7 @@ def _trigger(vm: StandingVm, situation: Situation, renewed: bool, changed: str) 
     return "kubernetes_version_changed" if renewed else changed
 
 
-def _changed_argument(old: PoolDemand | None, pool: PoolDemand) -> str:
+def changed_argument(old: PoolDemand | None, pool: PoolDemand) -> str:
     """The first of the pool's arguments, in order of precedence, that differs from before."""
     if old is None:
         return ""

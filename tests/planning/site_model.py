@@ -152,12 +152,13 @@ class Standing:
 @dataclass
 class Foretold:
     """What one plan does: per VM that something happens to its (action, trigger); the blocks after; the
-    (cluster, pool) that do not fit.
+    (cluster, pool) that do not fit, and those that are refused as the last System pool.
     """
 
     happens: dict[str, tuple[str, str]] = field(default_factory=dict)
     after: dict[str, Standing] = field(default_factory=dict)
     failing: list[tuple[str, str]] = field(default_factory=list)
+    refused: set[tuple[str, str]] = field(default_factory=set)
 
     def places(self) -> dict[str, Place]:
         return {s.block.vm(key): place for s in self.after.values() for key, place in s.places.items()}
@@ -202,6 +203,7 @@ class Rule:
             self._stand(address, work)
         for work in works.values():
             self._consider(work)
+        self._refuse(works)
         for address, work in works.items():
             for key in (*work.leave, *(k for k, t in work.again.items() if not _rolling(t))):
                 self._free(address, key)
@@ -257,6 +259,23 @@ class Rule:
                 work.again[key] = trigger
             else:
                 work.places[key] = old.places[key]
+
+    def _refuse(self, works: dict[str, _Work]) -> None:
+        """A change that deletes and creates a pool is refused for the last System pool of a cluster."""
+        systems = [
+            (s.block.cluster, p) for s in self.prior.values() for p in s.block.pools if p.mode == "System"
+        ]
+        for work in works.values():
+            if work.standing is None or work.block is None or work.whole:
+                continue
+            cluster = work.block.cluster
+            for old in work.standing.block.pools:
+                new = work.block.pool(old.name)
+                if old.mode != "System" or new is None or sum(c == cluster for c, _ in systems) > 1:
+                    continue
+                stands = any(key[0] == old.name for key in work.standing.places)
+                if stands and any(_value(old, c) != _value(new, c) for c in CHANGES):
+                    self.result.refused.add((cluster, old.name))
 
     def _whole(self, old: Block, new: Block) -> str:
         if new.address in self.requested:

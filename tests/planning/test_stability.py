@@ -48,6 +48,7 @@ pools = st.builds(
     st.integers(0, 5),
     st.sampled_from(POOL_SKUS),
     st.sampled_from(ZONES),
+    mode=st.sampled_from(("User", "User", "System")),
     surge=st.sampled_from(("1", "2", "34%", "0")),
     unavailable=st.sampled_from(("1", "50%")),
 )
@@ -180,6 +181,11 @@ def check(edited: Edited, state: State, standing: dict[str, Standing], seed: int
     replaces = (*sorted(edited.requested), *(f"{owners[vm]}:{vm}" for vm in sorted(edited.heal)))
     result = plan({"main.nf.json": document(site)}, state, replaces=replaces)
     failing = {(u.cluster, u.pool.pool) for u in result.unplaced}
+    if said.refused:
+        event("last System pool")
+        assert {d.summary for d in errors(result)} == {"Last System pool cannot be replaced"}
+        assert len(errors(result)) == len(said.refused)
+        return state, Foretold(after=standing)
     assert result.plan.errored == bool(said.failing), [d.detail for d in errors(result)]
     assert set(said.failing[:1]) <= failing  # what follows a failure depends on what is made of it
     if said.failing:

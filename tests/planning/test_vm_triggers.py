@@ -535,3 +535,21 @@ def test_a_vm_that_lost_its_machine_comes_before_a_new_cluster() -> None:
     assert {d.address for d in result.plan.diagnostics if d.id == "does-not-fit"} == {
         "nexus_kubernetes_cluster.b"
     }
+
+
+# --- the last System pool --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_the_last_system_pool_is_not_replaced_whatever_else_changes(version: str) -> None:
+    text = RACKS + cluster(
+        "a", arguments='kubernetes_version = "1"', pools=pool("p", 1, more='mode = "System"')
+    )
+    state = state_of(text)
+    changed = text.replace('"1"', f'"{version}"', 1).replace("mode =", 'labels = { x = "y" }\n    mode =')
+    (found,) = plan(changed, state).plan.diagnostics
+    assert found.summary == "Last System pool cannot be replaced"
+    two = pool("p", 1, more='mode = "System"') + pool("q", 1, more='mode = "System"')
+    both = RACKS + cluster("a", arguments='kubernetes_version = "1"', pools=two)
+    other = both.replace("mode =", 'labels = { x = "y" }\n    mode =', 1)
+    assert triggers(good(plan(other, state_of(both)))) == {"a-p-0": ("move", "labels_changed")}
