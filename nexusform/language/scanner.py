@@ -28,11 +28,12 @@ INVALID = "invalid"
 QUOTED_NEWLINE = "newline in string"
 END = "end of file"
 
+# Possessive where nothing could match otherwise: long text then needs no memory to go back.
 _NORMAL = re.compile(
     r"""[ \t]*(?:
     ([A-Za-z_][A-Za-z0-9_-]*)                                   # 1 name
     |(\r?\n)                                                    # 2 newline
-    |("(?:[^"\\\r\n$%]|\\[^\r\n]|\$(?!\$?\{)|%(?!%?\{))*")      # 3 plain string
+    |("(?:[^"\\\r\n$%]++|\\[^\r\n]|\$(?!\$?\{)|%(?!%?\{))*+")   # 3 plain string
     |(==|!=|<=|>=|=>|&&|\|\||\.\.\.|::|\*\*|[=.,()\[\]+\-*%!?:>&|^;'`])   # 4 punctuation
     |([{}]|~\}|~)                                               # 5 braces
     |([0-9](?:\.*[0-9]|\.*[eE][+-]?[0-9])*)                     # 6 number
@@ -46,7 +47,7 @@ _NORMAL = re.compile(
     re.VERBOSE,
 )
 _QUOTED = re.compile(
-    r"""((?:[^"\\$%\r\n]|\\[^\r\n]|\$\$\{|%%\{|[$%](?!\{))+)    # 1 literal
+    r"""((?:[^"\\$%\r\n]++|\\[^\r\n]|\$\$\{|%%\{|[$%](?!\{))++)  # 1 literal
     |(")                                                       # 2 end
     |(\$\{~?)                                                  # 3 interpolation
     |(%\{~?)                                                   # 4 directive
@@ -56,7 +57,7 @@ _QUOTED = re.compile(
     re.VERBOSE,
 )
 _PLAIN = re.compile(
-    r"""((?:[^$%\n]|\$\$\{|%%\{|[$%](?!\{))+\n?|\n)             # 1 literal, at most a line
+    r"""((?:[^$%\n]++|\$\$\{|%%\{|[$%](?!\{))++\n?|\n)           # 1 literal, at most a line
     |(\$\{~?)                                                  # 2 interpolation
     |(%\{~?)                                                   # 3 directive
     """,
