@@ -23,6 +23,7 @@ from nexusform.planning.plan import Action
 from nexusform.planning.repetition import Repetition
 from nexusform.planning.views import ObjectView
 from nexusform.ports import Problem, ResourceType
+from nexusform.schema import BlockSchema, Nesting
 from nexusform.source import Span
 from nexusform.state.model import ObjectState
 from nexusform.values import Path
@@ -129,7 +130,8 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     for path in null_elements(instance.type.schema, config):
         instance.broken = True
         detail = (
-            f'"{argument_text(path)}" holds a null value. Leave the element out, for example with compact().'
+            f'"{argument_text(path, instance.type.schema)}" holds a null value. Leave the element out, for '
+            "example with compact()."
         )
         found.append(instance.error("Null value in a collection", detail, path))
     if instance.type.fill is not None:
@@ -184,7 +186,7 @@ def undecided(instance: Instance) -> tuple[Path, ...]:
 
 def undecided_error(instance: Instance, path: Path) -> Diagnostic:
     """The error for one of them."""
-    name = argument_text(path)
+    name = argument_text(path, instance.type.schema)
     return instance.error(
         UNDECIDED,
         f'"{name}" decides where things land, so it must be known in the plan, and its value is known only '
@@ -194,16 +196,17 @@ def undecided_error(instance: Instance, path: Path) -> Diagnostic:
     )
 
 
-def argument_text(path: Path) -> str:
+def argument_text(path: Path, schema: BlockSchema) -> str:
     """A path as written in a configuration: `agent_pool["np1"].count`."""
-    text = ""
+    text, label, inner = "", False, schema
     for step in path:
         if isinstance(step, int):
             text += f"[{step}]"
-        elif text and not step.isidentifier():
-            text += f'["{step}"]'
-        else:
-            text += f".{step}" if text else step
+            continue
+        text += f'["{step}"]' if label else f".{step}" if text else step
+        block = None if label else inner.blocks.get(step)
+        label = block is not None and block.nesting is Nesting.MAP
+        inner = block.schema if block is not None else inner
     return text
 
 
