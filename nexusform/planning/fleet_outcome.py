@@ -88,12 +88,19 @@ def conclude_placement(placement: PlacementPlan) -> dict[str, Any]:
 
 def _progress(placement: PlacementPlan) -> dict[str, Progress]:
     trackable = availability_tracked(placement.selected)
+    external = placement.written.strategy == EXTERNAL
     found = {}
-    for cluster, progress in progress_of(placement.held, placement.resource_index).items():
-        found[cluster] = replace(
+    for binding in placement.held:
+        # A staged run says what a cluster is to have; otherwise it is the latest.
+        index = binding.resource_snapshot if external else placement.resource_index
+        progress = progress_of((binding,), -1 if index is None else index).get(binding.cluster)
+        if progress is None:
+            continue
+        rendered = placement.renders.get(binding.cluster)
+        found[binding.cluster] = replace(
             progress,
-            overrides=cluster in placement.overridden,
-            overridden=FALSE if cluster in placement.override_failed else progress.overridden,
+            overrides=bool(rendered and (rendered.digest or rendered.failure)),
+            overridden=FALSE if rendered and rendered.failure else progress.overridden,
             diff_reported=TRUE if placement.written.report_diff else None,
             trackable=trackable,
         )

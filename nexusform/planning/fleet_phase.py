@@ -20,9 +20,9 @@ from nexusform.planning.evaluation import Evaluation
 from nexusform.planning.fleet_hub import Hub, read_hub
 from nexusform.planning.fleet_outcome import FleetOutcome, conclude_placement
 from nexusform.planning.fleet_placement import PLACEMENT_TYPES, PlacementPlan, begin
-from nexusform.planning.fleet_resources import prepare_resources
+from nexusform.planning.fleet_resources import note_resources, prepare_resources
 from nexusform.planning.fleet_rollout import evict_once, roll_out_all
-from nexusform.planning.fleet_rounds import run_rounds
+from nexusform.planning.fleet_rounds import place_pods, run_rounds
 from nexusform.planning.fleet_rows import binding_rows, removed_rows
 from nexusform.planning.fleet_rules import changed_problems
 from nexusform.planning.fleet_warnings import placement_warnings
@@ -105,11 +105,13 @@ class FleetPhase:
         rounds = run_rounds(placements, members, self.pods)
         for problem in roll_out_all(placements, hub, rounds.roster):
             self.diagnostics.append(problem)
+        place_pods(placements, members, self.pods, rounds.placed)  # what a staged run brought
+        planned = {p.instance.address: p for p in placements}
         for instance in instances:
-            plan = next((p for p in placements if p.instance is instance), None)
+            plan = planned.get(instance.address)
             if plan is not None:
-                computed = conclude_placement(plan)
-                self.blocks.conclude(instance, computed, evaluation)
+                note_resources(plan)
+                self.blocks.conclude(instance, conclude_placement(plan), evaluation)
             elif instance.block is not None and not instance.going:
                 self.blocks.conclude(instance, {}, evaluation)
             self.blocks.keep(instance, evaluation)
@@ -227,7 +229,7 @@ class FleetPhase:
         self.diagnostics += evict_once(by_key, hub)
         labels = {name: m.now.labels for name, m in members.items() if m.now is not None}
         for placement in placements:
-            self.diagnostics += prepare_resources(placement, hub, labels)
+            prepare_resources(placement, hub, labels)
 
 
 def unknown_cluster(

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from nexusform.importers.fleet_model import FleetPlacement
+from nexusform.importers.fleet_model import FleetOverride, FleetPlacement
 from nexusform.importers.kubernetes_manifests import Manifest
 from nexusform.planning.fleet_attributes import is_fulfilled, read_bindings, read_snapshot
+from nexusform.planning.fleet_overrides import Rendered
 from nexusform.planning.instances import Instance
 from nexusform.scheduling.fleet.cycle import CycleResult
 from nexusform.scheduling.fleet.decisions import SchedulingStatus
@@ -50,11 +51,11 @@ class PlacementPlan:
     selected: tuple[Manifest, ...] = ()
     resource_index: int = 0
     resources_changed: bool = False
+    digest: str = ""
+    overrides: tuple[FleetOverride, ...] = ()
+    renders: Mapping[str, Rendered] = field(default_factory=dict)
     outdated: frozenset[str] = frozenset()
-    overridden: frozenset[str] = frozenset()
-    override_failed: Mapping[str, str] = field(default_factory=dict)
-    rendered: dict[str, tuple[Manifest, ...]] = field(default_factory=dict)
-    noted_overrides: dict[str, str] = field(default_factory=dict)
+    rolled: set[str] = field(default_factory=set)
     evictions: list[tuple[str, Eviction]] = field(default_factory=list)
     status: SchedulingStatus | None = None
     abort: Abort | None = None

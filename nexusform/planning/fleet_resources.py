@@ -3,29 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from nexusform.diagnostics import Diagnostic
 from nexusform.planning.fleet_hub import Hub
+from nexusform.planning.fleet_overrides import applicable, render
 from nexusform.planning.fleet_placement import PlacementPlan
 from nexusform.planning.fleet_selection import fingerprint, selected
+from nexusform.scheduling.fleet.model import BindingState
 
 
-def prepare_resources(
-    placement: PlacementPlan, hub: Hub, _labels: Mapping[str, Mapping[str, str]]
-) -> list[Diagnostic]:
-    """Select the objects, number the resource snapshot and note what it holds."""
+def prepare_resources(placement: PlacementPlan, hub: Hub, labels: Mapping[str, Mapping[str, str]]) -> None:
+    """Select the objects, number the resource snapshot, and find the clusters whose overrides changed.
+    `labels` are those of the members, by name.
+    """
     placement.selected = selected(placement.written, hub.manifests)
-    digest = fingerprint(placement.selected)
-    prior = placement.instance.prior
-    noted = (prior.private if prior is not None and not placement.created else None) or {}
+    placement.digest = fingerprint(placement.selected)
+    noted = noted_before(placement)
     last = noted.get("resources")
     if last is not None:
-        placement.resources_changed = last.get("hash") != digest
+        placement.resources_changed = last.get("hash") != placement.digest
         placement.resource_index = int(last.get("index") or 0) + placement.resources_changed
     else:
         placement.resource_index = max((b.resource_snapshot or 0 for b in placement.prior), default=0)
-    placement.instance.private = {
-        "resources": {"index": placement.resource_index, "hash": digest},
-        "overrides": placement.noted_overrides,
+    overrides = applicable(
+        hub.overrides, placement.written.name, namespaced=bool(placement.written.namespace)
+    )
+    placement.overrides = overrides
+    placement.renders = {
+        name: render(placement.selected, overrides, name, of_member) for name, of_member in labels.items()
     }
-    return []
+    before = noted.get("overrides")
+    if before is not None:
+        placement.outdated = frozenset(
+            b.cluster
+            for b in placement.prior
+            if b.state is BindingState.BOUND
+            and b.cluster in placement.renders
+            and before.get(b.cluster, "") != placement.renders[b.cluster].digest
+        )
+
+
+def noted_before(placement: PlacementPlan) -> Mapping[str, Any]:
+    """What state notes of the placement that stays."""
+    prior = placement.instance.prior
+    return (prior.private if prior is not None and not placement.created else None) or {}
+
+
+def note_resources(placement: PlacementPlan) -> None:
+    """Note what the placement brought where, once everything is rolled out."""
+    before = noted_before(placement).get("overrides") or {}
+    placement.instance.private = {
+        "resources": {"index": placement.resource_index, "hash": placement.digest},
+        "overrides": {
+            b.cluster: before.get(b.cluster, "") if _behind(placement, b.cluster) else rendered.digest
+            for b in placement.held
+            if (rendered := placement.renders.get(b.cluster)) is not None
+        },
+    }
+
+
+def _behind(placement: PlacementPlan, cluster: str) -> bool:
+    """Whether the latest overrides have not reached a cluster."""
+    return cluster in placement.outdated and cluster not in placement.rolled

@@ -16,7 +16,7 @@ from nexusform.scheduling.fleet.eviction import Target, after, evict
 from nexusform.scheduling.fleet.model import BindingState, PlacementType
 from nexusform.scheduling.fleet.rollout import Readiness, roll_out, target_of
 from nexusform.scheduling.fleet.roster import Roster
-from nexusform.scheduling.fleet.staged import RunProblem, RunState, execute, initialize
+from nexusform.scheduling.fleet.staged import RunProblem, RunState, StepKind, execute, initialize
 
 
 def evict_once(placements: Mapping[str, PlacementPlan], hub: Hub) -> list[Diagnostic]:
@@ -72,6 +72,7 @@ def _roll(placement: PlacementPlan) -> Iterator[Diagnostic]:
     target = target_of(written.policy, placement.snapshot.number_of_clusters, placement.held)
     done = roll_out(placement.held, written.rolling, target, placement.resource_index, readiness)
     placement.held, placement.waves, placement.stalled = done.bindings, done.waves, done.stalled
+    placement.rolled |= {c for wave in done.waves for c in (*wave.updated, *wave.bound)}
     if done.stalled:
         text = (
             f"The rollout of {written.key} stops before {', '.join(done.stalled)}: with max_unavailable = "
@@ -119,6 +120,7 @@ def _run(
     outcome = execute(plan, run.name, placement.held, index, approved=run.approvals)
     placement.held = outcome.bindings
     placement.run_caused = f"staged run {run.name}"
+    placement.rolled |= {c for step in outcome.steps if step.kind is StepKind.UPDATE for c in step.clusters}
     if outcome.waits_for:
         yield warned(
             "Staged run waits for an approval",

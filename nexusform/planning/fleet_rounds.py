@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nexusform.address import Address
+from nexusform.importers.fleet_model import EXTERNAL
 from nexusform.planning.fleet_placement import PlacementPlan
 from nexusform.planning.fleet_world import FleetMemberState, Pods, member_of
 from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.fleet import cycle
 from nexusform.scheduling.fleet.explanation import Explanation, explain
-from nexusform.scheduling.fleet.model import BindingState, Member
+from nexusform.scheduling.fleet.model import Binding, BindingState, Member
 from nexusform.scheduling.fleet.roster import Roster
 from nexusform.scheduling.fleet.triggers import Occasion, Trigger
 from nexusform.scheduling.fleet.watcher import MemberChange, queued
@@ -21,9 +22,12 @@ MOST_ROUNDS = 1000
 
 @dataclass(slots=True)
 class Rounds:
-    """`roster` is the fleet as it stood after the last round."""
+    """`roster` is the fleet as it stood after the last round; `placed` are the (placement, cluster) whose
+    pods were looked at.
+    """
 
     roster: Roster
+    placed: set[tuple[str, str]] = field(default_factory=set)
 
     def explanation(self, placement: PlacementPlan) -> Explanation:
         """What every rule says of every cluster after the last round."""
@@ -67,7 +71,7 @@ def run_rounds(
             if changes or (edits and placement.queued_by_itself):
                 changed |= _settle(placement, roster, changes, members)
         edits = False
-        _place_pods(placements, members, pods, placed)
+        place_pods(placements, members, pods, placed)
         if not changed:
             break
         before = list(roster.members)
@@ -75,7 +79,7 @@ def run_rounds(
         if not refreshed:
             break
         roster = Roster([m.now for m in members.values() if m.now is not None])
-    return Rounds(roster)
+    return Rounds(roster, placed)
 
 
 def _settle(
@@ -108,13 +112,20 @@ def _settle(
     return placement.take(result, occasion)
 
 
-def _place_pods(
+def place_pods(
     placements: Sequence[PlacementPlan],
     members: Mapping[str, FleetMemberState],
     pods: Pods,
     placed: set[tuple[str, str]],
 ) -> None:
-    """Predict the pods of bindings that this plan has not looked at yet."""
+    """Predict the pods of bindings that this plan has not looked at yet; those of bindings that are gone
+    have left before.
+    """
+    for placement in placements:
+        here = {b.cluster for b in placement.held if _has_objects(placement, b)}
+        for cluster in placement.prior_attributes.get("workloads") or {}:
+            if cluster not in here:
+                pods.leave(placement.address, cluster)
     for placement in placements:
         prior = placement.prior_attributes.get("workloads") or {}
         for binding in placement.held:
@@ -122,17 +133,29 @@ def _place_pods(
             key = (placement.address, binding.cluster)
             if state is None or state.cluster is None or key in placed:
                 continue
-            if binding.state is BindingState.UNSCHEDULED:
+            if not _has_objects(placement, binding):
                 continue
             placed.add(key)
+            rendered = placement.renders.get(binding.cluster)
             found = pods.place(
                 placement.address,
                 state.cluster.id,
-                placement.rendered.get(binding.cluster, placement.selected),
+                rendered.manifests if rendered is not None else placement.selected,
                 prior.get(binding.cluster) or {},
+                hub=placement.selected,
+                overridden=binding.cluster in placement.outdated,
             )
             if found:
                 placement.workloads[binding.cluster] = found
+
+
+def _has_objects(placement: PlacementPlan, binding: Binding) -> bool:
+    """Whether the cluster of a binding has the objects, or will have when the rollout has settled. Under
+    External only a staged run brings or takes them.
+    """
+    if placement.written.strategy != EXTERNAL or binding.state is BindingState.BOUND:
+        return binding.state is not BindingState.UNSCHEDULED
+    return binding.cluster in (placement.prior_attributes.get("workloads") or {})
 
 
 def _refreshed(members: Mapping[str, FleetMemberState], pods: Pods) -> bool:

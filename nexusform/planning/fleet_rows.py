@@ -137,7 +137,9 @@ def _what_happens(
         trigger = placement.picked.get(cluster, Trigger.PLACEMENT_CREATED)
         said = selected(now).reason
         return PlacementAction.PLACE, str(trigger), f"{REASONS.get(trigger, '')}: {said}"
-    updated = old.resource_snapshot != now.resource_snapshot or cluster in placement.outdated
+    updated = old.resource_snapshot != now.resource_snapshot or (
+        cluster in placement.outdated and cluster in placement.rolled
+    )
     if old.state is not now.state or updated:
         trigger = placement.other_trigger
         if now.state is BindingState.UNSCHEDULED:

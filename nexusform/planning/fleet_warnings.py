@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.planning.fleet_placement import PlacementPlan, uses_old_name
+from nexusform.planning.fleet_placement import OLD_NODE_COUNT, PlacementPlan, uses_old_name
 from nexusform.planning.fleet_rounds import Rounds
 from nexusform.planning.fleet_world import FleetMemberState
 from nexusform.ports import Problem
@@ -19,6 +19,7 @@ def placement_warnings(
     for placement in placements:
         yield from _unfulfilled(placement)
         yield from _older_name(placement, rounds)
+        yield from _not_overridden(placement)
         yield from _shared(placement, members)
 
 
@@ -46,11 +47,22 @@ def _older_name(placement: PlacementPlan, rounds: Rounds) -> Iterator[Diagnostic
     policy = placement.written.policy
     if policy is None or not uses_old_name(policy) or placement.policy_in(rounds.roster) == policy:
         return
+    manifest = (placement.instance.config or {}).get("manifest")
+    lines = manifest.splitlines() if isinstance(manifest, str) else []
+    line = next((f"manifest:{n}: " for n, text in enumerate(lines, 1) if OLD_NODE_COUNT in text), "")
     text = (
-        "kubernetes.azure.com/node-count is the older name of kubernetes-fleet.io/node-count and is read as "
-        "that: no cluster has a property of the older name. A real hub finds no such property today."
+        f"{line}kubernetes.azure.com/node-count is the older name of kubernetes-fleet.io/node-count and is "
+        "read as that: no cluster has a property of the older name. A real hub finds no such property today."
     )
-    yield _warned(placement, "Older property name", text)
+    yield _warned(placement, "Older property name", text, ("manifest",) if line else ("policy",))
+
+
+def _not_overridden(placement: PlacementPlan) -> Iterator[Diagnostic]:
+    for binding in placement.held:
+        rendered = placement.renders.get(binding.cluster)
+        if rendered is not None and rendered.failure:
+            text = f"On cluster {binding.cluster}: {rendered.failure}. The objects are not overridden there."
+            yield _warned(placement, "Overrides cannot be applied", text)
 
 
 def _shared(placement: PlacementPlan, members: Mapping[str, FleetMemberState]) -> Iterator[Diagnostic]:

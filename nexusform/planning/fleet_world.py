@@ -34,10 +34,17 @@ class Pods(Protocol):
         cluster_name: str,
         manifests: tuple[Manifest, ...],
         prior_workloads: Mapping[str, Any],
+        *,
+        hub: tuple[Manifest, ...] = (),
+        overridden: bool = False,
     ) -> dict[str, Any]:
         """Place the pods of what a placement (or a hub manifest) brings to a cluster: workload ->
-        pod -> where it stands.
+        pod -> where it stands. `hub` are the manifests before overrides, which changed if `overridden`.
         """
+        ...
+
+    def leave(self, placement_address: str, cluster_name: str) -> None:
+        """All pods that a placement brought to a cluster (a member by name) go."""
         ...
 
     def requests(self, cluster_name: str) -> tuple[int, int]:
@@ -54,9 +61,15 @@ class NoPods:
         _cluster_name: str,
         _manifests: tuple[Manifest, ...],
         _prior_workloads: Mapping[str, Any],
+        *,
+        hub: tuple[Manifest, ...] = (),  # noqa: ARG002 - named by callers
+        overridden: bool = False,  # noqa: ARG002 - named by callers
     ) -> dict[str, Any]:
         """Nothing."""
         return {}
+
+    def leave(self, _placement_address: str, _cluster_name: str) -> None:
+        """Nothing."""
 
     def requests(self, _cluster_name: str) -> tuple[int, int]:
         """Nothing."""

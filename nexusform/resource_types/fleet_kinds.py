@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from nexusform.importers.fleet_documents import FleetDocument
-from nexusform.ports import Problem
-from nexusform.resource_types.arguments import is_known, joined_id
+from nexusform.importers.fleet_model import FleetObject
+from nexusform.ports import Problem, ResourceType
+from nexusform.resource_types.arguments import id_attribute, is_known, joined_id
 from nexusform.resource_types.fleet_reading import (
     document_of,
     finding_problems,
@@ -16,6 +17,7 @@ from nexusform.resource_types.fleet_reading import (
     line_problems,
     without_unknown,
 )
+from nexusform.resource_types.fleet_schemas import MANIFEST, filled_name, filled_namespace
 from nexusform.scheduling.fleet.validation import Finding, check_name
 from nexusform.scheduling.matching import dns_label_problems
 from nexusform.schema import Attribute, BlockSchema
@@ -65,7 +67,7 @@ class FleetKind:
             return joined_id(attributes.get("namespace"), attributes.get("name"))
         return joined_id(attributes.get("name"))
 
-    def problems(self, attributes: Values, findings: list[Finding]) -> list[Problem]:
+    def problems(self, attributes: Values, findings: Iterable[Finding]) -> list[Problem]:
         """Everything that is wrong: with the manifest itself, with names, and the given findings about
         its arguments.
         """
@@ -109,13 +111,47 @@ class FleetKind:
         return found
 
 
-def optional_spec(spec: BlockSchema) -> dict[str, Attribute]:
-    """The spec's arguments as a block with `manifest` has them: none is required."""
-    from dataclasses import replace
+def fleet_type(
+    name: str,
+    fleet: FleetKind,
+    description: str,
+    *,
+    read: Callable[[Values, Values], FleetObject],
+    findings: Callable[[FleetObject, Values], Iterable[Finding]],
+    values: Mapping[str, Attribute] | None = None,
+    phase: int = 5,
+    manifest: Attribute = MANIFEST,
+) -> ResourceType:
+    """A resource type of the fleet API. `read(attributes, arguments)` gives what it is, `findings(object,
+    arguments)` what is wrong with it; `values` are attributes that no manifest holds.
+    """
+    schema = BlockSchema(
+        {
+            "id": id_attribute("<namespace>/<name>" if fleet.namespaced else "<name>"),
+            "name": filled_name(fleet.kind),
+            **({"namespace": filled_namespace()} if fleet.namespaced else {}),
+            "manifest": manifest,
+            **{n: _optional(a) for n, a in fleet.spec.attributes.items()},
+            **(values or {}),
+        },
+        fleet.spec.blocks,
+        description,
+    )
 
-    return {
-        n: replace(a, required=False, optional=True) if a.required else a for n, a in spec.attributes.items()
-    }
+    def fleet_object(attributes: Values) -> FleetObject:
+        return read(attributes, fleet.arguments(attributes))
+
+    def check(attributes: Values) -> list[Problem]:
+        told = known(attributes)
+        arguments = fleet.arguments(told)
+        return fleet.problems(attributes, findings(read(told, arguments), arguments))
+
+    return ResourceType(name, phase, schema, fleet.identify, check=check, fill=fleet.fill, fleet=fleet_object)
+
+
+def _optional(attribute: Attribute) -> Attribute:
+    """An argument that a manifest may hold instead."""
+    return replace(attribute, required=False, optional=True) if attribute.required else attribute
 
 
 def known(attributes: Values) -> Values:

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from nexusform.importers.fleet_model import EXTERNAL, FleetPlacement
-from nexusform.ports import Problem, ResourceType
-from nexusform.resource_types.arguments import id_attribute
-from nexusform.resource_types.fleet_kinds import FleetKind, Values, known
+from nexusform.importers.fleet_model import EXTERNAL, FleetObject, FleetPlacement
+from nexusform.ports import ResourceType
+from nexusform.resource_types.fleet_kinds import FleetKind, Values, fleet_type
 from nexusform.resource_types.fleet_reading import amount_problems, read_placement
-from nexusform.resource_types.fleet_schemas import (
-    MANIFEST,
-    PLACEMENT_ARGUMENTS,
-    PLACEMENT_BLOCKS,
-    PLACEMENT_VALUES,
-    filled_name,
-    filled_namespace,
-)
+from nexusform.resource_types.fleet_schemas import PLACEMENT_ARGUMENTS, PLACEMENT_BLOCKS, PLACEMENT_VALUES
 from nexusform.scheduling.fleet.validation import Finding, check_policy, check_rolling_update, check_selector
 from nexusform.schema import BlockSchema
 from nexusform.values import Path
@@ -27,47 +19,19 @@ _SPEC = BlockSchema(PLACEMENT_ARGUMENTS, PLACEMENT_BLOCKS)
 
 def placement_type(name: str, kind: str, description: str, *, namespaced: bool) -> ResourceType:
     """The resource type of a placement."""
-    fleet = FleetKind(kind, _SPEC, namespaced)
-    schema = BlockSchema(
-        {
-            "id": id_attribute("<namespace>/<name>" if namespaced else "<name>"),
-            "name": filled_name("placement"),
-            **({"namespace": filled_namespace()} if namespaced else {}),
-            "manifest": MANIFEST,
-            **PLACEMENT_ARGUMENTS,
-            **PLACEMENT_VALUES,
-        },
-        PLACEMENT_BLOCKS,
-        description,
-    )
-    return ResourceType(
+    return fleet_type(
         name,
-        6,
-        schema,
-        fleet.identify,
-        check=_checker(fleet),
-        fill=fleet.fill,
-        fleet=_reader(fleet),
+        FleetKind(kind, _SPEC, namespaced),
+        description,
+        read=read_placement,
+        findings=_findings,
+        values=PLACEMENT_VALUES,
+        phase=6,
     )
 
 
-def _reader(fleet: FleetKind) -> Callable[[Mapping[str, Any]], FleetPlacement]:
-    def read(attributes: Mapping[str, Any]) -> FleetPlacement:
-        return read_placement(attributes, fleet.arguments(attributes))
-
-    return read
-
-
-def _checker(fleet: FleetKind) -> Callable[[Mapping[str, Any]], list[Problem]]:
-    def check(attributes: Mapping[str, Any]) -> list[Problem]:
-        arguments = fleet.arguments(known(attributes))
-        return fleet.problems(attributes, [*_findings(known(attributes), arguments)])
-
-    return check
-
-
-def _findings(attributes: Values, arguments: Values) -> Iterator[Finding]:
-    placement = read_placement(attributes, arguments)
+def _findings(placement: FleetObject, arguments: Values) -> Iterator[Finding]:
+    assert isinstance(placement, FleetPlacement)
     if placement.policy is not None:
         for found in check_policy(placement.policy):
             yield Finding(("policy", *found.path), found.message, found.warning)

@@ -1,0 +1,180 @@
+"""Overrides rendered per cluster: which rules apply there, and what becomes of the objects.
+
+Source: KubeFleet pkg/controllers/workgenerator/override.go. Cluster overrides apply first, namespaced
+ones after them; rules in order, the last one wins; a Delete leaves the object out.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Final
+
+from nexusform.importers.fleet_model import FleetOverride, JsonPatch, ObjectSelector, OverrideRule
+from nexusform.importers.kubernetes_manifests import Manifest, manifest_from
+from nexusform.scheduling.matching import matches
+
+_NAME: Final = "${MEMBER-CLUSTER-NAME}"
+_LABEL: Final = re.compile(r"\$\{MEMBER-CLUSTER-LABEL-KEY-([^}]+)\}")
+
+
+class _Failed(Exception):
+    # Control flow of this file: a rule cannot be applied.
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """The objects as one cluster gets them. `digest` tells which changes were made ("" = none); `failure`
+    why overriding failed there, "" when it did not.
+    """
+
+    manifests: tuple[Manifest, ...]
+    digest: str = ""
+    failure: str = ""
+
+
+def applicable(
+    overrides: Iterable[FleetOverride], placement: str, *, namespaced: bool
+) -> tuple[FleetOverride, ...]:
+    """The overrides of a placement, in the order in which they apply."""
+    found = [o for o in overrides if o.placement in ("", placement)]
+    if namespaced:
+        found = [o for o in found if o.namespace]
+    return tuple(sorted(found, key=lambda o: (bool(o.namespace), o.namespace, o.name)))
+
+
+def render(
+    manifests: Sequence[Manifest],
+    overrides: Sequence[FleetOverride],
+    cluster: str,
+    labels: Mapping[str, str],
+) -> Rendered:
+    """The objects of a placement as one cluster gets them."""
+    if not overrides:
+        return Rendered(tuple(manifests))
+    found: list[Manifest] = []
+    made: list[Any] = []
+    try:
+        for manifest in manifests:
+            changed = _changed(manifest, overrides, cluster, labels, made)
+            if changed is not None:
+                found.append(changed)
+    except _Failed as problem:
+        return Rendered(tuple(manifests), failure=str(problem))
+    if not made:
+        return Rendered(tuple(found))
+    text = json.dumps(made, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return Rendered(tuple(found), sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+
+
+def _changed(
+    manifest: Manifest,
+    overrides: Sequence[FleetOverride],
+    cluster: str,
+    labels: Mapping[str, str],
+    made: list[Any],
+) -> Manifest | None:
+    key = [manifest.group, manifest.kind, manifest.namespace, manifest.name]
+    body: Any = None
+    for override in overrides:
+        if not any(_selects(s, manifest, override.namespace) for s in override.selectors):
+            continue
+        for rule in override.rules:
+            if not _for_cluster(rule, labels):
+                continue
+            if rule.delete:
+                made.append([*key, "delete"])
+                return None
+            body = copy.deepcopy(dict(manifest.body)) if body is None else body
+            for patch in rule.patches:
+                value = _filled(patch.value, cluster, labels)
+                made.append([*key, patch.operation, patch.path, value])
+                _apply(body, patch, value, manifest)
+    if body is None:
+        return manifest
+    result = manifest_from(body, manifest)
+    if result is None:
+        raise _Failed(f"{manifest.title}: the result is no object any more")
+    return result
+
+
+def _selects(selector: ObjectSelector, manifest: Manifest, namespace: str) -> bool:
+    """A cluster override that names a namespace is about all that is in it."""
+    inside = (selector.group, selector.kind) == ("", "Namespace") and not namespace
+    if inside and manifest.namespace and manifest.namespace == selector.name:
+        return True
+    if (manifest.group, manifest.kind, manifest.namespace) != (selector.group, selector.kind, namespace):
+        return False
+    if selector.name:
+        return manifest.name == selector.name
+    return selector.labels is None or matches(selector.labels, manifest.labels)
+
+
+def _for_cluster(rule: OverrideRule, labels: Mapping[str, str]) -> bool:
+    if rule.clusters is None:
+        return False
+    return not rule.clusters or any(term is None or matches(term, labels) for term in rule.clusters)
+
+
+def _filled(value: Any, cluster: str, labels: Mapping[str, str]) -> Any:
+    """The value with its variables filled in."""
+    if isinstance(value, str):
+        text = value.replace(_NAME, cluster)
+        for key in _LABEL.findall(text):
+            if key not in labels:
+                raise _Failed(f"cluster {cluster} has no label {key}, which an override asks for")
+        return _LABEL.sub(lambda found: labels[found[1]], text)
+    if isinstance(value, dict):
+        return {k: _filled(v, cluster, labels) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_filled(v, cluster, labels) for v in value]
+    return value
+
+
+def _apply(body: Any, patch: JsonPatch, value: Any, manifest: Manifest) -> None:
+    steps = [s.replace("~1", "/").replace("~0", "~") for s in patch.path.split("/")[1:]]
+    where = f"{manifest.title}: {patch.operation} {patch.path}"
+    target = body
+    for step in steps[:-1]:
+        target = _below(target, step, where)
+    last = steps[-1] if steps else ""
+    if isinstance(target, dict):
+        if patch.operation != "add" and last not in target:
+            raise _Failed(f"{where}: there is nothing at this path")
+        if patch.operation == "remove":
+            del target[last]
+        else:
+            target[last] = value
+        return
+    if isinstance(target, list):
+        _apply_to_list(target, last, patch.operation, value, where)
+        return
+    raise _Failed(f"{where}: there is nothing at this path")
+
+
+def _below(target: Any, step: str, where: str) -> Any:
+    if isinstance(target, dict) and step in target:
+        return target[step]
+    if isinstance(target, list) and step.isdecimal() and int(step) < len(target):
+        return target[int(step)]
+    raise _Failed(f"{where}: there is nothing at this path")
+
+
+def _apply_to_list(target: list[Any], last: str, operation: str, value: Any, where: str) -> None:
+    if operation == "add" and last == "-":
+        target.append(value)
+        return
+    if not last.isdecimal() or int(last) > len(target) - (operation != "add"):
+        raise _Failed(f"{where}: the list has no such item")
+    position = int(last)
+    if operation == "add":
+        target.insert(position, value)
+    elif operation == "remove":
+        del target[position]
+    else:
+        target[position] = value

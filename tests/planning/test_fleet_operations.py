@@ -1,0 +1,269 @@
+"""What acts on placements: evictions and budgets, overrides, staged runs, strategies, destroying."""
+
+from __future__ import annotations
+
+from tests.planning.fleet_harness import bindings, hub, member, moves, pick_n, picks, placement
+from tests.planning.harness import (
+    actions,
+    applied,
+    attributes,
+    errors,
+    good,
+    is_empty,
+    plan,
+    rows,
+    state_of,
+    warnings,
+)
+
+P = "fleet_cluster_resource_placement.p"
+FLEET = hub() + "".join(member(n, {"ring": n[-1]}) for n in ("c1", "c2", "c3", "c4"))
+
+
+def eviction(cluster: str, name: str = "e") -> str:
+    return f"""
+resource "fleet_placement_eviction" "{name}" {{
+  placement_name = "p"
+  cluster_name   = "{cluster}"
+}}
+"""
+
+
+def budget(text: str) -> str:
+    return f"""
+resource "fleet_placement_disruption_budget" "p" {{
+  {text}
+}}
+"""
+
+
+def override(value: str, cluster: str = "", placed: str = "p") -> str:
+    selector = (
+        f"""cluster_selector_term {{
+          label_selector {{
+            match_labels = {{ "kubernetes-fleet.io/member-name" = "{cluster}" }}
+          }}
+        }}"""
+        if cluster
+        else ""
+    )
+    return f"""
+resource "fleet_resource_override" "o" {{
+  namespace = "web"
+  placement {{
+    name = "{placed}"
+  }}
+  resource_selector {{
+    version = "v1"
+    kind    = "ConfigMap"
+    name    = "settings"
+  }}
+  policy {{
+    override_rule {{
+      cluster_selector {{
+        {selector}
+      }}
+      json_patch_override {{
+        op    = "replace"
+        path  = "/data/colour"
+        value = "{value}"
+      }}
+    }}
+  }}
+}}
+"""
+
+
+STAGES = """
+resource "fleet_cluster_staged_update_strategy" "s" {
+  stage {
+    name = "one"
+    label_selector {
+      match_labels = { ring = "4" }
+    }
+    after_stage_task {
+      type = "Approval"
+    }
+  }
+  stage {
+    name = "two"
+    label_selector {
+      match_labels = { ring = "3" }
+    }
+  }
+}
+"""
+EXTERNAL = """strategy {
+    type = "External"
+  }"""
+
+
+def run(more: str = 'state = "Run"') -> str:
+    return f"""
+resource "fleet_cluster_staged_update_run" "r" {{
+  placement_name               = "p"
+  staged_rollout_strategy_name = "s"
+  {more}
+}}
+"""
+
+
+def test_an_evicted_cluster_may_be_picked_again() -> None:
+    text = FLEET + placement(pick_n(2))
+    state = state_of(text)
+    result = good(plan(text + eviction("c4"), state))
+    found = [(str(r.action), r.trigger) for r in result.plan.placements if r.object == "c4"]
+    assert found == [("remove", "evicted"), ("place", "evicted")]
+    after = applied(result, state)
+    assert attributes(after, P)["evictions"] == [
+        {
+            "name": "e",
+            "cluster_name": "c4",
+            "valid": True,
+            "executed": True,
+            "reason": "Eviction is allowed, no ClusterResourcePlacementDisruptionBudget specified",
+        }
+    ]
+    assert is_empty(plan(text + eviction("c4"), after))
+    removed = good(plan(text, after))
+    assert actions(removed) == {"fleet_placement_eviction.e": "delete"}
+    assert moves(removed) == {}
+
+
+def test_a_budget_refuses_an_eviction() -> None:
+    text = FLEET + placement(pick_n(2)) + budget("min_available = 2")
+    state = state_of(text)
+    result = good(plan(text + eviction("c4"), state))
+    assert moves(result) == {}
+    assert [w.summary for w in warnings(result)] == ["Eviction is not executed"]
+    assert attributes(applied(result, state), P)["evictions"][0]["executed"] is False
+
+
+def test_a_budget_of_a_pick_all_counts_only_whole_numbers() -> None:
+    found = errors(plan(FLEET + placement() + budget('min_available = "50%"')))
+    assert [e.summary for e in found] == ["Invalid disruption budget"]
+
+
+def test_an_override_rolls_out_to_its_clusters_only() -> None:
+    text = FLEET + placement(pick_n(2))
+    state = state_of(text)
+    result = good(plan(text + override("red", "c3"), state))
+    assert moves(result) == {"c3": ("update", "overrides_changed")}
+    after = applied(result, state)
+    assert is_empty(plan(text + override("red", "c3"), after))
+    again = good(plan(text + override('${upper("green")}', "c3"), after))
+    assert moves(again) == {"c3": ("update", "overrides_changed")}
+    assert moves(good(plan(text, after))) == {"c3": ("update", "overrides_changed")}
+
+
+def test_an_override_that_fails_is_told() -> None:
+    text = FLEET + placement(pick_n(1)) + override("x").replace("/data/colour", "/data/missing")
+    result = good(plan(text))
+    assert [w.summary for w in warnings(result)] == ["Overrides cannot be applied"]
+    conditions = attributes(applied(result), P)["conditions"]
+    assert (conditions[-1]["reason"], conditions[-1]["status"]) == ("OverriddenFailed", "False")
+
+
+def test_external_placements_wait_for_a_staged_run() -> None:
+    text = FLEET + placement(pick_n(2), EXTERNAL) + STAGES
+    state = state_of(text)
+    assert {b["state"] for b in bindings(state).values()} == {"Scheduled"}
+    assert is_empty(plan(text, state))
+    result = good(plan(text + run(), state))
+    assert moves(result) == {"c4": ("update", "resources_changed")}
+    assert [w.summary for w in warnings(result)] == ["Staged run waits for an approval"]
+    state = applied(result, state)
+    assert {c: b["state"] for c, b in bindings(state).items()} == {"c3": "Scheduled", "c4": "Bound"}
+    assert is_empty(plan(text + run(), state))
+    approved = run('state = "Run"\n  approvals = ["r-after-one"]')
+    result = good(plan(text + approved, state))
+    assert moves(result) == {"c3": ("update", "resources_changed")}
+    state = applied(result, state)
+    assert {b["state"] for b in bindings(state).values()} == {"Bound"}
+    assert is_empty(plan(text + approved, state))
+
+
+def test_external_cannot_go_back() -> None:
+    state = state_of(FLEET + placement(pick_n(2), EXTERNAL))
+    found = errors(plan(FLEET + placement(pick_n(2)), state))
+    assert [e.summary for e in found] == ["Change not allowed"]
+
+
+def test_a_stalled_rollout_leaves_what_it_could_not_move() -> None:
+    slow = """strategy {
+    rolling_update {
+      max_unavailable = "0"
+      max_surge       = "0"
+    }
+  }"""
+    text = FLEET + placement(pick_n(2))
+    state = state_of(text)
+    slowed = FLEET.replace("blue", "red") + placement(pick_n(2), slow)
+    result = good(plan(slowed, state))
+    assert "Rollout does not complete" in [w.summary for w in warnings(result)]
+    state = applied(result, state)
+    assert {b["resource_snapshot"] for b in bindings(state).values()} == {0}
+    assert is_empty(plan(slowed, state))
+
+
+def test_a_strategy_change_moves_nothing() -> None:
+    state = state_of(FLEET + placement(pick_n(2)))
+    faster = 'strategy {\n rolling_update {\n max_surge = "50%"\n }\n }'
+    result = good(plan(FLEET + placement(pick_n(2), faster), state))
+    assert moves(result) == {}
+    assert actions(result) == {P: "update"}
+
+
+def test_removing_and_replacing_a_placement() -> None:
+    text = FLEET + placement(pick_n(1))
+    state = state_of(text)
+    assert moves(good(plan(FLEET, state))) == {"c4": ("remove", "placement_removed")}
+    replaced = good(plan(text, state, replaces=(P,)))
+    found = [(str(r.action), r.trigger) for r in replaced.plan.placements]
+    assert found == [("remove", "placement_removed"), ("place", "placement_created")]
+
+
+def test_a_namespaced_placement_selects_in_its_namespace() -> None:
+    text = (
+        FLEET
+        + """
+resource "fleet_resource_placement" "n" {
+  namespace = "web"
+  resource_selector {
+    version = "v1"
+    kind    = "ConfigMap"
+    name    = "settings"
+  }
+}
+"""
+    )
+    state = state_of(text)
+    found = attributes(state, "fleet_resource_placement.n")
+    assert found["id"] == "web/n"
+    assert [s["name"] for s in found["selected_resources"]] == ["settings"]
+    assert found["conditions"][0]["type"] == "ResourcePlacementScheduled"
+    assert sorted(found["bindings"]) == ["c1", "c2", "c3", "c4"]
+
+
+def test_a_placement_cannot_depend_on_what_another_decides() -> None:
+    text = (
+        FLEET
+        + placement(pick_n(1))
+        + """
+resource "fleet_cluster_resource_placement" "q" {
+  policy {
+    placement_type = "PickFixed"
+    cluster_names  = keys(fleet_cluster_resource_placement.p.bindings)
+  }
+}
+"""
+    )
+    found = errors(plan(text))
+    assert [e.summary for e in found] == ["Placement depends on another placement"]
+    assert "fleet_cluster_resource_placement.p" in found[0].detail
+    assert "fleet_cluster_resource_placement.q" in found[0].detail
+
+
+def test_rows_of_bindings_stand_beside_others() -> None:
+    assert set(rows(plan(FLEET + placement()))) == {"c1", "c2", "c3", "c4"}
+    assert picks(state_of(FLEET + placement())) == ["c1", "c2", "c3", "c4"]
