@@ -67,7 +67,11 @@ def conclude_placement(placement: PlacementPlan) -> dict[str, Any]:
             *(prior.get("evictions") or ()),
             *(write_eviction(name, done) for name, done in placement.evictions),
         ],
-        "workloads": dict(placement.workloads),
+        "workloads": {
+            cluster: {key: dict(pods) for key, pods in found.items()}
+            for cluster, found in sorted(placement.workloads.items())
+            if found
+        },
     }
     if placement.status is None and prior.get("conditions") is not None:
         # No cycle ran, or it stopped before it wrote a status.

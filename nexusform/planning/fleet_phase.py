@@ -1,4 +1,4 @@
-"""Phases 5 and 6 of a plan: the fleet's members and hub objects, then all placements as one batch.
+"""Phase 6 of a plan: all placements as one batch, over the members and hub objects of phase 5.
 
 A batch goes in rounds: every queued placement runs its chain of scheduling cycles on the same member
 figures, the pods that come are predicted, members whose figures changed queue placements by the
@@ -30,7 +30,6 @@ from nexusform.planning.fleet_world import (
     MEMBER_TYPE,
     FleetCluster,
     FleetMemberState,
-    NoPods,
     Pods,
     clusters_of,
     member_of,
@@ -45,8 +44,6 @@ from nexusform.planning.vm_phase import VmObject
 from nexusform.ports import Problem
 from nexusform.scheduling.decision import Refusal
 
-MANIFEST_TYPE = "fleet_hub_manifest"
-
 
 @dataclass(slots=True)
 class FleetPhase:
@@ -54,45 +51,13 @@ class FleetPhase:
 
     blocks: Blocks
     clusters: Mapping[str, FleetCluster]
-    pods: Pods = field(default_factory=NoPods)
+    pods: Pods
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
     @staticmethod
-    def over(blocks: Blocks, objects: Iterable[VmObject], pods: Pods | None = None) -> FleetPhase:
+    def over(blocks: Blocks, objects: Iterable[VmObject], pods: Pods) -> FleetPhase:
         """The phase over the VMs as they stand after phase 4."""
-        return FleetPhase(blocks, clusters_of(objects), pods or NoPods())
-
-    # --- phase 5 ---
-
-    def plan_hub_block(self, block: ResourceBlock, evaluation: Evaluation) -> None:
-        """Plan one block of phase 5; objects that go straight to a cluster bring their pods."""
-        if block.type != MANIFEST_TYPE:
-            self.blocks.plan_ordinary(block, evaluation)
-            return
-        for instance in self.blocks.expanded(block, evaluation) or ():
-            if instance.block is not None and not instance.going:
-                self.diagnostics += self.blocks.arguments(instance, evaluation)
-                waiting = undecided(instance)
-                self.diagnostics += [undecided_error(instance, path) for path in waiting]
-                instance.broken |= bool(waiting)
-                self.blocks.conclude(instance, {"workloads": self._direct_pods(instance)}, evaluation)
-            self.blocks.keep(instance, evaluation)
-
-    def _direct_pods(self, instance: Instance) -> dict[str, object]:
-        if instance.broken or instance.config is None or instance.type.fleet is None:
-            return {}
-        hub = instance.type.fleet(instance.config)
-        cluster_id = getattr(hub, "cluster_id", "")
-        if not cluster_id:
-            return {}
-        if cluster_id not in self.clusters:
-            self.diagnostics.append(unknown_cluster(instance, "cluster_id", cluster_id, self.clusters))
-            return {}
-        prior = (instance.before or {}).get("workloads") if not instance.replaced else None
-        manifests = getattr(hub, "manifests", ())
-        return self.pods.place(str(instance.address), cluster_id, manifests, prior or {})
-
-    # --- phase 6 ---
+        return FleetPhase(blocks, clusters_of(objects), pods)
 
     def run(self, blocks: Sequence[ResourceBlock], order: Order, evaluation: Evaluation) -> FleetOutcome:
         """Plan all placements; `blocks` are theirs, in planning order."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nexusform.address import Address
 from nexusform.importers.fleet_model import EXTERNAL
@@ -103,8 +103,6 @@ def _settle(
     )
     held = placement.held
     if not placement.ran and placement.evicted:
-        from dataclasses import replace
-
         held = tuple(replace(b, deleting=b.cluster in placement.evicted) for b in held)
     result = cycle.settle(
         held, roster, placement.policy_in(roster), placement.snapshot, placement.written.namespace
@@ -123,8 +121,9 @@ def place_pods(
     """
     for placement in placements:
         here = {b.cluster for b in placement.held if _has_objects(placement, b)}
-        for cluster in placement.prior_attributes.get("workloads") or {}:
-            if cluster not in here:
+        for cluster in (placement.instance.before or {}).get("workloads") or {}:
+            anew = placement.created or cluster in placement.evicted
+            if cluster not in here or (anew and (placement.address, cluster) not in placed):
                 pods.leave(placement.address, cluster)
     for placement in placements:
         prior = placement.prior_attributes.get("workloads") or {}

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from nexusform.address import Address
@@ -24,9 +24,7 @@ _GIB: Final = 1 << 30
 
 
 class Pods(Protocol):
-    """Predicts pods while a fleet is planned. `requests` are those of the pods that have a node on a
-    cluster: thousandths of a CPU, and bytes.
-    """
+    """Predicts pods while a fleet is planned. A cluster's name is its id, or the name of a member."""
 
     def place(
         self,
@@ -34,46 +32,23 @@ class Pods(Protocol):
         cluster_name: str,
         manifests: tuple[Manifest, ...],
         prior_workloads: Mapping[str, Any],
+        /,
         *,
         hub: tuple[Manifest, ...] = (),
         overridden: bool = False,
-    ) -> dict[str, Any]:
-        """Place the pods of what a placement (or a hub manifest) brings to a cluster: workload ->
-        pod -> where it stands. `hub` are the manifests before overrides, which changed if `overridden`.
+    ) -> Mapping[str, Any]:
+        """Place the pods of what a placement brings to a cluster: workload -> pod -> where it stands.
+        What is returned may still change while others are placed. `hub` are the objects before overrides.
         """
         ...
 
-    def leave(self, placement_address: str, cluster_name: str) -> None:
-        """All pods that a placement brought to a cluster (a member by name) go."""
+    def leave(self, placement_address: str, cluster_name: str, /) -> None:
+        """The pods that a placement brought to a cluster go."""
         ...
 
-    def requests(self, cluster_name: str) -> tuple[int, int]:
-        """What the pods with a node on a cluster ask for."""
+    def requests(self, cluster_name: str, /) -> tuple[int, int]:
+        """What the pods with a node on a cluster ask for: thousandths of a CPU, and bytes."""
         ...
-
-
-class NoPods:
-    """Predicts none."""
-
-    def place(
-        self,
-        _placement_address: str,
-        _cluster_name: str,
-        _manifests: tuple[Manifest, ...],
-        _prior_workloads: Mapping[str, Any],
-        *,
-        hub: tuple[Manifest, ...] = (),  # noqa: ARG002 - named by callers
-        overridden: bool = False,  # noqa: ARG002 - named by callers
-    ) -> dict[str, Any]:
-        """Nothing."""
-        return {}
-
-    def leave(self, _placement_address: str, _cluster_name: str) -> None:
-        """Nothing."""
-
-    def requests(self, _cluster_name: str) -> tuple[int, int]:
-        """Nothing."""
-        return 0, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,11 +193,6 @@ def _amounts(texts: Mapping[str, str] | None) -> dict[str, Quantity]:
         if not isinstance(amount, Malformed):
             found[name] = amount
     return found
-
-
-def without_figures(member: Member) -> Member:
-    """A member that says nothing but its name (unreadable figures of a prior object)."""
-    return replace(member, properties={}, resources=ResourceUsage())
 
 
 @dataclass(slots=True)

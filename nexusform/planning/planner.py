@@ -182,14 +182,14 @@ class _Planner:
         """Phases 5 and 6, and what comes after them."""
         types = self.request.registries.resource_types
         pods = self.pods = pods_over(blocks, self.prior, self.objects.values())
-        phase = FleetPhase.over(blocks, self.objects.values(), pods)
         here = [b for b in order.blocks if types[b.type].phase == FLEET_PHASE]
         for batch in manifest_batches(here, order.needs):
             if batch[0].type == MANIFEST_TYPE:
                 self.walked += plan_manifests(batch, blocks, evaluation, pods)
             else:
-                phase.plan_hub_block(batch[0], evaluation)
+                blocks.plan_ordinary(batch[0], evaluation)
         placements = [b for b in order.blocks if types[b.type].phase == PLACEMENT_PHASE]
+        phase = FleetPhase.over(blocks, self.objects.values(), pods)
         self.fleet = phase.run(placements, order, evaluation)
         self.walked += self.fleet.diagnostics
         for block in order.blocks:
