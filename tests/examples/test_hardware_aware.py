@@ -63,3 +63,52 @@ def test_the_group_refuses_what_cannot_be_kept_apart(here: Path) -> None:
     text = " ".join((done.stdout + done.stderr).replace("│", " ").split())
     assert "not on the same machine as the others of srvgroup (base_hot:13)" in text
     assert not (here / "state" / "nexusform.nfstate").exists()
+
+
+# --- the pods ----------------------------------------------------------------------------------
+
+HOSTNAME = ("-var", "topology_key=kubernetes.io/hostname")
+
+
+def said(where: Path, *words: str) -> str:
+    """What a plan says, as one line."""
+    done = nexusform(where, "plan", "-no-color", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return " ".join((done.stdout + done.stderr).replace("│", " ").split())
+
+
+def test_the_two_plans_of_the_readme_differ_as_it_says(here: Path) -> None:
+    before = said(here, *BEFORE, *MAINTENANCE, *HOSTNAME)
+    after = said(here)
+    readme = (here / "README.md").read_text()
+    block = readme[readme.index("before:") : readme.index("```", readme.index("before:"))]
+    told, _, then = block.partition("after:")
+    for text, lines in ((before, told), (after, then)):
+        for line in [line.strip() for line in lines.splitlines() if line.startswith("  ")]:
+            assert " ".join(line.split()) in text, line
+    assert "run on machine Compute01" in before
+    assert "topologyKey: CIS-node" in before
+    assert "Pods share a machine" not in after
+    for text in (before, after):
+        assert "maxUnavailable: 1" in text
+        assert "matchLabelKeys: [pod-template-hash]" in text
+
+
+def test_the_label_on_one_server_leaves_a_replica_pending_unless_preferred(here: Path) -> None:
+    required = said(here, *BEFORE, *MAINTENANCE)
+    assert "redis-cache-0..1 -> Compute01: 1, 1 Pending (new)" in required
+    assert "2 node(s) didn't match pod anti-affinity rules" in required
+    preferred = said(here, *BEFORE, *MAINTENANCE, "-var", "preferred=true")
+    assert "redis-cache-0..1 -> Compute01: 2 (new)" in preferred
+    assert "Pending" not in preferred
+
+
+def test_pods_follow_a_worker_that_is_healed(here: Path) -> None:
+    assert applied(here, *BEFORE, *MAINTENANCE, *HOSTNAME)["server_of_each_replica"] == {
+        "redis-cache-0": "Compute01",
+        "redis-cache-1": "Compute01",
+    }
+    assert NO_CHANGES in nexusform(here, "plan", *BEFORE, *MAINTENANCE, *HOSTNAME).stdout
+    servers = applied(here, *BEFORE, *HOSTNAME, HEAL)["server_of_each_replica"]
+    assert sorted(servers.values()) == ["Compute01", "Compute02"]
+    assert NO_CHANGES in nexusform(here, "plan", *BEFORE, *HOSTNAME).stdout
