@@ -13,6 +13,7 @@ from math import inf
 from typing import Any
 
 from nexusform.address import Address
+from nexusform.planning.fleet_uses import FleetUses
 from nexusform.planning.plan import Action, Change, Step, StepKind
 from nexusform.planning.sites import SitePlan
 from nexusform.planning.triggers import VmKey
@@ -184,8 +185,10 @@ class _Uses:
     sites: Mapping[str, SitePlan]
     by_id_after: dict[tuple[str, str], Address] = field(default_factory=dict)
     by_id_before: dict[tuple[str, str], Address] = field(default_factory=dict)
+    fleet: FleetUses = field(init=False)
 
     def __post_init__(self) -> None:
+        self.fleet = FleetUses(self.changes)
         for change in self.changes:
             kind = change.address.type
             for values, table in ((change.after, self.by_id_after), (change.before, self.by_id_before)):
@@ -194,7 +197,7 @@ class _Uses:
 
     def after(self, change: Change) -> list[Address]:
         """What the object uses once it is made."""
-        found = _by_ids(change.after, self.by_id_after)
+        found = _by_ids(change.after, self.by_id_after) + self.fleet.of(change, after=True)
         vms = self.objects.get(change.address)
         if vms is not None and vms.site is not None:
             texts = {vms.site.offered_by.get(vms.places[key].machine, "") for key in vms.tokens}
@@ -204,7 +207,8 @@ class _Uses:
 
     def before(self, change: Change) -> list[Address]:
         """What the object used."""
-        return _by_ids(change.before, self.by_id_before) + self._racks_before(change)
+        used = _by_ids(change.before, self.by_id_before) + self.fleet.of(change, after=False)
+        return used + self._racks_before(change)
 
     def _racks_before(self, change: Change) -> list[Address]:
         vms = self.objects.get(change.address)
@@ -223,9 +227,10 @@ class _Uses:
 
 _MACHINE_MAKERS = ("nexus_rack", "nexus_bare_metal_machine")
 _ID_ARGUMENTS = {
-    "site_id": "nexus_site",
-    "rack_id": "nexus_rack",
-    "kubernetes_cluster_id": "nexus_kubernetes_cluster",
+    "site_id": ("nexus_site",),
+    "rack_id": ("nexus_rack",),
+    "kubernetes_cluster_id": ("nexus_kubernetes_cluster", "tacker_vnf"),
+    "cluster_id": ("nexus_kubernetes_cluster", "tacker_vnf"),
 }
 
 
@@ -233,11 +238,11 @@ def _by_ids(values: Mapping[str, Any] | None, table: Mapping[tuple[str, str], Ad
     if values is None:
         return []
     found = [
-        table.get((kind, values[name]))
-        for name, kind in _ID_ARGUMENTS.items()
+        [table[kind, values[name]] for kind in kinds if (kind, values[name]) in table][:1]
+        for name, kinds in _ID_ARGUMENTS.items()
         if isinstance(values.get(name), str)
     ]
-    return [a for a in found if a is not None]
+    return [address for one in found for address in one]
 
 
 def _use_waits(graph: _Graph, change: Change, uses: _Uses) -> None:

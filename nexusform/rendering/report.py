@@ -43,6 +43,9 @@ PLACEMENT_MAPS: Final = {"nodes": "vm", "vnfcs": "vm", "bindings": "binding", "w
 # A rack's machines follow from its arguments: told one by one only where they change.
 _MACHINES: Final = "machines"
 
+# A status per cluster follows from the bindings; `show` prints it in full.
+_STATUSES: Final = "placement_statuses"
+
 SchemaOf = Callable[[Address], BlockSchema | None]
 
 
@@ -244,6 +247,9 @@ def _condensed(
             found[name] = f"({len(new)} placed)"
         elif old and not after:
             found[name] = f"({len(old)} removed)"
+    statuses = (after or {}).get(_STATUSES)
+    if isinstance(statuses, list) and statuses and statuses != (before or {}).get(_STATUSES):
+        found[_STATUSES] = f"({len(statuses)} cluster{'' if len(statuses) == 1 else 's'})"
     machines = _placements(before, _MACHINES) or _placements(after, _MACHINES)
     if machines and (before is None or after is None):
         found[_MACHINES] = f"({len(machines)} machine{'' if len(machines) == 1 else 's'})"
