@@ -17,10 +17,12 @@ from nexusform.planning.pod_nodes import clusters_with_nodes
 from nexusform.planning.pod_phase import PodPhase, PriorPods
 from nexusform.planning.vm_phase import VmObject
 from nexusform.ports import Problem
+from nexusform.scheduling.pods.warnings import PodWarning
 from nexusform.values import UNKNOWN
 
 MANIFEST_TYPE: Final = "fleet_hub_manifest"
 MEMBER_TYPE: Final = "fleet_member_cluster"
+_MOST_PLACES: Final = 5
 PLACEMENT_TYPES: Final = ("fleet_cluster_resource_placement", "fleet_resource_placement")
 
 
@@ -190,8 +192,10 @@ def manifest_batches(
 # --- words -------------------------------------------------------------------------------------
 
 
-def pod_diagnostics(pods: PodPhase, instances: Mapping[Address, Instance]) -> list[Diagnostic]:
-    """Risks of pods, and what is wrong with their manifests, at the block that brings them."""
+def pod_diagnostics(
+    pods: PodPhase, instances: Mapping[Address, Instance], *, risks: bool = True
+) -> list[Diagnostic]:
+    """What is wrong with manifests and, with `risks`, what their pods risk, at the block that brings them."""
     by_address = {str(address): instance for address, instance in instances.items()}
     found = []
     for address, finding in pods.findings:
@@ -200,9 +204,22 @@ def pod_diagnostics(pods: PodPhase, instances: Mapping[Address, Instance]) -> li
             at = ("yaml_body",) if instance.type.name == MANIFEST_TYPE else ()
             detail = f"yaml_body:{finding.line}: {finding.detail}" if finding.line else finding.detail
             found.append(instance.problem(Problem(at, finding.summary, detail, finding.severity)))
-    for address, warning in pods.warnings:
+    alike: dict[tuple[str, str, str], list[PodWarning]] = {}
+    for address, warning in pods.warnings if risks else ():
+        alike.setdefault((address, warning.workload, warning.kind), []).append(warning)
+    for (address, _, kind), told in alike.items():
         instance = by_address.get(address)
         if instance is not None:
-            problem = Problem((), warning.summary, warning.detail, Severity.WARNING, id=warning.kind)
-            found.append(instance.problem(problem))
+            found.append(
+                instance.problem(Problem((), told[0].summary, _together(told), Severity.WARNING, id=kind))
+            )
     return found
+
+
+def _together(told: Sequence[PodWarning]) -> str:
+    """Warnings of one kind about one workload as one: the first, and where else it is so."""
+    places = [w.machine or w.rack for w in told[1:] if w.machine or w.rack]
+    if not places:
+        return told[0].detail
+    more = "" if len(places) <= _MOST_PLACES else f" and {len(places) - _MOST_PLACES} more"
+    return f"{told[0].detail} The same on {', '.join(places[:_MOST_PLACES])}{more}."

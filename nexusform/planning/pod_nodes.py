@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from nexusform.planning.surroundings import CLUSTER_TYPE
@@ -33,10 +33,11 @@ class NodeCluster:
     nodes: tuple[Node, ...]
     fresh: frozenset[str]
     seed: int = DEFAULT_SEED
+    by_name: Mapping[str, Node] = field(default_factory=dict, repr=False, compare=False)
 
     def node(self, name: str) -> Node | None:
         """One of its nodes."""
-        return next((node for node in self.nodes if node.name == name), None)
+        return self.by_name.get(name)
 
 
 def clusters_with_nodes(objects: Iterable[VmObject]) -> dict[str, NodeCluster]:
@@ -60,13 +61,15 @@ def clusters_with_nodes(objects: Iterable[VmObject]) -> dict[str, NodeCluster]:
         wanted = parts[0].wanted
         assert wanted is not None
         site = parts[0].site
+        nodes = tuple(node for part in parts for node in _nodes(part, keys.get(cluster_id, ())))
         clusters[cluster_id] = NodeCluster(
             cluster_id,
             wanted.cluster,
             wanted.site_id,
-            tuple(node for part in parts for node in _nodes(part, keys.get(cluster_id, ()))),
+            nodes,
             frozenset(name for part in parts for name in _remade(part)),
             site.scheduler.seed if site is not None else DEFAULT_SEED,
+            {node.name: node for node in nodes},
         )
     return clusters
 

@@ -63,17 +63,26 @@ class PriorPods:
 @dataclass(slots=True)
 class _Brought:
     # The pods of one object on one cluster. `before` are those of state, `after` those of the last call,
-    # `shown` the value that was given out, `outcomes` what became of each pod (workload, number).
+    # `shown` the value that was given out, `outcomes` what became of each pod (by workload and number).
     before: dict[str, dict[str, StandingPod]] = field(default_factory=dict)
     noted: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     workloads: tuple[Workload, ...] = ()
     manifests: tuple[Manifest, ...] = ()
     raw: dict[str, str] = field(default_factory=dict)
-    outcomes: dict[tuple[str, int], PodOutcome] = field(default_factory=dict)
+    outcomes: dict[str, dict[int, PodOutcome]] = field(default_factory=dict)
     removed: list[PodOutcome] = field(default_factory=list)
     shown: PodMap = field(default_factory=dict)
     warnings: tuple[PodWarning, ...] = ()
     overridden: bool = False
+
+    def of(self, workload: str) -> list[PodOutcome]:
+        """What became of the pods of a workload, by number."""
+        found = self.outcomes.get(workload, {})
+        return [found[number] for number in sorted(found)]
+
+    def everything(self) -> Iterable[PodOutcome]:
+        """What became of all its pods."""
+        return (outcome for found in self.outcomes.values() for outcome in found.values())
 
 
 class PodPhase:
@@ -249,7 +258,7 @@ class PodPhase:
         for key, brought in list(self._brought.items()):
             if key[1] != cluster.id or key[0] == except_for:
                 continue
-            if any(outcome.pending for outcome in brought.outcomes.values()):
+            if any(outcome.pending for outcome in brought.everything()):
                 self._predict([key], cluster)
 
     def _model(self, cluster: NodeCluster) -> Cluster:
@@ -268,28 +277,27 @@ class PodPhase:
             if here.pop((key, pod.number), None) is not None:
                 gone = PodOutcome(key, pod.number, name, forecast.REMOVE, "", pod.node, trigger)
                 brought.removed.append(gone)
-        for known in [k for k in brought.outcomes if k[0] == key]:
-            del brought.outcomes[known]
+        brought.outcomes.pop(key, None)
 
     def _take(self, brought: _Brought, prediction: Prediction, mine: set[str]) -> None:
         """Note what became of each pod. A pod that a former call of this plan placed stays placed by it."""
         for outcome in prediction.outcomes:
             if outcome.workload not in mine:
                 continue
-            at = (outcome.workload, outcome.number)
+            here = brought.outcomes.setdefault(outcome.workload, {})
             if outcome.action == forecast.REMOVE:
                 if outcome.name in brought.before.get(outcome.workload, {}):
                     brought.removed.append(outcome)
-                brought.outcomes.pop(at, None)
+                here.pop(outcome.number, None)
                 continue
-            earlier = brought.outcomes.get(at)
+            earlier = here.get(outcome.number)
             if earlier is not None and earlier.trigger and not outcome.trigger:
                 if earlier.node == outcome.node:
                     continue
                 outcome = replace(outcome, action=earlier.action, previous=earlier.previous)  # noqa: PLW2901 - the same pod
             if outcome.trigger == forecast.TEMPLATE_CHANGED and brought.overridden:
                 outcome = replace(outcome, trigger=OVERRIDE_CHANGED)  # noqa: PLW2901 - the same pod
-            brought.outcomes[at] = outcome
+            here[outcome.number] = outcome
 
     # --- telling ---
 
@@ -297,9 +305,8 @@ class PodPhase:
         nodes = {node.name: node for node in cluster.nodes}
         brought.shown.clear()
         for workload in brought.workloads:
-            mine = [o for (key, _), o in brought.outcomes.items() if key == workload.key]
             brought.shown[workload.key] = {
-                o.name: self._value(brought, o, nodes) for o in sorted(mine, key=lambda o: o.number)
+                o.name: self._value(brought, o, nodes) for o in brought.of(workload.key)
             }
 
     def _value(self, brought: _Brought, outcome: PodOutcome, nodes: Mapping[str, Any]) -> dict[str, Any]:
@@ -316,15 +323,16 @@ class PodPhase:
 
     @property
     def rows(self) -> list[PlacementChange]:
-        """A row per pod, those that are kept too: what leaves, then the others, object by object."""
+        """A row per pod, those that are kept too: what leaves, then the others, object by object. Nodes
+        that refused a pod are named in it.
+        """
         found = []
         for (address, cluster_id), brought in self._brought.items():
             cluster = self.clusters.get(cluster_id)
             where = parse_address(address)
             found += [_row(where, cluster_id, cluster, o) for o in brought.removed]
             for workload in brought.workloads:
-                mine = [o for (key, _), o in brought.outcomes.items() if key == workload.key]
-                found += [_row(where, cluster_id, cluster, o) for o in sorted(mine, key=lambda o: o.number)]
+                found += [_row(where, cluster_id, cluster, o) for o in brought.of(workload.key)]
         return found
 
     @property
@@ -336,7 +344,7 @@ class PodPhase:
         """All pods that have a node after the plan."""
         found = []
         for (_, cluster_id), brought in self._brought.items():
-            for outcome in brought.outcomes.values():
+            for outcome in brought.everything():
                 spec = outcome.spec
                 if outcome.node and spec is not None:
                     found.append(

@@ -125,3 +125,49 @@ def test_members_with_given_figures_have_no_nodes_to_show() -> None:
     given = 'resource "fleet_member_cluster" "far" {}\n'
     state = state_of(RACKS + CLUSTERS + MEMBERS + given + hub(web()) + placement())
     assert set(where(state)) == {"a", "b"}
+
+
+def test_an_override_changes_the_pods_of_its_cluster_only() -> None:
+    override = """
+resource "fleet_resource_override" "o" {
+  namespace = "web"
+  placement {
+    name = "p"
+  }
+  resource_selector {
+    group   = "apps"
+    version = "v1"
+    kind    = "Deployment"
+    name    = "web"
+  }
+  policy {
+    override_rule {
+      cluster_selector {
+        cluster_selector_term {
+          label_selector {
+            match_labels = { "kubernetes-fleet.io/member-name" = "b" }
+          }
+        }
+      }
+      json_patch_override {
+        op    = "replace"
+        path  = "/spec/template/spec/containers/0/image"
+        value = "web:9"
+      }
+    }
+  }
+}
+"""
+    text = RACKS + CLUSTERS + MEMBERS + hub(web()) + placement()
+    state = state_of(text)
+    result = good(plan(text + override, state))
+    rows = [r for r in result.plan.placements if r.kind == "pod" and r.action != "keep"]
+    assert [(r.object, (r.target or {})["cluster"], str(r.action), r.trigger) for r in rows] == [
+        ("web-0", "b", "move", "override_changed")
+    ]
+    later = applied(result, state)
+    assert is_empty(plan(text + override, later))
+    # A new image on the hub does not reach the cluster whose override sets another.
+    renewed = good(plan(text.replace("web:1", "web:2") + override, later))
+    moved = [r for r in renewed.plan.placements if r.kind == "pod" and r.action != "keep"]
+    assert ("a", "template_changed") in [((r.target or {})["cluster"], r.trigger) for r in moved]
