@@ -13,6 +13,8 @@ import unicodedata
 from functools import lru_cache
 from typing import Final
 
+from nexusform.language.functions.linear_patterns import Pattern
+
 
 class PatternProblem(ValueError):
     """A pattern that RE2 would refuse, or that cannot be carried over."""
@@ -50,11 +52,11 @@ _MOST_REPEATS: Final = 1000
 
 
 @lru_cache(maxsize=256)
-def compile_re2(pattern: str) -> re.Pattern[str]:
+def compile_re2(pattern: str) -> Pattern:
     """The pattern, ready to use. Raises PatternProblem."""
     translated = _Translation(pattern).run()
     try:
-        return re.compile(translated)
+        return Pattern(translated)
     except (re.error, OverflowError, RecursionError) as problem:
         raise PatternProblem(f"{problem}, in {pattern}") from None
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from nexusform.language.functions.function import Example, Function, FunctionProblem, Parameter, check_length
+from nexusform.language.functions.linear_patterns import Match, Pattern, TooSlow
 from nexusform.language.functions.re2 import PatternProblem, compile_re2
 from nexusform.values import (
     DYNAMIC,
@@ -22,24 +23,30 @@ from nexusform.values import (
 )
 
 
-def _compiled(pattern: str, position: int = 0) -> re.Pattern[str]:
+def _compiled(pattern: str, position: int = 0) -> Pattern:
     try:
         return compile_re2(pattern)
     except PatternProblem as problem:
         raise FunctionProblem(f"invalid regexp pattern: {problem}", position) from None
 
 
-def matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """Every match from left to right; an empty one right after another match does not count."""
+def matches(pattern: Pattern, text: str) -> Iterator[Match]:
+    """Every match from left to right; an empty one right after another match does not count.
+
+    Raises FunctionProblem when finding them would take too long.
+    """
     end = -1
-    for match in pattern.finditer(text):
-        if match.start() == match.end() == end:
-            continue
-        end = match.end()
-        yield match
+    try:
+        for match in pattern.finditer(text):
+            if match.start() == match.end() == end:
+                continue
+            end = match.end()
+            yield match
+    except TooSlow:
+        raise FunctionProblem("matching this pattern against so long a text would take too long") from None
 
 
-def _capture_type(pattern: re.Pattern[str]) -> Type:
+def _capture_type(pattern: Pattern) -> Type:
     if pattern.groups == 0:
         return STRING
     if not pattern.groupindex:
@@ -49,8 +56,7 @@ def _capture_type(pattern: re.Pattern[str]) -> Type:
     return ObjectType.of(dict.fromkeys(pattern.groupindex, STRING))
 
 
-def _captures(match: re.Match[str]) -> Value:
-    pattern = match.re
+def _captures(pattern: Pattern, match: Match) -> Value:
     if pattern.groups == 0:
         return Value(STRING, match.group())
     if pattern.groupindex:
@@ -66,10 +72,10 @@ def _regex_type(arguments: Sequence[Value]) -> Type:
 def _regex(pattern: Value, text: Value) -> Value:
     compiled = _compiled(pattern.raw)
     _capture_type(compiled)
-    found = compiled.search(text.raw)
+    found = next(matches(compiled, text.raw), None)
     if found is None:
         raise FunctionProblem("pattern did not match any part of the given string")
-    return _captures(found)
+    return _captures(compiled, found)
 
 
 def _regex_all_type(arguments: Sequence[Value]) -> Type:
@@ -79,7 +85,7 @@ def _regex_all_type(arguments: Sequence[Value]) -> Type:
 def _regex_all(pattern: Value, text: Value) -> Value:
     compiled = _compiled(pattern.raw)
     kind = _capture_type(compiled)
-    return Value(ListType(kind), tuple([_captures(m) for m in matches(compiled, text.raw)]))
+    return Value(ListType(kind), tuple([_captures(compiled, m) for m in matches(compiled, text.raw)]))
 
 
 def _replace(text: Value, wanted: Value, replacement: Value) -> Value:
@@ -91,7 +97,7 @@ def _replace(text: Value, wanted: Value, replacement: Value) -> Value:
     pieces: list[str] = []
     at = length = 0
     for match in matches(compiled, text.raw):
-        pieces += (text.raw[at : match.start()], _expanded(replacement.raw, match))
+        pieces += (text.raw[at : match.start()], _expanded(replacement.raw, compiled, match))
         length += len(pieces[-1])
         check_length(length)
         at = match.end()
@@ -102,7 +108,7 @@ def _replace(text: Value, wanted: Value, replacement: Value) -> Value:
 _REFERENCE: Final = re.compile(r"\$(?:(\$)|(\w+)|\{(\w+)\})")
 
 
-def _expanded(template: str, match: re.Match[str]) -> str:
+def _expanded(template: str, pattern: Pattern, match: Match) -> str:
     # `$1`, `${1}`, `$name` and `${name}` stand for groups, `$$` for a dollar.
     def one(reference: re.Match[str]) -> str:
         if reference[1]:
@@ -110,8 +116,8 @@ def _expanded(template: str, match: re.Match[str]) -> str:
         name = reference[2] or reference[3]
         if name.isdecimal():
             number = int(name)
-            return (match.group(number) or "") if number <= match.re.groups else ""
-        return (match.group(name) or "") if name in match.re.groupindex else ""
+            return (match.group(number) or "") if number <= pattern.groups else ""
+        return (match.group(name) or "") if name in pattern.groupindex else ""
 
     return _REFERENCE.sub(one, template)
 
