@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from nexusform.address import Address
 from nexusform.importers.fleet_model import EXTERNAL
+from nexusform.planning.fleet_overrides import render
 from nexusform.planning.fleet_placement import PlacementPlan
-from nexusform.planning.fleet_world import FleetMemberState, Pods, member_of
+from nexusform.planning.fleet_world import FleetMemberState, Pods, Render, member_of
 from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.fleet import cycle
 from nexusform.scheduling.fleet.explanation import Explanation, explain
@@ -143,9 +144,18 @@ def place_pods(
                 prior.get(binding.cluster) or {},
                 hub=placement.selected,
                 overridden=binding.cluster in placement.outdated,
+                render=_renderer(placement, state),
             )
             if found:
                 placement.workloads[binding.cluster] = found
+
+
+def _renderer(placement: PlacementPlan, state: FleetMemberState) -> Render | None:
+    """What the placement's overrides make of objects on one cluster; None without any."""
+    now = state.now
+    if not placement.overrides or now is None:
+        return None
+    return lambda manifests: render(manifests, placement.overrides, now.name, now.labels).manifests
 
 
 def _has_objects(placement: PlacementPlan, binding: Binding) -> bool:

@@ -5,7 +5,7 @@ of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -21,6 +21,8 @@ from nexusform.scheduling.quantity import Form, Malformed, Quantity, make_quanti
 MEMBER_TYPE: Final = "fleet_member_cluster"
 NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
 _GIB: Final = 1 << 30
+# What overrides make of objects.
+Render = Callable[[tuple[Manifest, ...]], tuple[Manifest, ...]]
 
 
 class Pods(Protocol):
@@ -36,9 +38,11 @@ class Pods(Protocol):
         *,
         hub: tuple[Manifest, ...] = (),
         overridden: bool = False,
+        render: Render | None = None,
     ) -> Mapping[str, Any]:
         """Place the pods of what a placement brings to a cluster: workload -> pod -> where it stands.
-        What is returned may still change while others are placed. `hub` are the objects before overrides.
+        What is returned may still change while others are placed. `hub` are the objects before overrides,
+        `render` what applies these.
         """
         ...
 

@@ -14,6 +14,7 @@ from nexusform.address import Address, parse_address
 from nexusform.importers.kubernetes_manifests import Manifest, unwrapped
 from nexusform.importers.kubernetes_workloads import workloads_of
 from nexusform.importers.yaml_text import LineFinding
+from nexusform.planning.fleet_world import Render
 from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.planning.pod_nodes import NodeCluster
 from nexusform.planning.separation import PodPlace
@@ -69,6 +70,7 @@ class _Brought:
     workloads: tuple[Workload, ...] = ()
     manifests: tuple[Manifest, ...] = ()
     raw: dict[str, str] = field(default_factory=dict)
+    noted_manifests: tuple[Manifest, ...] = ()
     outcomes: dict[str, dict[int, PodOutcome]] = field(default_factory=dict)
     removed: list[PodOutcome] = field(default_factory=list)
     shown: PodMap = field(default_factory=dict)
@@ -108,6 +110,7 @@ class PodPhase:
         specs = {w.key: w.pod for w in workloads_of(held.manifests).workloads}
         brought = self._brought.setdefault((held.address, held.cluster_id), _Brought())
         brought.noted = held.workloads
+        brought.noted_manifests = held.manifests
         brought.raw = {key: spec.template for key, spec in specs.items()}
         here = self._standing.setdefault(held.cluster_id, {})
         for key, pods in held.workloads.items():
@@ -133,12 +136,13 @@ class PodPhase:
         others: tuple[Manifest, ...] = (),
         hub: tuple[Manifest, ...] = (),
         overridden: bool = False,
+        render: Render | None = None,
     ) -> PodMap:
         """Place the pods of what an object brings to a cluster: workload -> pod -> where it stands.
 
         `prior_workloads` is what state holds of them; without any, what stood of that object leaves first
         (it is made anew). `hub` are the same manifests before overrides (default: as given), by which
-        a change of the template is told from a change of an override.
+        a change of the template is told from a change of an override; `render` applies the overrides.
         """
         cluster_id = self.members.get(cluster_name, cluster_name)
         cluster = self.clusters.get(cluster_id)
@@ -156,6 +160,9 @@ class PodPhase:
         reading = workloads_of(brought.manifests, (*everywhere, *others))
         self.findings += [(placement_address, finding) for finding in reading.findings]
         brought.workloads = reading.workloads
+        if render is not None and not overridden:
+            # The overrides did not change: what stands was made from the old objects by the same.
+            self._made_from(brought, cluster_id, render(brought.noted_manifests))
         self._know_templates(brought, cluster_id, hub)
         self._predict([key], cluster)
         self._retry(cluster, except_for=placement_address)
@@ -222,6 +229,16 @@ class PodPhase:
                 pods[name] = replace(pod, spec=spec)
                 if (workload.key, pod.number) in here:
                     here[workload.key, pod.number] = pods[name]
+
+    def _made_from(self, brought: _Brought, cluster_id: str, manifests: tuple[Manifest, ...]) -> None:
+        """Give the pods of state the spec that these manifests gave them."""
+        specs = {w.key: w.pod for w in workloads_of(manifests).workloads}
+        here = self._standing.setdefault(cluster_id, {})
+        for key, pods in brought.before.items():
+            for name, pod in list(pods.items()):
+                pods[name] = replace(pod, spec=specs.get(key, pod.spec))
+                if (key, pod.number) in here:
+                    here[key, pod.number] = pods[name]
 
     def _predict(self, keys: Sequence[Key], cluster: NodeCluster) -> None:
         for key in keys:

@@ -170,4 +170,4 @@ resource "fleet_resource_override" "o" {
     # A new image on the hub does not reach the cluster whose override sets another.
     renewed = good(plan(text.replace("web:1", "web:2") + override, later))
     moved = [r for r in renewed.plan.placements if r.kind == "pod" and r.action != "keep"]
-    assert ("a", "template_changed") in [((r.target or {})["cluster"], r.trigger) for r in moved]
+    assert [((r.target or {})["cluster"], r.trigger) for r in moved] == [("a", "template_changed")]
