@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 # What aliases may unfold to, in nodes.
 MOST_NODES: Final = 200_000
 
+# Where a quoted string is broken, in columns.
+_WIDTH: Final = 80
+
 
 _ESCAPES: Final = {
     0x00: "\\0",
@@ -47,8 +50,9 @@ _ESCAPES: Final = {
 def yaml_text(value: Value) -> str:
     """A wholly known value as YAML, strings always quoted so that no one misreads them."""
     if isinstance(value.raw, (tuple, dict)) and value.raw:
-        return "\n".join(_lines(value)) + "\n"
-    text = "\n  ".join(_item(value))
+        return "\n".join(_lines(value, 0)) + "\n"
+    first, *rest = _item(value, 0, 0)
+    text = "\n".join([first, *_shifted(rest)])
     if isinstance(value.raw, (str, tuple, dict)):
         return text + "\n"
     return text + "\n...\n"
@@ -77,37 +81,66 @@ def _escaped(match: re.Match[str]) -> str:
     return _ESCAPES.get(code) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
 
 
-def _lines(value: Value) -> list[str]:
-    # The block form of a collection that is not empty.
+def _shifted(lines: list[str]) -> list[str]:
+    return [f"  {line}" if line else line for line in lines]
+
+
+def _lines(value: Value, indent: int) -> list[str]:
+    # The block form of a collection that is not empty, which stands at a column.
     if isinstance(value.raw, tuple):
         found: list[str] = []
         for item in value.raw:
-            inner = _item(item)
-            found += [f"- {inner[0]}", *[f"  {line}" if line else line for line in inner[1:]]]
+            inner = _item(item, indent + 2, indent + 2)
+            found += [f"- {inner[0]}", *_shifted(inner[1:])]
         return found
     found = []
     for key, item in value.raw.items():
-        inner = _item(item)
+        name = f"{_quoted(key)}:"
         if isinstance(item.raw, dict) and item.raw:
-            found += [f"{_quoted(key)}:", *[f"  {line}" if line else line for line in inner]]
+            found += [name, *_shifted(_lines(item, indent + 2))]
         elif isinstance(item.raw, tuple) and item.raw:
-            found += [f"{_quoted(key)}:", *inner]
+            found += [name, *_lines(item, indent)]
         else:
-            found += [f"{_quoted(key)}: {inner[0]}", *[f"  {line}" if line else line for line in inner[1:]]]
+            inner = _item(item, indent + 2, indent + len(name) + 1)
+            found += [f"{name} {inner[0]}", *_shifted(inner[1:])]
     return found
 
 
-def _item(value: Value) -> list[str]:
+def _folded(text: str, indent: int, column: int) -> list[str]:
+    # A quoted string whose first character stands at `column`; beyond the width it goes on in the
+    # next line, at `indent`, instead of a space. A further space there needs a backslash before it.
+    if column + len(text) < _WIDTH:
+        return [_quoted(text)]
+    lines: list[str] = []
+    pieces = ['"']
+    column += 1
+    spaced = False
+    for position, character in enumerate(text):
+        breaks = character == " " and not spaced and column > _WIDTH and 0 < position < len(text) - 1
+        spaced = character == " "
+        if breaks:
+            lines.append("".join(pieces))
+            pieces = ["\\"] if text[position + 1] == " " else []
+            column = indent + len(pieces)
+        else:
+            piece = _quoted(character)[1:-1]
+            pieces.append(piece)
+            column += len(piece)
+    return [*lines, "".join([*pieces, '"'])]
+
+
+def _item(value: Value, indent: int, column: int) -> list[str]:
+    # The lines of a value whose first character stands at `column`, further ones at `indent`.
     raw = value.raw
     if isinstance(raw, (tuple, dict)) and raw:
-        return _lines(value)
+        return _lines(value, indent)
     if isinstance(raw, str) and "\n" in raw and _can_be_block(raw):
         body = raw.rstrip("\n")
         trailing = len(raw) - len(body)
         chomp = "+" if not body else {0: "-", 1: ""}.get(trailing, "+")
-        indent = "2" if raw[0] in " \n" else ""
-        return [f"|{indent}{chomp}", *body.split("\n"), *[""] * max(trailing - 1, 0)]
-    return [_scalar(value)]
+        lead = "2" if raw[0] in " \n" else ""
+        return [f"|{lead}{chomp}", *body.split("\n"), *[""] * max(trailing - 1, 0)]
+    return _folded(raw, indent, column) if isinstance(raw, str) else [_scalar(value)]
 
 
 def _can_be_block(text: str) -> bool:
