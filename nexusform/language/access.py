@@ -54,19 +54,20 @@ def attribute(value: Value, name: str) -> Value | AccessProblem:
         return DYNAMIC_UNKNOWN.with_marks(value.marks)
     if isinstance(of, ObjectType):
         kind = of.attribute(name)
-        return Value(kind, UNKNOWN, value.marks) if kind is not None else _no_attribute(of, name)
+        if kind is not None:
+            return Value(kind, UNKNOWN, value.marks)
+        return _no_attribute(name, [] if value.marks else [n for n, _ in of.attributes])
     if isinstance(of, MapType):
         if raw is UNKNOWN:
             return Value(of.element, UNKNOWN, value.marks)
-        hint = did_you_mean(name, raw)
+        hint = "" if value.marks else did_you_mean(name, raw)
         return AccessProblem(
             "Missing map element", f'This map does not have an element with the key "{name}".{hint}'
         )
     return AccessProblem("Unsupported attribute", _unsupported(of, name))
 
 
-def _no_attribute(of: ObjectType, name: str) -> AccessProblem:
-    names = [n for n, _ in of.attributes]
+def _no_attribute(name: str, names: list[str]) -> AccessProblem:
     hint = did_you_mean(name, names) or _listed("Its attributes are", names)
     return AccessProblem(
         "Unsupported attribute", f'This object does not have an attribute named "{name}".{hint}'

@@ -17,6 +17,7 @@ from nexusform.language.functions.function import (
     FunctionProblem,
     call,
     converted_argument,
+    without_secrets,
 )
 from nexusform.language.numbers import normalised
 from nexusform.language.operators import (
@@ -346,7 +347,8 @@ def _key_text(key: ObjectKey, run: Evaluation, whole: ObjectCons) -> Value | Non
 
 
 def _call(node: Call, run: Evaluation) -> Value:
-    function = run.scope.functions.get(node.name)
+    # `core::` names the functions of the language, as distinct from those of a provider.
+    function = run.scope.functions.get(node.name.removeprefix("core::"))
     if function is None:
         hint = did_you_mean(node.name, run.scope.functions)
         detail = f'There is no function named "{node.name}".{hint}'
@@ -406,7 +408,8 @@ def _invoke(
     try:
         converted = [converted_argument(function, i, a) for i, a in enumerate(arguments)]
         result = call(function, converted)
-    except FunctionProblem as problem:
+    except FunctionProblem as caught:
+        problem = without_secrets(caught, arguments)
         if problem.argument is not None and problem.argument < len(places):
             name = function.parameter(problem.argument).name
             detail = f'Invalid value for "{name}" parameter: {problem.message}.'

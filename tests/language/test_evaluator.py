@@ -157,6 +157,13 @@ def test_sensitive_values_are_not_shown() -> None:
         "var.secret + 1",
         "var.rack[var.secret]",
         "tonumber(var.secret)",
+        "base64decode(var.secret)",
+        "parseint(var.secret, 10)",
+        "cidrhost(var.secret, 1)",
+        'formatdate("YYYY", var.secret)',
+        'regex("(${var.secret}", "a")',
+        'csvdecode("${var.secret},${var.secret}")',
+        "{(var.secret) = 1}.other",
         "{for x in [1, 2]: var.secret => x}",
     ):
         _, problems = run(text)

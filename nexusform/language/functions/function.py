@@ -7,7 +7,8 @@ arguments give an unknown of the result's type, and marks of arguments end up on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -156,6 +157,32 @@ def call(function: Function, arguments: Sequence[Value]) -> Value:
 
 
 _COMPOUND: Final = (tuple, dict)
+
+_QUOTED: Final = re.compile(r'"(?s:.*)"')
+_BACKQUOTED: Final = re.compile(r"`(?s:.*)`")
+_HIDDEN: Final = "(sensitive value)"
+
+
+def without_secrets(problem: FunctionProblem, arguments: Sequence[Value]) -> FunctionProblem:
+    """The same problem, with nothing in its message that a sensitive argument holds."""
+    if not any(a.has_marks for a in arguments):
+        return problem
+    shown = hidden = _BACKQUOTED.sub(_HIDDEN, problem.message)
+    for argument in arguments:
+        for text in _marked_texts(argument):
+            hidden = hidden.replace(f'"{text}"', _HIDDEN)
+            hidden = re.sub(rf"(?<!\w){re.escape(text)}(?!\w)", _HIDDEN, hidden)
+    # Where no text stands as a whole, a part of one may.
+    return FunctionProblem(_QUOTED.sub(_HIDDEN, shown) if hidden == shown else hidden, problem.argument)
+
+
+def _marked_texts(value: Value, *, marked: bool = False) -> Iterator[str]:
+    marked = marked or bool(value.marks)
+    if isinstance(value.raw, (tuple, dict)):
+        for part in value.raw.values() if isinstance(value.raw, dict) else value.raw:
+            yield from _marked_texts(part, marked=marked)
+    elif marked and isinstance(value.raw, str) and len(value.raw) > 1:
+        yield value.raw
 
 
 def _result_type(function: Function, arguments: Sequence[Value]) -> Type:
