@@ -70,7 +70,7 @@ def _product_type(arguments: Sequence[Value]) -> Type:
     if len(arguments) < 2:
         raise FunctionProblem("at least two arguments are required")
     parts = TupleType(tuple([_product_elements(a.type, i) for i, a in enumerate(arguments)]))
-    return SetType(parts) if all(isinstance(a.type, SetType) for a in arguments) else ListType(parts)
+    return SetType(parts) if any(isinstance(a.type, SetType) for a in arguments) else ListType(parts)
 
 
 def _product(*sets: Value) -> Value:
