@@ -144,7 +144,7 @@ def _transpose(given: Value) -> Value:
     found: dict[str, list[str]] = {}
     for key, values in given.raw.items():
         if values.raw is None:
-            continue
+            raise FunctionProblem("input must not contain null list", 0)
         for value in values.raw:
             if value.raw is None:
                 raise FunctionProblem("input must not contain null string", 0)

@@ -81,6 +81,10 @@ def _subnet(prefix: str, new_bits: Any, number: Any) -> str:
     return _network_at(network, first, length)
 
 
+# As in other implementations, so that a configuration means the same everywhere.
+_MOST_NEW_BITS: Final = 32
+
+
 def _subnets(prefix: Value, *new_bits: Value) -> Value:
     network = _network(prefix.raw, 0)
     at = int(network.network_address)
@@ -91,6 +95,8 @@ def _subnets(prefix: Value, *new_bits: Value) -> Value:
         length = network.prefixlen + bits
         if bits < 1:
             raise FunctionProblem("must extend prefix by at least one bit", position)
+        if bits > _MOST_NEW_BITS:
+            raise FunctionProblem(f"may not extend prefix by more than {_MOST_NEW_BITS} bits", position)
         if length > network.max_prefixlen:
             raise FunctionProblem(
                 f"would extend prefix to {length} bits, which is too long for an address of "

@@ -364,10 +364,11 @@ def _slice(given: Value, start: Value, end: Value) -> Value:
 
 
 def _sort(given: Value) -> Value:
-    if not given.is_wholly_known:
-        return Value(given.type, UNKNOWN)
     if any(v.raw is None for v in given.raw):
         raise FunctionProblem("given list element is null; a null string cannot be sorted", 0)
+    if not given.is_wholly_known:
+        # Only how many there will be is certain.
+        return Value(given.type, (Value(STRING, UNKNOWN),) * len(given.raw))
     return Value(given.type, tuple(sorted(given.raw, key=lambda v: str(v.raw))))
 
 
