@@ -97,7 +97,9 @@ def _codec(name: str) -> str:
 def _encode_text(text: str, encoding: str) -> str:
     codec = _codec(encoding)
     try:
-        return encode_base64(text.encode(codec))
+        # UTF-16 without a named byte order is big-endian, and begins with a mark that says so.
+        encoded = b"\xfe\xff" + text.encode("utf-16-be") if codec == "utf-16" else text.encode(codec)
+        return encode_base64(encoded)
     except UnicodeError:
         raise FunctionProblem(
             f"the given string contains characters that cannot be represented in {encoding}", 0
@@ -107,7 +109,10 @@ def _encode_text(text: str, encoding: str) -> str:
 def _decode_text(text: str, encoding: str) -> str:
     codec = _codec(encoding)
     try:
-        return clean_text(decode_base64(text).decode(codec))
+        data = decode_base64(text)
+        if codec == "utf-16" and data[:2] not in {b"\xfe\xff", b"\xff\xfe"}:
+            codec = "utf-16-be"
+        return clean_text(data.decode(codec))
     except UnicodeError:
         raise FunctionProblem(
             f"the given string contains symbols that are not defined for {encoding}", 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from typing import Any, Final
 
@@ -20,6 +21,8 @@ from nexusform.values import (
     object_value,
     tuple_value,
 )
+
+_SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 # How deep a document may be nested: values are walked recursively.
 DEEPEST: Final = 150
@@ -98,4 +101,4 @@ def clean_text(text: str) -> str:
     """The text as strings are kept: NFC-normalised, lone surrogates replaced."""
     if text.isascii():
         return text
-    return unicodedata.normalize("NFC", text.encode("utf-8", "replace").decode("utf-8"))
+    return unicodedata.normalize("NFC", _SURROGATES.sub("\ufffd", text))
