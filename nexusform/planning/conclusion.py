@@ -15,6 +15,7 @@ from nexusform.planning.conditions import PROBLEMS
 from nexusform.planning.fit import fit_failures
 from nexusform.planning.fleet_outcome import FleetOutcome
 from nexusform.planning.fleet_rows import kept_count
+from nexusform.planning.instances import UNDECIDED
 from nexusform.planning.order import Order
 from nexusform.planning.outputs import variable_values
 from nexusform.planning.overfull import overfull
@@ -73,11 +74,12 @@ def conclude(work: Work, blocks: Blocks, order: Order, results: Results) -> Plan
     changes, problems = build_changes(request, blocks.instances, order, work.prior)
     found = [*work.diagnostics, *problems, *overfull(blocks.instances, work.sites, work.objects.values())]
     failures = fit_failures(work.objects.values(), blocks.left_out)
-    flawed = has_errors(found)
+    # what depends on a VM that does not fit is undecided because of that
+    flawed = has_errors(d for d in found if d.summary != UNDECIDED or not failures.unplaced)
     if flawed:
         failures = replace(failures, unplaced=())
     else:
-        found += failures.diagnostics
+        found = [*failures.diagnostics, *found]
     ruled = request.mode is Mode.NORMAL and any(a.type == RULE_TYPE for a in blocks.instances)
     tie_breaks, certainty = measure(work.sites, request.tie_breaks, keep_outcomes=ruled)
     pods = work.pods

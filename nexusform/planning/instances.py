@@ -26,7 +26,7 @@ from nexusform.ports import Problem, ResourceType
 from nexusform.schema import BlockSchema, Nesting
 from nexusform.source import Span
 from nexusform.state.model import ObjectState
-from nexusform.values import Path
+from nexusform.values import UNKNOWN, Path
 
 UNDECIDED = "Placement depends on an unknown value"
 
@@ -39,7 +39,8 @@ class Instance:
     evaluated arguments with ignored changes taken back, None when the instance goes. `planned`
     are all attributes after. `broken` instances had errors: what refers to them is unknown.
     `forced` is a reason to replace from outside (action_reason), with its placement trigger. `private`
-    is what state is to note of it (None: what it notes now); that alone is no change.
+    is what state is to note of it (None: what it notes now); that alone is no change. `unsettled` are
+    computed attributes that lack VMs which do not fit: what refers to them is unknown.
     """
 
     address: Address
@@ -64,6 +65,7 @@ class Instance:
     deposed: Mapping[str, ObjectState] = field(default_factory=dict)
     previous: Address | None = None
     private: Mapping[str, Any] | None = None
+    unsettled: frozenset[str] = frozenset()
 
     @property
     def lifecycle(self) -> Lifecycle:
@@ -88,7 +90,9 @@ class Instance:
     @property
     def view(self) -> ObjectView:
         """What expressions see of it."""
-        values = None if self.broken else self.planned
+        values: Mapping[str, Any] | None = None if self.broken else self.planned
+        if values is not None and self.unsettled:
+            values = {**values, **dict.fromkeys(self.unsettled, UNKNOWN)}
         return ObjectView(values, self.sensitive, self.type.schema, self.type.present)
 
     def locate(self, path: Path) -> Span | None:

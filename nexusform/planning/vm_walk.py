@@ -304,6 +304,8 @@ class VmWalk:
                 computed = {}  # what stands is taken over as it is
             elif found.wanted is not None and instance.type.vms is not None and not instance.broken:
                 computed = instance.type.vms.assemble(instance.config, self.phase.after, found.placed_vms())
+            if found.failed:
+                instance.unsettled = frozenset(computed)
             self.blocks.conclude(instance, computed, evaluation)
             if not found.untouched and found.wanted is not None:
                 instance.private = self._placed_note(found)

@@ -317,3 +317,22 @@ def test_a_failing_plan_leaves_standing_vms_in_its_rows_alone() -> None:
     assert result.plan.errored
     assert {what for what, _ in triggers(result).values()} == {"place"}
     assert len(places(state)) == 3
+
+
+def test_what_refers_to_a_vm_that_does_not_fit_hides_nothing() -> None:
+    text = RACKS + cluster("a", pools=pool("p", 400))
+    text += 'output "o" {\n  value = nexus_kubernetes_cluster.a.nodes["a-p-399"].machine\n}\n'
+    (told,) = errors(plan(text))
+    assert "do not fit" in told.summary
+    text += (
+        'resource "nexus_virtual_machine" "v" {\n  site_id    = nexus_site.s.id\n  cpu_cores  = 2\n'
+        "  memory_gib = 4\n  disk_gib   = 4\n"
+        '  machine    = nexus_kubernetes_cluster.a.nodes["a-p-399"].machine\n}\n'
+    )
+    assert "do not fit" in errors(plan(text))[0].summary
+
+
+def test_a_broken_rack_is_told_without_what_follows_from_it() -> None:
+    text = RACKS.replace("machine_count = 4", "machine_count = 400") + cluster("a", pools=pool("p", 1))
+    text += 'output "o" {\n  value = nexus_kubernetes_cluster.a.nodes["a-p-0"].machine\n}\n'
+    assert {told.summary for told in errors(plan(text))} == {"Invalid value for argument"}
