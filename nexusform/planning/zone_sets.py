@@ -48,7 +48,10 @@ def with_zone_sets(
     quiet = replace(request, ways_out=False, lint=False, want_rejected=False, explain=())
 
     def tried(adjustments: Sequence[Adjustment]) -> PlanResult:
-        return plan(replace(quiet, adjustments=tuple(adjustments)))
+        # Most trials fail for want of room; tie-breaks are repeated for those that do not.
+        trial = replace(quiet, adjustments=tuple(adjustments))
+        outcome = plan(replace(trial, tie_breaks=0))
+        return outcome if outcome.plan.errored or request.tie_breaks == 0 else plan(trial)
 
     made = result.plan
     for finding in denied:
