@@ -12,6 +12,7 @@ from nexusform.planning.blocks import Blocks, Prior
 from nexusform.planning.certainty import measure
 from nexusform.planning.changes import build_changes, find_drift
 from nexusform.planning.conditions import PROBLEMS
+from nexusform.planning.evaluation import without_consequences
 from nexusform.planning.fit import fit_failures
 from nexusform.planning.fleet_outcome import FleetOutcome
 from nexusform.planning.fleet_rows import kept_count
@@ -83,8 +84,11 @@ def conclude(work: Work, blocks: Blocks, order: Order, results: Results) -> Plan
     ruled = request.mode is Mode.NORMAL and any(a.type == RULE_TYPE for a in blocks.instances)
     tie_breaks, certainty = measure(work.sites, request.tie_breaks, keep_outcomes=ruled)
     pods = work.pods
-    found += pod_diagnostics(pods, blocks.instances) if pods is not None else []
+    risks = not (flawed or failures.unplaced)
+    found += pod_diagnostics(pods, blocks.instances, risks=risks) if pods is not None else []
     pod_rows = pods.rows if pods is not None else []
+    if not request.want_rejected:
+        pod_rows = [replace(row, rejected=()) if row.rejected else row for row in pod_rows]
     verdicts = Verdicts()
     if ruled and not flawed:
         places = pods.places() if pods is not None else ()
@@ -135,7 +139,7 @@ def _former_dependencies(prior: Prior) -> dict[tuple[Address, str], tuple[str, .
 
 def finished(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagnostic]) -> Plan:
     """The plan with what it was made from and everything that was found."""
-    found = _once(diagnostics)
+    found = without_consequences(_once(diagnostics))
     state = request.state
     return replace(
         plan,
