@@ -6,14 +6,14 @@ same configuration is a `fork`.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
 from nexusform.address import ROOT, Address, ConfigAddress, Key, Mode, ModulePath, ModuleStep
 from nexusform.configuration.evaluation import PreparedBody
 from nexusform.configuration.model import Configuration, Module, ModuleCall, ResourceBlock, Variable
-from nexusform.diagnostics import Diagnostic, error, has_errors
+from nexusform.diagnostics import Diagnostic, Severity, error, has_errors
 from nexusform.language.conversion import convert
 from nexusform.language.evaluator import Scope, evaluate
 from nexusform.language.syntax import Expression, Traversal, TraverseAttribute, TraverseIndex
@@ -271,12 +271,31 @@ class Evaluation:
         return view
 
 
+_LATE = "is known only after apply"
+
+
+def without_consequences(found: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """What was found, without what only follows from data that could not be read: then everything that
+    is made of the data is unknown.
+    """
+    told = list(found)
+    unread = any(d.severity is Severity.ERROR and _is_data(d.address) for d in told)
+    return [d for d in told if not (unread and d.summary in _REPEATING and _LATE in d.detail)]
+
+
+_REPEATING = ("Invalid count argument", "Invalid for_each argument")
+
+
+def _is_data(address: str) -> bool:
+    return address.startswith("data.") or ".data." in address
+
+
 def unknown_repetition(argument: str, block: ModuleCall | ResourceBlock, header: str) -> Diagnostic:
     """The error for a count or for_each that stays unknown."""
     expression = block.count if argument == "count" else block.for_each
     return error(
         f"Invalid {argument} argument",
-        f'The "{argument}" value is known only after apply, so the plan cannot tell how many instances there '
+        f'The "{argument}" value {_LATE}, so the plan cannot tell how many instances there '
         "will be or where they land. Use values that are known in the plan: literals, variables, or "
         "attributes that nexusform computes.",
         expression.span if expression is not None else None,

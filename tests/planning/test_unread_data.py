@@ -1,0 +1,40 @@
+"""Data that cannot be read is told of once, not also everywhere that it is used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run
+
+USING = """
+data "nexus_inventory" "i" {
+  directory = "nowhere"
+}
+resource "nexus_site" "s" {}
+resource "nexus_rack" "r" {
+  for_each      = data.nexus_inventory.i.racks
+  site_id       = nexus_site.s.id
+  name          = each.key
+  machine_count = 1
+}
+"""
+
+
+def test_what_is_made_of_unread_data_is_not_blamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "main.nf.hcl").write_text(USING)
+    assert run(["plan"]) == 1
+    told = capsys.readouterr().err
+    assert "Missing file" in told
+    assert "Invalid for_each argument" not in told
+    (tmp_path / "main.nf.hcl").write_text(
+        USING.replace("data.nexus_inventory.i.racks", "toset([timestamp()])")
+        .replace("data", "# data", 1)
+        .replace('  directory = "nowhere"\n}', "")
+    )
+    assert run(["plan"]) == 1
+    assert "Invalid for_each argument" in capsys.readouterr().err
