@@ -12,6 +12,7 @@ from nexusform.cli.commands import command, option, switch
 from nexusform.cli.screen import Screen
 from nexusform.workflow.explain import Reason
 from nexusform.workflow.explain import explain as find_explanations
+from nexusform.workflow.explain_fleet import PlacementReason
 
 
 @command("explain", summary="Say why something is where it is")
@@ -37,6 +38,10 @@ def explain(address: str, name: str, **given: Any) -> int:
     """
     screen = Screen(no_color=given["no_color"], compact_warnings=given["compact_warnings"])
     found = find_explanations(flags.place_of(given), address, name, given["plan"] or "")
+    if found.placements:
+        for placement in found.placements:
+            screen.out(_placement(placement, given, screen), end="")
+        return 0
     if not found.reasons and not found.objects:
         screen.diagnostics(found.diagnostics, found.sources)
         return 1
@@ -45,6 +50,42 @@ def explain(address: str, name: str, **given: Any) -> int:
     for reason in found.reasons:
         screen.out(_told(reason, given, screen), end="")
     return 0
+
+
+def _placement(reason: PlacementReason, given: dict[str, Any], screen: Screen) -> str:
+    from nexusform.rendering.placement_outline import placement_document, placement_outline
+
+    if given["format"] == "json":
+        from nexusform.rendering.json_writer import json_bytes
+
+        document = placement_document(
+            str(reason.address),
+            reason.cluster,
+            reason.explanation,
+            reason.drift,
+            rows=reason.rows,
+            known=reason.known,
+            rendered=reason.rendered,
+        )
+        return json_bytes(document, pretty=True).decode()
+    outline = placement_outline(
+        str(reason.address),
+        reason.cluster,
+        reason.explanation,
+        reason.drift,
+        anew=reason.anew,
+        rows=reason.rows,
+        known=reason.known,
+        objects=reason.objects,
+        rendered=reason.rendered,
+    )
+    if given["format"] == "markdown":
+        from nexusform.rendering.outline_markdown import outline_markdown
+
+        return outline_markdown(outline)
+    from nexusform.rendering.outline_text import outline_text
+
+    return outline_text(outline, colour=screen.colour, width=screen.width)
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -23,6 +23,13 @@ from nexusform.workflow.show import Shown, find_shown
 @switch("json", "As a JSON document", parameter="as_json")
 @switch("show-sensitive", "Show sensitive values")
 @option("max-bytes", "Keep text and Markdown within so many bytes", metavar="N", kind=click.IntRange(min=1))
+@option(
+    "status-version",
+    "Print placements with the conditions of that year (2023); today's without it",
+    metavar="2023",
+    default="",
+    kind=click.Choice(["", "2023"]),
+)
 @flags.placement_flags
 @flags.state_flags
 @flags.view_flags
@@ -104,10 +111,32 @@ def _plan_text(shown: Shown, given: dict[str, Any], screen: Screen) -> str:
 def _state_text(shown: Shown, given: dict[str, Any], screen: Screen) -> str:
     from nexusform.rendering.terminal import render_state
 
+    placements = _placements_text(shown, given["status_version"], sensitive=given["show_sensitive"])
+    if placements:
+        return placements
     state = shown.state
     if shown.instances is not None:
         state = replace(state, instances=shown.instances, outputs={})
     return render_state(state, registries(), colour=screen.colour, show_sensitive=given["show_sensitive"])
+
+
+def _placements_text(shown: Shown, version: str, *, sensitive: bool) -> str:
+    """Fleet placements alone are printed as `kubectl describe` does; "" for anything else."""
+    from nexusform.importers.fleet_model import FleetPlacement
+    from nexusform.rendering.placement_status_text import PLACEMENTS, render_placement
+
+    if not shown.instances or any(a.type not in PLACEMENTS for a in shown.instances):
+        return ""
+    types = registries().resource_types
+    texts = []
+    for address, instance in shown.instances.items():
+        read = types[address.type].fleet
+        if instance.current is None or read is None or (instance.current.sensitive and not sensitive):
+            return ""
+        written = read(instance.current.attributes)
+        if isinstance(written, FleetPlacement):
+            texts.append(render_placement(address.type, instance.current.attributes, written, version))
+    return "\n\n".join(texts)
 
 
 def _cut(text: str, most: int | None) -> str:

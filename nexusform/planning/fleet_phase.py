@@ -75,7 +75,7 @@ class FleetPhase:
         for instance in instances:
             plan = planned.get(instance.address)
             if plan is not None:
-                note_resources(plan)
+                note_resources(plan, self.blocks.request.state.serial + 1)
                 self.blocks.conclude(instance, conclude_placement(plan), evaluation)
             elif instance.block is not None and not instance.going:
                 self.blocks.conclude(instance, {}, evaluation)

@@ -9,6 +9,7 @@ from nexusform.planning.fleet_hub import Hub
 from nexusform.planning.fleet_overrides import applicable, render
 from nexusform.planning.fleet_placement import PlacementPlan
 from nexusform.planning.fleet_selection import fingerprint, selected
+from nexusform.planning.placed_note import note_placed
 from nexusform.scheduling.fleet.model import BindingState
 
 
@@ -49,10 +50,17 @@ def noted_before(placement: PlacementPlan) -> Mapping[str, Any]:
     return (prior.private if prior is not None and not placement.created else None) or {}
 
 
-def note_resources(placement: PlacementPlan) -> None:
-    """Note what the placement brought where, once everything is rolled out."""
-    before = noted_before(placement).get("overrides") or {}
+def note_resources(placement: PlacementPlan, serial: int) -> None:
+    """Note what the placement brought where and why each binding came, once everything is rolled out.
+    `serial` is the one that applying the plan will give.
+    """
+    noted = noted_before(placement)
+    before = noted.get("overrides") or {}
+    stood = {b.cluster for b in placement.prior} - placement.evicted
+    present = [b.cluster for b in placement.held]
+    came = [(c, str(placement.picked.get(c, ""))) for c in present if c not in stood]
     placement.instance.private = {
+        **(note_placed(noted, came, present, serial) or {}),
         "resources": {"index": placement.resource_index, "hash": placement.digest},
         "overrides": {
             b.cluster: before.get(b.cluster, "") if _behind(placement, b.cluster) else rendered.digest

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from nexusform.address import Address, AddressPattern, AddressProblem, address_order, parse_pattern
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
+from nexusform.planning.fleet_placement import PLACEMENT_TYPES
 from nexusform.planning.placed_note import placed_by
 from nexusform.planning.plan import PlacementChange
 from nexusform.planning.planner import make_plan
@@ -19,6 +20,7 @@ from nexusform.state import codec
 from nexusform.state.model import EMPTY, State
 from nexusform.whatif.elsewhere import Way, find_ways
 from nexusform.whatif.world_view import things_after, view_world
+from nexusform.workflow.explain_fleet import PlacementReason, explain_placements
 from nexusform.workflow.project import Opened, Place, Project, open_project
 from nexusform.workflow.run import base_request
 from nexusform.workflow.saved_plans import open_saved, read_plan
@@ -53,6 +55,7 @@ class Explanations:
     """What was found, or what is wrong; `objects` are names to choose from when none was given."""
 
     reasons: tuple[Reason, ...] = ()
+    placements: tuple[PlacementReason, ...] = ()
     objects: tuple[str, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
@@ -67,6 +70,12 @@ def explain(place: Place, address: str, name: str, plan_path: str = "") -> Expla
     opened, request, problems = _asked_of(place, plan_path)
     if opened.project is None or request is None:
         return Explanations(diagnostics=tuple(problems), sources=opened.sources)
+    fleet = explain_placements(request, pattern, name) if pattern.type in PLACEMENT_TYPES else None
+    if fleet is not None:
+        placements, wrong = fleet
+        return Explanations(
+            placements=tuple(placements), diagnostics=(*problems, *wrong), sources=opened.sources
+        )
     found = _Question(opened.project, request, pattern, name).answer()
     return replace(found, diagnostics=(*problems, *found.diagnostics), sources=opened.sources)
 

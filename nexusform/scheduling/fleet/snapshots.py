@@ -31,6 +31,19 @@ def policy_hash(policy: Policy | None) -> str:
     return sha256(text.encode()).hexdigest()
 
 
+def policy_document(policy: Policy) -> dict[str, Any]:
+    """The policy as the API writes it, without what is empty."""
+    found = _policy(policy)
+    if policy.number_of_clusters is not None:
+        found["numberOfClusters"] = policy.number_of_clusters
+    return found
+
+
+def selector_document(selector: LabelSelector) -> dict[str, Any]:
+    """A label selector as the API writes it."""
+    return _selector(selector)
+
+
 def _policy(policy: Policy) -> dict[str, Any]:
     affinity = _without_empty(
         requiredDuringSchedulingIgnoredDuringExecution=None

@@ -1,0 +1,93 @@
+"""Why a placement holds the clusters that it holds: every rule's verdict on every cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from nexusform.address import Address, AddressPattern
+from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
+from nexusform.importers.kubernetes_manifests import Manifest
+from nexusform.planning.fleet_placement import PlacementPlan
+from nexusform.planning.placed_note import placed_by
+from nexusform.planning.plan import PlacementAction, PlacementChange
+from nexusform.planning.planner import make_plan
+from nexusform.planning.request import PlanRequest, PlanResult
+from nexusform.scheduling.fleet.explanation import Drift, Explanation, drift, explain
+from nexusform.scheduling.fleet.model import BindingState
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementReason:
+    """One placement, and one of its clusters or ("") all of them.
+
+    `explanation` is of the clusters as they are: against what the placement held before the plan where
+    the plan picks any, else as if it were made anew today (`anew`). `rows` say what the plan does, `known`
+    what state noted of each binding (trigger, serial). `objects` are the selected ones and `rendered` what
+    the cluster gets of them.
+    """
+
+    address: Address
+    cluster: str
+    explanation: Explanation
+    anew: bool
+    drift: Drift
+    rows: Mapping[str, PlacementChange] = field(default_factory=dict)
+    known: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    objects: tuple[Manifest, ...] = ()
+    rendered: tuple[Manifest, ...] = ()
+
+
+def explain_placements(
+    request: PlanRequest, pattern: AddressPattern, name: str
+) -> tuple[list[PlacementReason], list[Diagnostic]] | None:
+    """Explain the placements at an address; None when no placement stands there, or when the name is not
+    that of a cluster while the placement has pods.
+    """
+    quiet = replace(request, tie_breaks=0, ways_out=False, lint=False)
+    planned = make_plan(quiet)
+    found = [p for a, p in planned.fleet.placements.items() if pattern.matches(a)]
+    if not found:
+        return None
+    known = {m.name for m in planned.fleet.roster.members}
+    named = {c for p in found if p.written.policy for c in p.written.policy.cluster_names}
+    if name and name not in known | named:
+        if any(row.kind == "pod" and row.object == name for row in planned.plan.placements):
+            return None
+        near = did_you_mean(name, sorted(known))
+        text = f'The fleet has no member cluster "{name}".{near}'
+        return [], [error("No such object", text)]
+    wrong = [d for d in planned.diagnostics if d.severity is Severity.ERROR]
+    return [_reason(p, planned, name) for p in found], wrong
+
+
+def _reason(placement: PlacementPlan, planned: PlanResult, cluster: str) -> PlacementReason:
+    roster = planned.fleet.roster
+    policy, namespace = placement.policy_in(roster), placement.written.namespace
+    rows = {
+        row.object: row
+        for row in planned.plan.placements
+        if row.kind == "binding" and row.address == placement.instance.address
+    }
+    picks = any(row.action is PlacementAction.PLACE for row in rows.values())
+    held = tuple(b for b in placement.prior if b.cluster not in placement.evicted) if picks else ()
+    explanation = explain(held, roster, policy, placement.snapshot, namespace)
+    now = {b.cluster: b for b in placement.held if b.state is not BindingState.UNSCHEDULED}
+    explanation = replace(
+        explanation,
+        clusters=tuple(replace(c, binding=now.get(c.cluster)) for c in explanation.clusters),
+    )
+    private = placement.instance.prior.private if placement.instance.prior is not None else None
+    noted = {c: found for c in now if (found := placed_by(private, c)) is not None}
+    rendered = placement.renders.get(cluster)
+    return PlacementReason(
+        placement.instance.address,
+        cluster,
+        explanation,
+        not picks,
+        drift(placement.held, roster, policy, placement.snapshot, namespace),
+        rows,
+        noted,
+        placement.selected,
+        rendered.manifests if rendered is not None and cluster else placement.selected,
+    )

@@ -1,0 +1,72 @@
+"""The fleet examples, run as their READMEs say."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NO_CHANGES = "No changes. Your infrastructure matches the configuration."
+
+
+@pytest.fixture
+def here(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    target = tmp_path / "example"
+    ignored = shutil.ignore_patterns("state", ".nexusform")
+    shutil.copytree(EXAMPLES / request.param, target, ignore=ignored)
+    return target
+
+
+def nexusform(where: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "nexusform", *words], cwd=where, capture_output=True, text=True, check=False
+    )
+
+
+def done(where: Path, *words: str) -> str:
+    found = nexusform(where, *words)
+    assert found.returncode == 0, found.stdout + found.stderr
+    return found.stdout
+
+
+def outputs(where: Path) -> dict[str, Any]:
+    return {k: v["value"] for k, v in json.loads(done(where, "output", "-json")).items()}
+
+
+@pytest.mark.parametrize("here", ["end-to-end"], indirect=True)
+def test_a_larger_pool_is_seen_by_a_placement(here: Path) -> None:
+    done(here, "apply", "-auto-approve")
+    assert outputs(here)["clusters_of_web"] == ["east", "west"]
+    assert NO_CHANGES in done(here, "plan")
+    larger = ("-var", "workers_of_south=4")
+    plan = done(here, "plan", "-no-color", *larger)
+    assert "cluster_properties_changed" in plan
+    assert "Members of a placement share machines" in plan
+    done(here, "apply", "-auto-approve", *larger)
+    assert outputs(here)["clusters_of_web"] == ["east", "south", "west"]
+    assert NO_CHANGES in done(here, "plan", *larger)
+    explained = done(here, "explain", *larger, "fleet_cluster_resource_placement.web", "south")
+    assert "holds it since state serial 2 (cluster_properties_changed)" in " ".join(explained.split())
+    smaller = done(here, "plan", "-no-color")
+    assert "labels_no_longer_match" in smaller
+    assert "Fleet bindings: 0 to place, 0 to move, 0 to remove, 4 kept." in smaller
+
+
+@pytest.mark.parametrize("here", ["end-to-end"], indirect=True)
+def test_destroying_takes_placements_before_members_and_members_before_clusters(here: Path) -> None:
+    done(here, "apply", "-auto-approve")
+    text = done(here, "destroy", "-auto-approve")
+
+    def ended(start: str) -> int:
+        return max(
+            text.find(line) for line in text.splitlines() if line.startswith(start) and "complete" in line
+        )
+
+    assert ended("fleet_cluster_resource_placement.web") < ended("fleet_member_cluster.edge")
+    assert ended("fleet_member_cluster.edge") < ended("nexus_kubernetes_cluster.edge")
