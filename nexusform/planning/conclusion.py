@@ -124,6 +124,7 @@ def conclude(work: Work, blocks: Blocks, order: Order, results: Results) -> Plan
         work.sites,
         tuple(verdicts.findings),
         work.fleet,
+        pods,
     )
 
 

@@ -61,6 +61,27 @@ class PriorPods:
     manifests: tuple[Manifest, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What a prediction started from, so that it can be replayed for an explanation."""
+
+    model: Cluster
+    standing: tuple[StandingPod, ...]
+    workloads: tuple[Workload, ...]
+    seed: int
+    recreated: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class PodDecision:
+    """A pod of the plan, the scene in which it was first looked at, and what stands beside it afterwards."""
+
+    cluster: NodeCluster
+    outcome: PodOutcome
+    scene: Scene
+    others: tuple[StandingPod, ...]
+
+
 @dataclass(slots=True)
 class _Brought:
     # The pods of one object on one cluster. `before` are those of state, `after` those of the last call,
@@ -76,6 +97,7 @@ class _Brought:
     shown: PodMap = field(default_factory=dict)
     warnings: tuple[PodWarning, ...] = ()
     overridden: bool = False
+    scene: Scene | None = None
 
     def of(self, workload: str) -> list[PodOutcome]:
         """What became of the pods of a workload, by number."""
@@ -254,17 +276,14 @@ class PodPhase:
         model = self._model(cluster)
         standing = tuple(self._standing.get(cluster.id, {}).values())
         first = not any(self._brought[key].outcomes for key in keys)
-        prediction = predict(
-            model,
-            standing,
-            workloads,
-            seed=cluster.seed,
-            recreated=cluster.fresh if first else (),
-        )
+        recreated = cluster.fresh if first else frozenset()
+        scene = Scene(model, standing, tuple(workloads), cluster.seed, recreated)
+        prediction = predict(model, standing, workloads, seed=cluster.seed, recreated=recreated)
         self._standing[cluster.id] = {(p.workload, p.number): p for p in prediction.standing()}
         warnings = warnings_of(model, prediction)
         for key in keys:
             brought = self._brought[key]
+            brought.scene = brought.scene or scene
             mine = {w.key for w in brought.workloads}
             self._take(brought, prediction, mine)
             brought.warnings = tuple(w for w in warnings if w.workload in mine)
@@ -356,6 +375,19 @@ class PodPhase:
     def warnings(self) -> list[tuple[str, PodWarning]]:
         """Every risk, with the address of the object that brings the workload."""
         return [(key[0], w) for key, brought in self._brought.items() for w in brought.warnings]
+
+    def decisions(self, address: str, name: str) -> list[PodDecision]:
+        """The pods of this name that an object brings, cluster by cluster."""
+        found = []
+        for (brings, cluster_id), brought in self._brought.items():
+            if brings != address or brought.scene is None:
+                continue
+            for outcome in brought.everything():
+                if outcome.name == name:
+                    me = (outcome.workload, outcome.number)
+                    others = tuple(p for k, p in self._standing.get(cluster_id, {}).items() if k != me)
+                    found.append(PodDecision(self.clusters[cluster_id], outcome, brought.scene, others))
+        return found
 
     def places(self) -> list[PodPlace]:
         """All pods that have a node after the plan."""

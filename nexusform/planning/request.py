@@ -11,6 +11,7 @@ from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import Diagnostic
 from nexusform.planning.fleet_outcome import FleetOutcome
 from nexusform.planning.plan import Mode, Plan
+from nexusform.planning.pod_phase import PodPhase
 from nexusform.planning.separation import Finding
 from nexusform.planning.sites import SitePlan
 from nexusform.planning.vm_phase import VmObject
@@ -141,6 +142,7 @@ class PlanResult:
     sites: Mapping[str, SitePlan] = field(default_factory=dict)
     separations: tuple[Finding, ...] = ()
     fleet: FleetOutcome = field(default_factory=FleetOutcome)
+    pods: PodPhase | None = None
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
