@@ -10,15 +10,24 @@ import click
 
 import nexusform
 
+_SAFE = (
+    "Nothing that was recorded is lost: the state and its journal are as the last finished step left them."
+)
+
 
 def report_crash(bug: BaseException) -> int:
-    """Say that nexusform has a bug and where its traceback stands; returns exit code 1."""
+    """Say that nexusform has a bug and where its traceback stands; returns exit code 1.
+
+    Running out of memory is none: then the machine is too small for what is asked.
+    """
+    if isinstance(bug, MemoryError):
+        click.echo(f"Error: The memory of this machine does not suffice for this. {_SAFE}", err=True)
+        return 1
     trace = "".join(traceback.format_exception(bug))
     if os.environ.get("NF_LOG", "").lower() in ("debug", "trace"):
         click.echo(trace, err=True)
     click.echo(
-        f"Error: nexusform met a bug of its own ({type(bug).__name__}). Nothing that was recorded is lost: "
-        f"the state and its journal are as the last finished step left them. {_where_the_trace_is(trace)}",
+        f"Error: nexusform met a bug of its own ({type(bug).__name__}). {_SAFE} {_where_the_trace_is(trace)}",
         err=True,
     )
     return 1

@@ -10,17 +10,19 @@ from nexusform.cli.commands import command, option, switch
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import has_errors
 from nexusform.rendering.colours import Painter
+from nexusform.workflow.testing_files import DEFAULT_DIRECTORY
 from nexusform.workflow.validate import validate_directory
 
 
 @command("validate", summary="Find every mistake in the configuration")
 @switch("json", "As a JSON document", parameter="as_json")
-@switch("no-tests", "Taken for likeness with other tools")
-@option("test-directory", "Taken for likeness with other tools", metavar="DIR")
+@switch("no-tests", "Without looking at the test files")
+@option("test-directory", "Where test files are, besides here", metavar="DIR", default=DEFAULT_DIRECTORY)
 @flags.view_flags
 def validate(**given: Any) -> int:
     """Find every mistake that can be found without state and placement. Exit code 0 or 1."""
-    found = validate_directory(flags.place_of(given))
+    directory = None if given["no_tests"] else given["test_directory"]
+    found = validate_directory(flags.place_of(given), directory)
     wrong = has_errors(found.diagnostics)
     if given["as_json"]:
         from nexusform.rendering.diagnostic_json import validate_document

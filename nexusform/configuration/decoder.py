@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from nexusform.address import Mode
+from nexusform.address import ConfigAddress, Mode
 from nexusform.configuration.condition_blocks import decode_conditions
 from nexusform.configuration.model import (
     AnyBody,
@@ -150,6 +150,7 @@ class _Decoder:
         self.calls: dict[str, ModuleCall] = {}
         self.providers: dict[str, ProviderBlock] = {}
         self.checks: dict[str, Check] = {}
+        self.scoped: dict[ConfigAddress, ResourceBlock] = {}  # the data blocks of checks
         self.moved: list[Moved] = []
         self.removed: list[Removed] = []
         self.imports: list[ImportBlock] = []
@@ -272,7 +273,7 @@ class _Decoder:
             self.resources.setdefault((mode, found.type, found.name), found)
 
     def _unique_resource(self, found: ResourceBlock) -> None:
-        earlier = self.resources.get((found.mode, found.type, found.name))
+        earlier = self.resources.get((found.mode, found.type, found.name)) or self.scoped.get(found.address)
         if earlier is None:
             return
         place = describe(earlier.header_span)
@@ -339,6 +340,7 @@ class _Decoder:
             data = decode_resource(scoped, "data", home, self.tree.registered, self.problems)
             if data is not None:
                 self._unique_resource(data)
+                self.scoped.setdefault(data.address, data)
         found = Check(label.value, data, asserts, block.header_span)
         earlier = self.checks.setdefault(label.value, found)
         if earlier is not found:

@@ -22,7 +22,7 @@ from nexusform.planning.repetition import expand
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.selection import Selection
 from nexusform.planning.triggered import is_triggered
-from nexusform.planning.views import ResourceView
+from nexusform.planning.views import ObjectView, ResourceView
 from nexusform.scheduling.world import Inventory
 from nexusform.schema import BlockSchema
 from nexusform.state.model import InstanceState, ObjectState
@@ -149,6 +149,9 @@ class Blocks:
                 if not self.selection.has(address):
                     instance.prepared = prepared
                     self._leave_out(instance, evaluation)
+                    if instance.prior is None:  # what refers to it must not take it for absent
+                        view = evaluation.resource_view(address)
+                        view.items[address.key] = ObjectView(None, (), resource_type.schema)
                     continue
                 imported = self.request.imports.get(address)
                 instance.importing = imported.id if imported is not None else ""

@@ -103,6 +103,7 @@ def _module(
         evaluation.local(instance, name)
     for name in module.outputs:
         evaluation.output(instance, name)
+    _conditions(instance, evaluation)
     for block in module.resources.values():
         found += _block(block, instance, registries, bodies, evaluation, skus)
     for call in module.calls.values():
@@ -110,6 +111,27 @@ def _module(
         for expression, _span in call.inputs.values():
             evaluation.evaluated(expression, scope)
     return found
+
+
+def _conditions(instance: ModuleInstance, evaluation: Evaluation) -> None:
+    """What is wrong with the conditions themselves; whether they hold is for plans to say.
+
+    Those of check blocks only ever warn, in plans.
+    """
+    module, scope = instance.module, evaluation.scope(instance)
+    blocks = module.resources.values()
+    for condition in (
+        *(c for variable in module.variables.values() for c in variable.validations),
+        *(c for output in module.outputs.values() for c in output.preconditions),
+        *(c for b in blocks if not _repeats(b) for c in b.lifecycle.preconditions),
+        *(c for b in blocks if not _repeats(b) for c in b.lifecycle.postconditions),
+    ):
+        evaluation.evaluated(condition.condition, scope)
+        evaluation.evaluated(condition.error_message, scope)
+
+
+def _repeats(block: ResourceBlock) -> bool:
+    return block.count is not None or block.for_each is not None
 
 
 def _block(
@@ -140,9 +162,8 @@ def _block(
 
 def _about_repetition(found: Diagnostic, block: ResourceBlock) -> bool:
     """A finding that only holds because the block was looked at without its repetition."""
-    repeated = block.count is not None or block.for_each is not None
     return (
-        repeated
+        _repeats(block)
         and found.severity is Severity.ERROR
         and found.summary == "Missing required argument"
         and (found.subject == block.header_span)

@@ -266,7 +266,9 @@ class VmWalk:
         """The block has the shape that pass one found, also when it has no instance."""
         for module in second.module_instances(block.address.module):
             key = address_key(block.address, module.path)
-            second.resources[key] = ResourceView(first.resources[key].shape)
+            known = first.resources[key]
+            unknown = {k: view for k, view in known.items.items() if view.attributes is None}
+            second.resources[key] = ResourceView(known.shape, unknown)
 
     def _reevaluated(self, instance: Instance) -> bool:
         """Whether its arguments held unknown values in pass one (none that decide a placement)."""

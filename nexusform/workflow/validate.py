@@ -13,6 +13,7 @@ from nexusform.source import SourceFile
 from nexusform.state.model import EMPTY
 from nexusform.workflow.project import Place, load_configuration
 from nexusform.workflow.surroundings import RealFiles, plan_time
+from nexusform.workflow.testing_files import find_test_files, read_test_file
 
 
 @dataclass(frozen=True)
@@ -23,13 +24,17 @@ class Validation:
     sources: Mapping[str, SourceFile]
 
 
-def validate_directory(place: Place) -> Validation:
-    """Check the configuration of a directory."""
+def validate_directory(place: Place, test_directory: str | None = None) -> Validation:
+    """Check the configuration of a directory, and its test files where they are to be looked at."""
     configuration, problems = load_configuration(place)
     if configuration is None:
         return Validation(tuple(problems), {})
     problems += further_problems(place, configuration, problems)
-    return Validation(tuple(problems), configuration.files)
+    sources = dict(configuration.files)
+    if test_directory is not None:
+        for path in find_test_files(place.directory, test_directory, (), problems):
+            problems += read_test_file(path, sources)[1]
+    return Validation(tuple(problems), sources)
 
 
 def further_problems(

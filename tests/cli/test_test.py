@@ -319,6 +319,13 @@ def test_mistakes_in_test_files_are_told_before_anything_runs(
     assert "on a.nftest.hcl line" in err
 
 
+def test_validate_looks_at_test_files_too(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("a.nftest.hcl").write_text(a_run("  commnd = plan\n"))
+    assert run(["validate"]) == 1
+    assert "on a.nftest.hcl line 2" in capsys.readouterr().err
+    assert run(["validate", "-no-tests"]) == 0
+
+
 def test_filter_and_directory(capsys: pytest.CaptureFixture[str]) -> None:
     Path("checks").mkdir()
     Path("checks/b.nftest.hcl").write_text(THREE + a_run("", "b"))

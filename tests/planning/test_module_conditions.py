@@ -6,7 +6,8 @@ import pytest
 
 from nexusform.planning.plan import CheckResult
 from nexusform.planning.request import PlanResult
-from tests.planning.harness import errors, plan, warnings
+from nexusform.values import UNKNOWN
+from tests.planning.harness import Unreadable, errors, plan, warnings
 
 INNER = """
 variable "zone" {
@@ -174,3 +175,31 @@ def test_a_sensitive_output_of_a_module_stays_sensitive() -> None:
     result = tree('output "h" {\n  value = module.m["a"].hidden\n}\n')
     assert [e.summary for e in errors(result)] == ["Output refers to sensitive values"]
     assert not errors(tree('output "h" {\n  value = module.m["a"].hidden\n  sensitive = true\n}\n'))
+
+
+def test_two_checks_may_not_name_their_data_alike() -> None:
+    text = "".join(
+        f'check "{name}" {{\n  data "nexus_inventory" "i" {{\n    directory = "x"\n  }}\n'
+        '  assert {\n    condition = true\n    error_message = "no"\n  }\n}\n'
+        for name in "ab"
+    )
+    with pytest.raises(Unreadable) as refused:
+        plan(text)
+    assert [p.summary for p in refused.value.problems] == ['Duplicate data "nexus_inventory" configuration']
+
+
+def test_what_targeting_leaves_out_is_unknown_rather_than_absent() -> None:
+    text = (
+        'resource "nexus_site" "s" {}\n'
+        'resource "nexus_rack" "r" {\n  count = 2\n  name = "r${count.index}"\n'
+        "  site_id = nexus_site.s.id\n  machine_count = 1\n}\n"
+        'output "machines" {\n  value = sum([for r in nexus_rack.r : r.machine_count])\n}\n'
+        'output "racks" {\n  value = length(nexus_rack.r)\n}\n'
+        'check "c" {\n  assert {\n    condition = length(nexus_rack.r) == 0\n'
+        '    error_message = "no"\n  }\n}\n'
+    )
+    result = plan(text, targets=("nexus_site.s",))
+    assert not errors(result)
+    assert result.plan.planned_outputs["machines"].value is UNKNOWN
+    assert result.plan.planned_outputs["racks"].value == 2
+    assert result.plan.checks == ()
