@@ -10,6 +10,8 @@ import click
 from nexusform.cli import flags
 from nexusform.cli.commands import command, option, switch
 from nexusform.cli.screen import Screen
+from nexusform.planning.pod_reasons import PodReason
+from nexusform.rendering.outline import Outline
 from nexusform.workflow.explain import Reason
 from nexusform.workflow.explain import explain as find_explanations
 from nexusform.workflow.explain_fleet import PlacementReason
@@ -41,6 +43,10 @@ def explain(address: str, name: str, **given: Any) -> int:
     if found.placements:
         for placement in found.placements:
             screen.out(_placement(placement, given, screen), end="")
+        return 0
+    if found.pods:
+        for pod in found.pods:
+            screen.out(_pod(pod, given, screen), end="")
         return 0
     if not found.reasons and not found.objects:
         screen.diagnostics(found.diagnostics, found.sources)
@@ -79,6 +85,20 @@ def _placement(reason: PlacementReason, given: dict[str, Any], screen: Screen) -
         objects=reason.objects,
         rendered=reason.rendered,
     )
+    return _outlined(outline, given, screen)
+
+
+def _pod(reason: PodReason, given: dict[str, Any], screen: Screen) -> str:
+    from nexusform.rendering.pod_outline import pod_document, pod_outline
+
+    if given["format"] == "json":
+        from nexusform.rendering.json_writer import json_bytes
+
+        return json_bytes(pod_document(reason), pretty=True).decode()
+    return _outlined(pod_outline(reason), given, screen)
+
+
+def _outlined(outline: Outline, given: dict[str, Any], screen: Screen) -> str:
     if given["format"] == "markdown":
         from nexusform.rendering.outline_markdown import outline_markdown
 

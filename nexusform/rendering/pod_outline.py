@@ -39,11 +39,17 @@ def _facts(reason: PodReason) -> list[str]:
     elif outcome.node and outcome.certain:
         facts.append("Certain: every run of the scheduler would choose this node.")
     elif outcome.node:
-        feasible = sum(v.total is not None for v in reason.nodes)
-        facts.append(f"One possible outcome: {feasible} nodes would do, and equal ones are drawn by lot.")
+        facts.append(_by_lot(reason))
     if outcome.pending and outcome.reason:
-        facts.append(f"{outcome.reason}")
+        facts.append(outcome.reason)
     return facts
+
+
+def _by_lot(reason: PodReason) -> str:
+    feasible = sum(v.total is not None for v in reason.nodes)
+    if feasible > 1:
+        return f"One possible outcome: {feasible} nodes would do, and equal ones are drawn by lot."
+    return "One possible outcome: the only node left, after lots were drawn for pods before it."
 
 
 def _points(reason: PodReason) -> Section | None:
@@ -84,7 +90,7 @@ def pod_document(reason: PodReason) -> dict[str, Any]:
         "machine": reason.machine or None,
         "availability_zone": reason.zone or None,
         "trigger": outcome.trigger,
-        "certain": outcome.certain,
+        "certain": None if reason.today else outcome.certain,
         "reason": outcome.reason,
         "today": reason.today,
         "nodes": [

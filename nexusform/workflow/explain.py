@@ -11,6 +11,8 @@ from nexusform.planning.fleet_placement import PLACEMENT_TYPES
 from nexusform.planning.placed_note import placed_by
 from nexusform.planning.plan import PlacementChange
 from nexusform.planning.planner import make_plan
+from nexusform.planning.pod_blocks import MANIFEST_TYPE
+from nexusform.planning.pod_reasons import PodReason
 from nexusform.planning.request import Explained, PlanRequest, PlanResult
 from nexusform.ports import Registries, StandingVm, VmDemand
 from nexusform.scheduling.decision import Certainty
@@ -21,10 +23,14 @@ from nexusform.state.model import EMPTY, State
 from nexusform.whatif.elsewhere import Way, find_ways
 from nexusform.whatif.world_view import things_after, view_world
 from nexusform.workflow.explain_fleet import PlacementReason, explain_placements
+from nexusform.workflow.explain_pods import explain_pods
 from nexusform.workflow.project import Opened, Place, Project, open_project
 from nexusform.workflow.run import base_request
 from nexusform.workflow.saved_plans import open_saved, read_plan
 from nexusform.workflow.stored import Stored, read_stored
+
+# What brings pods.
+POD_TYPES = (*PLACEMENT_TYPES, MANIFEST_TYPE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,7 @@ class Explanations:
 
     reasons: tuple[Reason, ...] = ()
     placements: tuple[PlacementReason, ...] = ()
+    pods: tuple[PodReason, ...] = ()
     objects: tuple[str, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
@@ -76,6 +83,10 @@ def explain(place: Place, address: str, name: str, plan_path: str = "") -> Expla
         return Explanations(
             placements=tuple(placements), diagnostics=(*problems, *wrong), sources=opened.sources
         )
+    pods = explain_pods(request, pattern, name) if pattern.type in POD_TYPES else None
+    if pods is not None:
+        told, wrong = pods
+        return Explanations(pods=told, diagnostics=(*problems, *wrong), sources=opened.sources)
     found = _Question(opened.project, request, pattern, name).answer()
     return replace(found, diagnostics=(*problems, *found.diagnostics), sources=opened.sources)
 

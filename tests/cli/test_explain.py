@@ -108,3 +108,52 @@ def test_one_of_several_must_be_named(ask: Any, capsys: pytest.CaptureFixture[st
     ask(A, code=1)
     assert run(["explain", A, "a-p-7"]) == 1
     assert "No such object" in capsys.readouterr().err
+
+
+REDIS = """
+resource "fleet_hub_manifest" "redis" {
+  cluster_id = nexus_kubernetes_cluster.a.id
+  yaml_body  = <<-EOT
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata:
+      name: redis
+    spec:
+      replicas: 3
+      selector:
+        matchLabels:
+          app: redis
+      template:
+        metadata:
+          labels:
+            app: redis
+        spec:
+          affinity:
+            podAntiAffinity:
+              requiredDuringSchedulingIgnoredDuringExecution:
+              - labelSelector:
+                  matchLabels:
+                    app: redis
+                topologyKey: kubernetes.io/hostname
+          containers:
+          - name: redis
+            image: redis
+  EOT
+}
+"""
+
+
+def test_a_pod_is_explained_node_by_node(tmp_path: Path, ask: Any) -> None:
+    (tmp_path / "redis.nf.hcl").write_text(REDIS)
+    manifest = "fleet_hub_manifest.redis"
+    text = ask(manifest, "redis-0")
+    assert text.startswith("redis-0 (default/Deployment/redis) on a\nruns on a-p-")
+    assert "2 nodes would do" in text
+    assert "untolerated taint" in text
+    pending = json.loads(ask(manifest, "redis-2", "-format=json"))
+    assert (pending["node"], pending["kind"]) == (None, "pod")
+    assert len(pending["nodes"]) == 3
+    assert all(node["refusals"] for node in pending["nodes"])
+    assert "stays Pending" in ask(manifest, "redis-2", "-format=markdown")
+    ask(manifest, code=1)
+    ask(manifest, "redis-9", code=1)
