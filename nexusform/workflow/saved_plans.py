@@ -173,10 +173,13 @@ def _refusal(run: Run, saved: SavedPlan, *, resume: bool) -> Diagnostic | None:
     if plan.lineage != state.lineage and not resume:
         return error(
             "Saved plan does not match the state",
-            f'The plan was made for the state with lineage "{plan.lineage or "none yet"}", and the state '
-            f'here has "{state.lineage or "none yet"}": it is another one. Plan again.',
+            f"The plan was made for {_history(plan.lineage)}, and here is {_history(state.lineage)}. Plan again.",
         )
     return None
+
+
+def _history(lineage: str) -> str:
+    return f'the state with lineage "{lineage}"' if lineage else "an empty state"
 
 
 def _still_the_same(run: Run, plan: Plan) -> Verdict:
