@@ -173,7 +173,8 @@ def _refusal(run: Run, saved: SavedPlan, *, resume: bool) -> Diagnostic | None:
     if plan.lineage != state.lineage and not resume:
         return error(
             "Saved plan does not match the state",
-            f"The plan was made for {_history(plan.lineage)}, and here is {_history(state.lineage)}. Plan again.",
+            f"The plan was made for {_history(plan.lineage)}, and here is "
+            f"{_history(state.lineage)}. Plan again.",
         )
     return None
 
