@@ -1,0 +1,34 @@
+"""docs/testing.md: its configuration and its test file are run, and print what it says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run
+
+PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
+FILES = dict(re.findall(r"```hcl\n# (\S+)\n(.*?)```", PAGE, re.DOTALL))
+PRINTED = re.findall(r"```console\n\$ nexusform test\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_the_page_is_true(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert sorted(FILES) == ["main.nf.hcl", "tests/spread.nftest.hcl"]
+    for name, text in FILES.items():
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text(text, encoding="utf-8")
+    assert run(["fmt", "-check", "-recursive"]) == 0
+    assert run(["test"]) == 0
+    assert [capsys.readouterr().out] == PRINTED
+
+
+def test_every_argument_that_run_blocks_take_is_named() -> None:
+    from nexusform.configuration.testing_blocks import FILE_FACE, RUN_FACE
+
+    names = {*FILE_FACE.blocks, *RUN_FACE.attributes, *RUN_FACE.blocks} - {"test", "state_key"}
+    assert [name for name in sorted(names) if name not in PAGE] == []
