@@ -28,6 +28,7 @@ BROKEN: Final = "Separation rule does not hold"
 _PACKED: Final = "extra-large VMs are packed onto machines that house one of another cluster"
 _NAMED_PLACES: Final = 5
 _NAMED_MEMBERS: Final = 4
+_LISTED_PLACES: Final = 100
 
 # Where something is, as far as the rule's scope looks: site, rack ("" = any), machine ("" = any).
 Location = tuple[str, str, str]
@@ -372,7 +373,9 @@ def refusal_text(verdict: SeparationVerdict) -> str:
     lines = [f"{verdict.address} {_how_often(verdict)}. Its groups share {count} {what}{_where(verdict)}:"]
     lines += [f" - {violation_text(v)}" for v in verdict.violations[:_NAMED_PLACES]]
     if count > _NAMED_PLACES:
-        lines.append(f" - and {count - _NAMED_PLACES} more")
+        rest = [_where_shared(v) for v in verdict.violations[_NAMED_PLACES:]]
+        more = f" and {len(rest) - _LISTED_PLACES} more" if len(rest) > _LISTED_PLACES else ""
+        lines.append(f" - likewise {', '.join(rest[:_LISTED_PLACES])}{more}")
     return "\n".join(lines)
 
 
@@ -394,8 +397,12 @@ def violation_text(violation: SeparationViolation) -> str:
     names = violation.members[:_NAMED_MEMBERS]
     more = len(violation.members) - len(names)
     who = ", ".join(names) + (f" and {more} more" if more else "")
-    place = violation.machine or violation.rack or violation.site_id
+    place = _where_shared(violation)
     inside = f" ({violation.rack})" if violation.machine else ""
     how = violation.trigger or "stands there already"
     why = f": {violation.reason}" if violation.reason else ""
     return f"{place}{inside}: {who}; joined by {violation.joined_by} ({how}{why})"
+
+
+def _where_shared(violation: SeparationViolation) -> str:
+    return violation.machine or violation.rack or violation.site_id

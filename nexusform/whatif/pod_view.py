@@ -13,7 +13,7 @@ from nexusform.ports import Registries
 from nexusform.resource_types.nks_pools import capacity
 from nexusform.scheduling.matching import Taint
 from nexusform.scheduling.pods.model import Cluster as PodCluster
-from nexusform.scheduling.pods.model import Node, StandingPod, Workload
+from nexusform.scheduling.pods.model import HOSTNAME, Node, StandingPod, Workload
 from nexusform.scheduling.pods.scheduler import predict
 from nexusform.whatif.pods_down import Budget, ClusterPods
 from nexusform.whatif.world_view import Cluster, Kind, Pool, Thing, Vm, WorldView
@@ -121,9 +121,10 @@ def _nodes(
 
 def _node(vm: Vm, labels: Mapping[str, str], taints: tuple[Taint, ...], cpu: int, memory: int) -> Node:
     place = vm.placement
+    # The kubelet of every node sets its hostname, whatever else labels it.
     return Node(
         vm.name,
-        labels,
+        {HOSTNAME: vm.name, **labels},
         taints,
         cpu,
         memory,
