@@ -12,8 +12,8 @@ from nexusform.importers.manifest_fields import Fields
 from nexusform.ports import Registries
 from nexusform.resource_types.nks_pools import capacity
 from nexusform.scheduling.matching import Taint
-from nexusform.scheduling.pods.model import Cluster as PodCluster
 from nexusform.scheduling.pods.model import HOSTNAME, Node, StandingPod, Workload
+from nexusform.scheduling.pods.model import Cluster as PodCluster
 from nexusform.scheduling.pods.scheduler import predict
 from nexusform.whatif.pods_down import Budget, ClusterPods
 from nexusform.whatif.world_view import Cluster, Kind, Pool, Thing, Vm, WorldView
