@@ -149,6 +149,8 @@ def _verdicts(each: ClusterExplanation, explanation: Explanation) -> Section:
     if each.rank is not None:
         margin = _margin(each)
         against = f", against the last one picked ({explanation.last_picked}): {margin}" if margin else ""
+        if each.cluster == explanation.last_picked:
+            against = ", the last one picked"
         lines.append(
             f"Rank {each.rank}: topology spread {_figure(each.topology_spread_score)}, affinity "
             f"{_figure(each.affinity_score)}{against}."

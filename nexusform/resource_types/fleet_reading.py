@@ -55,13 +55,24 @@ def document_of(
 
 
 def line_problems(findings: Iterable[LineFinding], argument: str) -> list[Problem]:
-    """What was found in the text of an argument, each with its line."""
-    found = []
+    """What was found in the text of an argument: errors one by one, warnings of one kind together, so that
+    each line of them is seen.
+    """
+    found: list[Problem] = []
+    together: dict[str, list[str]] = {}
     for each in findings:
         line = f":{each.line}" if each.line else ""
-        text = each.detail if each.detail.endswith((".", "?")) else f"{each.detail}."
-        found.append(Problem((argument,), each.summary, f"{argument}{line}: {text}", each.severity))
-    return found
+        detail = each.detail if each.detail.endswith((".", "?")) else f"{each.detail}."
+        text = f"{argument}{line}: {detail}"
+        if each.severity is Severity.ERROR:
+            found.append(Problem((argument,), each.summary, text))
+        else:
+            together.setdefault(each.summary, []).append(text)
+    warnings = (
+        Problem((argument,), summary, "\n".join(lines), Severity.WARNING)
+        for summary, lines in together.items()
+    )
+    return [*found, *warnings]
 
 
 def finding_problems(findings: Iterable[Finding], document: FleetDocument | None = None) -> list[Problem]:

@@ -70,3 +70,40 @@ def test_destroying_takes_placements_before_members_and_members_before_clusters(
 
     assert ended("fleet_cluster_resource_placement.web") < ended("fleet_member_cluster.edge")
     assert ended("fleet_member_cluster.edge") < ended("nexus_kubernetes_cluster.edge")
+
+
+@pytest.mark.parametrize("here", ["fleet"], indirect=True)
+def test_the_fleet_of_the_documents(here: Path) -> None:
+    done(here, "apply", "-auto-approve")
+    assert outputs(here) == {
+        "document": ["bravelion", "cluster2", "cluster3"],
+        "scores": {
+            "most_cpu": {"bravelion": 100, "cluster3": 78},
+            "cheapest": {"cluster1": 67, "cluster3": 78, "jumpingcat": 100},
+        },
+    }
+    assert NO_CHANGES in done(here, "plan")
+    shown = done(here, "show", "-status-version=2023", "fleet_cluster_resource_placement.document")
+    assert "found all the clusters needed as specified by the scheduling policy" in shown
+    explained = done(here, "explain", "fleet_cluster_resource_placement.cheapest", "jumpingcat")
+    assert "+  colour: jumpingcat" in explained
+    scores = done(here, "explain", "fleet_cluster_resource_placement.cheapest")
+    assert "88.89 % of the weight" in " ".join(scores.split())
+
+
+@pytest.mark.parametrize("here", ["fleet"], indirect=True)
+def test_edits_of_the_fleet(here: Path) -> None:
+    done(here, "apply", "-auto-approve")
+    another = ("-var", "document=pick-n-spread", "-replace=fleet_cluster_resource_placement.document")
+    assert "6 to place" in done(here, "plan", "-no-color", *another)
+    hub = here / "hub" / "namespaces.yaml"
+    hub.write_text(hub.read_text("utf-8").replace("blue", "red"), "utf-8")
+    ranking = here / "ranking.nf.hcl"
+    ranking.write_text(
+        ranking.read_text("utf-8").replace("number_of_clusters = 2", "number_of_clusters = 3"), "utf-8"
+    )
+    plan = done(here, "plan", "-no-color")
+    assert "+ cluster2" in plan
+    assert "number_of_clusters_increased" in plan
+    assert "resources_changed" in plan
+    assert "Placements: 1 to place, 0 to move, 0 to remove, " in plan
