@@ -85,7 +85,7 @@ def _told(plan: Plan, finding: Finding, ways: Sequence[tuple[str, dict[str, Any]
 def _ways(finding: Finding, result: PlanResult, tried: Trial) -> Iterator[tuple[str, dict[str, Any]]]:
     """First without moving what stands, then, only if that fails, with every pool changed."""
     sites = {m.site_id for group in finding.groups for m in group}
-    if finding.verdict.scope == "site" or len(sites) != 1:
+    if finding.verdict.scope == "site" or len(sites) != 1 or _mixed(finding):
         return
     site = result.sites[sites.pop()]
     seen: set[tuple[Zones, ...]] = set()
@@ -101,6 +101,16 @@ def _ways(finding: Finding, result: PlanResult, tried: Trial) -> Iterator[tuple[
             if not outcome.plan.errored:
                 yield _way(sides, zones, outcome.plan)
                 return
+
+
+def _mixed(finding: Finding) -> bool:
+    """Whether two groups have members in one pool (pods on its nodes): zones cannot part these."""
+    owner: dict[tuple[str, str], int] = {}
+    return any(
+        owner.setdefault((str(member.vm[0]), member.pool.pool), index) != index
+        for index, group in enumerate(finding.groups)
+        for member in group
+    )
 
 
 # --- what each group may take ------------------------------------------------------------------

@@ -382,6 +382,8 @@ resource "nexus_separation_rule" "apart" {
     (violation,) = verdict.violations
     assert violation.machine == "r0-bm01"
     assert {name.split(" on ")[0] for name in violation.members} == {"default/web-0", "default/db-0"}
+    (problem,) = errors(plan(together, ways_out=True))
+    assert "No zone sets were found" in problem.detail
 
 
 # --- what placements bring ---------------------------------------------------------------------
