@@ -28,8 +28,8 @@ INNER = BodySchema({"b": False, "c": False})
 class Names:
     """The names the heredoc cases use; no functions."""
 
-    functions: Mapping[str, Any] = {}  # noqa: RUF012 - never changed
-    known: Mapping[str, Value] = {"bar": string("Bar"), "space_bar": string("  Bar")}  # noqa: RUF012 - never changed
+    functions: Mapping[str, Any] = {}
+    known: Mapping[str, Value] = {"bar": string("Bar"), "space_bar": string("  Bar")}
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         return self.known.get(traversal.root.name, DYNAMIC_UNKNOWN), 0, []
@@ -117,8 +117,10 @@ RANGES: list[tuple[str, BodySchema, list[str]]] = [
     ('a { b = "foo"\n  c = "bar"\n}\n', BLOCKS, ["1:14/13-2:1/14"]),
     ("a { d {} }\n", BLOCKS, ["1:5/4-1:8/7"]),
     (
-        'a { b = "foo", c = "bar" }\na { b = "foo"\n}\na { b = "foo"\n  c = "bar" }\n'
-        'a { b = "foo"\n  c = "bar"\n}\na { d {} }\n',
+        (
+            'a { b = "foo", c = "bar" }\na { b = "foo"\n}\na { b = "foo"\n  c = "bar" }\n'
+            'a { b = "foo"\n  c = "bar"\n}\na { d {} }\n'
+        ),
         BLOCKS,
         ["1:14/13-1:15/14", "2:14/40-3:1/41", "4:14/56-5:1/57", "6:14/84-7:1/85", "9:5/103-9:8/106"],
     ),
