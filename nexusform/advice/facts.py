@@ -19,12 +19,13 @@ from nexusform.source import Span
 class PoolFacts:
     """One pool of VMs as it stands after the plan.
 
-    Rules speak of the pools of which this plan places VMs (no-surge-room of their whole site).
+    Rules speak of the pools that have `new_numbers` (no-surge-room of their whole site).
     `owner` is the cluster's id (site and name), `address` the resource instance that holds the
     pool, `block` its header for messages. `numbers` are all VMs of the pool, `new_numbers` those
     that this plan places (in the order in which it places them), `placements` by number (empty
-    when nothing was placed). `zones` None = all. `zones_span` is the availability_zones argument,
-    `span` the pool's block.
+    when nothing was placed). `stands`: the plan places none of them, and they are judged as if it
+    placed all (`new_numbers`) again. `zones` None = all. `zones_span` is the availability_zones
+    argument, `span` the pool's block.
     """
 
     address: str
@@ -42,6 +43,7 @@ class PoolFacts:
     span: Span | None = None
     zones_span: Span | None = None
     block: str = ""
+    stands: bool = False
 
     @property
     def count(self) -> int:
@@ -125,6 +127,10 @@ class Facts:
     def site(self, pool: PoolFacts) -> SiteFacts:
         """The pool's site; an empty one when nothing is known of it."""
         return self.sites.get(pool.site_id) or SiteFacts(pool.site_id)
+
+    def is_replayed(self, site_id: str) -> bool:
+        """Whether rehearsals place again what stands on the site, so that they tell what would be."""
+        return any(pool.stands for pool in self.on_site(site_id))
 
     def on_site(self, site_id: str) -> tuple[PoolFacts, ...]:
         """The pools of one site, in the order of creation."""

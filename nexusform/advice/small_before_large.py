@@ -1,4 +1,4 @@
-"""small-before-large: a smaller cluster or pool is created before a larger one.
+"""small-before-large: a smaller cluster or pool is (or was) created before a larger one.
 
 Larger means more host memory in total. VMs are placed in the order of creation, and small ones
 break cells that extra-large ones need whole.
@@ -29,9 +29,14 @@ class Group(NamedTuple):
         """Host memory of all of them."""
         return sum(pool.memory_gib for pool in self.pools)
 
+    @property
+    def stands(self) -> bool:
+        """Whether some of them stood before the plan."""
+        return any(pool.stands for pool in self.pools)
+
 
 def rule(facts: Facts) -> list[Diagnostic]:
-    """Findings for clusters, then for pools inside a cluster; only for what this plan creates."""
+    """Findings for clusters, then for pools inside a cluster; only for what is placed as a whole."""
     found: list[Diagnostic] = []
     for site_id in dict.fromkeys(pool.site_id for pool in facts.pools):
         pools = facts.on_site(site_id)
@@ -51,7 +56,7 @@ def _groups(pools: Sequence[PoolFacts]) -> list[Group]:
 
 
 def _is_new(pools: Sequence[PoolFacts]) -> bool:
-    """Whether all VMs are placed by this plan, so that the order is still open."""
+    """Whether all VMs are placed by this plan, or judged as if they were: another order is possible."""
     return any(pool.numbers for pool in pools) and all(
         len(pool.new_numbers) == len(pool.numbers) for pool in pools
     )
@@ -68,11 +73,12 @@ def _clusters(created: Sequence[Group], pools: Sequence[PoolFacts], site: SiteFa
             order = sorted(created, key=lambda g: -g.memory_gib)
             names = ", ".join(g.name for g in order)
             best = [pool for g in order for pool in g.pools]
-            gain = _gain(f"In the order {names}", pools, _reordered(pools, best), site)
+            gain = _gain(names, pools, _reordered(pools, best), site)
         sizes = listed([f"{later.name} ({later.memory_gib:,} GiB)" for later in larger])
+        was, when = ("was", " when they are created again") if group.stands else ("is", "")
         detail = (
-            f"{group.name} ({group.memory_gib:,} GiB in all) is created before {sizes}. Put larger clusters "
-            f"first: larger blocks of free cells stay whole. {gain}"
+            f"{group.name} ({group.memory_gib:,} GiB in all) {was} created before {sizes}. Put larger "
+            f"clusters first{when}: larger blocks of free cells stay whole. {gain}"
         )
         findings.append(finding(ID, WHAT, detail.rstrip(), group.pools[0]))
     return findings
@@ -88,9 +94,10 @@ def _inside(group: Group, pools: Sequence[PoolFacts], site: SiteFacts) -> list[D
         order = [*control, *sorted(agent_pools, key=lambda p: -p.memory_gib)]
         names = ", ".join(p.pool for p in order if not p.is_control_plane)
         sizes = listed([f"{later.pool} ({later.memory_gib:,} GiB)" for later in larger])
+        was, when = ("was", " when the cluster is created again") if group.stands else ("is", "")
         detail = (
-            f"In {group.name}, {pool.pool} ({pool.memory_gib:,} GiB in all) is placed before {sizes}. "
-            f"Put larger pools first. {_gain(f'In the order {names}', pools, _reordered(pools, order), site)}"
+            f"In {group.name}, {pool.pool} ({pool.memory_gib:,} GiB in all) {was} placed before {sizes}. "
+            f"Put larger pools first{when}. {_gain(names, pools, _reordered(pools, order), site)}"
         )
         return [finding(ID, WHAT, detail.rstrip(), pool)]
     return []
@@ -103,31 +110,38 @@ def _reordered(pools: Sequence[PoolFacts], order: Sequence[PoolFacts]) -> list[P
     return [next(queue) if id(pool) in moved else pool for pool in pools]
 
 
-def _gain(lead: str, pools: Sequence[PoolFacts], better: Sequence[PoolFacts], site: SiteFacts) -> str:
-    """What the better order would gain, measured; "" when nothing can be measured."""
+def _gain(names: str, pools: Sequence[PoolFacts], better: Sequence[PoolFacts], site: SiteFacts) -> str:
+    """What the order of these names would gain, measured; "" when nothing can be measured."""
     if site.rehearse is None:
         return ""
-    now, then = site.rehearse(pools), site.rehearse(better)
-    gains = _differences(now, then)
+    again = any(pool.stands for pool in pools)
+    gains = _differences(site.rehearse(pools), site.rehearse(better), again=again)
+    if again:
+        lead = f"Were all VMs of the site placed again in the order {names}"
+        nothing = "nothing would be gained: as many VMs would fit, and as many cells would stay free"
+        return f"{lead}, {listed(gains) or nothing}."
+    lead = f"In the order {names}"
     if gains:
         return f"{lead}, {listed(gains)}."
     return f"{lead} nothing would be gained today: as many VMs fit, and as many cells stay free."
 
 
-def _differences(now: Outcome, then: Outcome) -> list[str]:
+def _differences(now: Outcome, then: Outcome, *, again: bool) -> list[str]:
+    """What is better then; with `again` it is told as what would be."""
+    fits, fit = ("would fit", "would fit") if again else ("fits", "fit")
+    houses, house = ("would house", "would house") if again else ("houses", "house")
     gains = []
     if then.unplaced < now.unplaced:
         more = now.unplaced - then.unplaced
-        gains.append(f"{counted(more, 'more VM fits', 'more VMs fit')} ({then.unplaced:,} would not)")
+        gains.append(f"{counted(more, f'more VM {fits}', f'more VMs {fit}')} ({then.unplaced:,} would not)")
     fewer = sum(now.shared.values()) - sum(then.shared.values())
     if fewer > 0:
-        gains.append(
-            f"{counted(fewer, 'fewer machine houses', 'fewer machines house')} two VMs of one cluster"
-        )
+        machines = counted(fewer, f"fewer machine {houses}", f"fewer machines {house}")
+        gains.append(f"{machines} two VMs of one cluster")
     room = then.free_largest - now.free_largest
     if room > 0:
         gains.append(
-            f"room for {room:,} more {then.largest} stays free ({then.free_largest:,} instead of "
-            f"{now.free_largest:,})"
+            f"room for {room:,} more {then.largest} {'would stay' if again else 'stays'} free "
+            f"({then.free_largest:,} instead of {now.free_largest:,})"
         )
     return gains

@@ -19,7 +19,7 @@ MAX_REHEARSALS: Final = 16
 
 
 def rule(facts: Facts) -> list[Diagnostic]:
-    """One finding for every pinned pool, with what the pin costs in this plan."""
+    """One finding for every pinned pool, with what the pin costs in this plan (or would cost again)."""
     found: list[Diagnostic] = []
     as_written: dict[str, Outcome] = {}
     for pool in facts.pools:
@@ -34,7 +34,8 @@ def rule(facts: Facts) -> list[Diagnostic]:
             if site.id not in as_written:
                 as_written[site.id] = site.rehearse(facts.on_site(site.id))
             freed = [replace(p, zones=None) if p is pool else p for p in facts.on_site(site.id)]
-            cost = _cost(pool, as_written[site.id], site.rehearse(freed))
+            tell = _cost_again if facts.is_replayed(site.id) else _cost
+            cost = tell(pool, as_written[site.id], site.rehearse(freed))
         advice = "Leave availability_zones out, or name as many zones as you can."
         words = [detail, cost, advice] if cost else [detail, _why(pool, site), advice]
         found.append(finding(ID, "pool pinned to availability zones", " ".join(words), pool, pool.zones_span))
@@ -68,9 +69,9 @@ def _cost(pool: PoolFacts, pinned: Outcome, freed: Outcome) -> str:
     if unplaced > 0:
         words.append(f"{counted(unplaced, 'VM does', 'VMs do')} not fit because of it.")
     if shared > 0:
-        several = "two" if pinned.most.get(pool.owner, 0) == 2 else "two or more"
         words.append(
-            f"{counted(shared, 'machine')} will house {several} VMs of {pool.cluster} because of it."
+            f"{counted(shared, 'machine')} will house {_several(pool, pinned)} VMs of {pool.cluster} "
+            "because of it."
         )
     if not words:
         return (
@@ -81,3 +82,29 @@ def _cost(pool: PoolFacts, pinned: Outcome, freed: Outcome) -> str:
         vms, machines = freed.vms.get(pool.owner, 0), freed.machines.get(pool.owner, 0)
         words.append(f"Without the pin all {counted(vms, 'VM')} fit on {counted(machines, 'machine')}.")
     return " ".join(words)
+
+
+def _cost_again(pool: PoolFacts, pinned: Outcome, freed: Outcome) -> str:
+    """What the pin of VMs that may stand for long would cost: all of the site are placed again."""
+    shared = pinned.shared.get(pool.owner, 0) - freed.shared.get(pool.owner, 0)
+    unplaced = pinned.unplaced - freed.unplaced
+    costs = []
+    if unplaced > 0:
+        costs.append(f"{counted(unplaced, 'VM')} would not fit because of it")
+    if shared > 0:
+        machines = counted(shared, "machine")
+        costs.append(f"{machines} would house {_several(pool, pinned)} VMs of {pool.cluster} because of it")
+    if not costs:
+        return (
+            "Were all VMs of the site placed again, it would cost nothing: no more machines would house two "
+            f"VMs of {pool.cluster} than without it. Growth and repairs find fewer machines."
+        )
+    words = f"Were all VMs of the site placed again, {listed(costs)}."
+    if freed.unplaced:
+        return words
+    vms, on = freed.vms.get(pool.owner, 0), freed.machines.get(pool.owner, 0)
+    return f"{words} Without the pin all {counted(vms, 'VM')} would fit on {counted(on, 'machine')}."
+
+
+def _several(pool: PoolFacts, outcome: Outcome) -> str:
+    return "two" if outcome.most.get(pool.owner, 0) == 2 else "two or more"

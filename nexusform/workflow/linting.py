@@ -11,7 +11,6 @@ from nexusform.advice.registry import advise
 from nexusform.advice.rehearsal import rehearsal
 from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import Diagnostic
-from nexusform.planning.order import modules
 from nexusform.planning.request import PlanResult
 from nexusform.planning.sites import SitePlan
 from nexusform.planning.vm_phase import VmObject
@@ -32,8 +31,8 @@ def with_lint(result: PlanResult, configuration: Configuration) -> PlanResult:
 def lint(result: PlanResult, configuration: Configuration, *, everything: bool = False) -> list[Diagnostic]:
     """What the rules say of what a plan places.
 
-    With `everything` they judge all that stands after it, as if it were created again from the start
-    in the order of the configuration.
+    With `everything` they judge all that stands after it, as if it were created again from the start:
+    what stands in the order of its creation, then what the plan adds.
     """
     catalogue = CATALOGUES.get(result.plan.catalogue) or CATALOGUES[NEWEST]
     skus = tuple(catalogue.vm_skus.values())
@@ -47,12 +46,6 @@ def lint(result: PlanResult, configuration: Configuration, *, everything: bool =
         if (configuration_block := found.instance.block) is not None
     }
     return advise(facts, configuration.settings.ignored_rules, ignored_at)
-
-
-def silenced_rules(configuration: Configuration) -> dict[str, frozenset[str]]:
-    """The rules that comments silence, by block address."""
-    blocks = [block for module in modules(configuration.root) for block in module.resources.values()]
-    return {str(block.address): block.ignored_rules for block in blocks if block.ignored_rules}
 
 
 def _site(site: SitePlan, judged: Collection[tuple[str, str]]) -> SiteFacts:
@@ -77,12 +70,21 @@ def _emptied(scheduler: RackScheduler, pools: Collection[tuple[str, str]]) -> Ra
 
 
 def _pools(objects: Mapping[Address, VmObject], *, everything: bool) -> Iterable[PoolFacts]:
-    for address, found in objects.items():
+    in_order = sorted(objects.items(), key=lambda item: _age(item[1])) if everything else objects.items()
+    for address, found in in_order:
         if found.wanted is None or found.going:
             continue
         for pool in found.wanted.pools:
             if pool.count_path:
                 yield _pool(address, found, pool, everything=everything)
+
+
+def _age(found: VmObject) -> tuple[bool, int]:
+    """What stands comes first, in the order of creation; a replacement is a new object."""
+    prior = found.instance.prior
+    if prior is None or found.instance.replaced:
+        return True, 0
+    return False, prior.creation
 
 
 def _pool(address: Address, found: VmObject, pool: PoolDemand, *, everything: bool) -> PoolFacts:
@@ -107,4 +109,5 @@ def _pool(address: Address, found: VmObject, pool: PoolDemand, *, everything: bo
         instance.locate(pool.path) if located else None,
         instance.locate((*pool.path, "availability_zones")) if located and pool.zones else None,
         instance.block.header if instance.block is not None else "",
+        stands=everything and bool(keys) and found.tokens.keys().isdisjoint(keys.values()),
     )

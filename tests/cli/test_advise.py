@@ -68,8 +68,31 @@ def test_what_a_pin_costs_is_measured_without_the_standing_vms(
     capsys.readouterr()
     assert run(["advise"]) == 2
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "2 machines will house two VMs of a because of it" in text
+    assert "Were all VMs of the site placed again, 2 machines would house two VMs of a because of it" in text
+    assert "Without the pin all 7 VMs would fit on 7 machines" in text
+    assert "will house" not in text
+    assert "this plan" not in text
     assert "not fit" not in text
+
+
+def test_the_order_in_which_standing_clusters_were_created_is_the_past(
+    lab: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The large one comes first in the file, but was added later.
+    text = MAIN.replace('    availability_zones = ["r0"]\n', "")
+    cluster = text[text.index('resource "nexus_kub') :]
+    large = cluster.replace('"a"', '"larger"').replace("= 4\n", "= 6\n")
+    (lab / "main.nf.hcl").write_text(text)
+    assert run(["apply", "-auto-approve"]) == 0
+    (lab / "main.nf.hcl").write_text(text.replace(cluster, large + cluster))
+    assert run(["apply", "-auto-approve"]) == 0
+    capsys.readouterr()
+    assert run(["advise"]) == 2
+    told = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "a (924 GiB in all) was created before larger (1,372 GiB)" in told
+    assert "Put larger clusters first when they are created again" in told
+    assert "Were all VMs of the site placed again in the order larger, a," in told
+    assert "is created" not in told
 
 
 def test_a_rule_that_is_silenced_says_nothing(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
