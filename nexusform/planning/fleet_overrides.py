@@ -72,6 +72,35 @@ def render(
     return Rendered(tuple(found), sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
 
 
+class Renders:
+    """The objects of a placement cluster by cluster, rendered when they are asked for. `labels` are those
+    of the members, by name.
+    """
+
+    def __init__(
+        self,
+        manifests: tuple[Manifest, ...],
+        overrides: tuple[FleetOverride, ...],
+        labels: Mapping[str, Mapping[str, str]],
+    ) -> None:
+        self._manifests = manifests
+        self._overrides = overrides
+        self._labels = labels
+        self._plain = Rendered(manifests)
+        self._known: dict[str, Rendered] = {}
+
+    def get(self, cluster: str) -> Rendered | None:
+        """What a cluster gets; None when there is no such member."""
+        if cluster not in self._labels:
+            return None
+        if not self._overrides:
+            return self._plain
+        if cluster not in self._known:
+            labels = self._labels[cluster]
+            self._known[cluster] = render(self._manifests, self._overrides, cluster, labels)
+        return self._known[cluster]
+
+
 def _changed(
     manifest: Manifest,
     overrides: Sequence[FleetOverride],

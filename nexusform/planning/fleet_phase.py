@@ -28,6 +28,7 @@ from nexusform.planning.fleet_rules import changed_problems
 from nexusform.planning.fleet_warnings import placement_warnings
 from nexusform.planning.fleet_world import (
     MEMBER_TYPE,
+    UNSEEN,
     FleetCluster,
     FleetMemberState,
     Pods,
@@ -80,9 +81,7 @@ class FleetPhase:
             elif instance.block is not None and not instance.going:
                 self.blocks.conclude(instance, {}, evaluation)
             self.blocks.keep(instance, evaluation)
-        for member in members.values():
-            if member.now is not None and member.address in self.blocks.instances:
-                self.blocks.instances[member.address].private = remember(member.now)
+        self._remember(members)
         self.diagnostics += placement_warnings(placements, members, rounds)
         wanted = self.blocks.request.want_rejected
         rows = [*self._rows(placements, members, rounds.refusals(placements) if wanted else {})]
@@ -132,8 +131,26 @@ class FleetPhase:
             if instance.prior is not None and not instance.replaced:
                 noted = instance.prior.private
                 before = remembered(written.name, noted) if noted else now
+                before = None if noted == UNSEEN else before
             found[written.name] = FleetMemberState(address, written, cluster, before, now)
         return found
+
+    def _remember(self, members: Mapping[str, FleetMemberState]) -> None:
+        """Note the members as all placements have seen them. Where a placement was left out of the plan, what
+        it has not seen stays to be seen.
+        """
+        instances = self.blocks.instances
+        left_out = any(
+            a.type in PLACEMENT_TYPES and i.block is None and not i.going for a, i in instances.items()
+        )
+        for member in members.values():
+            instance = instances.get(member.address)
+            if member.now is None or instance is None:
+                continue
+            if not left_out:
+                instance.private = remember(member.now)
+            elif member.before is None:
+                instance.private = UNSEEN
 
     def _leaving(self, instance: Instance, found: dict[str, FleetMemberState]) -> None:
         """The member that an instance was, when it goes or becomes another."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 from nexusform.importers.fleet_model import FleetOverride, FleetPlacement
 from nexusform.importers.kubernetes_manifests import Manifest
 from nexusform.planning.fleet_attributes import is_fulfilled, read_bindings, read_snapshot
-from nexusform.planning.fleet_overrides import Rendered
+from nexusform.planning.fleet_overrides import Renders
 from nexusform.planning.instances import Instance
 from nexusform.scheduling.fleet.cycle import CycleResult
 from nexusform.scheduling.fleet.decisions import SchedulingStatus
@@ -17,8 +17,10 @@ from nexusform.scheduling.fleet.eviction import Eviction
 from nexusform.scheduling.fleet.model import (
     Abort,
     Binding,
+    BindingState,
     Change,
     ClusterTerm,
+    PlacementType,
     Policy,
     PolicySnapshot,
 )
@@ -53,7 +55,7 @@ class PlacementPlan:
     resources_changed: bool = False
     digest: str = ""
     overrides: tuple[FleetOverride, ...] = ()
-    renders: Mapping[str, Rendered] = field(default_factory=dict)
+    renders: Renders = field(default_factory=lambda: Renders((), (), {}))
     outdated: frozenset[str] = frozenset()
     rolled: set[str] = field(default_factory=set)
     evictions: list[tuple[str, Eviction]] = field(default_factory=list)
@@ -108,6 +110,8 @@ class PlacementPlan:
         """What a rollout without rescheduling is put down to."""
         if self.resources_changed:
             return Trigger.RESOURCES_CHANGED
+        if self.vanished:
+            return Trigger.EVICTED
         if self.outdated:
             return Trigger.OVERRIDES_CHANGED
         return Trigger.STRATEGY_CHANGED if self.strategy_changed else Trigger.RESOURCES_CHANGED
@@ -122,7 +126,18 @@ class PlacementPlan:
             or self.resources_changed
             or bool(self.outdated)
             or bool(self.evicted)
+            or self.vanished
         )
+
+    @property
+    def vanished(self) -> bool:
+        """Whether bindings that state had are gone: somebody removed them."""
+        if self.created or not self.fulfilled:
+            return False
+        held = sum(b.state is not BindingState.UNSCHEDULED for b in self.prior)
+        if self.written.kind is PlacementType.PICK_FIXED and self.written.policy:
+            return held < len(set(self.written.policy.cluster_names))
+        return held < (self.snapshot.number_of_clusters or 0)
 
     def watched(self) -> Watched:
         """As the watcher sees it."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nexusform.planning.fleet_hub import Hub
-from nexusform.planning.fleet_overrides import applicable, render
+from nexusform.planning.fleet_overrides import Renders, applicable
 from nexusform.planning.fleet_placement import PlacementPlan
 from nexusform.planning.fleet_selection import fingerprint, selected
 from nexusform.planning.placed_note import note_placed
@@ -30,17 +30,15 @@ def prepare_resources(placement: PlacementPlan, hub: Hub, labels: Mapping[str, M
         hub.overrides, placement.written.name, namespaced=bool(placement.written.namespace)
     )
     placement.overrides = overrides
-    placement.renders = {
-        name: render(placement.selected, overrides, name, of_member) for name, of_member in labels.items()
-    }
+    placement.renders = Renders(placement.selected, overrides, labels)
     before = noted.get("overrides")
     if before is not None:
         placement.outdated = frozenset(
             b.cluster
             for b in placement.prior
             if b.state is BindingState.BOUND
-            and b.cluster in placement.renders
-            and before.get(b.cluster, "") != placement.renders[b.cluster].digest
+            and (rendered := placement.renders.get(b.cluster)) is not None
+            and before.get(b.cluster, "") != rendered.digest
         )
 
 

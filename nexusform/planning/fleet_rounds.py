@@ -69,7 +69,8 @@ def run_rounds(
         changed = False
         for placement in placements:
             changes = asked.get(placement.address, ())
-            if changes or (edits and placement.queued_by_itself):
+            dangling = _dangling(placement, roster)
+            if changes or dangling or (edits and placement.queued_by_itself):
                 changed |= _settle(placement, roster, changes, members)
         edits = False
         place_pods(placements, members, pods, placed)
@@ -81,6 +82,13 @@ def run_rounds(
             break
         roster = Roster([m.now for m in members.values() if m.now is not None])
     return Rounds(roster, placed)
+
+
+def _dangling(placement: PlacementPlan, roster: Roster) -> bool:
+    """Whether it holds a cluster that is gone, also one that left when this placement was not planned."""
+    return any(
+        b.cluster not in roster.position and b.state is not BindingState.UNSCHEDULED for b in placement.held
+    )
 
 
 def _settle(
@@ -98,7 +106,9 @@ def _settle(
         policy_changed=placement.policy_changed and not placement.ran,
         number_increased=placement.number_increased and not placement.ran,
         evicted=placement.evicted,
-        left=left & {b.cluster for b in placement.held},
+        left=frozenset(
+            b.cluster for b in placement.held if b.cluster in left or b.cluster not in roster.position
+        ),
         members={c.member: c.trigger for c in changes if c.member in members},
         other=placement.other_trigger,
     )

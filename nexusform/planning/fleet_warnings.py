@@ -9,6 +9,7 @@ from nexusform.planning.fleet_placement import OLD_NODE_COUNT, PlacementPlan, us
 from nexusform.planning.fleet_rounds import Rounds
 from nexusform.planning.fleet_world import FleetMemberState
 from nexusform.ports import Problem
+from nexusform.scheduling.fleet.explanation import drift
 from nexusform.scheduling.fleet.model import BindingState
 
 
@@ -21,6 +22,7 @@ def placement_warnings(
         yield from _older_name(placement, rounds)
         yield from _not_overridden(placement)
         yield from _shared(placement, members)
+        yield from _drifted(placement, members, rounds)
 
 
 def _warned(
@@ -85,3 +87,32 @@ def _shared(placement: PlacementPlan, members: Mapping[str, FleetMemberState]) -
         "(availability_zones); a nexus_separation_rule makes a plan that mixes them fail."
     )
     yield _warned(placement, "Members of a placement share machines", text)
+
+
+def _drifted(
+    placement: PlacementPlan, members: Mapping[str, FleetMemberState], rounds: Rounds
+) -> Iterator[Diagnostic]:
+    """What a fresh schedule would choose, told where this plan changes members under a placement that
+    stays: information, never an action.
+    """
+    changed = any(m.before != m.now for m in members.values())
+    if placement.created or not changed or placement.abort is not None:
+        return
+    roster = rounds.roster
+    found = drift(
+        placement.held,
+        roster,
+        placement.policy_in(roster),
+        placement.snapshot,
+        placement.written.namespace,
+    )
+    if not found.gained and not found.lost:
+        return
+    gained = f" would hold {', '.join(found.gained)}" if found.gained else " would"
+    lost = f"{' and' if found.gained else ''} not hold {', '.join(found.lost)}" if found.lost else ""
+    text = (
+        f"With the members as this plan leaves them, a placement made anew{gained}{lost}. Nothing is moved "
+        "for that: existing placements are kept (a fulfilled PickN is not re-evaluated). "
+        f"`nexusform explain {placement.address}` shows every cluster's verdict."
+    )
+    yield _warned(placement, "A fresh schedule would choose otherwise", text)

@@ -20,6 +20,8 @@ from nexusform.scheduling.quantity import Form, Malformed, Quantity, make_quanti
 
 MEMBER_TYPE: Final = "fleet_member_cluster"
 NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
+# What state notes of a member that no placement has been planned with yet.
+UNSEEN: Final[Mapping[str, Any]] = {"seen": False}
 _GIB: Final = 1 << 30
 # What overrides make of objects.
 Render = Callable[[tuple[Manifest, ...]], tuple[Manifest, ...]]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from tests.planning.fleet_harness import (
@@ -150,7 +152,6 @@ def test_immutables_are_errors_that_name_the_way_out() -> None:
 def test_what_members_are_compared_with_never_makes_a_plan() -> None:
     text = fleet("a") + placement()
     state = state_of(text)
-    import dataclasses
 
     instance = state.instances[next(a for a in state.instances if a.type == "fleet_member_cluster")]
     assert instance.current is not None
@@ -177,3 +178,41 @@ def test_properties_sort() -> None:
     text = hub() + member("a", more=nodes(9)) + member("b", more=nodes(5)) + member("c", more=nodes(1))
     state = state_of(text + placement(pick_n(2, sorter)))
     assert {c: b["affinity_score"] for c, b in bindings(state).items()} == {"a": 20, "b": 10}
+
+
+def test_a_placement_left_out_of_a_plan_sees_the_change_in_the_next() -> None:
+    small, large = fleet("a") + placement(), fleet("a", "z") + placement()
+    state = state_of(small)
+    targeted = good(plan(large, state, targets=("fleet_member_cluster.z",)))
+    assert moves(targeted) == {}
+    after = applied(targeted, state)
+    assert moves(good(plan(large, after))) == {"z": ("place", "cluster_joined")}
+    state = applied(plan(large, after), after)
+    leaving = good(plan(small, state, targets=("fleet_member_cluster.z",)))
+    gone = applied(leaving, state)
+    if "z" in picks(gone):  # the placement was left out
+        assert moves(good(plan(small, gone))) == {"z": ("remove", "cluster_left")}
+
+
+def test_what_a_fresh_schedule_would_choose_is_information() -> None:
+    text = fleet("a", "b") + placement(pick_n(1))
+    state = state_of(text)
+    wider = fleet("a", "b", "z") + placement(pick_n(1))
+    result = good(plan(wider, state))
+    assert moves(result) == {}
+    told = [w for w in warnings(result) if w.summary == "A fresh schedule would choose otherwise"]
+    assert len(told) == 1
+    assert "would hold z and not hold b" in told[0].detail
+    assert warnings(plan(wider, applied(result, state))) == []
+
+
+def test_a_binding_that_was_removed_outside_is_made_again() -> None:
+    text = fleet("a", "b", "c") + placement(pick_n(2))
+    state = state_of(text)
+    address = next(a for a in state.instances if str(a) == P)
+    current = state.instances[address].current
+    assert current is not None
+    held = {n: b for n, b in current.attributes["bindings"].items() if n != "b"}
+    found = dataclasses.replace(current, attributes={**current.attributes, "bindings": held})
+    result = good(plan(text, state, refreshed={address: found}))
+    assert moves(result) == {"b": ("place", "evicted")}
