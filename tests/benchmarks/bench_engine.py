@@ -74,9 +74,8 @@ def main() -> None:
             (peer / "main.tf").write_text(TERRAFORM % count)
             subprocess.run(["terraform", "init"], cwd=peer, check=True, capture_output=True)
             seconds, memory = run(["terraform", "plan"], peer)
-            print(
-                f"{'terraform_data, count':28} {'plan (create)':18} {seconds:8.2f} s  peak so far {memory:7.0f} MB"
-            )
+            title = f"{count} terraform_data, count"
+            print(f"{title:28} {'plan (create)':18} {seconds:8.2f} s  peak so far {memory:7.0f} MB")
 
 
 if __name__ == "__main__":
