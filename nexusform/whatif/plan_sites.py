@@ -11,12 +11,10 @@ from typing import Any
 
 from nexusform.address import Address
 from nexusform.planning.plan import Change, Plan
-from nexusform.planning.sites import SitePlan, build_sites, occupy_outsiders, vm_name
-from nexusform.planning.surroundings import CLUSTER_TYPE, PlanSurroundings
-from nexusform.ports import PoolDemand, Registries, ResourceType, StandingVm, VmDemand
-from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from nexusform.planning.sites import SitePlan, occupy_outsiders
+from nexusform.ports import PoolDemand, Registries, StandingVm, VmDemand, VmFamily
 from nexusform.scheduling.racks.model import Placement, VmSku
-from nexusform.scheduling.world import Inventory
+from nexusform.whatif.standing import Ground, Thing, lay_ground, stand
 
 Attributes = Mapping[str, Any]
 
@@ -71,21 +69,12 @@ def sites_after(plan: Plan, registries: Registries) -> dict[str, PlanSite]:
 def _sites(
     plan: Plan, registries: Registries, sides: Iterable[tuple[Change, Attributes | None]]
 ) -> dict[str, PlanSite]:
-    types = registries.resource_types
-    standing = [
-        (change.address, types[change.address.type], side)
-        for change, side in sides
-        if side is not None and change.address.mode == "managed" and change.address.type in types
-    ]
-    inventory = Inventory()
-    for address, kind, attributes in sorted(standing, key=lambda item: item[1].phase):
-        if kind.offer is not None:
-            kind.offer(attributes, str(address), inventory)
-    found = {site_id: PlanSite(site) for site_id, site in build_sites(inventory)[0].items()}
-    surroundings = _surroundings(plan, inventory, standing)
-    for address, kind, attributes in standing:
+    things = (Thing(change.address, side, change.creation) for change, side in sides if side is not None)
+    ground = lay_ground(things, registries, plan.catalogue)
+    found = {site_id: PlanSite(site) for site_id, site in ground.sites.items()}
+    for kind, thing in ground.things:
         if kind.vms is not None:
-            _house(address, kind, attributes, surroundings, found)
+            _house(kind.vms, thing, ground, found)
     for place in found.values():
         managed = {vm.handle for vm in place.site.scheduler.vms()}
         occupy_outsiders(place.site)
@@ -97,42 +86,19 @@ def _sites(
     return found
 
 
-def _surroundings(
-    plan: Plan, inventory: Inventory, standing: Iterable[tuple[Address, ResourceType, Attributes]]
-) -> PlanSurroundings:
-    catalogue = CATALOGUES.get(plan.catalogue) or CATALOGUES[NEWEST]
-    skus = {**catalogue.vm_skus, **{sku.name: sku for sku in inventory.skus.values()}}
-    # Where hints point decides nothing any more: everybody has a place.
-    found = PlanSurroundings(skus, targets=lambda _id: (frozenset(), frozenset()))
-    for _, kind, attributes in standing:
-        if kind.name == CLUSTER_TYPE:
-            found.clusters.setdefault(kind.identify(attributes), attributes)
-    return found
-
-
-def _house(
-    address: Address,
-    kind: ResourceType,
-    attributes: Attributes,
-    surroundings: PlanSurroundings,
-    sites: Mapping[str, PlanSite],
-) -> None:
-    assert kind.vms is not None
-    demand, _ = kind.vms.demand(attributes, surroundings, address)
+def _house(vms: VmFamily, thing: Thing, ground: Ground, sites: Mapping[str, PlanSite]) -> None:
+    demand, _ = vms.demand(thing.attributes, ground.surroundings, thing.address)
     place = sites.get(demand.site_id) if demand is not None else None
     if demand is None or place is None:
         return
     pools = {pool.pool: pool for pool in demand.pools}
     place.pools += [(demand.cluster, pool) for pool in demand.pools if pool.count_path]
-    for vm in sorted(kind.vms.standing(attributes), key=lambda vm: _order(vm, list(pools))):
-        machine = place.site.machines.get(vm.placement.machine)
-        if machine is None:
-            continue
+    for vm in sorted(vms.standing(thing.attributes), key=lambda vm: _order(vm, list(pools))):
         pool = pools.get(vm.pool)
-        sku = _sku(vm, pool, surroundings)
-        where = Placement(machine.name, machine.rack, machine.availability_zone, vm.placement.cells)
-        place.site.occupy(vm_name(demand, pool, vm.pool, vm.number), sku, where)
-        place.vms.append(_housed(address, demand, vm, sku, where))
+        sku = _sku(vm, pool, ground.skus)
+        stood = stand(place.site, demand, pool, vm, sku)
+        if stood is not None:
+            place.vms.append(_housed(thing.address, demand, vm, sku, stood[1]))
 
 
 def _order(vm: StandingVm, pools: list[str]) -> tuple[int, bool, int, str]:
@@ -141,11 +107,11 @@ def _order(vm: StandingVm, pools: list[str]) -> tuple[int, bool, int, str]:
     return at, not whole, int(vm.number) if whole else 0, str(vm.number)
 
 
-def _sku(vm: StandingVm, pool: PoolDemand | None, surroundings: PlanSurroundings) -> VmSku:
+def _sku(vm: StandingVm, pool: PoolDemand | None, skus: Mapping[str, VmSku]) -> VmSku:
     if pool is not None and pool.sku.name == vm.sku_name:
         return pool.sku
     unknown = VmSku(vm.sku_name, 0, 0, 0, 0, max(len(vm.placement.cells), 1))
-    return surroundings.sku(vm.sku_name) or unknown
+    return skus.get(vm.sku_name, unknown)
 
 
 def _housed(address: Address, demand: VmDemand, vm: StandingVm, sku: VmSku, placement: Placement) -> HousedVm:

@@ -16,7 +16,8 @@ from nexusform.scheduling.pods.model import HOSTNAME, Node, StandingPod, Workloa
 from nexusform.scheduling.pods.model import Cluster as PodCluster
 from nexusform.scheduling.pods.scheduler import predict
 from nexusform.whatif.pods_down import Budget, ClusterPods
-from nexusform.whatif.world_view import Cluster, Kind, Pool, Thing, Vm, WorldView
+from nexusform.whatif.standing import Thing
+from nexusform.whatif.world_view import Cluster, Kind, Pool, Vm, WorldView
 
 MANIFEST_TYPE = "fleet_hub_manifest"
 MEMBER_TYPE = "fleet_member_cluster"

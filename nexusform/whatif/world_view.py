@@ -5,23 +5,21 @@ The attributes may be those of the state or those that a plan will leave; a ques
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
 from nexusform.address import Address, address_order
-from nexusform.planning.plan import Plan
-from nexusform.planning.sites import SitePlan, build_sites, occupy_outsiders, vm_name
-from nexusform.planning.surroundings import CLUSTER_TYPE, PlanSurroundings
+from nexusform.planning.sites import SitePlan, occupy_outsiders
+from nexusform.planning.surroundings import CLUSTER_TYPE
 from nexusform.ports import PoolDemand, Registries, ResourceType, StandingVm, VmDemand
 from nexusform.resource_types.vnf_vdus import CONTROL_PLANE_ROLE, role_of
-from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.model import CONTROL_PLANE, Machine, Placement, VmSku
-from nexusform.scheduling.world import Inventory, RackOffer
-from nexusform.state.model import State
+from nexusform.scheduling.world import RackOffer
+from nexusform.whatif.standing import Ground, Thing, lay_ground, stand
 
 
 class Kind(StrEnum):
@@ -35,15 +33,6 @@ class Kind(StrEnum):
 _NKS_TYPES = (CLUSTER_TYPE, "nexus_agent_pool")
 _PLAIN_VM = "nexus_virtual_machine"
 _VNF = "tacker_vnf"
-
-
-@dataclass(frozen=True, slots=True)
-class Thing:
-    """One object: its address, attributes (plain data) and creation number."""
-
-    address: Address
-    attributes: Mapping[str, Any]
-    creation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,67 +148,25 @@ class WorldView:
         return tuple(cluster for site in self.sites.values() for cluster in site.clusters)
 
 
-def things_of_state(state: State) -> tuple[Thing, ...]:
-    """What stands according to a state."""
-    return tuple(
-        Thing(address, instance.current.attributes, instance.current.creation)
-        for address, instance in state.instances.items()
-        if instance.current is not None
-    )
-
-
-def things_after(plan: Plan, prior: State) -> tuple[Thing, ...]:
-    """What will stand when a plan has been applied to its prior state."""
-    found = {thing.address: thing for thing in things_of_state(prior)}
-    for address, refreshed in plan.refreshed.items():
-        found.pop(address, None)
-        if refreshed is not None:
-            found[address] = Thing(address, refreshed.attributes, refreshed.creation)
-    for old, _ in plan.moved:
-        found.pop(old, None)
-    for change in plan.changes:
-        if change.deposed:
-            continue
-        found.pop(change.address, None)
-        if change.after is not None:
-            found[change.address] = Thing(change.address, change.after, change.creation)
-    return tuple(found.values())
-
-
 def view_world(things: Iterable[Thing], registries: Registries, catalogue: str = "") -> WorldView:
     """Build the world. `catalogue` is the SKU catalogue's version ("" = the newest)."""
-    types = registries.resource_types
-    known = [(types[thing.address.type], thing) for thing in things if thing.address.type in types]
-    known.sort(key=lambda pair: (pair[0].phase, pair[1].creation, address_order(pair[1].address)))
-    inventory = Inventory()
-    for kind, thing in known:
-        if kind.offer is not None:
-            kind.offer(thing.attributes, str(thing.address), inventory)
-    sites, _ = build_sites(inventory)
-    skus = {**(CATALOGUES.get(catalogue) or CATALOGUES[NEWEST]).vm_skus}
-    skus |= {sku.name: sku for sku in inventory.skus.values()}
-    return _Reader(sites, skus, known).read()
+    in_order = sorted(things, key=lambda thing: (thing.creation, address_order(thing.address)))
+    return _Reader(lay_ground(in_order, registries, catalogue)).read()
 
 
 @dataclass
 class _Reader:
     """Puts VMs on the machines of their sites and gathers them by cluster."""
 
-    sites: Mapping[str, SitePlan]
-    skus: Mapping[str, VmSku]
-    things: Sequence[tuple[ResourceType, Thing]]
+    ground: Ground
     clusters: dict[tuple[str, str], Cluster] = field(default_factory=dict)
 
     def read(self) -> WorldView:
-        surroundings = PlanSurroundings(self.skus, targets=lambda _id: (frozenset(), frozenset()))
-        for kind, thing in self.things:
-            if kind.name == CLUSTER_TYPE:
-                surroundings.clusters[kind.identify(thing.attributes)] = thing.attributes
-        for kind, thing in self.things:
-            self._read_vms(kind, thing, surroundings)
-        for site in self.sites.values():
+        for kind, thing in sorted(self.ground.things, key=lambda pair: pair[0].phase):
+            self._read_vms(kind, thing)
+        for site in self.ground.sites.values():
             occupy_outsiders(site)
-        ordered = sorted(self.sites.values(), key=lambda s: s.id.encode())
+        ordered = sorted(self.ground.sites.values(), key=lambda s: s.id.encode())
         return WorldView({site.id: self._view(site) for site in ordered})
 
     def _view(self, site: SitePlan) -> SiteView:
@@ -231,14 +178,14 @@ class _Reader:
             tuple(cluster for (site_id, _), cluster in self.clusters.items() if site_id == site.id),
             tuple((o.machine, o.name) for o in site.outsiders),
             site.scheduler,
-            self.skus,
+            self.ground.skus,
         )
 
-    def _read_vms(self, kind: ResourceType, thing: Thing, surroundings: PlanSurroundings) -> None:
+    def _read_vms(self, kind: ResourceType, thing: Thing) -> None:
         if kind.vms is None:
             return
-        wanted, _ = kind.vms.demand(thing.attributes, surroundings, thing.address)
-        site = self.sites.get(wanted.site_id) if wanted is not None else None
+        wanted, _ = kind.vms.demand(thing.attributes, self.ground.surroundings, thing.address)
+        site = self.ground.sites.get(wanted.site_id) if wanted is not None else None
         if wanted is None or site is None:
             return
         standing = {(vm.pool, vm.number): vm for vm in kind.vms.standing(thing.attributes)}
@@ -265,12 +212,11 @@ class _Reader:
             vm = standing.get((pool.pool, number))
             if vm is None:
                 continue
-            machine = site.machines.get(vm.placement.machine)
-            if machine is None:
+            stood = stand(site, wanted, pool, vm, self._sku(pool, vm))
+            if stood is None:
                 astray.append(vm.name)
                 continue
-            place = Placement(machine.name, machine.rack, machine.availability_zone, vm.placement.cells)
-            handle = site.occupy(vm_name(wanted, pool, pool.pool, number), self._sku(pool, vm), place)
+            handle, place = stood
             vms.append(Vm(vm.name, number, place, handle))
         return Pool(
             thing.address,
@@ -283,7 +229,7 @@ class _Reader:
         )
 
     def _sku(self, pool: PoolDemand, vm: StandingVm) -> VmSku:
-        return pool.sku if pool.sku.name == vm.sku_name else self.skus.get(vm.sku_name, pool.sku)
+        return pool.sku if pool.sku.name == vm.sku_name else self.ground.skus.get(vm.sku_name, pool.sku)
 
 
 def _kind_of(kind: ResourceType) -> Kind:

@@ -12,7 +12,8 @@ from nexusform.state import codec
 from nexusform.state.model import EMPTY, State
 from nexusform.whatif.pod_view import view_pods
 from nexusform.whatif.pods_down import ClusterPods
-from nexusform.whatif.world_view import Thing, WorldView, things_after, things_of_state, view_world
+from nexusform.whatif.standing import Thing, things_after, things_of_state
+from nexusform.whatif.world_view import WorldView, view_world
 from nexusform.workflow.project import Place, find_backend
 from nexusform.workflow.saved_plans import read_plan
 from nexusform.workflow.stored import read_stored
