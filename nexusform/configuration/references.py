@@ -53,6 +53,7 @@ def check_references(
                     seen.add((problem.summary, problem.subject))
                     problems.append(problem if problem.block else replace(problem, block=use.header))
         problems.extend(_provider_problems(module, configuration.root))
+        problems.extend(_ignored_problems(module, managed))
     return in_text_order(problems)
 
 
@@ -86,6 +87,22 @@ def _provider_problems(module: Module, root: Module) -> Iterator[Diagnostic]:
             yield error(summary, detail, block.header_span, block=block.header)
 
 
+def _ignored_problems(module: Module, managed: Mapping[str, BlockSchema]) -> Iterator[Diagnostic]:
+    """Names in `ignore_changes` that the type does not have: a change there would not be ignored."""
+    for block in module.resources.values():
+        schema = managed.get(block.type) if block.mode == "managed" else None
+        if schema is None:
+            continue
+        known = [name for name, _ in implied_type(schema).attributes]
+        for name in [str(path[0]) for path in block.lifecycle.ignore_changes]:
+            if name not in known:
+                hint = did_you_mean(name, known)
+                detail = (
+                    f'{block.type} has no argument or block "{name}" that ignore_changes could name.{hint}'
+                )
+                yield error("Unsupported attribute", detail, block.lifecycle.span, block=block.header)
+
+
 class _Checker:
     """Checks the references of one module."""
 
@@ -97,6 +114,9 @@ class _Checker:
     def check(self, use: Use) -> Iterable[Diagnostic]:
         """What is wrong with one reference."""
         name = use.traversal.root.name
+        if name == use.node.kind == "local" and _first_name(use.traversal) == use.node.name:
+            detail = f"Local value {use.node} cannot use its own result as part of its expression."
+            return [error("Self-referencing local value", detail, use.traversal.span)]
         special = _SPECIAL.get(name)
         if special is not None:
             return special(self, use.traversal, use.sight)

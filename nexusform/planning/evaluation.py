@@ -194,6 +194,8 @@ class Evaluation:
         key = (instance.path, kind, name)
         found = self._memo.get(key)
         if found is None:
+            # What refers to itself finds this; the reference has been complained about.
+            self._memo[key] = unknown(DYNAMIC)
             value = self.evaluated(expression(), self.scope(instance))
             found = self._memo[key] = unknown(DYNAMIC) if value is None else value
         return found

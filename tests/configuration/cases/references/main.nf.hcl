@@ -81,3 +81,15 @@ output "e" {
 output "f" {
   value = [data.nexus_inventory.then.racks, data.nexus_inventory, nexus_cluster.c["a"].agent_pool["np1"].cont]
 }
+
+locals {
+  again = [for x in local.again : x]
+}
+
+resource "nexus_rack" "ignoring" {
+  site_id = nexus_site.lab.id
+  name    = "r"
+  lifecycle {
+    ignore_changes = [machine_count, machine_override["bm01"].cordoned, machine_cuont]
+  }
+}
