@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from nexusform.configuration.condition_blocks import decode_conditions
 from nexusform.configuration.constants import constant, constant_flag, constant_text
 from nexusform.configuration.model import Local, Output, Variable
@@ -9,9 +12,9 @@ from nexusform.configuration.written import NAME_RULE, as_expression, check_name
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.language.bodies import BodySchema, content, just_attributes
 from nexusform.language.conversion import convert, describe
-from nexusform.language.syntax import Attribute, Block, JsonBody
+from nexusform.language.syntax import Attribute, Block, JsonBody, Traversal
 from nexusform.language.type_expressions import type_expression
-from nexusform.values import DYNAMIC, NULL, ConversionProblem, Type, Value
+from nexusform.values import DYNAMIC, NULL, ConversionProblem, ListType, MapType, Type, Value
 
 VARIABLE_FACE = BodySchema(
     attributes=dict.fromkeys(("type", "default", "description", "sensitive", "nullable"), False),
@@ -56,12 +59,18 @@ def decode_variable(block: Block, problems: list[Diagnostic]) -> Variable | None
     )
 
 
+_SHORT_TYPES: Final[Mapping[str, Type]] = {"list": ListType(DYNAMIC), "map": MapType(DYNAMIC)}
+
+
 def _type(attribute: Attribute | None, problems: list[Diagnostic], *, json: bool) -> Type:
     if attribute is None:
         return DYNAMIC
     written = as_expression(attribute.expression, problems) if json else attribute.expression
     if written is None:
         return DYNAMIC
+    # As a whole constraint, `list` and `map` are short for a list and a map of anything.
+    if isinstance(written, Traversal) and not written.steps and written.root.name in _SHORT_TYPES:
+        return _SHORT_TYPES[written.root.name]
     found, wrong = type_expression(written)
     problems.extend(wrong)
     return found if found is not None else DYNAMIC

@@ -10,7 +10,7 @@ from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.language import parser
 from nexusform.source import SourceFile
-from nexusform.values import to_plain
+from nexusform.values import DYNAMIC, ListType, MapType, to_plain
 
 
 @pytest.fixture(autouse=True)
@@ -242,3 +242,17 @@ def test_sensitive_variables_are_marked() -> None:
     write("main.nf.hcl", 'variable "key" {\n  sensitive = true\n}\n')
     found, _ = read_variables(loaded(), environment={"NF_VAR_key": "k"}, var_options=[], directory=".")
     assert found["key"][0].is_sensitive
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("main.nf.hcl", 'variable "l" {\n  type = list\n}\nvariable "m" {\n  type = map\n}\n'),
+        ("main.nf.json", '{"variable": {"l": {"type": "list"}, "m": {"type": "map"}}}'),
+    ],
+)
+def test_list_and_map_alone_are_short_for_those_of_anything(name: str, text: str) -> None:
+    write(name, text)
+    variables = loaded().root.variables
+    assert variables["l"].type == ListType(DYNAMIC)
+    assert variables["m"].type == MapType(DYNAMIC)
