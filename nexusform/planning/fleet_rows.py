@@ -125,7 +125,7 @@ def _present(
         cluster=now.cluster,
         reason=reason,
         scores=_scores(now),
-        rejected=rejected if action is not PlacementAction.KEEP else (),
+        rejected=rejected,
     )
 
 
