@@ -170,3 +170,51 @@ def test_a_cluster_that_is_replaced_keeps_its_member() -> None:
     assert moves(result) == {}
     assert sorted(bindings(applied(result, state))) == ["a", "b"]
     assert attributes(state, "fleet_member_cluster.a")["id"] == "a"
+
+
+WORK = """
+resource "fleet_hub_manifest" "work" {
+  yaml_body = <<-EOT
+    apiVersion: v1
+    kind: Namespace
+    metadata:
+      name: work
+    ---
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata:
+      name: heavy
+      namespace: work
+    spec:
+      replicas: 1
+      selector:
+        matchLabels: {app: heavy}
+      template:
+        metadata:
+          labels: {app: heavy}
+        spec:
+          containers:
+            - name: heavy
+              image: registry.example.com/heavy:1.0
+              resources:
+                requests: {cpu: "3", memory: 1Gi}
+  EOT
+}
+"""
+
+
+def test_pods_of_one_placement_are_seen_by_another_in_the_next_round() -> None:
+    busy = required("resources.kubernetes-fleet.io/available-cpu", "Le", "10")
+    fixed = 'placement_type = "PickFixed"\ncluster_names = ["a"]'
+    heavy = placement(fixed, name="heavy").replace('name    = "web"', 'name    = "work"')
+    text = site(1, 3) + WORK + placement(busy) + heavy
+    result = good(plan(text))
+    joined = next(r for r in result.plan.placements if r.kind == "binding" and str(r.address).endswith(".p"))
+    assert (joined.object, joined.trigger) == ("a", "cluster_properties_changed")
+    state = applied(result)
+    assert noted(state, "a")["resources"]["available"]["cpu"] == "9"
+    assert is_empty(plan(text, state))
+    pods = attributes(state, "fleet_cluster_resource_placement.heavy")["workloads"]["a"][
+        "work/Deployment/heavy"
+    ]
+    assert [p["node"] for p in pods.values()] == ["a-p-0"]
