@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nexusform.exact_numbers import MAX_DIGITS, number_from_decimal
 from nexusform.values import (
     BOOL,
     DYNAMIC,
-    MAX_DIGITS,
     NUMBER,
     SENSITIVE,
     STRING,
@@ -31,7 +31,6 @@ from nexusform.values import (
     map_value,
     null,
     number,
-    number_from_decimal,
     object_value,
     set_value,
     string,

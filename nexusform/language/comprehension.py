@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from nexusform.diagnostics import has_errors
 from nexusform.language.conversion import convert, describe
@@ -30,7 +30,6 @@ from nexusform.values import (
     tuple_value,
 )
 
-# Stands for "cannot go on: a diagnostic was kept, or the collection is unknown".
 _Pairs = Iterator[tuple[Value, Value]]
 
 
@@ -102,7 +101,7 @@ class _Conditions:
             return True
         before = len(self.run.diagnostics)
         outcome = self.run.value(self.clause)
-        if len(self.run.diagnostics) > before and has_errors(self.run.diagnostics[before:]):
+        if _went_wrong(self.run, before):
             self.failed = True
             return False
         return self._decide(outcome)
@@ -131,15 +130,10 @@ class _Conditions:
         return False
 
 
-def for_tuple(node: ForTuple, run: Evaluation) -> Value:
-    """`[for k, v in c : value if condition]`: a tuple."""
-    collection = _collection(node, run)
-    if collection is None:
-        return DYNAMIC_UNKNOWN
-    if collection.raw is UNKNOWN:
-        return DYNAMIC_UNKNOWN.with_marks(collection.marks)
-    conditions = _Conditions(node, run)
-    results: list[Value] = []
+def _each_included(conditions: _Conditions, collection: Value, add: Callable[[], None]) -> None:
+    # Calls `add` for every element that the clause includes, with the loop's names set. Ends at the
+    # first mistake, which `conditions.failed` tells.
+    node, run = conditions.node, conditions.run
     with run.local_names() as names:
         conditions.check_type(names)
         before = len(run.diagnostics)
@@ -149,10 +143,22 @@ def for_tuple(node: ForTuple, run: Evaluation) -> Value:
             if node.key_name is not None:
                 names[node.key_name] = key
             if conditions.include():
-                results.append(run.value(node.value))
+                add()
             if conditions.failed or _went_wrong(run, before):
                 conditions.failed = True
                 break
+
+
+def for_tuple(node: ForTuple, run: Evaluation) -> Value:
+    """`[for k, v in c : value if condition]`: a tuple."""
+    collection = _collection(node, run)
+    if collection is None:
+        return DYNAMIC_UNKNOWN
+    if collection.raw is UNKNOWN:
+        return DYNAMIC_UNKNOWN.with_marks(collection.marks)
+    conditions = _Conditions(node, run)
+    results: list[Value] = []
+    _each_included(conditions, collection, lambda: results.append(run.value(node.value)))
     marks = collection.marks | conditions.marks
     if conditions.failed or not conditions.known:
         return DYNAMIC_UNKNOWN.with_marks(marks)
@@ -169,19 +175,7 @@ def for_object(node: ForObject, run: Evaluation) -> Value:
         return DYNAMIC_UNKNOWN.with_marks(collection.marks)
     conditions = _Conditions(node, run)
     builder = _ObjectBuilder(node, run)
-    with run.local_names() as names:
-        conditions.check_type(names)
-        before = len(run.diagnostics)
-        for key, element in () if conditions.failed else _pairs(collection):
-            run.charge(1)
-            names[node.value_name] = element
-            if node.key_name is not None:
-                names[node.key_name] = key
-            if conditions.include():
-                builder.add()
-            if conditions.failed or _went_wrong(run, before):
-                conditions.failed = True
-                break
+    _each_included(conditions, collection, builder.add)
     marks = collection.marks | conditions.marks | builder.marks
     if conditions.failed or not conditions.known or not builder.known:
         return DYNAMIC_UNKNOWN.with_marks(marks)

@@ -8,12 +8,19 @@ from dataclasses import replace
 from typing import Any, Final, Protocol, TypeAlias
 
 from nexusform.diagnostics import Diagnostic, ValueNote, error, has_errors
+from nexusform.exact_numbers import number_from_decimal
 from nexusform.language.access import AccessProblem, attribute, index
 from nexusform.language.functions.function import Function
 from nexusform.language.syntax import Expression, Step, Traversal, TraverseAttribute
 from nexusform.language.value_notes import traversal_text, value_notes
 from nexusform.source import Span
-from nexusform.values import DYNAMIC_UNKNOWN, NUMBER, STRING, UNKNOWN, Value, number_from_decimal
+from nexusform.values import (
+    DYNAMIC_UNKNOWN,
+    NUMBER,
+    STRING,
+    UNKNOWN,
+    Value,
+)
 
 # What one expression may produce, in elements of collections and stretches of text. Far above any
 # honest use, and low enough that a nest of `for` expressions ends in a message.

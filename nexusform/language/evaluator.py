@@ -8,6 +8,7 @@ from functools import lru_cache, partial
 from typing import Final
 
 from nexusform.diagnostics import Diagnostic, ValueNote, did_you_mean, error, has_errors
+from nexusform.exact_numbers import number_from_decimal
 from nexusform.language.access import AccessProblem, index
 from nexusform.language.comprehension import for_object, for_tuple, splat, splat_element, template_for
 from nexusform.language.conversion import convert, describe, unify
@@ -71,7 +72,6 @@ from nexusform.values import (
     Type,
     Value,
     friendly_name,
-    number_from_decimal,
     object_value,
     tuple_value,
 )

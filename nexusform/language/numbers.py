@@ -9,7 +9,7 @@ import re
 from fractions import Fraction
 from typing import Final, TypeAlias
 
-from nexusform.values import PRECISION, number_from_decimal, round_number
+from nexusform.exact_numbers import PRECISION, number_from_decimal, round_number
 
 Number: TypeAlias = int | Fraction
 

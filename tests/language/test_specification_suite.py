@@ -12,13 +12,19 @@ from typing import Any
 import pytest
 
 from nexusform.diagnostics import Diagnostic
+from nexusform.exact_numbers import number_from_decimal
 from nexusform.language.bodies import BodySchema, content
 from nexusform.language.evaluator import evaluate
 from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import parse_file
 from nexusform.language.syntax import Body, JsonBody, Traversal
 from nexusform.source import SourceFile
-from nexusform.values import DYNAMIC_UNKNOWN, Value, number_from_decimal, string, to_plain
+from nexusform.values import (
+    DYNAMIC_UNKNOWN,
+    Value,
+    string,
+    to_plain,
+)
 
 LETTERS = BodySchema({"a": False, "b": False})
 BLOCKS = BodySchema({}, {"a": ()})

@@ -7,6 +7,7 @@ import re
 import unicodedata
 from typing import Any, Final
 
+from nexusform.exact_numbers import number_from_decimal
 from nexusform.language.functions.function import FunctionProblem
 from nexusform.language.numbers import number_text
 from nexusform.values import (
@@ -17,7 +18,6 @@ from nexusform.values import (
     Value,
     boolean,
     null,
-    number_from_decimal,
     object_value,
     tuple_value,
 )

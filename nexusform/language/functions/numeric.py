@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
+from nexusform.exact_numbers import number_from_decimal
 from nexusform.language.conversion import convert
 from nexusform.language.functions.function import (
     Example,
@@ -25,7 +26,6 @@ from nexusform.values import (
     SetType,
     TupleType,
     Value,
-    number_from_decimal,
 )
 
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from nexusform.exact_numbers import number_from_decimal
 from nexusform.language.functions.function import FunctionProblem
 from nexusform.language.functions.json_text import DEEPEST, clean_text
 from nexusform.language.numbers import number_text
@@ -16,7 +17,6 @@ from nexusform.values import (
     STRING,
     TRUE,
     Value,
-    number_from_decimal,
     object_value,
     tuple_value,
 )
