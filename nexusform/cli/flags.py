@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -130,14 +129,6 @@ def place_of(given: Mapping[str, Any]) -> Place:
 def locking_of(given: Mapping[str, Any]) -> Locking:
     """What -lock and -lock-timeout say."""
     return Locking(given.get("lock", True), duration(given.get("lock_timeout", "0s")))
-
-
-@dataclass(frozen=True, slots=True)
-class Conflict:
-    """Two flags that do not go together."""
-
-    first: str
-    second: str
 
 
 def plan_options_of(given: Mapping[str, Any], *, mode: Mode | None = None) -> PlanOptions:

@@ -6,7 +6,7 @@ data's own shape is taken.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -17,7 +17,6 @@ from nexusform.rendering.marks import NO_MARKS, Marks
 from nexusform.rendering.sequences import paired
 from nexusform.values import (
     DYNAMIC,
-    UNKNOWN,
     ListType,
     MapType,
     ObjectType,
@@ -338,16 +337,6 @@ def _text(symbol: str, old: Any, new: Any) -> Difference:
     return Difference(Kind.TEXT, symbol, children=tuple(lines))
 
 
-def is_unknown(node: Difference) -> bool:
-    """Whether the node's new value is known only after apply."""
-    return node.kind is Kind.LEAF and node.new is UNKNOWN
-
-
 def leaf(name: str, symbol: str, text: str) -> Difference:
     """A node whose value is told by a text."""
     return Difference(Kind.CONDENSED, symbol, name=name, new=text)
-
-
-def empty_or(plain: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The mapping, or an empty one for None."""
-    return plain if plain is not None else {}

@@ -80,10 +80,6 @@ class Inventory:
         """Ids of all sites on offer."""
         return frozenset(s.id for s in self.sites.values())
 
-    def racks_of(self, site_id: str) -> tuple[RackOffer, ...]:
-        """The racks of a site, by name."""
-        return tuple(sorted((r for r in self.racks.values() if r.site_id == site_id), key=lambda r: r.name))
-
 
 @dataclass(frozen=True, slots=True)
 class MachineClash:

@@ -175,10 +175,6 @@ class RackScheduler:
         """VMs of the pool by rack name, in site order; racks without one are left out."""
         return self._by_name(self._ledger.pools.get((owner, pool)))
 
-    def racks_of_cluster(self, owner: str) -> Mapping[str, int]:
-        """VMs of the cluster by rack name, as `racks_of_pool`."""
-        return self._by_name(self._ledger.clusters.get(owner))
-
     def memory_used(self, machine: str) -> int:
         """GiB taken on a machine: the sum of its VMs' SKUs."""
         return self._ledger.memory[self._site.index[machine]]
