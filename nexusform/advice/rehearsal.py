@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from nexusform.advice.facts import Outcome, PoolFacts, Rehearse
+from nexusform.scheduling.catalogue import largest_sku
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.model import Demand, VmName, VmSku
 from nexusform.scheduling.racks.shortage import Shortage
@@ -27,15 +28,9 @@ def rehearsal(before: RackScheduler, skus: Sequence[VmSku] = ()) -> Rehearse:
                 for number in pool.new_numbers
             ]
             unplaced += sum(isinstance(answer, Shortage) for answer in scheduler.place_run(demands))
-        return _outcome(scheduler, unplaced, _largest(skus or [pool.sku for pool in pools]))
+        return _outcome(scheduler, unplaced, largest_sku(skus or [pool.sku for pool in pools]))
 
     return rehearse
-
-
-def _largest(skus: Sequence[VmSku]) -> VmSku | None:
-    return max(
-        skus, key=lambda sku: (sku.memory_in_cell, sku.memory_gib, sku.host_vcpus, sku.name), default=None
-    )
 
 
 def _outcome(scheduler: RackScheduler, unplaced: int, largest: VmSku | None) -> Outcome:

@@ -5,7 +5,7 @@ A new version is a new entry in CATALOGUES; an old one is never changed, because
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -45,13 +45,21 @@ WITHOUT_RESERVED_CPUS = frozenset({"NC_G2_8_v1", "NC_P4_28_v1"})
 RESERVED_CPUS = 2
 
 
+def largest_sku(skus: Iterable[VmSku]) -> VmSku | None:
+    """The SKU that is hardest to place: by what it takes of one cell, then in all; None for no SKU."""
+    return max(
+        skus, key=lambda sku: (sku.memory_in_cell, sku.memory_gib, sku.host_vcpus, sku.name), default=None
+    )
+
+
 def allocatable_cpus(sku: VmSku) -> int:
     """The vCPUs of a node that pods may ask for."""
     reserved = 0 if sku.name in WITHOUT_RESERVED_CPUS or sku.vcpus <= RESERVED_CPUS else RESERVED_CPUS
     return sku.vcpus - reserved
 
 
-def _sku(  # noqa: PLR0917 - one row of the published table, in its column order
+# One row of the published table, in its column order.
+def _sku(
     name: str, vcpus: int, emulator_vcpus: int, memory_gib: int, disk_gib: int, machine_skus: tuple[str, ...]
 ) -> VmSku:
     kind = name[3]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from nexusform.planning.plan import Plan
 from nexusform.planning.triggers import batch_size
 from nexusform.ports import PoolDemand, Registries
+from nexusform.scheduling.catalogue import largest_sku
 from nexusform.scheduling.racks.model import CONTROL_PLANE, VmSku
 from nexusform.whatif.plan_sites import PlanSite, sites_after, sites_before
 
@@ -61,7 +62,7 @@ def headroom_of(before: dict[str, PlanSite], after: dict[str, PlanSite]) -> tupl
     found = []
     for site_id in sorted({*before, *after}):
         old, new = before.get(site_id), after.get(site_id)
-        largest = _largest([*_skus(old), *_skus(new)])
+        largest = largest_sku([*_skus(old), *_skus(new)])
         if largest is None:
             continue
         name = (new or old or after[site_id]).site.name
@@ -75,12 +76,6 @@ def headroom_of(before: dict[str, PlanSite], after: dict[str, PlanSite]) -> tupl
 
 def _skus(place: PlanSite | None) -> Iterable[VmSku]:
     return (pool.sku for _, pool in place.pools) if place is not None else ()
-
-
-def _largest(skus: list[VmSku]) -> VmSku | None:
-    return max(
-        skus, key=lambda sku: (sku.memory_in_cell, sku.memory_gib, sku.host_vcpus, sku.name), default=None
-    )
 
 
 def _room(place: PlanSite | None, sku: VmSku) -> Room | None:
