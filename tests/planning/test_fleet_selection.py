@@ -111,7 +111,7 @@ def test_patches_go_in_order_and_the_last_wins() -> None:
         "args": ["x", "w"],
     }
     assert spec(override(patch("add", "/spec/args/1", "m"))) == {"replicas": 1, "args": ["x", "m", "w"]}
-    assert spec(override(patch("add", "/spec/args/-", "z")))["args"] == ["x", "y", "z"]
+    assert spec(override(patch("add", "/spec/args/-", "z")))["args"] == ["x", "w", "z"]
     assert spec(override(patch("remove", "/spec/args/0")))["args"] == ["w"]
     assert spec(override(patch("remove", "/spec/replicas"))) == {"args": ["x", "w"]}
 
