@@ -206,7 +206,7 @@ def test_taints_keep_pods_away_and_pools_of_their_own_take_them() -> None:
     text += manifest("m", deployment("r", 1, apart="kubernetes.io/zone"))
     result = good(plan(text))
     assert [p["node"] for p in standing(applied(result)).values()] == ["a-extra-0"]
-    assert "Workers without the topology label" not in summaries(result)
+    assert not {"Workers without the topology label", "Unknown topology key"} & summaries(result)
 
 
 def test_daemons_and_priorities_come_first_also_across_manifests() -> None:
@@ -231,6 +231,16 @@ def test_daemons_and_priorities_come_first_also_across_manifests() -> None:
     assert {others[f"agent-{n}"]["node"] for n in range(2)} == {"a-np-0", "a-np-1"}
     assert others["high-0"]["node"]
     assert sorted(bool(p["node"]) for p in standing(state).values()) == [False, True]
+
+
+def test_a_manifest_may_refer_to_where_the_pods_of_another_run() -> None:
+    place = 'fleet_hub_manifest.m.workloads["default/Deployment/web"]["web-0"].node'
+    beside = deployment("beside", 1, spec={"nodeSelector": {HOSTNAME: f"${{{place}}}"}})
+    # The brackets and quotes of the reference stand in a template.
+    beside = beside.replace('\\"', '"')
+    second = manifest("n", beside)
+    state = state_of(RACKS + workers(3) + second + manifest("m", deployment("web", 1)))
+    assert standing(state, "n")["beside-0"]["node"] == standing(state)["web-0"]["node"]
 
 
 # --- over time ---------------------------------------------------------------------------------

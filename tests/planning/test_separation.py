@@ -11,6 +11,7 @@ from nexusform.rendering.separation import separation_documents
 from tests.planning.harness import (
     RACKS,
     Unreadable,
+    attributes,
     cluster,
     errors,
     good,
@@ -166,6 +167,24 @@ def test_what_stands_is_left_in_place_by_the_zone_sets_if_that_is_enough() -> No
     (way,) = problem.extra["fit"]["ways_out"]
     assert way["replaced_vms"] == 0
     assert next(g["availability_zones"] for g in way["groups"]) == ["r0"]
+
+
+def test_what_stands_is_not_given_zones_while_what_comes_can_be() -> None:
+    first = RACKS + cluster("a")
+    standing = state_of(first)
+    rack = next(iter(attributes(standing, "nexus_kubernetes_cluster.a")["nodes"].values()))["rack"]
+    text = first + cluster("b", count=3) + rule(of("b"), of("a"), scope="rack")
+    result = plan(text, standing, ways_out=True)
+    (violation,) = verdict(result).violations
+    assert (violation.rack, violation.trigger) == (rack, "new")
+    assert violation.joined_by.startswith("b-")
+    assert violation.members[0].startswith("a-")
+    (problem,) = errors(result)
+    (way,) = problem.extra["fit"]["ways_out"]
+    assert way["replaced_vms"] == 0
+    ours, theirs = (group["availability_zones"] for group in way["groups"])
+    assert theirs == [rack]
+    assert rack not in ours
 
 
 def test_pools_by_id_and_the_step_that_joined_them() -> None:
