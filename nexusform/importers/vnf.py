@@ -6,7 +6,6 @@ where both state the same one, the stricter form does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from nexusform.importers.hot import BASE_HOT, HotVnf, read_hot
@@ -186,8 +185,3 @@ def kind(rule: Rule) -> str:
     """A rule in words: "hard anti-affinity"."""
     most = f" with up to {rule.most} on one {rule.scope}" if rule.most > 1 else ""
     return f"{'hard' if rule.hard else 'soft'} {'affinity' if rule.affinity else 'anti-affinity'}{most}"
-
-
-def errors(findings: Iterable[LineFinding]) -> Sequence[LineFinding]:
-    """Those that forbid using the documents."""
-    return [found for found in findings if found.severity == "error"]

@@ -8,7 +8,6 @@ from typing import Any, Final
 from nexusform.diagnostics import Severity, did_you_mean
 from nexusform.importers.az_age import parse_duration, parse_time
 from nexusform.importers.az_files import STANDARD_FILES, StandardFile
-from nexusform.importers.az_inventory import read_inventory
 from nexusform.importers.az_model import AzInventory
 from nexusform.importers.findings import Finding
 from nexusform.ports import FileProblem, Files, Problem, ReadContext, ResourceType
@@ -142,6 +141,9 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> tuple[dict[str,
     reading = _read_files(attributes, context.files)
     if reading.problems:
         return {}, reading.problems
+    # Few configurations read an inventory: its readers are loaded for those that do.
+    from nexusform.importers.az_inventory import read_inventory
+
     inventory, findings = read_inventory(reading.documents, attributes.get("machine_sku_by_id"))
     argument = ("directory",) if attributes.get("directory") is not None else ()
     problems = [_problem(finding, argument) for finding in findings]

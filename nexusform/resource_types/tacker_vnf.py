@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from nexusform.address import Address
 from nexusform.diagnostics import Severity
-from nexusform.importers.vnf import errors
 from nexusform.importers.vnf_model import Rule, Vnf
 from nexusform.importers.vnf_scale import Unmet, counts, largest, size_problems, unmet
 from nexusform.ports import (
@@ -129,7 +128,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
         return problems
     read = read_documents(attributes)
     problems += document_problems(read.findings)
-    if not errors(read.findings):
+    if not any(found.severity == "error" for found in read.findings):
         problems += vdu_problems(read.vnf, blocks)
         problems += _size_problems(read.vnf, attributes)
     return problems

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.diagnostics import Severity
-from nexusform.importers.vnf import ReadVnf, read_vnf
 from nexusform.importers.vnf_model import VnfSources
 from nexusform.importers.yaml_text import LineFinding
 from nexusform.ports import Problem
 from nexusform.values import UNKNOWN, Path
+
+if TYPE_CHECKING:
+    from nexusform.importers.vnf import ReadVnf
 
 DOCUMENTS: Final = ("vnfd", "base_hot", "nested", "parameters", "flavour_id")
 _NESTED: Final = 'nested["'
@@ -52,6 +54,9 @@ def read_documents(attributes: Mapping[str, Any]) -> ReadVnf:
 def _read(
     vnfd: str | None, base_hot: str | None, nested: tuple[tuple[str, str], ...], parameters: str, flavour: str
 ) -> ReadVnf:
+    # Few configurations hold a VNF: the readers of TOSCA and HOT are loaded for those that do.
+    from nexusform.importers.vnf import read_vnf
+
     return read_vnf(VnfSources(vnfd, base_hot, dict(nested), json.loads(parameters), flavour))
 
 

@@ -20,19 +20,34 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
     return code, captured.out, captured.err
 
 
-@pytest.mark.parametrize("arguments", [["version"], ["--help"], ["-help"], ["version", "-json"]])
-def test_start_up_imports_nothing_heavy(arguments: list[str]) -> None:
+def loaded(*arguments: str, where: Path | None = None) -> set[str]:
+    """The modules that a command has imported when it ends well."""
     script = (
         "import sys, json\n"
         "from nexusform.cli.main import run\n"
-        f"code = run({arguments!r})\n"
+        f"code = run({list(arguments)!r})\n"
         "sys.stderr.write(json.dumps([code, sorted(sys.modules)]))\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=where
+    )
     code, modules = json.loads(done.stderr)
     assert code == 0
-    assert not HEAVY & set(modules)
     assert done.stdout
+    return set(modules)
+
+
+@pytest.mark.parametrize("arguments", [["version"], ["--help"], ["-help"], ["version", "-json"]])
+def test_start_up_imports_nothing_heavy(arguments: list[str]) -> None:
+    assert not HEAVY & loaded(*arguments)
+
+
+def test_a_plan_imports_only_what_its_configuration_needs(tmp_path: Path) -> None:
+    (tmp_path / "main.nf.hcl").write_text('resource "nexus_site" "lab" {}\n')
+    modules = loaded("plan", where=tmp_path)
+    assert "nexusform.planning" in modules
+    assert not {"deepdiff", "hcl2", "lark", "rich", "yaml", "asyncio"} & modules
+    assert not {"nexusform.importers.vnf", "nexusform.importers.az_inventory"} & modules
 
 
 def test_every_command_of_the_table_can_be_loaded_and_says_what_it_takes(
