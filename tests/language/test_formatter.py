@@ -9,7 +9,17 @@ import pytest
 
 from nexusform.language.formatter import format_text
 from nexusform.language.parser import parse_file
-from nexusform.language.scanner import COMMENT, scan
+from nexusform.language.scanner import (
+    CLOSE_HEREDOC,
+    CLOSE_QUOTE,
+    COMMENT,
+    NEWLINE,
+    OPEN_HEREDOC,
+    OPEN_QUOTE,
+    PLAIN_TEXT,
+    QUOTED_TEXT,
+    scan,
+)
 from nexusform.language.syntax import TemplateWrap
 from nexusform.source import SourceFile
 
@@ -135,3 +145,49 @@ def test_meaning_and_comments_are_kept_and_a_second_time_changes_nothing(seed: i
     assert meaning(after) == meaning(before)
     assert comments(result) == comments(text)
     assert formatted(result) == result
+
+
+# --- every example is in canonical style, and is restored to it ----------------------------------
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").rglob("*.nf.hcl"))
+_INSIDE_TEXT = {QUOTED_TEXT, PLAIN_TEXT, CLOSE_QUOTE, CLOSE_HEREDOC}
+
+
+def disturbed(text: str, seed: int) -> str:
+    """Other spaces and tabs wherever some stand, outside strings, heredocs and comments."""
+    chance = random.Random(seed)
+    tokens = scan(text, comments=True)
+    pieces = []
+    at = depth = 0
+    fresh = True
+    for kind, start, end in zip(tokens.kinds, tokens.starts, tokens.ends, strict=True):
+        gap = text[at:start]
+        if depth == 0 and kind not in _INSIDE_TEXT:
+            least = 0 if fresh else 1
+            if gap or fresh:
+                gap = "".join(chance.choices(" \t", k=chance.randint(least, 4)))
+        pieces.append(gap + text[start:end])
+        depth += (kind in {OPEN_QUOTE, OPEN_HEREDOC}) - (kind in {CLOSE_QUOTE, CLOSE_HEREDOC})
+        fresh = kind == NEWLINE or text[start:end].endswith("\n")
+        at = end
+    return "".join(pieces)
+
+
+def test_there_are_examples() -> None:
+    assert EXAMPLES
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_an_example_is_in_canonical_style_and_restored_to_it(path: Path) -> None:
+    text = path.read_text("utf-8")
+    assert formatted(text) == text
+    for seed in range(20):
+        changed = disturbed(text, seed)
+        assert changed != text
+        assert formatted(changed) == text
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_has_been_formatted_is_restored_too(seed: int) -> None:
+    text = formatted(EVERYTHING)
+    assert formatted(disturbed(text, seed)) == text
