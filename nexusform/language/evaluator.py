@@ -244,8 +244,9 @@ def _conditional(node: Conditional, run: Evaluation) -> Value:
     condition = condition_of(node.condition, run, node)
     if condition is None:
         return Value(kind, UNKNOWN)
+    # Of both arms, so that it does not depend on when the condition becomes known.
+    marks = condition.marks | then.marks | otherwise.marks
     if condition.raw is UNKNOWN:
-        marks = condition.marks | then.marks | otherwise.marks
         if then.raw is None and otherwise.raw is None:
             return Value(kind, None, marks)
         return Value(kind, UNKNOWN, marks)
@@ -254,7 +255,7 @@ def _conditional(node: Conditional, run: Evaluation) -> Value:
     )
     run.diagnostics.extend(problems)
     try:
-        return convert(chosen, kind).with_marks(condition.marks)
+        return convert(chosen, kind).with_marks(marks)
     except ConversionProblem as problem:
         part = node.then if condition.raw else node.otherwise
         detail = f"The {word} result value has the wrong type: {describe(problem)}."
