@@ -36,6 +36,13 @@ def id_attribute(form: str) -> Attribute:
     return Attribute(STRING, f"The id: `{form}`.", computed=True)
 
 
+def parent_attribute(of: str) -> Attribute:
+    """The id of the object that this one belongs to for good, a `nexus_site` for example."""
+    return Attribute(
+        STRING, f"Id of the {of}.", required=True, on_change=OnChange.REPLACE, decides_placement=True
+    )
+
+
 def joined_id(*parts: Any) -> str:
     """Names joined by "/"; "" while one of them is not known."""
     if any(not isinstance(part, str) for part in parts):

@@ -7,7 +7,13 @@ from typing import Any, Final
 
 from nexusform.address import Address
 from nexusform.ports import PlacedVm, Problem, ResourceType, Surroundings, VmDemand, VmFamily
-from nexusform.resource_types.arguments import id_attribute, joined_id, name_attribute, whole_number_problems
+from nexusform.resource_types.arguments import (
+    id_attribute,
+    joined_id,
+    name_attribute,
+    parent_attribute,
+    whole_number_problems,
+)
 from nexusform.resource_types.nexus_kubernetes_cluster import owner_of
 from nexusform.resource_types.nks_pools import (
     MOST_NODES,
@@ -21,19 +27,13 @@ from nexusform.resource_types.nks_pools import (
     upgrade_problems,
 )
 from nexusform.scheduling.racks.model import CONTROL_PLANE
-from nexusform.schema import Attribute, BlockSchema, OnChange
-from nexusform.values import NUMBER, STRING, Path
+from nexusform.schema import Attribute, BlockSchema
+from nexusform.values import NUMBER, Path
 
 _SCHEMA: Final = BlockSchema(
     {
         "id": id_attribute("<cluster id>/<pool>"),
-        "kubernetes_cluster_id": Attribute(
-            STRING,
-            "Id of the nexus_kubernetes_cluster that the pool belongs to.",
-            required=True,
-            on_change=OnChange.REPLACE,
-            decides_placement=True,
-        ),
+        "kubernetes_cluster_id": parent_attribute("nexus_kubernetes_cluster that the pool belongs to"),
         "name": name_attribute("pool"),
         "node_count": Attribute(
             NUMBER,

@@ -13,6 +13,7 @@ from nexusform.resource_types.arguments import (
     is_known,
     joined_id,
     name_attribute,
+    parent_attribute,
     reference_problem,
     whole_number_problems,
 )
@@ -20,7 +21,7 @@ from nexusform.resource_types.hardware import MACHINE_BLOCK, MACHINE_SKU, hardwa
 from nexusform.resource_types.schedulable import COMPUTE_PLANE, refusal_of
 from nexusform.scheduling.racks.model import Machine
 from nexusform.scheduling.world import Inventory, MachineOffer, Occupied, RackOffer
-from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
+from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
 from nexusform.values import BOOL, NUMBER, STRING, ListType, SetType
 
 DETAILED_STATUSES: Final = (
@@ -74,13 +75,7 @@ _OCCUPIED: Final = NestedBlock(
 _SCHEMA: Final = BlockSchema(
     {
         "id": id_attribute("<site>/<rack>/<machine>"),
-        "rack_id": Attribute(
-            STRING,
-            "Id of the nexus_rack.",
-            required=True,
-            on_change=OnChange.REPLACE,
-            decides_placement=True,
-        ),
+        "rack_id": parent_attribute("nexus_rack"),
         "name": name_attribute("machine"),
         "slot": Attribute(
             NUMBER,

@@ -9,7 +9,13 @@ from typing import Any, Final
 
 from nexusform.address import Address
 from nexusform.ports import PlacedVm, PoolDemand, Problem, ResourceType, Surroundings, VmDemand, VmFamily
-from nexusform.resource_types.arguments import id_attribute, joined_id, name_attribute, whole_number_problems
+from nexusform.resource_types.arguments import (
+    id_attribute,
+    joined_id,
+    name_attribute,
+    parent_attribute,
+    whole_number_problems,
+)
 from nexusform.resource_types.nks_pools import (
     MOST_NODES,
     NODES,
@@ -34,13 +40,7 @@ CAPACITY: Final = ObjectType.of({"total": _AMOUNTS, "allocatable": _AMOUNTS})
 _SCHEMA: Final = BlockSchema(
     {
         "id": id_attribute("<site>/<cluster>"),
-        "site_id": Attribute(
-            STRING,
-            "Id of the nexus_site.",
-            required=True,
-            on_change=OnChange.REPLACE,
-            decides_placement=True,
-        ),
+        "site_id": parent_attribute("nexus_site"),
         "name": name_attribute("cluster"),
         "kubernetes_version": Attribute(
             STRING,

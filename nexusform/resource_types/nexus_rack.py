@@ -15,6 +15,7 @@ from nexusform.resource_types.arguments import (
     is_known,
     joined_id,
     name_attribute,
+    parent_attribute,
     reference_problem,
     whole_number_problems,
 )
@@ -54,13 +55,7 @@ _OVERRIDE: Final = NestedBlock(
 _SCHEMA: Final = BlockSchema(
     {
         "id": id_attribute("<site>/<rack>"),
-        "site_id": Attribute(
-            STRING,
-            "Id of the nexus_site.",
-            required=True,
-            on_change=OnChange.REPLACE,
-            decides_placement=True,
-        ),
+        "site_id": parent_attribute("nexus_site"),
         "name": name_attribute("rack"),
         "availability_zone": Attribute(
             STRING,

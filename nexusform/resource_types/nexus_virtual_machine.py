@@ -17,7 +17,13 @@ from nexusform.ports import (
     VmDemand,
     VmFamily,
 )
-from nexusform.resource_types.arguments import id_attribute, joined_id, name_attribute, whole_number_problems
+from nexusform.resource_types.arguments import (
+    id_attribute,
+    joined_id,
+    name_attribute,
+    parent_attribute,
+    whole_number_problems,
+)
 from nexusform.scheduling.racks.model import Hint, HintScope, Placement, VmSku
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
 from nexusform.values import NUMBER, STRING, ListType
@@ -50,9 +56,7 @@ _PLACE: Final = Attribute(STRING, "The rack it stands in.", computed=True, predi
 _SCHEMA: Final = BlockSchema(
     {
         "id": id_attribute("<site>/<name>"),
-        "site_id": Attribute(
-            STRING, "Id of the nexus_site.", required=True, on_change=_FIXED, decides_placement=True
-        ),
+        "site_id": parent_attribute("nexus_site"),
         "name": name_attribute("VM"),
         "cpu_cores": _size("vCPUs, all of them pinned on the host.", minimum=2),
         "memory_gib": _size("Memory in GiB.", minimum=1),

@@ -20,7 +20,13 @@ from nexusform.ports import (
     VmDemand,
     VmFamily,
 )
-from nexusform.resource_types.arguments import id_attribute, is_known, joined_id, name_attribute
+from nexusform.resource_types.arguments import (
+    id_attribute,
+    is_known,
+    joined_id,
+    name_attribute,
+    parent_attribute,
+)
 from nexusform.resource_types.vnf_documents import (
     document_path,
     document_problems,
@@ -37,7 +43,7 @@ from nexusform.resource_types.vnf_vdus import (
     vdu_problems,
 )
 from nexusform.scheduling.racks.model import Placement
-from nexusform.schema import Attribute, BlockSchema, OnChange
+from nexusform.schema import Attribute, BlockSchema
 from nexusform.values import DYNAMIC, NUMBER, STRING, UNKNOWN, ListType, MapType, ObjectType, Path
 
 DECIDED: Final = "decided"
@@ -68,13 +74,7 @@ def _argument(kind: Any, description: str) -> Attribute:
 _SCHEMA: Final = BlockSchema(
     {
         "id": id_attribute("<site>/<name>"),
-        "site_id": Attribute(
-            STRING,
-            "Id of the nexus_site.",
-            required=True,
-            on_change=OnChange.REPLACE,
-            decides_placement=True,
-        ),
+        "site_id": parent_attribute("nexus_site"),
         "name": name_attribute("VNF"),
         "vnfd": _argument(STRING, "Text of the VNFD (TOSCA, ETSI SOL001). This or base_hot is required."),
         "base_hot": _argument(STRING, "Text of the HOT file that makes the VMs."),
