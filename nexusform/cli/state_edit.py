@@ -50,6 +50,13 @@ def change_from(
     return changed
 
 
+def _made(screen: Screen, operation: str, change: Change, given: dict[str, Any], *, dry_run: bool) -> bool:
+    """Whether the change was made, or with `dry_run` whether it could be."""
+    if dry_run:
+        return _rehearsed(screen, change, given)
+    return change_from(screen, operation, change, given).after is not None
+
+
 def _rehearsed(screen: Screen, change: Change, given: dict[str, Any]) -> bool:
     """Whether a change could be made to the state as it is; nothing is locked or written."""
     found: Found = read_state(place_of(given))
@@ -82,11 +89,7 @@ def mv(source: str, target: str, dry_run: bool, **given: Any) -> int:
         return 1
     pairs: list[tuple[Address, Address]] = []
     change = state_commands.move(patterns[0], patterns[1], pairs)
-    if dry_run:
-        done = _rehearsed(screen, change, given)
-    else:
-        done = change_from(screen, "state mv", change, given).after is not None
-    if not done:
+    if not _made(screen, "state mv", change, given, dry_run=dry_run):
         return 1
     for old, new in pairs:
         screen.out(f'{"Would move" if dry_run else "Move"} "{old}" to "{new}"')
@@ -113,11 +116,7 @@ def rm(addresses: tuple[str, ...], dry_run: bool, **given: Any) -> int:
         return 1
     removed: list[Address] = []
     change = state_commands.remove(patterns, removed)
-    if dry_run:
-        done = _rehearsed(screen, change, given)
-    else:
-        done = change_from(screen, "state rm", change, given).after is not None
-    if not done:
+    if not _made(screen, "state rm", change, given, dry_run=dry_run):
         return 1
     for address in removed:
         screen.out(f"{'Would remove' if dry_run else 'Removed'} {address}")
