@@ -1,0 +1,50 @@
+"""The README's excerpt of a plan is what the plan prints, and commands named in pages exist."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.commands import Command, LazyGroup
+from nexusform.cli.main import ROOT as PROGRAM
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/README.md")])
+
+
+def test_the_excerpt_is_printed_by_the_first_command(tmp_path: Path) -> None:
+    where = tmp_path / "example"
+    shutil.copytree(ROOT / "examples" / "nexus-document", where, ignore=shutil.ignore_patterns("state"))
+    words = [sys.executable, "-m", "nexusform", f"-chdir={where}", "plan"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = readme[readme.index("Among its lines") :].split("```")[1]
+    excerpt = [line for line in block.splitlines() if line.strip()]
+    assert len(excerpt) > 5
+    printed = iter(done.stdout.splitlines())
+    for line in excerpt:
+        assert any(each.startswith(line) for each in printed), f"not printed, or not in this order: {line}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_commands_and_flags_of_console_blocks_exist(page: Path) -> None:
+    import click
+
+    context = click.Context(PROGRAM)
+    text = page.read_text(encoding="utf-8")
+    for block in re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        for line in re.findall(r"^\$ nexusform (.*)$", block, re.MULTILINE):
+            words = line.partition(" # ")[0].split()
+            command: click.Command | None = PROGRAM
+            while isinstance(command, LazyGroup):
+                command = command.get_command(context, words.pop(0))
+            assert isinstance(command, Command), line
+            known = {o.lstrip("-") for p in command.params for o in p.opts}
+            used = {w.lstrip("-").partition("=")[0] for w in words if re.match(r"-[a-z]", w)}
+            assert used <= known, line
