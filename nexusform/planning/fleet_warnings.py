@@ -33,7 +33,8 @@ def _warned(
 
 def _unfulfilled(placement: PlacementPlan) -> Iterator[Diagnostic]:
     if placement.abort is not None:
-        text = f"The scheduler stops at cluster {placement.abort.cluster}: {placement.abort.message}."
+        at = f" at cluster {placement.abort.cluster}" if placement.abort.cluster else ""
+        text = f"The scheduler stops{at}: {placement.abort.message}. What stands is kept."
         yield _warned(placement, "Scheduling stopped", text)
         return
     status = placement.status

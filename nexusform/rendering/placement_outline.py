@@ -46,7 +46,8 @@ def placement_outline(
     held = [c.cluster for c in explanation.clusters if c.binding is not None]
     verdict = f"held by {listed(held)}" if held else "held by no cluster"
     if explanation.abort is not None:
-        verdict = f"the scheduler stops at cluster {explanation.abort.cluster}: {explanation.abort.message}"
+        at = f" at cluster {explanation.abort.cluster}" if explanation.abort.cluster else ""
+        verdict = f"the scheduler stops{at}: {explanation.abort.message}"
     return Outline(
         f"{title} {cluster}".strip(), verdict, explanation.abort is not None, tuple(facts), tuple(sections)
     )

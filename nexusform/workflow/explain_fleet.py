@@ -16,6 +16,9 @@ from nexusform.planning.request import PlanRequest, PlanResult
 from nexusform.scheduling.fleet.explanation import Drift, Explanation, drift, explain
 from nexusform.scheduling.fleet.model import BindingState
 
+MANIFEST_TYPE = "fleet_hub_manifest"
+OVERRIDE_TYPES = ("fleet_cluster_resource_override", "fleet_resource_override")
+
 
 @dataclass(frozen=True, slots=True)
 class PlacementReason:
@@ -24,7 +27,7 @@ class PlacementReason:
     `explanation` is of the clusters as they are: against what the placement held before the plan where
     the plan picks any, else as if it were made anew today (`anew`). `rows` say what the plan does, `known`
     what state noted of each binding (trigger, serial). `objects` are the selected ones and `rendered` what
-    the cluster gets of them.
+    the cluster gets of them (both empty where values among them are sensitive).
     """
 
     address: Address
@@ -79,7 +82,7 @@ def _reason(placement: PlacementPlan, planned: PlanResult, cluster: str) -> Plac
     )
     private = placement.instance.prior.private if placement.instance.prior is not None else None
     noted = {c: found for c in now if (found := placed_by(private, c)) is not None}
-    rendered = placement.renders.get(cluster)
+    rendered = placement.renders.get(cluster) if not _secret(planned) else None
     return PlacementReason(
         placement.instance.address,
         cluster,
@@ -88,6 +91,13 @@ def _reason(placement: PlacementPlan, planned: PlanResult, cluster: str) -> Plac
         drift(placement.held, roster, policy, placement.snapshot, namespace),
         rows,
         noted,
-        placement.selected,
-        rendered.manifests if rendered is not None and cluster else placement.selected,
+        placement.selected if rendered is not None else (),
+        rendered.manifests if rendered is not None and cluster else (),
+    )
+
+
+def _secret(planned: PlanResult) -> bool:
+    """Whether objects on the hub, or what changes them, hold values that must not be shown."""
+    return any(
+        c.sensitive_after for c in planned.plan.changes if c.address.type in (MANIFEST_TYPE, *OVERRIDE_TYPES)
     )
