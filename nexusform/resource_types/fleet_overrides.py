@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 from nexusform.importers.fleet_model import FleetObject, FleetOverride, JsonPatch, OverrideRule
 from nexusform.ports import ResourceType
 from nexusform.resource_types.fleet_kinds import FleetKind, Values, fleet_type
-from nexusform.resource_types.fleet_reading import read_label_selector, read_objects
+from nexusform.resource_types.fleet_reading import json_value, read_label_selector, read_objects
 from nexusform.resource_types.fleet_schemas import LABEL_SELECTOR, many, one, text
 from nexusform.scheduling.fleet.validation import Finding, check_selector
 from nexusform.schema import BlockSchema, OnChange
@@ -107,19 +106,10 @@ def _rules(blocks: Iterable[Values] | None) -> Iterator[OverrideRule]:
             terms = chosen.get("cluster_selector_term") or ()
             clusters = tuple(read_label_selector(term.get("label_selector")) for term in terms)
         patches = tuple(
-            JsonPatch(str(p.get("op") or ""), str(p.get("path") or ""), _value(p.get("value")))
+            JsonPatch(str(p.get("op") or ""), str(p.get("path") or ""), json_value(p.get("value")))
             for p in block.get("json_patch_override") or ()
         )
         yield OverrideRule(clusters, patches, delete=block.get("override_type") == "Delete")
-
-
-def _value(written: str | None) -> Any:
-    if written is None:
-        return None
-    try:
-        return json.loads(written)
-    except ValueError:
-        return written
 
 
 def _findings(arguments: Values, selector: str) -> Iterator[Finding]:
