@@ -361,8 +361,8 @@ def number(given: float | Fraction | Decimal) -> Value:
     if given.__class__ is int:
         return Value(NUMBER, given)
     if given.__class__.__name__ == "Fraction":
-        return Value(NUMBER, round_number(given.numerator, given.denominator))  # type: ignore[union-attr]
-    return Value(NUMBER, number_from_decimal(given))  # type: ignore[arg-type]
+        return Value(NUMBER, round_number(given.numerator, given.denominator))  # type: ignore[union-attr]  # it is one
+    return Value(NUMBER, number_from_decimal(given))  # type: ignore[arg-type]  # what is left
 
 
 def boolean(given: bool) -> Value:

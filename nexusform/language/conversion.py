@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from nexusform.language.numbers import number_text, parse_number
 from nexusform.values import (
@@ -28,6 +28,8 @@ from nexusform.values import (
     set_value,
     unmark_deep,
 )
+
+Kind = TypeVar("Kind", ObjectType, TupleType)
 
 
 def convert(value: Value, of: Type) -> Value:
@@ -334,10 +336,10 @@ def unify(types: Sequence[Type]) -> Type | None:
         return distinct[0] if distinct else DYNAMIC
     if all(isinstance(t, PrimitiveType) for t in distinct):
         return STRING if STRING in distinct else None
-    if all(isinstance(t, ObjectType) for t in distinct):
-        return _unify_objects(distinct)  # type: ignore[arg-type]
-    if all(isinstance(t, TupleType) for t in distinct):
-        return _unify_tuples(distinct)  # type: ignore[arg-type]
+    if objects := _all_of(ObjectType, distinct):
+        return _unify_objects(objects)
+    if tuples := _all_of(TupleType, distinct):
+        return _unify_tuples(tuples)
     if all(isinstance(t, (ObjectType, MapType)) for t in distinct):
         return _wrap(MapType, unify([p for t in distinct for p in _part_types(t)]))
     if all(isinstance(t, (ListType, SetType, TupleType)) for t in distinct):
@@ -360,22 +362,36 @@ def _part_types(of: Type) -> list[Type]:
     return [of.element]
 
 
+def _all_of(kind: type[Kind], types: Sequence[Type]) -> list[Kind]:
+    # The types when they are all of one kind, else nothing.
+    found = [t for t in types if isinstance(t, kind)]
+    return found if len(found) == len(types) else []
+
+
 def _unify_objects(types: Sequence[ObjectType]) -> Type | None:
     names = [n for n, _ in types[0].attributes]
     if any([n for n, _ in t.attributes] != names for t in types):
         return _wrap(MapType, unify([p for t in types for p in _part_types(t)]))
-    parts = [unify([t.attributes[i][1] for t in types]) for i in range(len(names))]
-    if None in parts:
-        return None
-    return ObjectType(tuple(zip(names, parts, strict=True)))  # type: ignore[arg-type]
+    parts = _each_unified([[t.attributes[i][1] for t in types] for i in range(len(names))])
+    return None if parts is None else ObjectType(tuple(zip(names, parts, strict=True)))
 
 
 def _unify_tuples(types: Sequence[TupleType]) -> Type | None:
     length = len(types[0].elements)
     if any(len(t.elements) != length for t in types):
         return _wrap(ListType, unify([p for t in types for p in t.elements]))
-    parts = [unify([t.elements[i] for t in types]) for i in range(length)]
-    return None if None in parts else TupleType(tuple(parts))  # type: ignore[arg-type]
+    parts = _each_unified([[t.elements[i] for t in types] for i in range(length)])
+    return None if parts is None else TupleType(tuple(parts))
+
+
+def _each_unified(columns: Iterable[Sequence[Type]]) -> list[Type] | None:
+    found: list[Type] = []
+    for column in columns:
+        part = unify(column)
+        if part is None:
+            return None
+        found.append(part)
+    return found
 
 
 # --- comparing ---------------------------------------------------------------------------------
@@ -426,10 +442,9 @@ def _may_be_same(left: Type, right: Type) -> bool:
         return True
     if left.__class__ is not right.__class__ or isinstance(left, PrimitiveType):
         return False
-    if isinstance(left, ObjectType) and [n for n, _ in left.attributes] != [
-        n
-        for n, _ in right.attributes  # type: ignore[union-attr]
-    ]:
-        return False
+    if isinstance(left, ObjectType) and isinstance(right, ObjectType):
+        names = [[n for n, _ in of.attributes] for of in (left, right)]
+        if names[0] != names[1]:
+            return False
     mine, theirs = _part_types(left), _part_types(right)
     return len(mine) == len(theirs) and all(map(_may_be_same, mine, theirs))

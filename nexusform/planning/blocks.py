@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from nexusform.address import Address, ConfigAddress, Key, ModulePath, address_order, key_order
 from nexusform.configuration.evaluation import PreparedBody, prepare_resource
@@ -127,7 +128,7 @@ class Blocks:
             expansion, problems = expand(
                 block.count,
                 block.for_each,
-                lambda e, scope=scope: evaluation.evaluated(e, scope),  # type: ignore[misc]
+                partial(evaluation.evaluated, scope=scope),
                 block.header,
             )
             self.diagnostics += problems

@@ -154,21 +154,21 @@ def ignoring(
     return result
 
 
-def _take_over(target: dict[str, Any], prior: Any, path: Path) -> None:
+def _take_over(target: dict[Any, Any], prior: Any, path: Path) -> None:
     step, rest = path[0], path[1:]
     if not isinstance(prior, dict) or (step not in prior and step not in target):
         return
     if not rest:
         if step in prior:
-            target[step] = prior[step]  # type: ignore[index]
+            target[step] = prior[step]
         else:
-            target.pop(step, None)  # type: ignore[arg-type]
+            target.pop(step, None)
         return
-    inner = target.get(step)  # type: ignore[arg-type]
+    inner = target.get(step)
     if isinstance(inner, dict):
         copy = dict(inner)
         _take_over(copy, prior.get(step), rest)
-        target[step] = copy  # type: ignore[index]
+        target[step] = copy
     elif isinstance(inner, list) and isinstance(rest[0], int) and rest[0] < len(inner):
         before = prior.get(step)
         if isinstance(before, list) and rest[0] < len(before):
@@ -179,4 +179,4 @@ def _take_over(target: dict[str, Any], prior: Any, path: Path) -> None:
                 part = dict(items[rest[0]])
                 _take_over(part, before[rest[0]], rest[1:])
                 items[rest[0]] = part
-            target[step] = items  # type: ignore[index]
+            target[step] = items

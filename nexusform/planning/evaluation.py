@@ -426,14 +426,14 @@ class InstanceScope:
 
 _READERS: dict[str, Callable[[InstanceScope, Traversal], tuple[Value, int, list[Diagnostic]]]] = {
     "var": InstanceScope._variable,  # noqa: SLF001 - the table of this class
-    "local": InstanceScope._local,  # noqa: SLF001
-    "data": InstanceScope._data,  # noqa: SLF001
-    "module": InstanceScope._module,  # noqa: SLF001
-    "path": InstanceScope._path,  # noqa: SLF001
-    "nexusform": InstanceScope._product,  # noqa: SLF001
-    "count": InstanceScope._count,  # noqa: SLF001
-    "each": InstanceScope._each,  # noqa: SLF001
-    "self": InstanceScope._self,  # noqa: SLF001
+    "local": InstanceScope._local,  # noqa: SLF001 - as above
+    "data": InstanceScope._data,  # noqa: SLF001 - as above
+    "module": InstanceScope._module,  # noqa: SLF001 - as above
+    "path": InstanceScope._path,  # noqa: SLF001 - as above
+    "nexusform": InstanceScope._product,  # noqa: SLF001 - as above
+    "count": InstanceScope._count,  # noqa: SLF001 - as above
+    "each": InstanceScope._each,  # noqa: SLF001 - as above
+    "self": InstanceScope._self,  # noqa: SLF001 - as above
 }
 
 

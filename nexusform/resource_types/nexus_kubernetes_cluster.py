@@ -152,8 +152,8 @@ def demand(
     problems: list[Problem] = []
     found: list[PoolDemand] = []
     pools = attributes.get("agent_pool") or {}
-    wanted = [(CONTROL_PLANE, attributes["control_plane"], ("control_plane",))]
-    wanted += [(name, pools[name], ("agent_pool", name)) for name in pool_order(attributes)]  # type: ignore[misc]
+    wanted: list[tuple[str, Any, Path]] = [(CONTROL_PLANE, attributes["control_plane"], ("control_plane",))]
+    wanted += [(name, pools[name], ("agent_pool", name)) for name in pool_order(attributes)]
     for name, values, path in wanted:
         pool, more = pool_demand(cluster, name, int(values["count"]), values, path, surroundings)
         problems += more

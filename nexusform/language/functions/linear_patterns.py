@@ -364,14 +364,14 @@ class _Search:
             kind, first, second = self._program[at]
             at += 1
             if kind == "test":
-                if first.match(self._text, place) is None:  # type: ignore[attr-defined]
+                if first.match(self._text, place) is None:  # type: ignore[attr-defined]  # tests hold a pattern
                     return False
                 place += second
             elif kind == "split":
                 stack.append((second, place, -1))
-                at = first  # type: ignore[assignment]
+                at = first  # type: ignore[assignment]  # a position
             elif kind == "jump":
-                at = first  # type: ignore[assignment]
+                at = first  # type: ignore[assignment]  # a position
             elif kind == "save":
                 stack.append((0, borders[second], second))
                 borders[second] = place

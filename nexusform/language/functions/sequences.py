@@ -287,7 +287,9 @@ def _collect_flat(given: Value, found: list[Value], marks: list[frozenset[str]])
 def _match_keys(values: Value, keys: Value, wanted: Value) -> Value:
     if len(values.raw) != len(keys.raw):
         raise FunctionProblem("length of keys and values should be equal")
-    common = unify([keys.type.element, wanted.type.element])  # type: ignore[union-attr]
+    assert isinstance(keys.type, ListType)
+    assert isinstance(wanted.type, ListType)
+    common = unify([keys.type.element, wanted.type.element])
     if common is None:
         raise FunctionProblem("keys and searchset must be of the same type")
     if not keys.is_wholly_known or not wanted.is_wholly_known:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 from nexusform.scheduling.fleet.model import Abort, Ask, ClusterTerm, PreferredTerm, PropertyRequirement
 from nexusform.scheduling.fleet.properties import Extremes, Unreadable, extremes_of, values_of
@@ -136,7 +137,7 @@ def _add_up(terms: tuple[PreferredTerm, ...], roster: Roster) -> tuple[tuple[int
     failing: dict[int, str] = {}
     columns: list[tuple[int, ...]] = []
     for term in terms:
-        column, failures = roster.remember(("preference", term), lambda term=term: _of_term(term, roster))  # type: ignore[misc]
+        column, failures = roster.remember(("preference", term), partial(_of_term, term, roster))
         columns.append(column)
         failing = {**failures, **failing}
     if not columns:
