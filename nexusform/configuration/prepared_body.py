@@ -280,7 +280,7 @@ def _same_labels(name: str, found: Sequence[tuple[str, Span]]) -> Iterator[Diagn
         if label in first:
             yield error(
                 f"Duplicate {name} block",
-                f'A {name} block "{label}" was already given at {place_of(first[label])}; each needs a label '
+                f'A block {name} "{label}" was already given at {place_of(first[label])}; each needs a label '
                 "of its own.",
                 span,
             )

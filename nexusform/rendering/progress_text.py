@@ -99,13 +99,14 @@ _SHOWN: Final = 20
 def outcome_table(events: Sequence[StepEvent], paint: Painter = PLAIN) -> str:
     """What was done, failed and was skipped, after an apply that did not go through.
 
-    Failed and skipped steps are listed with the reason; of done ones only the first 20 are.
+    Failed steps are listed with the reason; of done and of skipped ones only the first 20 are.
     """
     counts = {o: sum(1 for e in events if e.outcome is o) for o in Outcome}
     head = ", ".join(f"{counts[o]} {o.value}" for o in Outcome)
     done = [e for e in events if e.outcome is Outcome.DONE]
-    others = [e for o in (Outcome.FAILED, Outcome.SKIPPED) for e in events if e.outcome is o]
-    listed = [*done[:_SHOWN], *others]
+    failed = [e for e in events if e.outcome is Outcome.FAILED]
+    skipped = [e for e in events if e.outcome is Outcome.SKIPPED]
+    listed = [*done[:_SHOWN], *failed, *skipped[:_SHOWN]]
     width = max((columns(_name(e)) for e in listed), default=0)
     lines = [f"Steps: {head}."]
     for step in listed:
@@ -115,4 +116,6 @@ def outcome_table(events: Sequence[StepEvent], paint: Painter = PLAIN) -> str:
         lines.append(f"  {word}  {pad(_name(step), width)}  {what}")
     if len(done) > _SHOWN:
         lines.append(f"  ... and {len(done) - _SHOWN} more that were done.")
+    if len(skipped) > _SHOWN:
+        lines.append(f"  ... and {len(skipped) - _SHOWN} more that were skipped.")
     return "\n".join(lines)
