@@ -97,14 +97,11 @@ def _coalesce_list(*lists: Value) -> Value:
     if not lists:
         raise FunctionProblem("at least one argument is required")
     for position, given in enumerate(lists):
-        if given.type is DYNAMIC and given.raw is UNKNOWN:
-            return DYNAMIC_UNKNOWN
-        if given.raw is None and given.type is not DYNAMIC:
-            continue
-        if not isinstance(given.type, (ListType, TupleType)):
-            raise FunctionProblem("coalescelist arguments must be lists or tuples", position)
         if given.raw is UNKNOWN:
             return Value(_coalesced_list_type(lists), UNKNOWN)
+        if not isinstance(given.type, (ListType, TupleType)):
+            raise FunctionProblem("coalescelist arguments must be lists or tuples", position)
+    for given in lists:
         if given.raw:
             return given
     raise FunctionProblem("no non-null arguments")
@@ -428,7 +425,7 @@ FUNCTIONS: Final = (
         _coalesced_list_type,
         _coalesce_list,
         (Example('coalescelist([], ["c", "d"])', '["c", "d"]'),),
-        anything("vals", "lists", inner_marks=True),
+        anything("vals", "lists"),
     ),
     Function(
         "compact",

@@ -39,9 +39,7 @@ def _common_type(arguments: Sequence[Value]) -> Type:
     return SetType(common)
 
 
-def _operation(
-    combine: _Combine,
-) -> Callable[..., Value]:
+def _operation(combine: _Combine) -> Callable[..., Value]:
     def body(*sets: Value) -> Value:
         kind = _common_type(sets)
         if not all(s.is_wholly_known for s in sets):
@@ -53,6 +51,12 @@ def _operation(
         return set_value((result or {}).values(), _element(kind))
 
     return body
+
+
+def _union(*sets: Value) -> Value:
+    # An element that is not known yet takes nothing away from the others.
+    kind = _common_type(sets)
+    return set_value([v for given in sets for v in convert(given, kind).raw], _element(kind))
 
 
 def _product_elements(of: Type, position: int) -> Type:
@@ -95,7 +99,7 @@ _ANY_SET: Final = SetType(DYNAMIC)
 def _set_function(
     name: str,
     description: str,
-    combine: _Combine,
+    body: Callable[..., Value],
     *examples: Example,
 ) -> Function:
     return Function(
@@ -103,7 +107,7 @@ def _set_function(
         description,
         (Parameter("first_set", _ANY_SET, "a set"),),
         _common_type,
-        _operation(combine),
+        body,
         examples,
         Parameter("other_sets", _ANY_SET, "further sets"),
     )
@@ -113,7 +117,7 @@ FUNCTIONS: Final = (
     _set_function(
         "setintersection",
         "The elements that are in all of the sets.",
-        lambda a, b: {k: v for k, v in a.items() if k in b},
+        _operation(lambda a, b: {k: v for k, v in a.items() if k in b}),
         Example('setintersection(["a", "b"], ["b", "c"])', 'toset(["b"])'),
     ),
     Function(
@@ -136,7 +140,7 @@ FUNCTIONS: Final = (
     _set_function(
         "setunion",
         "The elements that are in any of the sets.",
-        lambda a, b: {**a, **b},
+        _union,
         Example('setunion(["a", "b"], ["b", "c"])', 'toset(["a", "b", "c"])'),
     ),
 )
