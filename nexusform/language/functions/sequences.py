@@ -98,10 +98,12 @@ def _coalesce_list(*lists: Value) -> Value:
         raise FunctionProblem("at least one argument is required")
     for position, given in enumerate(lists):
         if given.raw is UNKNOWN:
-            return Value(_coalesced_list_type(lists), UNKNOWN)
+            break
         if not isinstance(given.type, (ListType, TupleType)):
             raise FunctionProblem("coalescelist arguments must be lists or tuples", position)
     for given in lists:
+        if given.raw is UNKNOWN:
+            return Value(_coalesced_list_type(lists), UNKNOWN)
         if given.raw:
             return given
     raise FunctionProblem("no non-null arguments")
