@@ -21,10 +21,10 @@ from nexusform.planning.order import Order
 from nexusform.planning.outputs import variable_values
 from nexusform.planning.overfull import overfull
 from nexusform.planning.placements import explanations, placement_changes
-from nexusform.planning.plan import CheckResult, InventoryRead, Mode, OutputChange, Plan
+from nexusform.planning.plan import CheckResult, InventoryRead, Mode, OutputChange, PlacementChange, Plan
 from nexusform.planning.pod_blocks import pod_diagnostics
 from nexusform.planning.pod_phase import PodPhase
-from nexusform.planning.request import PlanRequest, PlanResult
+from nexusform.planning.request import PlanRequest, PlanResult, Unplaced
 from nexusform.planning.separation import RULE_TYPE, Verdicts, judge
 from nexusform.planning.setting import catalogue_version
 from nexusform.planning.sites import SitePlan
@@ -73,22 +73,13 @@ def conclude(work: Work, blocks: Blocks, order: Order, results: Results) -> Plan
         if address in blocks.instances:
             blocks.instances[address].previous = old
     changes, problems = build_changes(request, blocks.instances, order, work.prior)
-    found = [*work.diagnostics, *problems, *overfull(blocks.instances, work.sites, work.objects.values())]
-    failures = fit_failures(work.objects.values(), blocks.left_out)
-    # what depends on a VM that does not fit is undecided because of that
-    flawed = has_errors(d for d in found if d.summary != UNDECIDED or not failures.unplaced)
-    if flawed:
-        failures = replace(failures, unplaced=())
-    else:
-        found = [*failures.diagnostics, *found]
+    found, unplaced, flawed = _findings(work, blocks, problems)
     ruled = request.mode is Mode.NORMAL and any(a.type == RULE_TYPE for a in blocks.instances)
     tie_breaks, certainty = measure(work.sites, request.tie_breaks, keep_outcomes=ruled)
     pods = work.pods
-    risks = not (flawed or failures.unplaced)
-    found += pod_diagnostics(pods, blocks.instances, risks=risks) if pods is not None else []
-    pod_rows = pods.rows if pods is not None else []
-    if not request.want_rejected:
-        pod_rows = [replace(row, rejected=()) if row.rejected else row for row in pod_rows]
+    if pods is not None:
+        found += pod_diagnostics(pods, blocks.instances, risks=not (flawed or unplaced))
+    pod_rows = _pod_rows(pods, want_rejected=request.want_rejected)
     verdicts = Verdicts()
     if ruled and not flawed:
         places = pods.places() if pods is not None else ()
@@ -119,13 +110,35 @@ def conclude(work: Work, blocks: Blocks, order: Order, results: Results) -> Plan
         tuple(edges),
         tuple(str(b.address) for b in order.blocks),
         explanations(work.objects.values()),
-        failures.unplaced,
+        unplaced,
         work.objects,
         work.sites,
         tuple(verdicts.findings),
         work.fleet,
         pods,
     )
+
+
+def _findings(
+    work: Work, blocks: Blocks, problems: Iterable[Diagnostic]
+) -> tuple[list[Diagnostic], tuple[Unplaced, ...], bool]:
+    """What is to be told, the pools that do not fit, and whether anything else is in error: then nothing is
+    said of what fits.
+    """
+    found = [*work.diagnostics, *problems, *overfull(blocks.instances, work.sites, work.objects.values())]
+    failures = fit_failures(work.objects.values(), blocks.left_out)
+    # what depends on a VM that does not fit is undecided because of that
+    if has_errors(d for d in found if d.summary != UNDECIDED or not failures.unplaced):
+        return found, (), True
+    return [*failures.diagnostics, *found], failures.unplaced, False
+
+
+def _pod_rows(pods: PodPhase | None, *, want_rejected: bool) -> list[PlacementChange]:
+    if pods is None:
+        return []
+    if want_rejected:
+        return pods.rows
+    return [replace(row, rejected=()) if row.rejected else row for row in pods.rows]
 
 
 def _former_dependencies(prior: Prior) -> dict[tuple[Address, str], tuple[str, ...]]:

@@ -120,8 +120,7 @@ def _read(
             waiting[0],
             "Data source depends on an unknown value",
             "A data source is read while the plan is made, so its arguments must be known by then; this "
-            "value is "
-            "known only after apply.",
+            "value is known only after apply.",
         )
         return None, [told(problem)]
     problems = source.check(arguments) if source.check is not None else []

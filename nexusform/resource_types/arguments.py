@@ -11,7 +11,7 @@ from typing import Any, Final
 from nexusform.diagnostics import did_you_mean
 from nexusform.ports import Problem
 from nexusform.schema import Attribute, OnChange
-from nexusform.values import STRING, UNKNOWN, Path
+from nexusform.values import NUMBER, STRING, UNKNOWN, Path
 
 NAME_PATTERN: Final = r"[^|/\x00-\x1f]+"
 NAME_HINT: Final = 'a name of at least one character, without "|" and "/" (ids and the tie-break use them)'
@@ -40,6 +40,19 @@ def parent_attribute(of: str) -> Attribute:
     """The id of the object that this one belongs to for good, a `nexus_site` for example."""
     return Attribute(
         STRING, f"Id of the {of}.", required=True, on_change=OnChange.REPLACE, decides_placement=True
+    )
+
+
+def figure_attribute(description: str, minimum: int, default: int | None = None) -> Attribute:
+    """A number that decides where VMs go, such as an amount of memory; required without a default."""
+    return Attribute(
+        NUMBER,
+        description,
+        required=default is None,
+        optional=default is not None,
+        default=default,
+        minimum=minimum,
+        decides_placement=True,
     )
 
 

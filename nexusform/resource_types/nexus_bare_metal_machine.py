@@ -9,6 +9,7 @@ from nexusform.diagnostics import Severity, did_you_mean
 from nexusform.ports import Problem, ResourceType
 from nexusform.resource_types.arguments import (
     duplicate_problem,
+    figure_attribute,
     id_attribute,
     is_known,
     joined_id,
@@ -34,18 +35,6 @@ DETAILED_STATUSES: Final = (
 )
 
 
-def _figure(description: str, minimum: int, default: int | None = None) -> Attribute:
-    return Attribute(
-        NUMBER,
-        description,
-        required=default is None,
-        optional=default is not None,
-        default=default,
-        minimum=minimum,
-        decides_placement=True,
-    )
-
-
 def _status(description: str, default: str, choices: tuple[str, ...] = ()) -> Attribute:
     return Attribute(
         STRING, description, optional=True, default=default, choices=choices, decides_placement=True
@@ -56,10 +45,10 @@ _OCCUPIED: Final = NestedBlock(
     BlockSchema(
         {
             "name": Attribute(STRING, "Name of the VM.", required=True, decides_placement=True),
-            "cpu_cores": _figure("vCPUs that it takes on the machine.", 0),
-            "memory_gib": _figure("Memory that it takes, in GiB.", 0),
-            "disk_gib": _figure("Disk that it takes, in GiB.", 0, 0),
-            "numa_cells": _figure("Number of NUMA cells that it spans.", 1, 1),
+            "cpu_cores": figure_attribute("vCPUs that it takes on the machine.", 0),
+            "memory_gib": figure_attribute("Memory that it takes, in GiB.", 0),
+            "disk_gib": figure_attribute("Disk that it takes, in GiB.", 0, 0),
+            "numa_cells": figure_attribute("Number of NUMA cells that it spans.", 1, 1),
             "cells": Attribute(
                 ListType(NUMBER),
                 "The numbers of these cells, from 0. Absent: inferred, in order of name.",

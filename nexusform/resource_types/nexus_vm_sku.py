@@ -8,6 +8,7 @@ from typing import Any, Final
 from nexusform.ports import Problem, ResourceType
 from nexusform.resource_types.arguments import (
     duplicate_problem,
+    figure_attribute,
     id_attribute,
     joined_id,
     name_attribute,
@@ -17,30 +18,17 @@ from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.model import VmSku
 from nexusform.scheduling.world import Inventory
 from nexusform.schema import Attribute, BlockSchema
-from nexusform.values import BOOL, NUMBER
-
-
-def _figure(description: str, minimum: int, default: int | None = None) -> Attribute:
-    return Attribute(
-        NUMBER,
-        description,
-        required=default is None,
-        optional=default is not None,
-        default=default,
-        minimum=minimum,
-        decides_placement=True,
-    )
-
+from nexusform.values import BOOL
 
 _SCHEMA: Final = BlockSchema(
     {
         "id": id_attribute("<name>"),
         "name": name_attribute("VM SKU"),
-        "vcpus": _figure("vCPUs that the guest sees.", 1),
-        "emulator_vcpus": _figure("vCPUs that the host adds for emulator threads.", 0, 0),
-        "memory_gib": _figure("Memory in GiB.", 1),
-        "disk_gib": _figure("Root disk in GiB.", 0, 300),
-        "numa_cells": _figure("Number of NUMA cells that one VM spans.", 1, 1),
+        "vcpus": figure_attribute("vCPUs that the guest sees.", 1),
+        "emulator_vcpus": figure_attribute("vCPUs that the host adds for emulator threads.", 0, 0),
+        "memory_gib": figure_attribute("Memory in GiB.", 1),
+        "disk_gib": figure_attribute("Root disk in GiB.", 0, 300),
+        "numa_cells": figure_attribute("Number of NUMA cells that one VM spans.", 1, 1),
         "extra_large": Attribute(
             BOOL,
             "Whether VMs of this SKU prefer machines that house extra-large VMs of other clusters.",
