@@ -103,7 +103,7 @@ def address_order(address: Address) -> tuple[object, ...]:
 @dataclass(frozen=True, slots=True)
 class AddressPattern:
     """What `-target`, `moved` and `state` commands name: a module path, optionally a resource in
-    it, optionally an instance. `any_key` when no key was written: every instance matches.
+    it, optionally an instance. `key` is None when none was written: every instance matches.
     """
 
     module: ModulePath

@@ -86,10 +86,11 @@ class PoolDemand:
     `numbers` and `names` run in parallel (names as shown: `cluster-a-np1-0`). `sku` is the
     resolved VM SKU. `triggers` are (trigger name, comparable value) pairs in order of precedence:
     a value that differs from the prior's re-places the pool's VMs with that trigger. `path` is
-    where the pool stands in the resource's configuration; `hints_for` gives the placement hints
+    where the pool stands in the resource's configuration; `hints` are the placement hints
     (empty tuple = none). `max_surge` and `max_unavailable` are as written ("1", "33%").
     `pinned` names the machine that the user fixed, or "". `rule_pool` and `rule_number` stand in
-    for pool and number in the placement rule where they differ (plain VMs).
+    for pool and number in the placement rule where they differ (plain VMs). `count_path` is where the
+    number of VMs is written (empty for what has none: plain VMs, VNFs).
     """
 
     pool: str
@@ -182,7 +183,7 @@ class Surroundings(Protocol):
 
 @dataclass(frozen=True)
 class VmFamily:
-    """How a resource type of phase 4 speaks of its VMs. All three are pure.
+    """How a resource type of phase 4 speaks of its VMs. All of these are pure.
 
     `demand(attributes, surroundings, address)` -> what it wants (None with problems when it
     cannot be told). `standing(attributes)` -> what a prior object has. `assemble(attributes, surroundings,

@@ -67,8 +67,8 @@ class Attribute:
 
 @dataclass(frozen=True)
 class NestedBlock:
-    """A nested block type. `label` names the label of MAP blocks. `alternatives` are handled by
-    the resource type's own check.
+    """A nested block type. `label` names the label of MAP blocks. That blocks exclude each other is
+    said by the resource type's own check.
     """
 
     schema: BlockSchema

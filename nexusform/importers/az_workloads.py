@@ -30,7 +30,7 @@ OWN_FIGURES: Final = "Unknown VM SKU"
 class Standing:
     """A VM and the id of the machine that the export puts it on, "" while it is not scheduled.
 
-    `item` and `key` are the place in the document, for findings.
+    `item` is the place in the document, for findings.
     """
 
     vm: AzNode | AzVirtualMachine

@@ -25,8 +25,8 @@ WITH_SELECTED = "NamespaceWithResourceSelectors"
 
 @dataclass(frozen=True, slots=True)
 class FleetMember:
-    """A member cluster as written. With `cluster_id` its figures follow from that cluster's nodes and
-    `costs` (property name -> text) are added; without, `properties` and `resources` are given.
+    """A member cluster as written. With `cluster_id` its figures follow from that cluster's nodes, and
+    `properties` (its costs among them) are added; without, `properties` and `resources` are given.
     """
 
     name: str

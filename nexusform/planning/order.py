@@ -20,7 +20,7 @@ from nexusform.ports import ResourceType
 @dataclass(frozen=True, slots=True)
 class Order:
     """Blocks in planning order; `needs` gives, for each, the blocks it directly depends on
-    (in planning order); `data_needs` the same for data blocks, `output_needs` for root outputs.
+    (in planning order); `data_needs` the same for data blocks.
     """
 
     blocks: tuple[ResourceBlock, ...]

@@ -275,8 +275,8 @@ class Plan:
     `lineage` is "" for a first plan; `serial` the prior state's. `refreshed` holds objects as
     the providers found them where that differs from state (None: gone). `tie_breaks` is how many
     repetitions the certainty stands on (0: none). `planned_outputs` are the root outputs after.
-    `catalogue` is the SKU catalogue's version. `errored` plans cannot be applied. `settings`
-    are the options that shaped it (mode, targets, replace), for the checks at apply. `inventories`
+    `catalogue` is the SKU catalogue's version. `errored` plans cannot be applied. `targets`,
+    `excludes` and `replaces` are the options that shaped it, for the checks at apply. `inventories`
     are those that data sources read.
     """
 

@@ -15,8 +15,8 @@ VmKey: TypeAlias = tuple[str, "int | str"]  # pool, number
 class Moves:
     """What happens to the VMs of one resource instance, each with its trigger.
 
-    `leave`: gone for good. `again`: placed anew under the same name (they leave first, unless
-    `rolling`). `arrive`: new. `stay`: untouched. Pools in wanted order, numbers ascending.
+    `leave`: gone for good. `again`: placed anew under the same name (they leave first, but
+    for an upgrade of Kubernetes). `arrive`: new. `stay`: untouched. Pools in wanted order, numbers ascending.
     """
 
     leave: dict[VmKey, str] = field(default_factory=dict)

@@ -71,8 +71,8 @@ class Report:
     """Everything a renderer shows of a plan.
 
     `verdict` is the `Plan:` line, or the `No changes.` sentence when applying would do nothing;
-    `moves` counts moved placements. `summaries` starts with the total. `touched` are the tables
-    of pools that change (all tables with the detail `all`).
+    `moves` counts moved placements. `summaries` starts with the total. `tables` are those of
+    pools that change (all of them with the detail `all`).
     """
 
     mode: Mode
