@@ -108,7 +108,8 @@ def apply_fresh(given: dict[str, Any], options: PlanOptions) -> int:
 
 
 def _plan_ask_apply(run: Run, job: _Job, options: PlanOptions) -> int:
-    plan = run.plan(options).plan
+    with job.voice.planning():
+        plan = run.plan(options).plan
     show_plan(job.voice, plan, run.project, job.given, job.reports, hints=False)
     write_reports(job.reports, subject_of(plan, run, job.given))
     if plan.errored:

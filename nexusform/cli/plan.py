@@ -67,7 +67,8 @@ def plan(**given: Any) -> int:
 def _planned(
     run: Run, options: PlanOptions, given: dict[str, Any], voice: Voice, reports: tuple[Wanted, ...]
 ) -> Plan | None:
-    made = run.plan(options).plan
+    with voice.planning():
+        made = run.plan(options).plan
     project = run.project  # with the configuration that planning may have written
     out = given["out"] or ""
     if out and not made.errored:
@@ -121,4 +122,6 @@ def voice_of(given: dict[str, Any]) -> Voice:
 
 def notices_of(voice: Voice) -> Notices:
     """What the run tells in passing, told by the voice."""
-    return Notices(waiting=voice.notice, reading=voice.reading, locking=voice.locked)
+    return Notices(
+        waiting=voice.notice, reading=voice.reading, locking=voice.locked, planned=voice.planned_one
+    )

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import nexusform
 from nexusform.applying.events import Outcome, StepEvent
-from nexusform.cli.live_bar import LiveBar
+from nexusform.cli.live_bar import LiveBar, PlanningLine
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.planning.plan import Mode, Plan
@@ -46,6 +46,14 @@ class Voice(Protocol):
 
     def plan(self, plan: Plan, sources: Mapping[str, SourceFile], how: PlanView) -> None:
         """Tell the plan."""
+        ...
+
+    def planning(self) -> AbstractContextManager[None]:
+        """Tell that a plan is being made inside the block."""
+        ...
+
+    def planned_one(self) -> None:
+        """One more object is planned."""
         ...
 
     def applying(self, steps: int) -> AbstractContextManager[None]:
@@ -95,6 +103,7 @@ class TextVoice:
         self._paint = Painter(screen.colour)
         self._concise = concise
         self._bar: LiveBar | None = None
+        self._planning: PlanningLine | None = None
 
     def diagnostics(self, found: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
         """In boxes with the source lines."""
@@ -129,6 +138,21 @@ class TextVoice:
         self.screen.out(f"\n{render_plan(plan, sources, options)}", end="")
         if plan.errored:
             self.screen.diagnostics(plan.diagnostics, sources)
+
+    @contextmanager
+    def planning(self) -> Iterator[None]:
+        """A live count below the lines, when stdout is a terminal and the plan takes long."""
+        if not self.screen.live:
+            yield
+            return
+        with PlanningLine() as self._planning:
+            yield
+        self._planning = None
+
+    def planned_one(self) -> None:
+        """Count it."""
+        if self._planning is not None:
+            self._planning.tick()
 
     @contextmanager
     def applying(self, steps: int) -> Iterator[None]:
@@ -247,6 +271,13 @@ class JsonVoice:
             for event in json_stream.plan_events(plan, _now()):
                 self._write(event)
         self.diagnostics(plan.diagnostics, sources)
+
+    def planning(self) -> AbstractContextManager[None]:
+        """Nothing of its own."""
+        return nullcontext()
+
+    def planned_one(self) -> None:
+        """Nothing of its own: changes are told when the plan is ready."""
 
     def applying(self, steps: int) -> AbstractContextManager[None]:  # noqa: ARG002 - one face
         """Nothing of its own: every step has its events."""

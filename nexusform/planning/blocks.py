@@ -273,6 +273,7 @@ class Blocks:
         """Remember an instance: for references, for the inventory, for the plan."""
         self.instances[instance.address] = instance
         self.note(instance)
+        self.request.planned()
         if instance.going or (instance.planned is None and not instance.broken):
             return
         address = instance.address

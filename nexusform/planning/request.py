@@ -63,7 +63,7 @@ class PlanRequest:
     `now` is RFC 3339, UTC. `refreshed` holds objects as the providers found them where a provider
     observes (None: gone); the others stand as in `state`. `replaces` are ADDR or ADDR:OBJECT.
     `tie_breaks` None = the default of the certainty rule. `applying` lets timestamp() and uuid() answer,
-    the latter with random ones from `new_uuid`.
+    the latter with random ones from `new_uuid`. `planned` is called for every object that is planned.
     `want_rejected` fills in why other
     machines were refused. `explain` are (address, object) pairs to explain. `adjustments` and
     `first` (addresses whose new VMs are placed before all others') are for trying ways out. `imports`
@@ -91,6 +91,7 @@ class PlanRequest:
     ways_out: bool = True
     applying: bool = False
     new_uuid: Callable[[], str] | None = None
+    planned: Callable[[], None] = lambda: None
     lint: bool = True
     adjustments: tuple[Adjustment, ...] = ()
     first: tuple[Address, ...] = ()

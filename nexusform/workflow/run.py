@@ -29,11 +29,12 @@ from nexusform.workflow.surroundings import SystemClock, plan_time
 
 @dataclass(frozen=True)
 class Notices:
-    """What a run tells while it goes on: that it waits for a lock, and what it reads."""
+    """What a run tells while it goes on: that it waits for a lock, what it reads, each planned object."""
 
     waiting: Callable[[str], None] = lambda _: None
     reading: Callable[[str, str], None] = lambda _address, _id: None
     locking: Callable[[str], None] = lambda _: None
+    planned: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,7 @@ class Run:
             excludes=options.excludes,
             replaces=options.replaces,
             refreshed=refreshed,
+            planned=self.notices.planned,
             tie_breaks=options.tie_breaks,
             want_rejected=options.want_rejected,
             explain=options.explain,
