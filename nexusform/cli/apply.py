@@ -17,7 +17,7 @@ from nexusform.cli.screen import Screen, input_allowed
 from nexusform.cli.voice import TextVoice, Voice
 from nexusform.diagnostics import error, has_errors
 from nexusform.planning.plan import Mode, Plan, StepKind
-from nexusform.planning.plan_file import SavedPlan
+from nexusform.planning.saved.plan_file import SavedPlan
 from nexusform.workflow.apply import ApplyOptions, apply_plan
 from nexusform.workflow.project import Opened, open_project
 from nexusform.workflow.run import PlanOptions, Run, begin

@@ -10,7 +10,7 @@ import click
 from nexusform.cli import flags
 from nexusform.cli.commands import command, option, switch
 from nexusform.cli.screen import Screen
-from nexusform.planning.pod_reasons import PodReason
+from nexusform.planning.pods.reasons import PodReason
 from nexusform.rendering.outline import Outline
 from nexusform.workflow.explain import Reason
 from nexusform.workflow.explain import explain as find_explanations

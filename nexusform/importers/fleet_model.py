@@ -1,6 +1,6 @@
 """What a configuration says of a fleet: members, placements and what acts on them, as frozen records.
 
-Read by resource_types/fleet_reading.py, planned by planning/fleet_phase.py.
+Read by resource_types/fleet_reading.py, planned by planning/fleet/phase.py.
 """
 
 from __future__ import annotations

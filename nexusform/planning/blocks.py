@@ -11,19 +11,19 @@ from nexusform.configuration.evaluation import PreparedBody, prepare_resource
 from nexusform.configuration.model import ResourceBlock
 from nexusform.diagnostics import Diagnostic, has_errors
 from nexusform.planning.conditions import check_conditions
-from nexusform.planning.evaluation import (
+from nexusform.planning.instances import Instance, decide, evaluate_arguments, undecided, undecided_error
+from nexusform.planning.names.evaluation import (
     Evaluation,
     ModuleInstance,
     address_key,
     unknown_repetition,
 )
-from nexusform.planning.instances import Instance, decide, evaluate_arguments, undecided, undecided_error
+from nexusform.planning.names.repetition import expand
+from nexusform.planning.names.views import ObjectView, ResourceView
 from nexusform.planning.plan import Action, CheckResult
-from nexusform.planning.repetition import expand
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.selection import Selection
 from nexusform.planning.triggered import is_triggered
-from nexusform.planning.views import ObjectView, ResourceView
 from nexusform.scheduling.world import Inventory
 from nexusform.schema import BlockSchema
 from nexusform.state.model import InstanceState, ObjectState

@@ -9,29 +9,29 @@ from nexusform import __version__
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, Severity, has_errors
 from nexusform.planning.blocks import Blocks, Prior
-from nexusform.planning.certainty import measure
 from nexusform.planning.changes import build_changes, find_drift
 from nexusform.planning.conditions import PROBLEMS
-from nexusform.planning.evaluation import without_consequences
-from nexusform.planning.fit import fit_failures
-from nexusform.planning.fleet_outcome import FleetOutcome
-from nexusform.planning.fleet_rows import kept_count
+from nexusform.planning.fleet.outcome import FleetOutcome
+from nexusform.planning.fleet.rows import kept_count
 from nexusform.planning.instances import UNDECIDED
+from nexusform.planning.names.evaluation import without_consequences
+from nexusform.planning.names.setting import catalogue_version
 from nexusform.planning.order import Order
 from nexusform.planning.outputs import variable_values
-from nexusform.planning.overfull import overfull
-from nexusform.planning.placements import explanations, placement_changes
 from nexusform.planning.plan import CheckResult, InventoryRead, Mode, OutputChange, PlacementChange, Plan
-from nexusform.planning.pod_blocks import pod_diagnostics
-from nexusform.planning.pod_phase import PodPhase
+from nexusform.planning.pods.blocks import pod_diagnostics
+from nexusform.planning.pods.phase import PodPhase
 from nexusform.planning.request import PlanRequest, PlanResult, Unplaced
-from nexusform.planning.separation import RULE_TYPE, Verdicts, judge
-from nexusform.planning.setting import catalogue_version
-from nexusform.planning.sites import SitePlan
 from nexusform.planning.steps import build_steps
-from nexusform.planning.surroundings import PlanSurroundings
-from nexusform.planning.tables import placement_tables
-from nexusform.planning.vm_phase import VmObject
+from nexusform.planning.vms.certainty import measure
+from nexusform.planning.vms.fit import fit_failures
+from nexusform.planning.vms.overfull import overfull
+from nexusform.planning.vms.placements import explanations, placement_changes
+from nexusform.planning.vms.separation import RULE_TYPE, Verdicts, judge
+from nexusform.planning.vms.sites import SitePlan
+from nexusform.planning.vms.surroundings import PlanSurroundings
+from nexusform.planning.vms.tables import placement_tables
+from nexusform.planning.vms.vm_phase import VmObject
 from nexusform.state.model import OutputState
 
 # Said of every instance, though it stands at one place.

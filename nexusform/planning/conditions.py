@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from nexusform.configuration.model import Condition
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.language.evaluator import Scope, notes_on
-from nexusform.planning.evaluation import Evaluation
 from nexusform.planning.instances import Instance
+from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.plan import CheckResult
 
 PROBLEMS = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from nexusform.address import Address, address_order
 from nexusform.planning.blocks import Blocks, Prior
+from nexusform.planning.names.setting import surroundings_before, vm_skus
 from nexusform.planning.order import Order
 from nexusform.planning.selection import Selection
-from nexusform.planning.setting import surroundings_before, vm_skus
-from nexusform.planning.surroundings import PlanSurroundings
-from nexusform.planning.vm_phase import VmObject, VmPhase, Wishes
+from nexusform.planning.vms.surroundings import PlanSurroundings
+from nexusform.planning.vms.vm_phase import VmObject, VmPhase, Wishes
 from nexusform.scheduling.world import Inventory
 
 

@@ -19,13 +19,13 @@ from nexusform.language.syntax import (
     TraverseIndex,
 )
 from nexusform.planning.blocks import Blocks, Prior
-from nexusform.planning.evaluation import Evaluation, InstanceScope
 from nexusform.planning.moves import apply_moves
+from nexusform.planning.names.evaluation import Evaluation, InstanceScope
+from nexusform.planning.names.repetition import ONCE, Repetition, expand
 from nexusform.planning.order import modules
-from nexusform.planning.repetition import ONCE, Repetition, expand
 from nexusform.planning.request import Imported, PlanRequest
 from nexusform.planning.selection import Selection
-from nexusform.planning.standing import standing_evaluation
+from nexusform.planning.vms.standing import standing_evaluation
 from nexusform.schema import BlockSchema, Nesting, order_attribute
 from nexusform.source import Span
 from nexusform.state.model import InstanceState, State

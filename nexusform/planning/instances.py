@@ -18,10 +18,10 @@ from nexusform.planning.difference import (
     replacing_paths,
     undecided_paths,
 )
-from nexusform.planning.evaluation import Evaluation, ModuleInstance
+from nexusform.planning.names.evaluation import Evaluation, ModuleInstance
+from nexusform.planning.names.repetition import Repetition
+from nexusform.planning.names.views import ObjectView
 from nexusform.planning.plan import Action
-from nexusform.planning.repetition import Repetition
-from nexusform.planning.views import ObjectView
 from nexusform.ports import Problem, ResourceType
 from nexusform.schema import BlockSchema, Nesting
 from nexusform.source import Span

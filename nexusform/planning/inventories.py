@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nexusform.address import Address
-from nexusform.planning.evaluation import Evaluation
+from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.plan import InventoryRead
 
 # A data source whose result has this attribute tells when its figures were taken.

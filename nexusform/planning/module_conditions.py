@@ -11,10 +11,10 @@ from nexusform.address import Address
 from nexusform.configuration.model import Check, Condition, Configuration, ResourceBlock, Variable
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors
 from nexusform.planning.conditions import evaluate_condition, failure, worse
-from nexusform.planning.evaluation import Evaluation, InstanceScope, ModuleInstance
+from nexusform.planning.names.evaluation import Evaluation, InstanceScope, ModuleInstance
+from nexusform.planning.names.repetition import ONCE, expand
 from nexusform.planning.order import modules
 from nexusform.planning.plan import CheckResult
-from nexusform.planning.repetition import ONCE, expand
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nexusform.diagnostics import Diagnostic, error
-from nexusform.planning.evaluation import Evaluation
+from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.plan import Action, Mode, OutputChange, VariableValue
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.selection import Selection

@@ -17,30 +17,30 @@ from nexusform.planning.blocks import Blocks, PreparedBodies, Prior
 from nexusform.planning.changes import find_drift
 from nexusform.planning.conclusion import Results, Work, conclude, finished
 from nexusform.planning.destroying import destroy
-from nexusform.planning.evaluation import Evaluation
-from nexusform.planning.fleet_outcome import FleetOutcome, destroyed
-from nexusform.planning.fleet_phase import FleetPhase
-from nexusform.planning.hint_targets import HintTargets
+from nexusform.planning.fleet.outcome import FleetOutcome, destroyed
+from nexusform.planning.fleet.phase import FleetPhase
 from nexusform.planning.importing import drop_unselected, missing_targets, with_imports
 from nexusform.planning.instances import UNDECIDED, Instance
 from nexusform.planning.inventories import inventories_read
 from nexusform.planning.module_conditions import check_modules, check_variables
 from nexusform.planning.moves import apply_moves, forgotten, refreshed_after
+from nexusform.planning.names.evaluation import Evaluation
+from nexusform.planning.names.setting import setting_for, surroundings_before, vm_skus
 from nexusform.planning.order import Order, modules, planning_order
 from nexusform.planning.outputs import plan_outputs
 from nexusform.planning.plan import Action, CheckResult, Mode, Plan
-from nexusform.planning.pod_blocks import MANIFEST_TYPE, manifest_batches, plan_manifests, pods_over
-from nexusform.planning.pod_phase import PodPhase
-from nexusform.planning.remedies import with_ways_out
+from nexusform.planning.pods.blocks import MANIFEST_TYPE, manifest_batches, plan_manifests, pods_over
+from nexusform.planning.pods.phase import PodPhase
 from nexusform.planning.request import PlanRequest, PlanResult
 from nexusform.planning.selection import Selection, select, unmatched
-from nexusform.planning.setting import setting_for, surroundings_before, vm_skus
-from nexusform.planning.sites import SitePlan, build_sites
-from nexusform.planning.surroundings import PlanSurroundings
 from nexusform.planning.validation import validate
-from nexusform.planning.vm_phase import VmObject, VmPhase, Wishes
-from nexusform.planning.vm_walk import VmWalk
-from nexusform.planning.zone_sets import with_zone_sets
+from nexusform.planning.vms.hint_targets import HintTargets
+from nexusform.planning.vms.remedies import with_ways_out
+from nexusform.planning.vms.sites import SitePlan, build_sites
+from nexusform.planning.vms.surroundings import PlanSurroundings
+from nexusform.planning.vms.vm_phase import VmObject, VmPhase, Wishes
+from nexusform.planning.vms.vm_walk import VmWalk
+from nexusform.planning.vms.zone_sets import with_zone_sets
 from nexusform.scheduling.world import Inventory, MachineClash
 from nexusform.schema import BlockSchema
 

@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 from nexusform.address import Address, AddressPattern
 from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import Diagnostic
-from nexusform.planning.fleet_outcome import FleetOutcome
+from nexusform.planning.fleet.outcome import FleetOutcome
 from nexusform.planning.plan import Mode, Plan
-from nexusform.planning.pod_phase import PodPhase
-from nexusform.planning.separation import Finding
-from nexusform.planning.sites import SitePlan
-from nexusform.planning.vm_phase import VmObject
+from nexusform.planning.pods.phase import PodPhase
+from nexusform.planning.vms.separation import Finding
+from nexusform.planning.vms.sites import SitePlan
+from nexusform.planning.vms.vm_phase import VmObject
 from nexusform.ports import Files, PoolDemand, Registries
 from nexusform.scheduling.racks.explanation import Explanation
 from nexusform.scheduling.racks.model import Demand

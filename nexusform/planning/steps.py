@@ -13,11 +13,11 @@ from math import inf
 from typing import Any
 
 from nexusform.address import Address
-from nexusform.planning.fleet_uses import FleetUses
+from nexusform.planning.fleet.uses import FleetUses
 from nexusform.planning.plan import Action, Change, Step, StepKind
-from nexusform.planning.sites import SitePlan
-from nexusform.planning.triggers import VmKey
-from nexusform.planning.vm_phase import ROLLING, VmObject
+from nexusform.planning.vms.sites import SitePlan
+from nexusform.planning.vms.triggers import VmKey
+from nexusform.planning.vms.vm_phase import ROLLING, VmObject
 from nexusform.ports import Surroundings
 from nexusform.scheduling.racks.certainty import Release
 

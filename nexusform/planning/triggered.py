@@ -13,8 +13,8 @@ from nexusform.language.syntax import (
     TraverseAttribute,
     TraverseIndex,
 )
-from nexusform.planning.evaluation import Evaluation
 from nexusform.planning.instances import Instance
+from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.plan import Action
 from nexusform.values import to_plain
 

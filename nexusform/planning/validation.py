@@ -12,13 +12,13 @@ from nexusform.configuration.model import Configuration, Module, ResourceBlock
 from nexusform.configuration.references import check_references
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.blocks import PreparedBodies
-from nexusform.planning.evaluation import Evaluation, ModuleInstance, Setting
-from nexusform.planning.fit import unknown_sku
 from nexusform.planning.instances import Instance, evaluate_arguments
+from nexusform.planning.names.evaluation import Evaluation, ModuleInstance, Setting
+from nexusform.planning.names.repetition import ONCE
+from nexusform.planning.names.setting import setting_for, vm_skus
 from nexusform.planning.order import modules, planning_order
-from nexusform.planning.repetition import ONCE
 from nexusform.planning.request import PlanRequest
-from nexusform.planning.setting import setting_for, vm_skus
+from nexusform.planning.vms.fit import unknown_sku
 from nexusform.ports import Registries
 from nexusform.scheduling.world import Inventory
 from nexusform.values import Value, unknown

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from nexusform.importers.fleet_model import EXTERNAL, FleetPlacement, ObjectSelector
-from nexusform.planning.fleet_attributes import read_bindings, read_status
+from nexusform.planning.fleet.attributes import read_bindings, read_status
 from nexusform.rendering.colours import harmless
 from nexusform.scheduling.fleet.decisions import SchedulingStatus
 from nexusform.scheduling.fleet.model import Condition

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from nexusform.planning.fit import unknown_sku
+from nexusform.planning.vms.fit import unknown_sku
 from nexusform.ports import PlacedVm, PoolDemand, Problem, StandingVm, Surroundings
 from nexusform.scheduling.catalogue import allocatable_cpus
 from nexusform.scheduling.racks.model import CONTROL_PLANE, Placement, VmSku

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics import did_you_mean
 from nexusform.importers.vnf_model import Vdu, Vnf
-from nexusform.planning.fit import unknown_sku
+from nexusform.planning.vms.fit import unknown_sku
 from nexusform.ports import Problem, Surroundings
 from nexusform.resource_types.arguments import is_known, whole_number_problems
 from nexusform.scheduling.racks.model import VmSku

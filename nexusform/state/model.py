@@ -35,7 +35,8 @@ class ObjectState:
 @dataclass(frozen=True, slots=True)
 class InstanceState:
     """What stands at one address: the current object, and deposed ones by their 8-hex key (left
-    over when the old object of a create_before_destroy replacement was not destroyed yet)."""
+    over when the old object of a create_before_destroy replacement was not destroyed yet).
+    """
 
     current: ObjectState | None
     deposed: Mapping[str, ObjectState] = field(default_factory=dict)

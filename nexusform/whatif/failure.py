@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nexusform.planning.fit import explain_shortage
-from nexusform.planning.sites import demand_for
+from nexusform.planning.vms.fit import explain_shortage
+from nexusform.planning.vms.sites import demand_for
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.model import Placement
 from nexusform.scheduling.racks.shortage import Shortage

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nexusform.planning.plan import Plan
-from nexusform.planning.triggers import batch_size
+from nexusform.planning.vms.triggers import batch_size
 from nexusform.ports import PoolDemand, Registries
 from nexusform.scheduling.catalogue import largest_sku
 from nexusform.scheduling.racks.model import CONTROL_PLANE, VmSku

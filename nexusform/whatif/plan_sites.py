@@ -11,7 +11,7 @@ from typing import Any
 
 from nexusform.address import Address
 from nexusform.planning.plan import Change, Plan
-from nexusform.planning.sites import SitePlan, occupy_outsiders
+from nexusform.planning.vms.sites import SitePlan, occupy_outsiders
 from nexusform.ports import PoolDemand, Registries, StandingVm, VmDemand, VmFamily
 from nexusform.scheduling.racks.model import Placement, VmSku
 from nexusform.whatif.standing import Ground, Thing, lay_ground, stand

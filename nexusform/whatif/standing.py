@@ -11,8 +11,8 @@ from typing import Any
 
 from nexusform.address import Address
 from nexusform.planning.plan import Plan
-from nexusform.planning.sites import SitePlan, build_sites, vm_name
-from nexusform.planning.surroundings import CLUSTER_TYPE, PlanSurroundings
+from nexusform.planning.vms.sites import SitePlan, build_sites, vm_name
+from nexusform.planning.vms.surroundings import CLUSTER_TYPE, PlanSurroundings
 from nexusform.ports import PoolDemand, Registries, ResourceType, StandingVm, VmDemand
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.model import Placement, VmSku

@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import Any
 
 from nexusform.address import Address, address_order
-from nexusform.planning.sites import SitePlan, occupy_outsiders
-from nexusform.planning.surroundings import CLUSTER_TYPE
+from nexusform.planning.vms.sites import SitePlan, occupy_outsiders
+from nexusform.planning.vms.surroundings import CLUSTER_TYPE
 from nexusform.ports import PoolDemand, Registries, ResourceType, StandingVm, VmDemand
 from nexusform.resource_types.vnf_vdus import CONTROL_PLANE_ROLE, role_of
 from nexusform.scheduling.racks.engine import RackScheduler

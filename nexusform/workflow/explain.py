@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 
 from nexusform.address import Address, AddressPattern, AddressProblem, address_order, parse_pattern
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
-from nexusform.planning.fleet_placement import PLACEMENT_TYPES
-from nexusform.planning.placed_note import placed_by
+from nexusform.planning.fleet.placement import PLACEMENT_TYPES
 from nexusform.planning.plan import PlacementChange
 from nexusform.planning.planner import make_plan
-from nexusform.planning.pod_blocks import MANIFEST_TYPE
-from nexusform.planning.pod_reasons import PodReason
+from nexusform.planning.pods.blocks import MANIFEST_TYPE
+from nexusform.planning.pods.reasons import PodReason
 from nexusform.planning.request import Explained, PlanRequest, PlanResult
+from nexusform.planning.vms.placed_note import placed_by
 from nexusform.ports import Registries, StandingVm, VmDemand
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.model import Placement

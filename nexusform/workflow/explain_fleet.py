@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from nexusform.address import Address, AddressPattern
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
 from nexusform.importers.kubernetes_manifests import Manifest
-from nexusform.planning.fleet_placement import PlacementPlan
-from nexusform.planning.placed_note import placed_by
+from nexusform.planning.fleet.placement import PlacementPlan
 from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.planning.planner import make_plan
 from nexusform.planning.request import PlanRequest, PlanResult
+from nexusform.planning.vms.placed_note import placed_by
 from nexusform.scheduling.fleet.explanation import Drift, Explanation, drift, explain
 from nexusform.scheduling.fleet.model import BindingState
 

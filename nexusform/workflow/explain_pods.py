@@ -7,7 +7,7 @@ from dataclasses import replace
 from nexusform.address import AddressPattern
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
 from nexusform.planning.planner import make_plan
-from nexusform.planning.pod_reasons import PodReason, pod_reasons
+from nexusform.planning.pods.reasons import PodReason, pod_reasons
 from nexusform.planning.request import PlanRequest
 
 _MOST_NAMES = 20

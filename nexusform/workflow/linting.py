@@ -12,8 +12,8 @@ from nexusform.advice.rehearsal import rehearsal
 from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import Diagnostic
 from nexusform.planning.request import PlanResult
-from nexusform.planning.sites import SitePlan
-from nexusform.planning.vm_phase import VmObject
+from nexusform.planning.vms.sites import SitePlan
+from nexusform.planning.vms.vm_phase import VmObject
 from nexusform.ports import PoolDemand
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.engine import RackScheduler

@@ -10,9 +10,9 @@ from nexusform.configuration.evaluation import prepare_body
 from nexusform.configuration.model import ProviderBlock
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
 from nexusform.planning.blocks import PreparedBodies
-from nexusform.planning.evaluation import Evaluation
+from nexusform.planning.names.evaluation import Evaluation
+from nexusform.planning.names.setting import setting_for
 from nexusform.planning.request import PlanRequest
-from nexusform.planning.setting import setting_for
 from nexusform.ports import Provider, ProviderProblem
 from nexusform.providers.registry import DEFAULT, PROVIDERS
 from nexusform.schema import BlockSchema

@@ -10,9 +10,9 @@ from pathlib import Path, PurePosixPath
 from nexusform.configuration.loader import load, read_variables
 from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors, warning
-from nexusform.planning import plan_file
 from nexusform.planning.plan import Action, Change, Mode, Plan, VariableValue
-from nexusform.planning.plan_file import SavedPlan
+from nexusform.planning.saved import plan_file
+from nexusform.planning.saved.plan_file import SavedPlan
 from nexusform.ports import FileProblem
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile

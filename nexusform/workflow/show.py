@@ -9,7 +9,7 @@ from pathlib import Path
 from nexusform.address import Address, AddressPattern, AddressProblem, address_order, parse_pattern
 from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
-from nexusform.planning.plan_file import SavedPlan
+from nexusform.planning.saved.plan_file import SavedPlan
 from nexusform.ports import FileProblem
 from nexusform.source import SourceFile
 from nexusform.state import codec

@@ -17,7 +17,7 @@ from nexusform.language.evaluator import evaluate
 from nexusform.planning.conditions import evaluate_condition, failure
 from nexusform.planning.plan import Mode, Plan
 from nexusform.planning.request import PlanRequest
-from nexusform.planning.standing import StandingEvaluation, standing_evaluation
+from nexusform.planning.vms.standing import StandingEvaluation, standing_evaluation
 from nexusform.ports import Clock
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile

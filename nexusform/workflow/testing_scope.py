@@ -11,7 +11,7 @@ from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
 from nexusform.language.conversion import convert, describe
 from nexusform.language.evaluator import evaluate
 from nexusform.language.syntax import Expression, Traversal, TraverseAttribute
-from nexusform.planning.evaluation import Evaluation, InstanceScope
+from nexusform.planning.names.evaluation import Evaluation, InstanceScope
 from nexusform.values import DYNAMIC_UNKNOWN, SENSITIVE, ConversionProblem, Value
 
 Answer = tuple[Value, int, list[Diagnostic]]

@@ -15,7 +15,7 @@ from tests.planning.harness import RACKS, agent_pool, cluster, good, plan, pool,
 
 PROGRAM = """
 import sys
-from nexusform.planning.plan_file import write
+from nexusform.planning.saved.plan_file import write
 from tests.planning.test_determinism import plans
 sys.stdout.buffer.write(b"".join(write(p, {}) for p in plans(sys.argv[1])))
 """

@@ -10,8 +10,8 @@ import pytest
 
 from nexusform.importers.kubernetes_manifests import Manifest, read_manifests
 from nexusform.planning.plan import Mode
-from nexusform.planning.pod_nodes import NodeCluster, clusters_with_nodes
-from nexusform.planning.pod_phase import PodPhase, PriorPods
+from nexusform.planning.pods.nodes import NodeCluster, clusters_with_nodes
+from nexusform.planning.pods.phase import PodPhase, PriorPods
 from nexusform.planning.request import PlanResult
 from nexusform.state.model import State
 from tests.planning.harness import (

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nexusform.cli.main import run
-from nexusform.planning.plan_file import SavedPlan
+from nexusform.planning.saved.plan_file import SavedPlan
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.workflow.saved_plans import read_plan

@@ -66,9 +66,15 @@ def _power(base: Any, exponent: Any) -> Any:
     return _float_result(math.pow, base, exponent)
 
 
+def _parsed_type(arguments: Sequence[Value]) -> Type:
+    given = arguments[0].type
+    if given != STRING:
+        raise FunctionProblem(f"first argument must be a string, not {friendly_name(given)}", 0)
+    return NUMBER
+
+
 def _parse_integer(text: Value, base: Value) -> Value:
-    if text.type != STRING:
-        raise FunctionProblem("first argument must be a string, not a value of another type", 0)
+    _parsed_type([text])
     radix = base.raw
     if radix.__class__ is not int or not 2 <= radix <= 62:
         raise FunctionProblem("base must be a whole number between 2 and 62 inclusive", 1)
@@ -163,7 +169,7 @@ FUNCTIONS: Final = (
         "parseint",
         "The whole number that a text stands for in a base from 2 to 62.",
         (Parameter("number", DYNAMIC, "the text"), Parameter("base", NUMBER, "the base")),
-        NUMBER,
+        _parsed_type,
         _parse_integer,
         (Example('parseint("FF", 16)', "255"), Example('parseint("-1010", 2)', "-10")),
     ),

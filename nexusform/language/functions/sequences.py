@@ -135,12 +135,13 @@ _ONE: Final = "must be a list, set, or tuple value with either zero or one eleme
 
 def _element_type(arguments: Sequence[Value]) -> Type:
     given = arguments[0].type
+    if not isinstance(given, (ListType, TupleType)):
+        raise FunctionProblem(f"cannot read elements from {friendly_name(given)}", 0)
     return given.element if isinstance(given, ListType) else DYNAMIC
 
 
 def _element(given: Value, position: Value) -> Value:
-    if not isinstance(given.type, (ListType, TupleType)):
-        raise FunctionProblem(f"cannot read elements from {friendly_name(given.type)}", 0)
+    _element_type([given])
     if not isinstance(position.raw, int):
         raise FunctionProblem("the index must be a whole number", 1)
     if not given.raw:
@@ -270,12 +271,12 @@ def _collect_flat(given: Value, found: list[Value], marks: list[frozenset[str]])
     # Whether everything is known that decides how many elements there are; `marks` gathers those
     # of the lists that are opened.
     marks.append(given.marks)
+    if isinstance(given.type, SetType) and not given.is_wholly_known:
+        return False
     for item in given.raw:
         if item.raw is UNKNOWN and (item.type is DYNAMIC or isinstance(item.type, _SEQUENCES)):
             return False
         if isinstance(item.type, _SEQUENCES) and item.raw is not None:
-            if isinstance(item.type, SetType) and not item.is_wholly_known:
-                return False
             if not _collect_flat(item, found, marks):
                 return False
         else:

@@ -1,0 +1,111 @@
+"""What comes out of a fleet's plan: rows, and each placement's computed attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nexusform.address import Address
+from nexusform.diagnostics import Diagnostic
+from nexusform.importers.fleet_model import EXTERNAL
+from nexusform.planning.fleet.attributes import (
+    write_bindings,
+    write_conditions,
+    write_eviction,
+    write_snapshot,
+    write_statuses,
+)
+from nexusform.planning.fleet.placement import PLACEMENT_TYPES, PlacementPlan
+from nexusform.planning.fleet.rows import removed_rows
+from nexusform.planning.fleet.selection import availability_tracked, write_selected
+from nexusform.planning.instances import Instance
+from nexusform.planning.plan import PlacementChange
+from nexusform.scheduling.fleet.roster import Roster
+from nexusform.scheduling.fleet.status import (
+    CLUSTER_SCOPED,
+    FALSE,
+    NAMESPACED,
+    TRUE,
+    Progress,
+    placement_status,
+    progress_of,
+)
+
+
+@dataclass(frozen=True)
+class FleetOutcome:
+    """The rows of all bindings, the placements by address, and the fleet after the last round."""
+
+    rows: tuple[PlacementChange, ...] = ()
+    placements: Mapping[Address, PlacementPlan] = field(default_factory=dict)
+    roster: Roster = field(default_factory=lambda: Roster(()))
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def destroyed(instances: Iterable[Instance]) -> FleetOutcome:
+    """The rows of a destroy plan."""
+    going = [i for i in instances if i.going and i.address.type in PLACEMENT_TYPES]
+    return FleetOutcome(tuple(row for instance in going for row in removed_rows(instance)))
+
+
+def conclude_placement(placement: PlacementPlan) -> dict[str, Any]:
+    """The computed attributes of a placement after the plan."""
+    prior = placement.prior_attributes
+    stood = {b.cluster: b for b in placement.prior}
+    told = prior.get("bindings") or {}
+    provenance = {
+        b.cluster: told[b.cluster].get("provenance", "predicted")
+        for b in placement.held
+        if stood.get(b.cluster) == b and b.cluster in told
+    }
+    found: dict[str, Any] = {
+        "bindings": write_bindings(placement.held, provenance),
+        "policy_snapshot": write_snapshot(placement.snapshot),
+        "selected_resources": write_selected(placement.selected),
+        "evictions": [
+            *(prior.get("evictions") or ()),
+            *(write_eviction(name, done) for name, done in placement.evictions),
+        ],
+        "workloads": {
+            cluster: {key: dict(pods) for key, pods in found.items()}
+            for cluster, found in sorted(placement.workloads.items())
+            if found
+        },
+    }
+    if placement.status is None and prior.get("conditions") is not None:
+        # No cycle ran, or it stopped before it wrote a status.
+        return found | {n: prior.get(n) for n in ("conditions", "placement_statuses")}
+    status = placement_status(
+        placement.status,
+        placement.written.policy,
+        placement.snapshot.number_of_clusters,
+        _progress(placement),
+        prefix=NAMESPACED if placement.written.namespace else CLUSTER_SCOPED,
+        external=placement.written.strategy == EXTERNAL,
+    )
+    return found | {
+        "conditions": write_conditions(status.conditions),
+        "placement_statuses": write_statuses(status),
+    }
+
+
+def _progress(placement: PlacementPlan) -> dict[str, Progress]:
+    trackable = availability_tracked(placement.selected)
+    external = placement.written.strategy == EXTERNAL
+    found = {}
+    for binding in placement.held:
+        # A staged run says what a cluster is to have; otherwise it is the latest.
+        index = binding.resource_snapshot if external else placement.resource_index
+        progress = progress_of((binding,), -1 if index is None else index).get(binding.cluster)
+        if progress is None:
+            continue
+        rendered = placement.renders.get(binding.cluster)
+        found[binding.cluster] = replace(
+            progress,
+            overrides=bool(rendered and (rendered.digest or rendered.failure)),
+            overridden=FALSE if rendered and rendered.failure else progress.overridden,
+            diff_reported=TRUE if placement.written.report_diff else None,
+            trackable=trackable,
+        )
+    return found

@@ -1,0 +1,230 @@
+"""One placement while a fleet is planned: what it holds, why it is looked at, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from nexusform.importers.fleet_model import FleetOverride, FleetPlacement
+from nexusform.importers.kubernetes_manifests import Manifest
+from nexusform.planning.fleet.attributes import is_fulfilled, read_bindings, read_snapshot
+from nexusform.planning.fleet.overrides import Renders
+from nexusform.planning.instances import Instance
+from nexusform.scheduling.fleet.cycle import CycleResult
+from nexusform.scheduling.fleet.decisions import SchedulingStatus
+from nexusform.scheduling.fleet.eviction import Eviction
+from nexusform.scheduling.fleet.model import (
+    Abort,
+    Binding,
+    BindingState,
+    Change,
+    ClusterTerm,
+    PlacementType,
+    Policy,
+    PolicySnapshot,
+)
+from nexusform.scheduling.fleet.rollout import Wave
+from nexusform.scheduling.fleet.roster import Roster
+from nexusform.scheduling.fleet.snapshots import next_snapshot
+from nexusform.scheduling.fleet.triggers import Occasion, Trigger, trigger_of
+from nexusform.scheduling.fleet.watcher import Watched
+
+PLACEMENT_TYPES: Final = ("fleet_cluster_resource_placement", "fleet_resource_placement")
+OLD_NODE_COUNT: Final = "kubernetes.azure.com/node-count"
+NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
+
+
+@dataclass(slots=True)
+class PlacementPlan:
+    """`prior` is what state holds (empty when the object is new or replaced), `held` what it holds as
+    rounds go by, `picked` and `released` why clusters came and went.
+    """
+
+    instance: Instance
+    written: FleetPlacement
+    before: FleetPlacement | None
+    prior: tuple[Binding, ...]
+    snapshot: PolicySnapshot
+    policy_changed: bool
+    number_increased: bool
+    held: tuple[Binding, ...]
+    fulfilled: bool
+    selected: tuple[Manifest, ...] = ()
+    resource_index: int = 0
+    resources_changed: bool = False
+    digest: str = ""
+    overrides: tuple[FleetOverride, ...] = ()
+    renders: Renders = field(default_factory=lambda: Renders((), (), {}))
+    outdated: frozenset[str] = frozenset()
+    rolled: set[str] = field(default_factory=set)
+    evictions: list[tuple[str, Eviction]] = field(default_factory=list)
+    status: SchedulingStatus | None = None
+    abort: Abort | None = None
+    ran: bool = False
+    picked: dict[str, Trigger] = field(default_factory=dict)
+    released: dict[str, Trigger] = field(default_factory=dict)
+    waves: tuple[Wave, ...] = ()
+    stalled: tuple[str, ...] = ()
+    run_caused: str = ""
+    workloads: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def address(self) -> str:
+        """Its address as text."""
+        return str(self.instance.address)
+
+    @property
+    def created(self) -> bool:
+        """Whether a new object is made in this plan."""
+        return self.instance.prior is None or self.instance.replaced
+
+    @property
+    def prior_attributes(self) -> Mapping[str, Any]:
+        """What state holds of the object that stays; empty for a new one."""
+        return {} if self.created or self.instance.before is None else self.instance.before
+
+    @property
+    def strategy_changed(self) -> bool:
+        """Whether only the way of rolling out changed."""
+        old = self.before
+        new = self.written
+        return old is not None and (old.strategy, old.rolling, old.report_diff) != (
+            new.strategy,
+            new.rolling,
+            new.report_diff,
+        )
+
+    @property
+    def spec_changed(self) -> bool:
+        """Whether anything that was written changed."""
+        return self.before is not None and self.before != self.written
+
+    @property
+    def evicted(self) -> frozenset[str]:
+        """The clusters that an eviction of this plan let go."""
+        return frozenset(e.cluster for _, e in self.evictions if e.executed)
+
+    @property
+    def other_trigger(self) -> Trigger:
+        """What a rollout without rescheduling is put down to."""
+        if self.resources_changed:
+            return Trigger.RESOURCES_CHANGED
+        if self.vanished:
+            return Trigger.EVICTED
+        if self.outdated:
+            return Trigger.OVERRIDES_CHANGED
+        return Trigger.STRATEGY_CHANGED if self.strategy_changed else Trigger.RESOURCES_CHANGED
+
+    @property
+    def queued_by_itself(self) -> bool:
+        """Whether the plan's own edits run its scheduling cycles."""
+        return (
+            self.created
+            or self.policy_changed
+            or self.spec_changed
+            or self.resources_changed
+            or bool(self.outdated)
+            or bool(self.evicted)
+            or self.vanished
+        )
+
+    @property
+    def vanished(self) -> bool:
+        """Whether bindings that state had are gone: somebody removed them."""
+        if self.created or not self.fulfilled:
+            return False
+        held = sum(b.state is not BindingState.UNSCHEDULED for b in self.prior)
+        if self.written.kind is PlacementType.PICK_FIXED and self.written.policy:
+            return held < len(set(self.written.policy.cluster_names))
+        return held < (self.snapshot.number_of_clusters or 0)
+
+    def watched(self) -> Watched:
+        """As the watcher sees it."""
+        return Watched(self.address, self.written.kind, self.fulfilled)
+
+    def policy_in(self, roster: Roster) -> Policy | None:
+        """The policy with the older name of node-count read as today's where no member has the older."""
+        return in_fleet(self.written.policy, roster)
+
+    def take(self, result: CycleResult, occasion: Occasion) -> bool:
+        """Note what a chain of cycles did; whether any binding changed."""
+        before = self.held
+        self.held = result.bindings
+        self.abort = result.abort
+        self.ran = True
+        if result.status is not None:
+            self.status = result.status
+            self.fulfilled = result.status.fulfilled
+        for change in result.changes:
+            trigger = trigger_of(change, occasion)
+            if change.change in (Change.UNSCHEDULED, Change.DROPPED):
+                self.released[change.cluster] = trigger
+                self.picked.pop(change.cluster, None)
+            else:
+                self.picked[change.cluster] = trigger
+        return before != self.held
+
+
+def begin(instance: Instance, written: FleetPlacement) -> PlacementPlan:
+    """A placement before its first round."""
+    stays = instance.prior is not None and not instance.replaced
+    old = instance.before if stays and instance.before is not None else {}
+    prior = read_bindings(old)
+    last = read_snapshot(old)
+    snapshot = next_snapshot(last, written.policy)
+    number = written.number
+    before = instance.type.fleet(old) if stays and instance.type.fleet is not None else None
+    fewer = last is not None and last.number_of_clusters is not None and number is not None
+    return PlacementPlan(
+        instance,
+        written,
+        before if isinstance(before, FleetPlacement) else None,
+        prior,
+        snapshot,
+        last is not None and last.index != snapshot.index,
+        bool(fewer and last is not None and number is not None and number > (last.number_of_clusters or 0)),
+        prior,
+        is_fulfilled(old),
+    )
+
+
+# --- an older property name --------------------------------------------------------------------
+
+
+def in_fleet(policy: Policy | None, roster: Roster) -> Policy | None:
+    """See PlacementPlan.policy_in."""
+    if policy is None or not uses_old_name(policy):
+        return policy
+    if any(OLD_NODE_COUNT in member.properties for member in roster.members):
+        return policy
+    return replace(
+        policy,
+        required=None if policy.required is None else tuple(_renamed(t) for t in policy.required),
+        preferred=tuple(replace(t, preference=_renamed(t.preference)) for t in policy.preferred),
+    )
+
+
+def uses_old_name(policy: Policy) -> bool:
+    """Whether a policy asks for node-count under its older name."""
+    terms: Iterable[ClusterTerm] = (*(policy.required or ()), *(t.preference for t in policy.preferred))
+    return any(
+        (term.property_sorter is not None and term.property_sorter.name == OLD_NODE_COUNT)
+        or any(r.name == OLD_NODE_COUNT for r in term.property_selector or ())
+        for term in terms
+    )
+
+
+def _renamed(term: ClusterTerm) -> ClusterTerm:
+    sorter, selector = term.property_sorter, term.property_selector
+    return replace(
+        term,
+        property_sorter=replace(sorter, name=_name(sorter.name)) if sorter else None,
+        property_selector=None
+        if selector is None
+        else tuple(replace(r, name=_name(r.name)) for r in selector),
+    )
+
+
+def _name(name: str) -> str:
+    return NODE_COUNT if name == OLD_NODE_COUNT else name

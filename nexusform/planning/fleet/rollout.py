@@ -1,0 +1,128 @@
+"""Evictions, rollouts and staged runs of a plan: what becomes of bindings once they are scheduled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.importers.fleet_model import EXTERNAL, FleetRun
+from nexusform.planning.fleet.hub import Hub
+from nexusform.planning.fleet.placement import PlacementPlan
+from nexusform.planning.fleet.selection import availability_tracked
+from nexusform.planning.instances import Instance
+from nexusform.ports import Problem
+from nexusform.scheduling.fleet.changes import check_budget
+from nexusform.scheduling.fleet.eviction import Target, after, evict
+from nexusform.scheduling.fleet.model import BindingState, PlacementType
+from nexusform.scheduling.fleet.rollout import Readiness, roll_out, target_of
+from nexusform.scheduling.fleet.roster import Roster
+from nexusform.scheduling.fleet.staged import RunProblem, RunState, StepKind, execute, initialize
+
+
+def evict_once(placements: Mapping[str, PlacementPlan], hub: Hub) -> list[Diagnostic]:
+    """Carry out the evictions that this plan makes, in planning order."""
+    found = [*_budget_problems(placements, hub)]
+    for instance, wanted in hub.evictions:
+        placement = placements.get(wanted.placement)
+        target = _target(placement) if placement is not None else None
+        budget = hub.budgets.get(wanted.placement)
+        result = evict(wanted.cluster, target, budget[1].budget if budget else None)
+        if placement is not None:
+            placement.evictions.append((wanted.name, result))
+        if not result.executed:
+            text = f"{result.message} (placement {wanted.placement}, cluster {wanted.cluster})."
+            summary = "Eviction is not executed" if result.valid else "Invalid eviction"
+            found.append(instance.problem(Problem((), summary, text, Severity.WARNING)))
+    return found
+
+
+def _target(placement: PlacementPlan) -> Target:
+    bindings = placement.held
+    for _, done in placement.evictions:
+        bindings = after(done, bindings)
+    up = frozenset(b.cluster for b in bindings if b.state is BindingState.BOUND and not b.deleting)
+    return Target(placement.written.kind, bindings, placement.written.number, up)
+
+
+def _budget_problems(placements: Mapping[str, PlacementPlan], hub: Hub) -> Iterator[Diagnostic]:
+    for name, (instance, budget) in hub.budgets.items():
+        placement = placements.get(name)
+        if placement is None or placement.written.kind is not PlacementType.PICK_ALL:
+            continue
+        already = check_budget(budget.budget, None)
+        for finding in check_budget(budget.budget, PlacementType.PICK_ALL):
+            if finding not in already:
+                text = f"{finding.message[:1].upper()}{finding.message[1:]}."
+                yield instance.problem(Problem(finding.path, "Invalid disruption budget", text))
+
+
+def roll_out_all(placements: Sequence[PlacementPlan], hub: Hub, roster: Roster) -> Iterator[Diagnostic]:
+    """Roll every placement out: wave by wave, or as staged runs say."""
+    by_key = {p.written.key: p for p in placements}
+    for placement in placements:
+        if placement.written.strategy != EXTERNAL:
+            yield from _roll(placement)
+    for instance, run in hub.runs:
+        yield from _run(instance, run, by_key.get(run.placement), hub, roster)
+
+
+def _roll(placement: PlacementPlan) -> Iterator[Diagnostic]:
+    written = placement.written
+    readiness = Readiness(outdated=placement.outdated, trackable=availability_tracked(placement.selected))
+    target = target_of(written.policy, placement.snapshot.number_of_clusters, placement.held)
+    done = roll_out(placement.held, written.rolling, target, placement.resource_index, readiness)
+    placement.held, placement.waves, placement.stalled = done.bindings, done.waves, done.stalled
+    placement.rolled |= {c for wave in done.waves for c in (*wave.updated, *wave.bound)}
+    if done.stalled:
+        text = (
+            f"The rollout of {written.key} stops before {', '.join(done.stalled)}: with max_unavailable = "
+            f"{written.rolling.max_unavailable} and max_surge = {written.rolling.max_surge} nothing more may "
+            "be taken down or added. Raise one of them."
+        )
+        path = (
+            ("strategy",)
+            if placement.instance.config and not placement.instance.config.get("manifest")
+            else ()
+        )
+        yield placement.instance.problem(Problem(path, "Rollout does not complete", text, Severity.WARNING))
+
+
+def _run(
+    instance: Instance, run: FleetRun, placement: PlacementPlan | None, hub: Hub, roster: Roster
+) -> Iterator[Diagnostic]:
+    def warned(summary: str, text: str) -> Diagnostic:
+        return instance.problem(Problem((), summary, text, Severity.WARNING))
+
+    if placement is None or placement.written.strategy != EXTERNAL:
+        what = "no such placement" if placement is None else "its strategy is not External"
+        yield warned("Staged run has nothing to do", f"{run.placement}: {what}.")
+        return
+    strategy = hub.strategies.get(run.strategy)
+    if strategy is None:
+        yield warned("Staged run has no strategy", f'There is no staged update strategy "{run.strategy}".')
+        return
+    wanted = {
+        PlacementType.PICK_N: placement.snapshot.number_of_clusters,
+        PlacementType.PICK_FIXED: len(placement.written.policy.cluster_names)
+        if placement.written.policy
+        else 0,
+        PlacementType.PICK_ALL: None,
+    }[placement.written.kind]
+    plan = initialize(
+        placement.held, placement.snapshot, wanted, placement.fulfilled, roster.members, strategy.stages
+    )
+    if isinstance(plan, RunProblem):
+        yield warned("Staged run cannot begin", f"{plan.message}.")
+        return
+    if run.state is not RunState.RUN:
+        return
+    index = placement.resource_index if run.resource_index is None else run.resource_index
+    outcome = execute(plan, run.name, placement.held, index, approved=run.approvals)
+    placement.held = outcome.bindings
+    placement.run_caused = f"staged run {run.name}"
+    placement.rolled |= {c for step in outcome.steps if step.kind is StepKind.UPDATE for c in step.clusters}
+    if outcome.waits_for:
+        yield warned(
+            "Staged run waits for an approval",
+            f'The run stops before {outcome.waits_for}; add "{outcome.waits_for}" to its approvals to go on.',
+        )

@@ -1,0 +1,189 @@
+"""The rounds of a fleet's plan: who is queued and why, cycles until they settle, pods, and again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from nexusform.address import Address
+from nexusform.importers.fleet_model import EXTERNAL
+from nexusform.planning.fleet.overrides import render
+from nexusform.planning.fleet.placement import PlacementPlan
+from nexusform.planning.fleet.world import FleetMemberState, Pods, Render, member_of
+from nexusform.scheduling.decision import Refusal
+from nexusform.scheduling.fleet import cycle
+from nexusform.scheduling.fleet.explanation import Explanation, explain
+from nexusform.scheduling.fleet.model import Binding, BindingState, Member
+from nexusform.scheduling.fleet.roster import Roster
+from nexusform.scheduling.fleet.triggers import Occasion, Trigger
+from nexusform.scheduling.fleet.watcher import MemberChange, queued
+
+MOST_ROUNDS = 1000
+
+
+@dataclass(slots=True)
+class Rounds:
+    """`roster` is the fleet as it stood after the last round; `placed` are the (placement, cluster) whose
+    pods were looked at.
+    """
+
+    roster: Roster
+    placed: set[tuple[str, str]] = field(default_factory=set)
+
+    def explanation(self, placement: PlacementPlan) -> Explanation:
+        """What every rule says of every cluster after the last round."""
+        return explain(
+            placement.held,
+            self.roster,
+            placement.policy_in(self.roster),
+            placement.snapshot,
+            placement.written.namespace,
+        )
+
+    def refusals(self, placements: Sequence[PlacementPlan]) -> dict[Address, tuple[Refusal, ...]]:
+        """The clusters that each placement's rules refuse."""
+        found = {}
+        for placement in placements:
+            held = {b.cluster for b in placement.held}
+            found[placement.instance.address] = tuple(
+                refusal
+                for each in self.explanation(placement).clusters
+                if each.cluster not in held
+                for refusal in each.refusals
+            )
+        return found
+
+
+def run_rounds(
+    placements: Sequence[PlacementPlan], members: Mapping[str, FleetMemberState], pods: Pods
+) -> Rounds:
+    """Settle all placements. It ends because later rounds only ever add bindings."""
+    before = [m.before for m in members.values() if m.before is not None]
+    roster = Roster([m.now for m in members.values() if m.now is not None])
+    placed: set[tuple[str, str]] = set()
+    edits = True
+    for _ in range(MOST_ROUNDS):
+        asked = {
+            q.placement: q.changes for q in queued(before, roster.members, [p.watched() for p in placements])
+        }
+        changed = False
+        for placement in placements:
+            changes = asked.get(placement.address, ())
+            dangling = _dangling(placement, roster)
+            if changes or dangling or (edits and placement.queued_by_itself):
+                changed |= _settle(placement, roster, changes, members)
+        edits = False
+        place_pods(placements, members, pods, placed)
+        if not changed:
+            break
+        before = list(roster.members)
+        refreshed = _refreshed(members, pods)
+        if not refreshed:
+            break
+        roster = Roster([m.now for m in members.values() if m.now is not None])
+    return Rounds(roster, placed)
+
+
+def _dangling(placement: PlacementPlan, roster: Roster) -> bool:
+    """Whether it holds a cluster that is gone, also one that left when this placement was not planned."""
+    return any(
+        b.cluster not in roster.position and b.state is not BindingState.UNSCHEDULED for b in placement.held
+    )
+
+
+def _settle(
+    placement: PlacementPlan,
+    roster: Roster,
+    changes: tuple[MemberChange, ...],
+    members: Mapping[str, FleetMemberState],
+) -> bool:
+    left = frozenset(
+        {c.member for c in changes if c.trigger is Trigger.CLUSTER_LEFT}
+        | {m.name for m in roster.members if m.leaving}
+    )
+    occasion = Occasion(
+        created=placement.created and not placement.ran,
+        policy_changed=placement.policy_changed and not placement.ran,
+        number_increased=placement.number_increased and not placement.ran,
+        evicted=placement.evicted,
+        left=frozenset(
+            b.cluster for b in placement.held if b.cluster in left or b.cluster not in roster.position
+        ),
+        members={c.member: c.trigger for c in changes if c.member in members},
+        other=placement.other_trigger,
+    )
+    held = placement.held
+    if not placement.ran and placement.evicted:
+        held = tuple(replace(b, deleting=b.cluster in placement.evicted) for b in held)
+    result = cycle.settle(
+        held, roster, placement.policy_in(roster), placement.snapshot, placement.written.namespace
+    )
+    return placement.take(result, occasion)
+
+
+def place_pods(
+    placements: Sequence[PlacementPlan],
+    members: Mapping[str, FleetMemberState],
+    pods: Pods,
+    placed: set[tuple[str, str]],
+) -> None:
+    """Predict the pods of bindings that this plan has not looked at yet; those of bindings that are gone
+    have left before.
+    """
+    for placement in placements:
+        here = {b.cluster for b in placement.held if _has_objects(placement, b)}
+        for cluster in (placement.instance.before or {}).get("workloads") or {}:
+            anew = placement.created or cluster in placement.evicted
+            if cluster not in here or (anew and (placement.address, cluster) not in placed):
+                pods.leave(placement.address, cluster)
+    for placement in placements:
+        prior = placement.prior_attributes.get("workloads") or {}
+        for binding in placement.held:
+            state = members.get(binding.cluster)
+            key = (placement.address, binding.cluster)
+            if state is None or state.cluster is None or key in placed:
+                continue
+            if not _has_objects(placement, binding):
+                continue
+            placed.add(key)
+            rendered = placement.renders.get(binding.cluster)
+            found = pods.place(
+                placement.address,
+                state.cluster.id,
+                rendered.manifests if rendered is not None else placement.selected,
+                prior.get(binding.cluster) or {},
+                hub=placement.selected,
+                overridden=binding.cluster in placement.outdated,
+                render=_renderer(placement, state),
+            )
+            if found:
+                placement.workloads[binding.cluster] = found
+
+
+def _renderer(placement: PlacementPlan, state: FleetMemberState) -> Render | None:
+    """What the placement's overrides make of objects on one cluster; None without any."""
+    now = state.now
+    if not placement.overrides or now is None:
+        return None
+    return lambda manifests: render(manifests, placement.overrides, now.name, now.labels).manifests
+
+
+def _has_objects(placement: PlacementPlan, binding: Binding) -> bool:
+    """Whether the cluster of a binding has the objects, or will have when the rollout has settled. Under
+    External only a staged run brings or takes them.
+    """
+    if placement.written.strategy != EXTERNAL or binding.state is BindingState.BOUND:
+        return binding.state is not BindingState.UNSCHEDULED
+    return binding.cluster in (placement.prior_attributes.get("workloads") or {})
+
+
+def _refreshed(members: Mapping[str, FleetMemberState], pods: Pods) -> bool:
+    """Read the derived figures anew; whether any of them changed."""
+    changed = False
+    for state in members.values():
+        if state.written is None or state.cluster is None or state.now is None:
+            continue
+        now: Member = member_of(state.written, state.cluster, pods.requests(state.cluster.id))
+        changed |= now != state.now
+        state.now = now
+    return changed

@@ -1,0 +1,214 @@
+"""The fleet as a plan sees it: member clusters with given or derived figures, and what state remembers
+of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from nexusform.address import Address
+from nexusform.importers.fleet_model import FleetMember
+from nexusform.importers.kubernetes_manifests import Manifest
+from nexusform.planning.vms.vm_phase import VmObject
+from nexusform.scheduling.catalogue import allocatable_cpus
+from nexusform.scheduling.fleet.model import Health, Member, ResourceUsage
+from nexusform.scheduling.matching import Taint
+from nexusform.scheduling.quantity import Form, Malformed, Quantity, make_quantity, parse_quantity
+
+MEMBER_TYPE: Final = "fleet_member_cluster"
+NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
+# What state notes of a member that no placement has been planned with yet.
+UNSEEN: Final[Mapping[str, Any]] = {"seen": False}
+_GIB: Final = 1 << 30
+# What overrides make of objects.
+Render = Callable[[tuple[Manifest, ...]], tuple[Manifest, ...]]
+
+
+class Pods(Protocol):
+    """Predicts pods while a fleet is planned. A cluster's name is its id, or the name of a member."""
+
+    def place(
+        self,
+        placement_address: str,
+        cluster_name: str,
+        manifests: tuple[Manifest, ...],
+        prior_workloads: Mapping[str, Any],
+        /,
+        *,
+        hub: tuple[Manifest, ...] = (),
+        overridden: bool = False,
+        render: Render | None = None,
+    ) -> Mapping[str, Any]:
+        """Place the pods of what a placement brings to a cluster: workload -> pod -> where it stands.
+        What is returned may still change while others are placed. `hub` are the objects before overrides,
+        `render` what applies these.
+        """
+        ...
+
+    def leave(self, placement_address: str, cluster_name: str, /) -> None:
+        """The pods that a placement brought to a cluster go."""
+        ...
+
+    def requests(self, cluster_name: str, /) -> tuple[int, int]:
+        """What the pods with a node on a cluster ask for: thousandths of a CPU, and bytes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlace:
+    """A node of a cluster: its SKU's figures and where it stands."""
+
+    sku_name: str
+    cpus: int
+    allocatable_cpus: int
+    memory_gib: int
+    machine: str
+    rack: str
+    site_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class FleetCluster:
+    """A cluster of this configuration that may be a member: its id and nodes."""
+
+    id: str
+    name: str
+    nodes: tuple[NodePlace, ...]
+
+
+def clusters_of(objects: Iterable[VmObject]) -> dict[str, FleetCluster]:
+    """The clusters (NKS with their separate pools, VNFs) as they stand after the plan, by id."""
+    nodes: dict[str, list[NodePlace]] = {}
+    names: dict[str, str] = {}
+    for found in objects:
+        wanted = found.wanted
+        if wanted is None or found.going or not wanted.owner.startswith(("nks:", "vnf:")):
+            continue
+        # An NKS cluster is taken where a VNF has the same id.
+        names.setdefault(wanted.owner, wanted.cluster)
+        here = nodes.setdefault(wanted.owner, [])
+        skus = {pool.pool: pool.sku for pool in wanted.pools}
+        for vm in found.placed_vms():
+            sku, place = skus[vm.pool], vm.placement
+            here.append(
+                NodePlace(
+                    sku.name,
+                    sku.vcpus,
+                    allocatable_cpus(sku),
+                    sku.memory_gib,
+                    place.machine,
+                    place.rack,
+                    wanted.site_id,
+                )
+            )
+    found_clusters: dict[str, FleetCluster] = {}
+    for owner in sorted(nodes):
+        cluster_id = owner.partition(":")[2]
+        found_clusters.setdefault(cluster_id, FleetCluster(cluster_id, names[owner], tuple(nodes[owner])))
+    return found_clusters
+
+
+def member_of(written: FleetMember, cluster: FleetCluster | None, requests: tuple[int, int]) -> Member:
+    """A member as the hub sees it; with a cluster its figures follow from the nodes and their pods."""
+    if cluster is None:
+        return Member(
+            written.name,
+            written.labels,
+            written.taints,
+            written.properties,
+            written.resources,
+            written.health,
+            written.namespaces,
+        )
+    counted = Counter(node.sku_name for node in cluster.nodes)
+    properties = {
+        f"kubernetes.azure.com/vm-sizes/{name}/count": str(n) for name, n in sorted(counted.items())
+    }
+    properties[NODE_COUNT] = str(len(cluster.nodes))
+    return Member(
+        written.name,
+        written.labels,
+        written.taints,
+        {**properties, **written.properties},
+        _usage(cluster.nodes, requests),
+        written.health,
+        written.namespaces,
+    )
+
+
+def _usage(nodes: Iterable[NodePlace], requests: tuple[int, int]) -> ResourceUsage:
+    every = tuple(nodes)
+    cpu, memory = sum(n.cpus for n in every), sum(n.memory_gib for n in every)
+    millis = 1000 * sum(n.allocatable_cpus for n in every)
+    left_cpu, left_memory = max(0, millis - requests[0]), max(0, memory * _GIB - requests[1])
+    return ResourceUsage(
+        {"cpu": make_quantity(cpu), "memory": make_quantity(memory * _GIB, Form.BINARY)},
+        {"cpu": make_quantity(millis // 1000), "memory": make_quantity(memory * _GIB, Form.BINARY)},
+        {
+            "cpu": make_quantity(left_cpu, scale=-3) if left_cpu % 1000 else make_quantity(left_cpu // 1000),
+            "memory": make_quantity(left_memory, Form.BINARY),
+        },
+    )
+
+
+# --- what state remembers ----------------------------------------------------------------------
+
+
+def remember(member: Member) -> dict[str, Any]:
+    """What the watcher compares, as plain data for state."""
+    usage = member.resources
+    return {
+        "labels": dict(member.labels),
+        "taints": [[t.key, t.value, t.effect] for t in member.taints],
+        "properties": dict(member.properties),
+        "resources": {
+            name: {k: str(v) for k, v in sorted(amounts.items())}
+            for name, amounts in (
+                ("total", usage.total),
+                ("allocatable", usage.allocatable),
+                ("available", usage.available),
+            )
+        },
+        "health": str(member.health),
+        "namespaces": None if member.namespaces is None else sorted(member.namespaces),
+    }
+
+
+def remembered(name: str, noted: Mapping[str, Any]) -> Member:
+    """The member that state remembers."""
+    resources = noted.get("resources") or {}
+    namespaces = noted.get("namespaces")
+    return Member(
+        name,
+        dict(noted.get("labels") or {}),
+        tuple(Taint(*taint) for taint in noted.get("taints") or ()),
+        dict(noted.get("properties") or {}),
+        ResourceUsage(*(_amounts(resources.get(n)) for n in ("total", "allocatable", "available"))),
+        Health(noted.get("health") or Health.HEALTHY),
+        None if namespaces is None else frozenset(namespaces),
+    )
+
+
+def _amounts(texts: Mapping[str, str] | None) -> dict[str, Quantity]:
+    found = {}
+    for name, text in (texts or {}).items():
+        amount = parse_quantity(text)
+        if not isinstance(amount, Malformed):
+            found[name] = amount
+    return found
+
+
+@dataclass(slots=True)
+class FleetMemberState:
+    """One member during a plan. `before` is what state remembers (None: it is new, or unknown);
+    `now` as it stands in this plan (None: it goes).
+    """
+
+    address: Address
+    written: FleetMember | None
+    cluster: FleetCluster | None = None
+    before: Member | None = None
+    now: Member | None = None

@@ -1,0 +1,1 @@
+"""What names mean while a plan is made: variables, locals, modules, resources."""

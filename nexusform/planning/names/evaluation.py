@@ -1,0 +1,459 @@
+"""What names mean while a plan is made: variables, locals, modules, and resources as far as they
+are planned. Values are worked out when first asked for and remembered; a second pass over the
+same configuration is a `fork`.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+from nexusform.address import ROOT, Address, ConfigAddress, Key, Mode, ModulePath, ModuleStep
+from nexusform.configuration.evaluation import PreparedBody
+from nexusform.configuration.model import Configuration, Module, ModuleCall, ResourceBlock, Variable
+from nexusform.diagnostics import Diagnostic, Severity, error, has_errors
+from nexusform.language.conversion import convert
+from nexusform.language.evaluator import Scope, evaluate
+from nexusform.language.syntax import Expression, Traversal, TraverseAttribute, TraverseIndex
+from nexusform.planning.names.repetition import LIST, MAP, ONCE, SINGLE, Expansion, Repetition, expand
+from nexusform.planning.names.views import ObjectView, ResourceView
+from nexusform.schema import BlockSchema
+from nexusform.values import (
+    DYNAMIC,
+    ConversionProblem,
+    Value,
+    boolean,
+    null,
+    number,
+    object_value,
+    string,
+    tuple_value,
+    unknown,
+)
+
+SENSITIVE = frozenset({"sensitive"})
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleInstance:
+    """One instance of a module: the root, or a call's with its key."""
+
+    path: ModulePath
+    module: Module
+    call: ModuleCall | None = None
+    parent: ModuleInstance | None = None
+    repetition: Repetition = ONCE
+
+
+ResourceKey = tuple[ModulePath, str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all passes of one plan share.
+
+    `tentative`: values that are not given yet are unknown, so that a repetition which is not known
+    is no error.
+    """
+
+    configuration: Configuration
+    variables: Mapping[str, Value]
+    functions: Callable[[], Mapping[str, Any]]
+    prepared: Callable[[ResourceBlock], PreparedBody | None]
+    schemas: Mapping[tuple[str, str], BlockSchema]
+    read_data: Callable[
+        [ResourceBlock, Mapping[str, Any], str], tuple[dict[str, Any] | None, list[Diagnostic]]
+    ]
+    working_directory: str
+    workspace: str
+    applying: bool = False
+    tentative: bool = False
+
+
+class Evaluation:
+    """The names of one pass. `diagnostics` collects what evaluation found."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        memo: MutableMapping[tuple[ModulePath, str, str], Value] | None = None,
+        resources: MutableMapping[ResourceKey, ResourceView] | None = None,
+    ) -> None:
+        self.setting = setting
+        self.root = ModuleInstance(ROOT, setting.configuration.root)
+        self.diagnostics: list[Diagnostic] = []
+        self.resources: MutableMapping[ResourceKey, ResourceView] = {} if resources is None else resources
+        self._memo: MutableMapping[tuple[ModulePath, str, str], Value] = {} if memo is None else memo
+        self._modules: dict[tuple[str, ...], list[ModuleInstance]] = {(): [self.root]}
+        self._module_shapes: dict[tuple[ModulePath, str], Expansion] = {}
+        self._by_path: dict[ModulePath, ModuleInstance] = {ROOT: self.root}
+
+    def fork(self) -> Evaluation:
+        """A pass that starts from what is known now and keeps its own findings."""
+        return Evaluation(self.setting, ChainMap({}, self._memo), ChainMap({}, self.resources))
+
+    # --- modules ---
+
+    def module_instances(self, path: tuple[str, ...]) -> list[ModuleInstance]:
+        """The instances of a module by its static path, in order of their keys."""
+        known = self._modules.get(path)
+        if known is None:
+            known = []
+            for parent in self.module_instances(path[:-1]):
+                call = parent.module.calls[path[-1]]
+                for repetition in self._module_expansion(parent, call).repetitions:
+                    step = ModuleStep(call.name, repetition.key)
+                    instance = ModuleInstance((*parent.path, step), call.module, call, parent, repetition)
+                    known.append(instance)
+                    self._by_path[instance.path] = instance
+            self._modules[path] = known
+        return known
+
+    def _module_expansion(self, parent: ModuleInstance, call: ModuleCall) -> Expansion:
+        key = (parent.path, call.name)
+        found = self._module_shapes.get(key)
+        if found is None:
+            scope = self.scope(parent)
+            header = f'module "{call.name}"'
+            result, problems = expand(call.count, call.for_each, lambda e: self.evaluated(e, scope), header)
+            self.diagnostics += problems
+            found = result or Expansion("", ())
+            if found.unknown and not self.setting.tentative:
+                self.diagnostics.append(unknown_repetition(found.unknown, call, header))
+            self._module_shapes[key] = found
+        return found
+
+    # --- values ---
+
+    def scope(
+        self, instance: ModuleInstance, repetition: Repetition = ONCE, this: ObjectView | None = None
+    ) -> InstanceScope:
+        """The names visible in a block of a module instance."""
+        return InstanceScope(self, instance, repetition, this)
+
+    def evaluated(self, expression: Expression, scope: Scope) -> Value | None:
+        """A value, or None when the expression is in error (reported)."""
+        value, problems = evaluate(expression, scope)
+        self.diagnostics += problems
+        return None if has_errors(problems) else value
+
+    def variable(self, instance: ModuleInstance, declared: Variable) -> Value:
+        """An input variable's value: given, passed by the module call, or its default."""
+        key = (instance.path, "var", declared.name)
+        found = self._memo.get(key)
+        if found is None:
+            found = self._variable(instance, declared)
+            self._memo[key] = found.with_marks(SENSITIVE) if declared.sensitive else found
+        return self._memo[key]
+
+    def _variable(self, instance: ModuleInstance, declared: Variable) -> Value:
+        default = declared.default if declared.default is not None else null(declared.type)
+        if instance.parent is None or instance.call is None:
+            return self.setting.variables.get(declared.name, default)
+        given = instance.call.inputs.get(declared.name)
+        if given is None:
+            return default
+        expression, span = given
+        value = self.evaluated(expression, self.scope(instance.parent, instance.repetition))
+        if value is None:
+            return unknown(declared.type)
+        if value.is_known and value.is_null and (not declared.nullable):
+            value = default
+        try:
+            return convert(value, declared.type)
+        except ConversionProblem as problem:
+            self.diagnostics.append(
+                error(
+                    "Invalid value for input variable",
+                    f'The given value is not suitable for the variable "{declared.name}" of module '
+                    f'"{instance.call.name}": {problem}.',
+                    span,
+                    block=f'module "{instance.call.name}"',
+                )
+            )
+            return unknown(declared.type)
+
+    def assume(self, instance: ModuleInstance, name: str, value: Value) -> None:
+        """Take a variable's value as given, without asking the module call."""
+        self._memo[instance.path, "var", name] = value
+
+    def local(self, instance: ModuleInstance, name: str) -> Value:
+        """A local value."""
+        return self._remembered(instance, "local", name, lambda: instance.module.locals[name].expression)
+
+    def output(self, instance: ModuleInstance, name: str) -> Value:
+        """An output of a module instance, marked when it is declared sensitive."""
+        value = self._remembered(instance, "output", name, lambda: instance.module.outputs[name].expression)
+        return value.with_marks(SENSITIVE) if instance.module.outputs[name].sensitive else value
+
+    def _remembered(
+        self, instance: ModuleInstance, kind: str, name: str, expression: Callable[[], Expression]
+    ) -> Value:
+        key = (instance.path, kind, name)
+        found = self._memo.get(key)
+        if found is None:
+            # What refers to itself finds this; the reference has been complained about.
+            self._memo[key] = unknown(DYNAMIC)
+            value = self.evaluated(expression(), self.scope(instance))
+            found = self._memo[key] = unknown(DYNAMIC) if value is None else value
+        return found
+
+    # --- modules and resources as values ---
+
+    def called_module(self, parent: ModuleInstance, name: str, key: Key) -> ModuleInstance | None:
+        """The instance of a call with this key."""
+        self.module_instances((*(m.name for m in parent.path), name))
+        return self._by_path.get((*parent.path, ModuleStep(name, key)))
+
+    def module_value(self, parent: ModuleInstance, call: ModuleCall) -> Value:
+        """All outputs of all instances of a call."""
+        expansion = self._module_expansion(parent, call)
+
+        def outputs(key: Key) -> Value:
+            instance = self.called_module(parent, call.name, key)
+            names = call.module.outputs
+            return (
+                object_value({n: self.output(instance, n) for n in names}) if instance else unknown(DYNAMIC)
+            )
+
+        if not expansion.shape or expansion.unknown:
+            return unknown(DYNAMIC)
+        if expansion.shape == SINGLE:
+            return outputs(None)
+        if expansion.shape == LIST:
+            return tuple_value([outputs(r.key) for r in expansion.repetitions])
+        return object_value({str(r.key): outputs(r.key) for r in expansion.repetitions})
+
+    def module_shape(self, parent: ModuleInstance, call: ModuleCall) -> Expansion:
+        """How a call is repeated."""
+        return self._module_expansion(parent, call)
+
+    def resource(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
+        """The instances of a block; data blocks are read when first asked for."""
+        key = (instance.path, block.mode, block.type, block.name)
+        found = self.resources.get(key)
+        if found is None:
+            found = self._read(instance, block) if block.mode == "data" else ResourceView("")
+            self.resources[key] = found
+        return found
+
+    def resource_view(self, address: Address) -> ResourceView:
+        """Where the instances of an address's block are kept, made when there is none yet."""
+        key = (address.module, address.mode, address.type, address.name)
+        view = self.resources.get(key)
+        if view is None or not view.shape:
+            shape = SINGLE if address.key is None else LIST if isinstance(address.key, int) else MAP
+            view = self.resources[key] = ResourceView(shape)
+        return view
+
+    def _read(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
+        scope = self.scope(instance)
+        expansion, problems = expand(
+            block.count, block.for_each, lambda e: self.evaluated(e, scope), block.header
+        )
+        self.diagnostics += problems
+        prepared = self.setting.prepared(block)
+        if expansion is None or prepared is None:
+            return ResourceView("")
+        if expansion.unknown and not self.setting.tentative:
+            self.diagnostics.append(unknown_repetition(expansion.unknown, block, block.header))
+        view = ResourceView(expansion.shape)
+        schema = self.setting.schemas["data", block.type]
+        for repetition in expansion.repetitions:
+            plain, sensitive, problems = prepared.evaluate(self.scope(instance, repetition))
+            address = str(Address(instance.path, "data", block.type, block.name, repetition.key))
+            self.diagnostics += problems
+            result: dict[str, Any] | None = None
+            if not has_errors(problems):
+                result, more = self.setting.read_data(block, plain, address)
+                self.diagnostics += more
+            view.items[repetition.key] = ObjectView(result, sensitive, schema)
+        return view
+
+
+_LATE = "is known only after apply"
+
+
+def without_consequences(found: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """What was found, without what only follows from data that could not be read: then everything that
+    is made of the data is unknown.
+    """
+    told = list(found)
+    unread = any(d.severity is Severity.ERROR and _is_data(d.address) for d in told)
+    return [d for d in told if not (unread and d.summary in _REPEATING and _LATE in d.detail)]
+
+
+_REPEATING = ("Invalid count argument", "Invalid for_each argument")
+
+
+def _is_data(address: str) -> bool:
+    return address.startswith("data.") or ".data." in address
+
+
+def unknown_repetition(argument: str, block: ModuleCall | ResourceBlock, header: str) -> Diagnostic:
+    """The error for a count or for_each that stays unknown."""
+    expression = block.count if argument == "count" else block.for_each
+    return error(
+        f"Invalid {argument} argument",
+        f'The "{argument}" value {_LATE}, so the plan cannot tell how many instances there '
+        "will be or where they land. Use values that are known in the plan: literals, variables, or "
+        "attributes that nexusform computes.",
+        expression.span if expression is not None else None,
+        block=header,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceScope:
+    """The names visible in one block instance (a Scope of the evaluator)."""
+
+    evaluation: Evaluation
+    instance: ModuleInstance
+    repetition: Repetition
+    this: ObjectView | None
+
+    @property
+    def functions(self) -> Mapping[str, Any]:
+        """Every function."""
+        return self.evaluation.setting.functions()
+
+    def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+        """The value that the first steps of a traversal name, and how many were used."""
+        name = traversal.root.name
+        reader = _READERS.get(name)
+        if reader is not None:
+            return reader(self, traversal)
+        return self._resource("managed", name, traversal, 0)
+
+    def _resource(
+        self, mode: Mode, kind: str, traversal: Traversal, used: int
+    ) -> tuple[Value, int, list[Diagnostic]]:
+        steps = traversal.steps
+        named = steps[used] if used < len(steps) else None
+        if not isinstance(named, TraverseAttribute):
+            return unknown(DYNAMIC), len(steps), []
+        name = named.name
+        used += 1
+        block = self.instance.module.resources.get((mode, kind, name))
+        if block is None:
+            return unknown(DYNAMIC), len(steps), []
+        view = self.evaluation.resource(self.instance, block)
+        if not view.shape:
+            return unknown(DYNAMIC), len(steps), []
+        key: Key = None
+        if view.shape != SINGLE:
+            if used >= len(steps):
+                return view.value(), used, []
+            key = _literal_key(steps[used], view.shape)
+            if key is None or key not in view.items:
+                return view.value(), used, []
+            used += 1
+        item = view.items.get(key)
+        if item is None:
+            return unknown(DYNAMIC), len(steps), []
+        if used < len(steps) and isinstance(steps[used], TraverseAttribute):
+            part = item.attribute(steps[used].name)  # type: ignore[union-attr]
+            if part is not None:
+                return part, used + 1, []
+        return item.value(), used, []
+
+    def _variable(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+        declared = self.instance.module.variables.get(_first(traversal))
+        if declared is None:
+            return unknown(DYNAMIC), len(traversal.steps), []
+        return self.evaluation.variable(self.instance, declared), 1, []
+
+    def _local(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+        name = _first(traversal)
+        if name not in self.instance.module.locals:
+            return unknown(DYNAMIC), len(traversal.steps), []
+        return self.evaluation.local(self.instance, name), 1, []
+
+    def _data(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+        return self._resource("data", _first(traversal), traversal, 1)
+
+    def _module(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+        call = self.instance.module.calls.get(_first(traversal))
+        if call is None:
+            return unknown(DYNAMIC), len(traversal.steps), []
+        shape = self.evaluation.module_shape(self.instance, call).shape
+        used, key = 1, None
+        if shape != SINGLE and len(traversal.steps) > 1:
+            key = _literal_key(traversal.steps[1], shape)
+            used = 2
+        wanted = traversal.steps[used] if used < len(traversal.steps) else None
+        if isinstance(wanted, TraverseAttribute) and (shape == SINGLE or key is not None):
+            called = self.evaluation.called_module(self.instance, call.name, key)
+            if called is not None and wanted.name in called.module.outputs:
+                return self.evaluation.output(called, wanted.name), used + 1, []
+        return self.evaluation.module_value(self.instance, call), 1, []
+
+    def _path(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+        setting = self.evaluation.setting
+        texts = {
+            "module": self.instance.module.directory,
+            "root": setting.configuration.root.directory,
+            "cwd": setting.working_directory,
+        }
+        return _named(texts.get(_first(traversal)), traversal)
+
+    def _product(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+        setting = self.evaluation.setting
+        if _first(traversal) == "applying":
+            return boolean(setting.applying), 1, []
+        return _named(setting.workspace if _first(traversal) == "workspace" else None, traversal)
+
+    def _count(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+        key = self.repetition.key
+        return (number(key), 1, []) if isinstance(key, int) else (unknown(DYNAMIC), len(traversal.steps), [])
+
+    def _each(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+        name, each = _first(traversal), self.repetition
+        if name == "key" and isinstance(each.key, str):
+            return string(each.key), 1, []
+        if name == "value" and each.value is not None:
+            return each.value, 1, []
+        return unknown(DYNAMIC), len(traversal.steps), []
+
+    def _self(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+        if self.this is None:
+            return unknown(DYNAMIC), len(traversal.steps), []
+        part = self.this.attribute(_first(traversal)) if traversal.steps else None
+        return (part, 1, []) if part is not None else (self.this.value(), 0, [])
+
+
+_READERS: dict[str, Callable[[InstanceScope, Traversal], tuple[Value, int, list[Diagnostic]]]] = {
+    "var": InstanceScope._variable,  # noqa: SLF001 - the table of this class
+    "local": InstanceScope._local,  # noqa: SLF001 - as above
+    "data": InstanceScope._data,  # noqa: SLF001 - as above
+    "module": InstanceScope._module,  # noqa: SLF001 - as above
+    "path": InstanceScope._path,  # noqa: SLF001 - as above
+    "nexusform": InstanceScope._product,  # noqa: SLF001 - as above
+    "count": InstanceScope._count,  # noqa: SLF001 - as above
+    "each": InstanceScope._each,  # noqa: SLF001 - as above
+    "self": InstanceScope._self,  # noqa: SLF001 - as above
+}
+
+
+def _first(traversal: Traversal) -> str:
+    step = traversal.steps[0] if traversal.steps else None
+    return step.name if isinstance(step, TraverseAttribute) else ""
+
+
+def _named(text: str | None, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+    return (string(text), 1, []) if text is not None else (unknown(DYNAMIC), len(traversal.steps), [])
+
+
+def _literal_key(step: Any, shape: str) -> Key:
+    if not isinstance(step, TraverseIndex):
+        return None
+    if shape == LIST:
+        return int(step.key) if not isinstance(step.key, str) and step.key == int(step.key) else None
+    return step.key if isinstance(step.key, str) else None
+
+
+def address_key(address: ConfigAddress, path: ModulePath) -> ResourceKey:
+    """Where a block's instances in one module instance are kept."""
+    return (path, address.mode, address.type, address.name)

@@ -1,0 +1,1 @@
+"""Pods on nodes that are known. Start at phase.py."""

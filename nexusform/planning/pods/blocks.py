@@ -1,0 +1,225 @@
+"""fleet_hub_manifest blocks in a plan: those with a cluster_id bring their pods there at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from nexusform.address import Address
+from nexusform.configuration.model import ResourceBlock
+from nexusform.diagnostics import Diagnostic, Severity, did_you_mean
+from nexusform.importers.kubernetes_manifests import Manifest, read_manifests, unwrapped
+from nexusform.planning.blocks import Blocks, Prior
+from nexusform.planning.instances import Instance, undecided, undecided_error
+from nexusform.planning.names.evaluation import Evaluation
+from nexusform.planning.pods.nodes import clusters_with_nodes
+from nexusform.planning.pods.phase import PodPhase, PriorPods
+from nexusform.planning.vms.vm_phase import VmObject
+from nexusform.ports import Problem
+from nexusform.scheduling.pods.warnings import PodWarning
+from nexusform.values import UNKNOWN
+
+MANIFEST_TYPE: Final = "fleet_hub_manifest"
+MEMBER_TYPE: Final = "fleet_member_cluster"
+_MOST_PLACES: Final = 5
+PLACEMENT_TYPES: Final = ("fleet_cluster_resource_placement", "fleet_resource_placement")
+
+
+@lru_cache(maxsize=256)
+def objects_in(body: str) -> tuple[Manifest, ...]:
+    """The objects of a YAML text, envelopes opened."""
+    return unwrapped(read_manifests("yaml_body", body).manifests).manifests
+
+
+# --- what stands -------------------------------------------------------------------------------
+
+
+def prior_pods(prior: Prior, members: Mapping[str, str]) -> Iterable[PriorPods]:
+    """The pods that state holds, object by object in the order of creation; `members` are the members
+    in state: name -> cluster id.
+    """
+    instances = [(a, s.current) for a, s in prior.instances.items() if s.current is not None]
+    hub = tuple(
+        m
+        for a, current in instances
+        if a.type == MANIFEST_TYPE and not current.attributes.get("cluster_id")
+        for m in objects_in(str(current.attributes.get("yaml_body") or ""))
+    )
+    for address, current in sorted(instances, key=lambda item: item[1].creation):
+        workloads = current.attributes.get("workloads")
+        if not isinstance(workloads, Mapping):
+            continue
+        if address.type == MANIFEST_TYPE:
+            cluster_id = str(current.attributes.get("cluster_id") or "")
+            own = objects_in(str(current.attributes.get("yaml_body") or ""))
+            if cluster_id:
+                yield PriorPods(str(address), cluster_id, workloads, own)
+        elif address.type in PLACEMENT_TYPES:
+            for member, brought in workloads.items():
+                yield PriorPods(str(address), members.get(member, member), brought or {}, hub)
+
+
+def prior_members(prior: Prior) -> dict[str, str]:
+    """The members that state holds: name -> id of the cluster that each is."""
+    found = {}
+    for address, state in prior.instances.items():
+        if address.type == MEMBER_TYPE and state.current is not None:
+            attributes = state.current.attributes
+            found[str(attributes.get("name"))] = str(attributes.get("kubernetes_cluster_id") or "")
+    return {name: cluster_id for name, cluster_id in found.items() if cluster_id}
+
+
+def pods_over(blocks: Blocks, prior: Prior, objects: Iterable[VmObject]) -> PodPhase:
+    """The pods of a plan over the VMs as they stand after phase 4. What was brought by objects whose block
+    is gone has left.
+    """
+    members = prior_members(prior)
+    pods = PodPhase(clusters_with_nodes(objects), prior_pods(prior, members), members)
+    for address, instance in blocks.instances.items():
+        if instance.going and address.type == MANIFEST_TYPE:
+            pods.leave(str(address), _target(instance.before), "workload_removed")
+        elif instance.going and address.type in PLACEMENT_TYPES:
+            for member in (instance.before or {}).get("workloads") or {}:
+                pods.leave(str(address), member)
+    return pods
+
+
+# --- blocks ------------------------------------------------------------------------------------
+
+
+def plan_manifests(
+    manifest_blocks: Sequence[ResourceBlock], blocks: Blocks, evaluation: Evaluation, pods: PodPhase
+) -> list[Diagnostic]:
+    """Plan hub manifests that do not refer to each other: all of them stand in one queue."""
+    instances: list[Instance] = []
+    for block in manifest_blocks:
+        for instance in blocks.expanded(block, evaluation) or ():
+            if instance.block is not None and not instance.going:
+                blocks.diagnostics += blocks.arguments(instance, evaluation)
+                waiting = undecided(instance)
+                blocks.diagnostics += [undecided_error(instance, path) for path in waiting]
+                instance.broken |= bool(waiting)
+            instances.append(instance)
+    _leaving(instances, blocks, pods)
+    problems = _lost(instances, pods)
+    values = _placed(instances, pods)
+    for instance in instances:
+        if instance.block is not None and not instance.going:
+            blocks.conclude(instance, {"workloads": values.get(instance.address)}, evaluation)
+        blocks.keep(instance, evaluation)
+    return problems
+
+
+def _target(attributes: Mapping[str, Any] | None) -> str:
+    given = (attributes or {}).get("cluster_id")
+    return given if isinstance(given, str) else ""
+
+
+def _leaving(instances: Iterable[Instance], blocks: Blocks, pods: PodPhase) -> None:
+    """What goes, and what goes to another cluster, leaves where it was."""
+    for instance in instances:
+        before = _target(instance.before)
+        if not before:
+            continue
+        remade = instance.prior is not None and instance.prior.tainted
+        remade |= blocks.selection.replaces(instance.address)
+        if instance.going or remade:
+            pods.leave(str(instance.address), before, "workload_removed")
+        elif instance.config is not None and _target(instance.config) != before:
+            pods.leave(str(instance.address), before)
+
+
+def _lost(instances: Iterable[Instance], pods: PodPhase) -> list[Diagnostic]:
+    """Clusters that nobody knows."""
+    found = []
+    for instance in instances:
+        target = _target(instance.config)
+        if target and not instance.going and not instance.broken and target not in pods.clusters:
+            known = sorted(pods.clusters)
+            listed = f" Known: {', '.join(known[:10])}." if known else ""
+            found.append(
+                instance.problem(
+                    Problem(
+                        ("cluster_id",),
+                        "Unknown cluster",
+                        f'No cluster has the id "{target}".{did_you_mean(target, known)}{listed}',
+                    )
+                )
+            )
+            instance.broken = True
+    return found
+
+
+def _placed(instances: Iterable[Instance], pods: PodPhase) -> dict[Address, Any]:
+    """The `workloads` of every instance that names a cluster, cluster by cluster, older objects first."""
+    by_cluster: dict[str, list[tuple[Instance, tuple[Manifest, ...]]]] = {}
+    for instance in instances:
+        target = _target(instance.config)
+        if instance.broken or instance.going or not target or instance.config is None:
+            continue
+        body = instance.config.get("yaml_body")
+        if body is UNKNOWN or not isinstance(body, str):
+            continue
+        by_cluster.setdefault(target, []).append((instance, objects_in(body)))
+    values: dict[Address, Any] = {}
+    for cluster_id, brought in by_cluster.items():
+        brought.sort(key=lambda item: item[0].prior.creation if item[0].prior is not None else 10**12)
+        shown = pods.place_together(cluster_id, [(str(i.address), m) for i, m in brought])
+        values |= {instance.address: shown[str(instance.address)] for instance, _ in brought}
+    return values
+
+
+def manifest_batches(
+    given: Sequence[ResourceBlock], needs: Mapping[Any, Sequence[Any]]
+) -> list[list[ResourceBlock]]:
+    """Blocks of phase 5 in an order that keeps what they refer to before them: manifests together, as far
+    as none refers to another, every other block alone.
+    """
+    batches: list[list[ResourceBlock]] = []
+    waiting: list[ResourceBlock] = []
+    for block in given:
+        if any(other.address in needs.get(block.address, ()) for other in waiting):
+            batches.append(waiting)
+            waiting = []
+        if block.type == MANIFEST_TYPE:
+            waiting.append(block)
+        else:
+            batches.append([block])
+    return [*batches, waiting] if waiting else batches
+
+
+# --- words -------------------------------------------------------------------------------------
+
+
+def pod_diagnostics(
+    pods: PodPhase, instances: Mapping[Address, Instance], *, risks: bool = True
+) -> list[Diagnostic]:
+    """What is wrong with manifests and, with `risks`, what their pods risk, at the block that brings them."""
+    by_address = {str(address): instance for address, instance in instances.items()}
+    found = []
+    for address, finding in pods.findings:
+        instance = by_address.get(address)
+        if instance is not None:
+            at = ("yaml_body",) if instance.type.name == MANIFEST_TYPE else ()
+            detail = f"yaml_body:{finding.line}: {finding.detail}" if finding.line else finding.detail
+            found.append(instance.problem(Problem(at, finding.summary, detail, finding.severity)))
+    alike: dict[tuple[str, str, str], list[PodWarning]] = {}
+    for address, warning in pods.warnings if risks else ():
+        alike.setdefault((address, warning.workload, warning.kind), []).append(warning)
+    for (address, _, kind), told in alike.items():
+        instance = by_address.get(address)
+        if instance is not None:
+            found.append(
+                instance.problem(Problem((), told[0].summary, _together(told), Severity.WARNING, id=kind))
+            )
+    return found
+
+
+def _together(told: Sequence[PodWarning]) -> str:
+    """Warnings of one kind about one workload as one: the first, and where else it is so."""
+    places = [w.machine or w.rack for w in told[1:] if w.machine or w.rack]
+    if not places:
+        return told[0].detail
+    more = "" if len(places) <= _MOST_PLACES else f" and {len(places) - _MOST_PLACES} more"
+    return f"{told[0].detail} The same on {', '.join(places[:_MOST_PLACES])}{more}."

@@ -1,0 +1,1 @@
+"""Plans as bytes and back."""

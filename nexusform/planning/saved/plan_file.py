@@ -1,0 +1,239 @@
+"""A plan as a file: a ZIP of JSON documents that is applied exactly as it was reviewed.
+
+`nexusform.json` comes first and names the format, the version and the SHA-256 of every other
+member; `plan.json` and its large parts; the configuration as it was read; the prior state as it
+stood. The same plan gives the same bytes on every machine. Sensitive values stand in it in plain
+text, as they do in the state.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Final
+
+import nexusform
+from nexusform.diagnostics import Diagnostic, error
+from nexusform.planning.plan import Plan
+from nexusform.planning.saved import plain_zip
+from nexusform.planning.saved.record_codec import Misfit, read_record, write_record
+from nexusform.state import json_text
+from nexusform.state.codec import path_text
+from nexusform.values import UNKNOWN, Unknown
+
+FORMAT: Final = "nexusform-plan"
+VERSION: Final = 1
+
+_MANIFEST: Final = "nexusform.json"
+_PLAN: Final = "plan.json"
+_CONFIGURATION: Final = "configuration.json"
+_PRIOR: Final = "prior-state.json"
+# Fields of Plan that are members of their own.
+_LARGE: Final = ("changes", "steps", "placements")
+_MEMBERS: Final = (_PLAN, *[f"{name}.json" for name in _LARGE], _CONFIGURATION, _PRIOR)
+
+
+@dataclass(frozen=True, slots=True)
+class SavedPlan:
+    """What a plan file holds.
+
+    `snapshot` maps the names of the configuration's files to their text; `prior_state` is the
+    state document that the plan was made from (empty: there was none); `digest` names this very
+    file (state remembers the digests of applied plans).
+    """
+
+    plan: Plan
+    snapshot: Mapping[str, str]
+    prior_state: bytes
+    digest: str
+
+
+def digest(data: bytes) -> str:
+    """The digest of a plan file: SHA-256, as hex. Equal plans have equal files, so equal digests."""
+    return hashlib.sha256(data).hexdigest()
+
+
+# --- writing -----------------------------------------------------------------------------------
+
+
+def write(plan: Plan, snapshot: Mapping[str, str], prior_state: bytes = b"") -> bytes:
+    """The plan file. Raises ValueError beyond 4 GiB.
+
+    The defaults of optional object attributes in the types of variables are not kept: values
+    have them filled in already.
+    """
+    with json_text.collector_paused():
+        record = write_record(plan)
+        documents: dict[str, Any] = {f"{name}.json": record.pop(name, []) for name in _LARGE}
+        documents = {_PLAN: record, **documents, _CONFIGURATION: dict(sorted(snapshot.items()))}
+        mark, members = _marked(documents)
+    members[_PRIOR] = prior_state
+    manifest = {
+        "format": FORMAT,
+        "version": VERSION,
+        "nexusform_version": plan.nexusform_version or nexusform.__version__,
+        "unknown": mark,
+        "members": {name: digest(content) for name, content in members.items()},
+    }
+    return plain_zip.pack({_MANIFEST: json_text.dumps(manifest, indent=True) + b"\n", **members})
+
+
+def _marked(documents: Mapping[str, Any]) -> tuple[str, dict[str, bytes]]:
+    """The documents as JSON with a string in the place of each UNKNOWN, and that string.
+
+    The string is one that stands nowhere else in them, so nothing else can be taken for it.
+    """
+    seen: set[Any] = set()
+
+    def as_null(value: Any) -> Any:
+        if isinstance(value, Unknown):
+            return seen.add(value)
+        return json_text.plain_mapping(value)
+
+    members = {name: json_text.dumps(value, default=as_null) for name, value in documents.items()}
+    mark = next(text for text in _marks() if not any(json_text.dumps(text) in m for m in members.values()))
+    if not seen:
+        return mark, members
+
+    def as_mark(value: Any) -> Any:
+        return mark if isinstance(value, Unknown) else json_text.plain_mapping(value)
+
+    return mark, {name: json_text.dumps(value, default=as_mark) for name, value in documents.items()}
+
+
+def _marks() -> Iterator[str]:
+    return (f"\0unknown{number or ''}" for number in count())
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+class _Refused(Exception):
+    def __init__(self, summary: str, detail: str) -> None:
+        super().__init__(detail)
+        self.diagnostic = error(summary, detail)
+
+
+def read(
+    data: bytes, name: str = "the plan file", running: str = nexusform.__version__
+) -> tuple[SavedPlan | None, list[Diagnostic]]:
+    """What a plan file holds, or None and why it is refused.
+
+    `name` is what to call it, `running` the version of this nexusform.
+    """
+    try:
+        with json_text.collector_paused():
+            return _read(data, name, running), []
+    except _Refused as refused:
+        return None, [refused.diagnostic]
+
+
+def _read(data: bytes, name: str, running: str) -> SavedPlan:
+    manifest = _manifest(data, name)
+    _check_version(manifest, name, running)
+    members = plain_zip.unpack(data)
+    if members is None:
+        raise _damaged(name, "Bytes are missing, changed or added.")
+    digests = manifest.get("members")
+    if (
+        not isinstance(digests, dict)
+        or tuple(members) != (_MANIFEST, *_MEMBERS)
+        or set(digests) != set(_MEMBERS)
+    ):
+        raise _damaged(name, "Its parts are not those of a plan.")
+    for member in _MEMBERS:
+        if digests[member] != digest(members[member]):
+            raise _damaged(name, f'Its part "{member}" is not what was saved.')
+    mark = manifest.get("unknown")
+    if not isinstance(mark, str):
+        raise _damaged(name, "It does not say how unknown values are written.")
+    record = _document(members, _PLAN, mark, name)
+    if not isinstance(record, dict):
+        raise _damaged(name, f'Its part "{_PLAN}" is not an object.')
+    large = {part: _document(members, f"{part}.json", mark, name) for part in _LARGE}
+    try:
+        plan = read_record(Plan, record | large)
+    except Misfit as problem:
+        where = path_text(problem.path)
+        raise _damaged(name, f"It does not fit at {where}: {problem.message}.") from None
+    snapshot = _document(members, _CONFIGURATION, mark, name)
+    if not isinstance(snapshot, dict) or not all(isinstance(text, str) for text in snapshot.values()):
+        raise _damaged(name, f'Its part "{_CONFIGURATION}" does not hold files.')
+    return SavedPlan(plan, snapshot, members[_PRIOR], digest(data))
+
+
+def _manifest(data: bytes, name: str) -> dict[str, Any]:
+    first = plain_zip.member_at(data, 0)
+    if first is None or first[0] != _MANIFEST:
+        if not data.startswith(b"PK"):
+            raise _Refused("Not a plan file", f"{name} is not a plan that nexusform plan -out wrote.")
+        if b"tfplan" in data[:200]:
+            why = "It is a saved plan of Terraform or OpenTofu."
+            raise _Refused("Not a plan file", f"{name} cannot be used. {why}")
+        raise _damaged(name, "It is a ZIP file, but not one that nexusform wrote.")
+    try:
+        manifest = json_text.loads(first[1])
+    except json_text.JsonProblem:
+        manifest = None
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise _damaged(name, "Its first part does not say what it is.")
+    return manifest
+
+
+def _check_version(manifest: Mapping[str, Any], name: str, running: str) -> None:
+    version, by = manifest.get("version"), manifest.get("nexusform_version")
+    if not isinstance(version, int) or not isinstance(by, str):
+        raise _damaged(name, "Its first part does not say which version it is of.")
+    if version > VERSION or _numbers(by) > _numbers(running):
+        raise _Refused(
+            "Plan of a newer nexusform",
+            f"{name} was made by nexusform {by}; this is nexusform {running}. Apply it with the version that "
+            "made it, or plan again with this one.",
+        )
+    if version != VERSION:
+        detail = f"{name} was made by nexusform {by}, whose plans this nexusform no longer reads. Plan again."
+        raise _Refused("Plan of an old nexusform", detail)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The numbers at the start of a version, comparable: `1.2.3rc1` counts as 1.2.3."""
+    found = re.match(r"\d{1,9}(\.\d{1,9}){0,4}", version)
+    return tuple(int(part) for part in found.group().split(".")) if found else ()
+
+
+def _document(members: Mapping[str, bytes], member: str, mark: str, name: str) -> Any:
+    content = members[member]
+    try:
+        document = json_text.loads(content)
+    except json_text.JsonProblem as problem:
+        raise _damaged(name, f'Its part "{member}" is not JSON: {problem.message}.') from None
+    return _unmark(document, mark) if json_text.dumps(mark) in content else document
+
+
+def _unmark(document: Any, mark: str) -> Any:
+    """Put UNKNOWN where the mark stands, in place."""
+    if document == mark:
+        return UNKNOWN
+    waiting: list[Any] = [document]
+    while waiting:
+        holder = waiting.pop()
+        if holder.__class__ is dict:
+            steps: Any = list(holder.items())
+        elif holder.__class__ is list:
+            steps = enumerate(holder)
+        else:
+            continue
+        for step, part in steps:
+            if part.__class__ is str:
+                if part == mark:
+                    holder[step] = UNKNOWN
+            elif part.__class__ is dict or part.__class__ is list:
+                waiting.append(part)
+    return document
+
+
+def _damaged(name: str, why: str) -> _Refused:
+    return _Refused("Damaged plan file", f"{name} cannot be used. {why} Fetch it again, or plan again.")

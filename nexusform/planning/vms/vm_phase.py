@@ -1,0 +1,297 @@
+"""Phase 4: who leaves, who is placed anew, who is new, and where they go, in that order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from nexusform.planning.instances import Instance
+from nexusform.planning.plan import Action
+from nexusform.planning.vms.sites import SitePlan, demand_for, vm_name
+from nexusform.planning.vms.surroundings import PlanSurroundings
+from nexusform.planning.vms.triggers import Moves, Situation, VmKey, batch_size, compare
+from nexusform.ports import PlacedVm, PoolDemand, StandingVm, VmDemand
+from nexusform.scheduling.racks.explanation import Explanation
+from nexusform.scheduling.racks.model import CONTROL_PLANE, Hint, HintScope, Placement, VmSku
+from nexusform.scheduling.racks.shortage import Shortage
+
+ROLLING = "kubernetes_version_changed"
+
+
+@dataclass(slots=True)
+class VmObject:
+    """The VMs of one instance. `held` is the room its prior VMs hold: site and handle. `places`
+    is where its VMs stand after; `tokens` the handles of those that this plan placed.
+    """
+
+    instance: Instance
+    before: VmDemand | None = None
+    wanted: VmDemand | None = None
+    site: SitePlan | None = None
+    standing: dict[VmKey, StandingVm] = field(default_factory=dict)
+    held: dict[VmKey, tuple[SitePlan, int]] = field(default_factory=dict)
+    moves: Moves = field(default_factory=Moves)
+    places: dict[VmKey, Placement] = field(default_factory=dict)
+    tokens: dict[VmKey, int] = field(default_factory=dict)
+    failed: dict[VmKey, Shortage] = field(default_factory=dict)
+    short: dict[str, Shortage] = field(default_factory=dict)
+    explained: dict[VmKey, Explanation] = field(default_factory=dict)
+    crowded: list[str] = field(default_factory=list)
+    renamed_around: bool = False
+
+    @property
+    def untouched(self) -> bool:
+        """Whether the same object stays, with every VM exactly as it is."""
+        moves = self.moves
+        return not (
+            self.instance.replaced or moves.leave or moves.again or moves.arrive or self.renamed_around
+        )
+
+    @property
+    def keeps_old(self) -> bool:
+        """Whether the old VMs hold their room while the new are placed."""
+        return self.instance.action is Action.REPLACE_CREATE_FIRST
+
+    @property
+    def going(self) -> bool:
+        """Whether the whole instance goes."""
+        return self.instance.going
+
+    def placed_vms(self) -> list[PlacedVm]:
+        """Every VM after the plan, pools in order, numbers ascending."""
+        found = []
+        fresh = self.wanted.provenance if self.wanted else ""
+        for pool in self.wanted.pools if self.wanted else ():
+            for number, name in zip(pool.numbers, pool.names, strict=True):
+                place = self.places.get((pool.pool, number))
+                if place is None:
+                    continue
+                key = (pool.pool, number)
+                stays = self.standing.get(key) if key not in self.tokens else None
+                provenance = stays.provenance if stays else fresh
+                platform = stays.platform_name if stays else None
+                found.append(PlacedVm(pool.pool, number, name, place, provenance, platform))
+        return found
+
+    def remaining_vms(self) -> list[PlacedVm]:
+        """The prior VMs that neither leave nor are placed anew, as a release step leaves them."""
+        rolling = {key for key, trigger in self.moves.again.items() if trigger == ROLLING}
+        return [
+            PlacedVm(vm.pool, vm.number, vm.name, vm.placement, vm.provenance, vm.platform_name)
+            for key, vm in self.standing.items()
+            if key not in self.moves.leave and (key not in self.moves.again or key in rolling)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the user asks of single VMs and of the plan: names to heal by address (text), and the
+    (address, name) of VMs whose decision is to be explained; None = every VM that is placed.
+    """
+
+    heal: Mapping[str, frozenset[str]]
+    explain: frozenset[tuple[str, str]] | None = frozenset()
+
+
+class VmPhase:
+    """Places the VMs of one plan. Call in order: stand, consider, leave, settle, again, arrive."""
+
+    def __init__(
+        self,
+        sites: Mapping[str, SitePlan],
+        before: PlanSurroundings,
+        after: PlanSurroundings,
+        wishes: Wishes,
+    ) -> None:
+        self.sites = sites
+        self.before = before
+        self.after = after
+        after.sites = {site.id: tuple(site.machines.values()) for site in sites.values()}
+        self._wishes = wishes
+
+    def stand(self, instance: Instance) -> VmObject:
+        """Put the prior VMs of an instance where they stand. Deposed objects hold no room: their VMs
+        leave in every plan.
+        """
+        family = instance.type.vms
+        assert family is not None
+        found = VmObject(instance)
+        if instance.prior is not None:
+            attributes = instance.prior.attributes
+            found.before, _ = family.demand(attributes, self.before, instance.address)
+            for vm in family.standing(attributes):
+                found.standing[vm.pool, vm.number] = vm
+                self._hold(found, found.before, vm)
+        return found
+
+    def _hold(self, owner: VmObject, demand: VmDemand | None, vm: StandingVm) -> None:
+        site = self.sites.get(demand.site_id) if demand is not None else None
+        if demand is None or site is None or vm.placement.machine not in site.machines:
+            return
+        pool = next((p for p in demand.pools if p.pool == vm.pool), None)
+        name = vm_name(demand, pool, vm.pool, vm.number)
+        sku = self._sku(pool, vm)
+        if sku is not None:
+            machine = site.machines[vm.placement.machine]
+            place = Placement(machine.name, machine.rack, machine.availability_zone, vm.placement.cells)
+            owner.held[vm.pool, vm.number] = (site, site.occupy(name, sku, place))
+
+    def _sku(self, pool: PoolDemand | None, vm: StandingVm) -> VmSku | None:
+        if pool is not None and pool.sku.name == vm.sku_name:
+            return pool.sku
+        return self.before.sku(vm.sku_name) or (pool.sku if pool is not None else None)
+
+    def consider(self, found: VmObject, wanted: VmDemand | None) -> None:
+        """Work out who leaves, who is placed anew and who is new."""
+        instance = found.instance
+        found.wanted = wanted
+        found.site = self.sites.get(wanted.site_id) if wanted is not None else None
+        old_site = self.sites.get(found.before.site_id) if found.before is not None else None
+        whole = ""
+        if found.going:
+            whole = "pool_removed" if found.before and found.before.parent_id else "cluster_removed"
+        elif instance.replaced:
+            whole = "requested" if instance.reason == "replace_by_request" else "cluster_replaced"
+        situation = Situation(
+            whole,
+            self._wishes.heal.get(str(instance.address), frozenset()),
+            old_site.machine_trigger if old_site is not None else lambda _machine: "machine_removed",
+        )
+        found.moves = compare(tuple(found.standing.values()), found.before, wanted, situation)
+        for key in found.moves.stay:
+            found.places[key] = self._stays(found, found.standing[key].placement)
+
+    def _stays(self, found: VmObject, place: Placement) -> Placement:
+        """Where a VM that stays is: its machine may have got another rack or zone around it."""
+        machine = found.site.machines.get(place.machine) if found.site is not None else None
+        if machine is None or (machine.rack, machine.availability_zone) == (
+            place.rack,
+            place.availability_zone,
+        ):
+            return place
+        found.renamed_around = True
+        return Placement(machine.name, machine.rack, machine.availability_zone, place.cells)
+
+    def leave(self, found: VmObject) -> None:
+        """Everything that leaves leaves; VMs under create_before_destroy and rolling ones stay for now."""
+        if found.keeps_old:
+            return
+        for key in found.moves.leave:
+            self._release(found, key)
+        for key, trigger in found.moves.again.items():
+            if trigger != ROLLING:
+                self._release(found, key)
+
+    def _release(self, found: VmObject, key: VmKey) -> None:
+        held = found.held.pop(key, None)
+        if held is not None:
+            held[0].release(held[1])
+
+    def settle(self) -> None:
+        """The removals have left."""
+        for site in self.sites.values():
+            site.settle()
+
+    def again(self, found: VmObject) -> None:
+        """Place the VMs of one instance that must be placed anew: those whose old VM has left, then
+        rolling ones in batches.
+        """
+        for pool, numbers in self._wanted(found, found.moves.again):
+            for number in numbers:
+                trigger = found.moves.again[pool.pool, number]
+                if trigger != ROLLING:
+                    last = found.standing[pool.pool, number].placement.machine if trigger == "heal" else None
+                    self._place(found, pool, number, last)
+        for pool, numbers in self._wanted(found, found.moves.again):
+            rolling = [n for n in numbers if found.moves.again[pool.pool, n] == ROLLING]
+            self._roll(found, pool, rolling)
+
+    def _roll(self, found: VmObject, pool: PoolDemand, numbers: list[int | str]) -> None:
+        surge = 1 if pool.pool == CONTROL_PLANE else batch_size(pool.max_surge, len(pool.numbers))
+        size = surge or max(batch_size(pool.max_unavailable, len(pool.numbers)), 1)
+        for start in range(0, len(numbers), size):
+            batch = numbers[start : start + size]
+            if not surge:
+                for number in batch:
+                    self._release(found, (pool.pool, number))
+            for number in batch:
+                self._place(found, pool, number)
+            for number in batch:
+                if surge and (pool.pool, number) not in found.failed:
+                    self._release(found, (pool.pool, number))
+
+    def arrive(self, found: VmObject) -> None:
+        """Place the new VMs of one instance."""
+        for pool, numbers in self._wanted(found, found.moves.arrive):
+            for number in numbers:
+                self._place(found, pool, number)
+
+    def _wanted(
+        self, found: VmObject, which: Mapping[VmKey, str]
+    ) -> Iterable[tuple[PoolDemand, list[int | str]]]:
+        if found.wanted is None or not which:
+            return
+        for pool in found.wanted.pools:
+            numbers = [n for n in pool.numbers if (pool.pool, n) in which]
+            if numbers:
+                yield pool, numbers
+
+    def _place(self, found: VmObject, pool: PoolDemand, number: int | str, last: str | None = None) -> None:
+        key = (pool.pool, number)
+        if found.wanted is None or found.site is None:
+            return
+        if pool.pinned:
+            self._pin(found, pool, number)
+            return
+        earlier = found.short.get(pool.pool)
+        if earlier is not None and last is None and not pool.groups:
+            found.failed[key] = earlier
+            return
+        demand = demand_for(found.wanted, pool, number, last, group_hints(found, pool))
+        explain = self._wishes.explain
+        name = pool.names[pool.numbers.index(number)] if explain or explain is None else ""
+        if explain is None or (str(found.instance.address), name) in explain:
+            found.explained[key] = found.site.explain(demand)
+        answer = found.site.place(demand, decided=found.wanted.provenance == "decided")
+        if isinstance(answer, Shortage):
+            found.failed[key] = answer
+            if not pool.hints and not pool.groups:
+                found.short[pool.pool] = answer
+        else:
+            found.tokens[key], found.places[key] = answer
+
+    def _pin(self, found: VmObject, pool: PoolDemand, number: int | str) -> None:
+        assert found.site is not None
+        assert found.wanted is not None
+        if pool.pinned not in found.site.machines:
+            return
+        key = (pool.pool, number)
+        demand = demand_for(found.wanted, pool, number)
+        found.tokens[key], found.places[key], refused = found.site.pin(demand, pool.pinned)
+        if refused:
+            found.crowded.append(refused)
+
+
+def group_hints(found: VmObject, pool: PoolDemand) -> list[Hint]:
+    """The pool's placement groups as hints, seen from where their VMs stand by now."""
+    hints = []
+    for group in pool.groups:
+        members = [place for key, place in found.places.items() if key[0] in group.pools]
+        if not members or group.scope == "site":
+            continue
+        scope = HintScope.RACK if group.scope == "rack" else HintScope.MACHINE
+        machines = Counter(place.machine for place in members)
+        racks = Counter(place.rack for place in members)
+        least = 1 if group.affinity else group.most
+        hints.append(
+            Hint(
+                group.affinity,
+                group.hard,
+                scope,
+                frozenset(name for name, count in machines.items() if count >= least),
+                frozenset(name for name, count in racks.items() if count >= least),
+                group.name,
+            )
+        )
+    return hints

@@ -1,0 +1,439 @@
+"""Saved plans: the same bytes for the same plan, everything back, and whatever is wrong refused."""
+
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nexusform.address import Address, ModuleStep
+from nexusform.diagnostics import Diagnostic, Severity, ValueNote
+from nexusform.planning.plan import (
+    Action,
+    Change,
+    CheckResult,
+    Drift,
+    Mode,
+    OutputChange,
+    PlacementAction,
+    PlacementChange,
+    PlacementTable,
+    Plan,
+    Step,
+    StepKind,
+    VariableValue,
+)
+from nexusform.planning.saved import plain_zip, plan_file
+from nexusform.planning.saved.plan_file import digest, read, write
+from nexusform.scheduling.decision import Certainty, Refusal
+from nexusform.source import Position, Span
+from nexusform.state.model import ObjectState, OutputState
+from nexusform.values import (
+    BOOL,
+    DYNAMIC,
+    NUMBER,
+    STRING,
+    UNKNOWN,
+    ListType,
+    MapType,
+    ObjectType,
+    SetType,
+    TupleType,
+)
+
+# --- any plan --------------------------------------------------------------------------------
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=5) | st.sampled_from(
+    ["\0unknown", "\0unknown1"]
+)
+names = st.from_regex(r"[a-z][a-z0-9_]{0,4}", fullmatch=True)
+counts = st.integers(0, 50)
+keys = st.none() | counts | texts
+plain = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | texts
+    | st.just(UNKNOWN),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(texts, inner, max_size=2),
+    max_leaves=5,
+)
+objects = st.dictionaries(texts, plain, max_size=3)
+types = st.recursive(
+    st.sampled_from([STRING, NUMBER, BOOL, DYNAMIC]),
+    lambda inner: st.one_of(
+        inner.map(ListType),
+        inner.map(SetType),
+        inner.map(MapType),
+        st.lists(inner, max_size=2).map(lambda parts: TupleType(tuple(parts))),
+        st.dictionaries(names, inner, max_size=2).map(
+            lambda parts: ObjectType.of(parts, optional=list(parts)[:1])
+        ),
+    ),
+    max_leaves=4,
+)
+addresses = st.builds(
+    Address,
+    st.lists(st.builds(ModuleStep, names, keys), max_size=2).map(tuple),
+    st.sampled_from(["managed", "data"]),
+    names,
+    names,
+    keys,
+)
+spans = st.builds(Span, texts, *[st.builds(Position, counts, counts, counts)] * 2)
+paths = st.lists(texts | counts, max_size=3).map(tuple)
+
+
+def few(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(strategy, max_size=2).map(tuple)
+
+
+diagnostics = st.builds(
+    Diagnostic,
+    severity=st.sampled_from(Severity),
+    summary=texts,
+    detail=texts,
+    subject=st.none() | spans,
+    context=st.none() | spans,
+    address=texts,
+    block=texts,
+    id=texts,
+    values=few(st.builds(ValueNote, texts, texts)),
+    function=texts,
+    extra=objects,
+)
+object_states = st.builds(
+    ObjectState,
+    attributes=objects,
+    creation=counts,
+    sensitive=few(paths),
+    dependencies=few(texts),
+    tainted=st.booleans(),
+    create_before_destroy=st.booleans(),
+    provider=texts,
+    schema_version=counts,
+    private=st.none() | objects,
+)
+changes = st.builds(
+    Change,
+    address=addresses,
+    action=st.sampled_from(Action),
+    before=st.none() | objects,
+    after=st.none() | objects,
+    provider=texts,
+    creation=counts,
+    prior_creation=counts,
+    sensitive_before=few(paths),
+    sensitive_after=few(paths),
+    replace_paths=few(paths),
+    reason=texts,
+    previous_address=st.none() | addresses,
+    importing=texts,
+    deposed=texts,
+    dependencies=few(texts),
+    create_before_destroy=st.booleans(),
+    tainted_before=st.booleans(),
+    private=st.none() | objects,
+    source=st.none() | spans,
+    block=texts,
+)
+steps = st.builds(
+    Step,
+    id=counts,
+    kind=st.sampled_from(StepKind),
+    change=counts,
+    waits_for=few(counts),
+    prior=st.none() | objects,
+    planned=st.none() | objects,
+    main=st.booleans(),
+)
+placements = st.builds(
+    PlacementChange,
+    address=addresses,
+    kind=texts,
+    object=texts,
+    action=st.sampled_from(PlacementAction),
+    source=st.none() | objects,
+    target=st.none() | objects,
+    trigger=texts,
+    cluster=texts,
+    number=counts | texts,
+    scores=objects,
+    certainty=st.none() | st.builds(Certainty, st.floats(0, 1), st.floats(0, 1)),
+    rejected=few(st.builds(Refusal, texts, texts, texts)),
+)
+tables = st.builds(
+    PlacementTable,
+    address=addresses,
+    site_id=texts,
+    cluster=texts,
+    pool=texts,
+    vm_sku_name=texts,
+    total_count=counts,
+    expected_racks=counts,
+    actual_racks=counts,
+    expected_vms_per_rack=st.tuples(counts, counts),
+    actual_vms_per_rack=st.dictionaries(texts, counts, max_size=2),
+    counts_certain=few(texts),
+    fewest_left_on_a_rack=st.none() | counts,
+)
+plans = st.fixed_dictionaries(
+    {},
+    optional={
+        "mode": st.sampled_from(Mode),
+        "changes": few(changes),
+        "steps": few(steps),
+        "drift": few(st.builds(Drift, addresses, objects, st.none() | objects, few(paths), st.booleans())),
+        "outputs": few(
+            st.builds(OutputChange, texts, st.sampled_from(Action), plain, plain, types, st.booleans())
+        ),
+        "planned_outputs": st.dictionaries(
+            texts, st.builds(OutputState, plain, types, st.booleans()), max_size=2
+        ),
+        "placements": few(placements),
+        "placement_tables": few(tables),
+        "kept": counts,
+        "tie_breaks": counts,
+        "diagnostics": few(diagnostics),
+        "checks": few(st.builds(CheckResult, texts, texts, texts, few(texts))),
+        "variables": st.dictionaries(
+            texts, st.builds(VariableValue, plain, types, st.booleans(), st.booleans()), max_size=2
+        ),
+        "refreshed": st.dictionaries(addresses, st.none() | object_states, max_size=2),
+        "lineage": texts,
+        "serial": counts,
+        "workspace": texts,
+        "targets": few(texts),
+        "errored": st.booleans(),
+        "moved": few(st.tuples(addresses, addresses)),
+    },
+).map(lambda fields: Plan(**fields))
+
+
+@given(plans, st.dictionaries(texts, texts, max_size=2), st.binary(max_size=5))
+@settings(max_examples=150, deadline=None)
+def test_everything_comes_back(plan: Plan, snapshot: Mapping[str, str], prior: bytes) -> None:
+    data = write(plan, snapshot, prior)
+    saved, problems = read(data)
+    assert problems == []
+    assert saved is not None
+    assert saved.plan == plan
+    assert list(saved.plan.variables) == list(plan.variables)
+    assert (dict(saved.snapshot), saved.prior_state, saved.digest) == (snapshot, prior, digest(data))
+    assert write(saved.plan, saved.snapshot, saved.prior_state) == data
+
+
+# --- one plan ----------------------------------------------------------------------------------
+
+RACK = Address((), "managed", "nexus_rack", "r", 0)
+PLAN = Plan(
+    changes=(
+        Change(RACK, Action.CREATE, None, {"id": UNKNOWN, "tags": {"a": [UNKNOWN]}}, "simulated", 1, 0),
+    ),
+    steps=(Step(0, StepKind.CREATE, 0, (), None, {"id": UNKNOWN}),),
+    serial=3,
+    nexusform_version="0.1.0",
+)
+DATA = write(PLAN, {"main.tf": "x"}, b"{}")
+
+
+def refusal(data: bytes, **more: str) -> Diagnostic:
+    saved, problems = read(data, "p.nfplan", **more)
+    assert saved is None
+    (problem,) = problems
+    assert problem.severity is Severity.ERROR
+    assert problem.detail.startswith("p.nfplan ")
+    return problem
+
+
+def with_manifest(**changes: Any) -> bytes:
+    members = plain_zip.unpack(DATA)
+    assert members is not None
+    manifest = json.loads(members["nexusform.json"]) | changes
+    return plain_zip.pack(members | {"nexusform.json": json.dumps(manifest).encode()})
+
+
+def with_member(name: str, content: bytes) -> bytes:
+    """A file whose member was exchanged together with its digest."""
+    members = plain_zip.unpack(DATA)
+    assert members is not None
+    manifest = json.loads(members["nexusform.json"])
+    manifest["members"][name] = digest(content)
+    return plain_zip.pack(members | {name: content, "nexusform.json": json.dumps(manifest).encode()})
+
+
+def test_unknown_stays_the_one_unknown() -> None:
+    saved, _ = read(DATA)
+    assert saved is not None
+    after = saved.plan.changes[0].after
+    assert after is not None
+    assert after["id"] is UNKNOWN
+    assert after["tags"]["a"][0] is UNKNOWN
+
+
+def test_any_program_can_open_it() -> None:
+    with zipfile.ZipFile(io.BytesIO(DATA)) as archive:
+        assert archive.testzip() is None
+        assert archive.namelist()[0] == "nexusform.json"
+        assert json.loads(archive.read("configuration.json")) == {"main.tf": "x"}
+        assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+        assert json.loads(archive.read("plan.json"))["serial"] == 3
+
+
+def test_order_of_the_snapshot_makes_no_difference() -> None:
+    assert write(PLAN, {"a": "1", "b": "2"}) == write(PLAN, {"b": "2", "a": "1"})
+
+
+def test_every_changed_byte_is_found() -> None:
+    for at in range(len(DATA)):
+        refusal(DATA[:at] + bytes([DATA[at] ^ 1]) + DATA[at + 1 :])
+
+
+def test_every_missing_end_is_found() -> None:
+    for length in range(0, len(DATA), 7):
+        refusal(DATA[:length])
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_bytes_added_or_taken_out_are_found(data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(DATA)))
+    end = data.draw(st.integers(start, min(start + 4, len(DATA))))
+    changed = DATA[:start] + data.draw(st.binary(max_size=4)) + DATA[end:]
+    if changed != DATA:
+        refusal(changed)
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b'{"version": 4}', b"\0" * 100])
+def test_what_is_no_plan_is_told(data: bytes) -> None:
+    assert refusal(data).summary == "Not a plan file"
+
+
+def zipped(*members: tuple[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", method) as archive:
+        for name, content in members:
+            archive.writestr(name, content)
+    return target.getvalue()
+
+
+def test_a_plan_of_terraform_is_told_apart() -> None:
+    problem = refusal(zipped(("tfplan", b"x"), ("tfstate", b"y")))
+    assert problem.summary == "Not a plan file"
+    assert "Terraform or OpenTofu" in problem.detail
+
+
+def test_a_bomb_is_refused_unopened() -> None:
+    bomb = zipped(("nexusform.json", b" " * 50_000_000), method=zipfile.ZIP_DEFLATED)
+    assert refusal(bomb).summary == "Damaged plan file"
+
+
+def test_a_rewritten_archive_is_refused() -> None:
+    with zipfile.ZipFile(io.BytesIO(DATA)) as archive:
+        again = zipped(*[(name, archive.read(name)) for name in archive.namelist()])
+    assert refusal(again).summary == "Damaged plan file"
+
+
+@pytest.mark.parametrize("extra", ["surplus.json", "nexusform.json"])
+def test_a_part_too_many_is_refused(extra: str) -> None:
+    members = plain_zip.unpack(DATA)
+    assert members is not None
+    assert refusal(plain_zip.pack(members | {"surplus.json": b"{}"})).summary == "Damaged plan file"
+    assert refusal(plain_zip.pack({k: v for k, v in members.items() if k != "steps.json"}))
+    assert extra
+
+
+def test_a_part_that_is_not_the_saved_one_is_refused() -> None:
+    members = plain_zip.unpack(DATA)
+    assert members is not None
+    problem = refusal(plain_zip.pack(members | {"configuration.json": b"{}"}))
+    assert '"configuration.json" is not what was saved' in problem.detail
+
+
+def test_a_plan_of_a_newer_nexusform_is_refused_by_name() -> None:
+    problem = refusal(with_manifest(nexusform_version="1.10.0"), running="1.9.4")
+    assert problem.summary == "Plan of a newer nexusform"
+    assert "1.10.0" in problem.detail
+    assert "1.9.4" in problem.detail
+
+
+def test_a_plan_of_an_older_nexusform_is_read() -> None:
+    assert read(with_manifest(nexusform_version="0.1.0"), running="0.2.0")[0] is not None
+    assert read(with_manifest(nexusform_version="0.2.0rc1"), running="0.2.0")[0] is not None
+
+
+def test_a_newer_format_is_refused() -> None:
+    assert refusal(with_manifest(version=2)).summary == "Plan of a newer nexusform"
+    assert refusal(with_manifest(version=0)).summary == "Plan of an old nexusform"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"format": "x"},
+        {"version": "1"},
+        {"version": None},
+        {"nexusform_version": 1},
+        {"members": []},
+        {"unknown": 3},
+    ],
+)
+def test_a_strange_first_part_is_refused(changes: dict[str, Any]) -> None:
+    assert refusal(with_manifest(**changes)).summary == "Damaged plan file"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("plan.json", b"[]", "not an object"),
+        ("plan.json", b"{", "not JSON"),
+        ("plan.json", b'{"mode": "strange"}', "mode: one of normal"),
+        ("plan.json", b'{"serial": true}', "serial: int expected"),
+        ("plan.json", b'{"strange": 1}', '"strange" is not known'),
+        ("changes.json", b"{}", "changes: a list expected"),
+        ("changes.json", b"[1]", "changes[0]: an object expected"),
+        ("changes.json", b"[{}]", 'changes[0]: "action" is missing'),
+        ("plan.json", b'{"moved": [["a.b"]]}', "moved[0]: a list of 2 expected"),
+        ("plan.json", b'{"moved": [["a.b", "c"]]}', "moved[0][1]: an address expected"),
+        (
+            "plan.json",
+            b'{"variables": {"v": {"value": 1, "type": ["object", {}, 5]}}}',
+            "type: a type expected",
+        ),
+        ("configuration.json", b'{"main.tf": 1}', "does not hold files"),
+    ],
+)
+def test_a_part_that_does_not_fit_is_told_with_its_place(name: str, content: bytes, said: str) -> None:
+    problem = refusal(with_member(name, content))
+    assert problem.summary == "Damaged plan file"
+    assert said in problem.detail
+
+
+def test_an_older_plan_without_a_later_field_has_its_default() -> None:
+    saved, _ = read(with_member("plan.json", b'{"serial": 4}'))
+    assert saved is not None
+    assert saved.plan == replace(PLAN, serial=4, nexusform_version="")
+
+
+def test_numbers_of_any_size_and_deep_values_come_back() -> None:
+    deep: Any = UNKNOWN
+    for _ in range(300):
+        deep = [deep]
+    plan = replace(PLAN, variables={"v": VariableValue([2**100, deep], DYNAMIC)})
+    saved, problems = read(write(plan, {}))
+    assert problems == []
+    assert saved is not None
+    assert saved.plan == plan
+
+
+def test_writing_does_not_change_the_plan() -> None:
+    plan = replace(PLAN, kept=1)
+    write(plan, {})
+    assert plan == replace(PLAN, kept=1)
+    assert plan_file.VERSION == 1
