@@ -12,11 +12,11 @@ from nexusform.scheduling.racks.model import Demand, VmName, VmSku
 from nexusform.scheduling.racks.shortage import Shortage
 
 
-def rehearsal(before: RackScheduler, skus: Sequence[VmSku] = ()) -> Rehearse:
+def rehearsal(before: RackScheduler) -> Rehearse:
     """A function that places the new VMs of pools, in the order given, from this start.
 
     `before` is the site as it stands before the plan places anything (it is copied, never
-    changed). Room afterwards is counted for the largest of `skus`, by default of the pools' SKUs.
+    changed). Room afterwards is counted for the largest of the pools' SKUs.
     """
 
     def rehearse(pools: Sequence[PoolFacts]) -> Outcome:
@@ -28,7 +28,7 @@ def rehearsal(before: RackScheduler, skus: Sequence[VmSku] = ()) -> Rehearse:
                 for number in pool.new_numbers
             ]
             unplaced += sum(isinstance(answer, Shortage) for answer in scheduler.place_run(demands))
-        return _outcome(scheduler, unplaced, largest_sku(skus or [pool.sku for pool in pools]))
+        return _outcome(scheduler, unplaced, largest_sku(pool.sku for pool in pools))
 
     return rehearse
 

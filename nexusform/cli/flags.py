@@ -131,14 +131,15 @@ def locking_of(given: Mapping[str, Any]) -> Locking:
     return Locking(given.get("lock", True), duration(given.get("lock_timeout", "0s")))
 
 
-def plan_options_of(given: Mapping[str, Any], *, mode: Mode | None = None) -> PlanOptions:
+def plan_options_of(given: Mapping[str, Any]) -> PlanOptions:
     """What shapes the plan. Raises a usage error for flags that do not go together."""
     _refuse_conflicts(given)
-    chosen = mode or (
-        Mode.DESTROY if given["destroy"] else Mode.REFRESH_ONLY if given["refresh_only"] else Mode.NORMAL
-    )
     return PlanOptions(
-        mode=chosen,
+        mode=Mode.DESTROY
+        if given["destroy"]
+        else Mode.REFRESH_ONLY
+        if given["refresh_only"]
+        else Mode.NORMAL,
         refresh=given["refresh"],
         targets=(*given["target"], *_addresses(given["target_file"])),
         excludes=(*given["exclude"], *_addresses(given["exclude_file"])),

@@ -207,7 +207,6 @@ def plain_function(
     returns: PrimitiveType,
     compute: Callable[..., Any],
     examples: Sequence[tuple[str, str]],
-    variadic: tuple[str, PrimitiveType, str] | None = None,
 ) -> Function:
     """A function from primitives to a primitive; `compute` works on the raw values."""
 
@@ -221,5 +220,4 @@ def plain_function(
         returns,
         body,
         tuple([Example(c, r) for c, r in examples]),
-        Parameter(*variadic) if variadic else None,
     )
