@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from nexusform.exact_numbers import number_from_decimal
@@ -25,7 +25,9 @@ from nexusform.values import (
     ListType,
     SetType,
     TupleType,
+    Type,
     Value,
+    friendly_name,
 )
 
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
