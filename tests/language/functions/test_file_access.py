@@ -46,7 +46,7 @@ class Folder:
         return sorted(p for p in inside if fnmatch.fnmatchcase(p, pattern))
 
     def absolute(self, path: str) -> str:
-        return f"/work/{path}"
+        return f"/base/{path}"
 
     def expand_home(self, path: str) -> str:
         return path.replace("~", "/home/user", 1) if path.startswith("~") else path
@@ -108,7 +108,7 @@ def run(text: str, **more: object) -> tuple[Value, list[Diagnostic]]:
         ('fileset(".", "x")', []),
         ('filemd5("a.yaml")', "270f9e65a80226eccd82c99cdd0dd2fb"),
         ('length(filesha256("a.yaml"))', 64),
-        ('abspath("x")', "/work/x"),
+        ('abspath("x")', "/base/x"),
         ('pathexpand("~/x")', "/home/user/x"),
         ('templatefile("greeting.tftpl", { name = "you", zones = ["1", "2"] })', "Hello you!\n- 1\n- 2\n"),
         ('templatefile("list.tftpl", { zones = ["1"] })', ["1"]),
