@@ -9,7 +9,14 @@ from typing import Any, Final
 
 from nexusform.diagnostics import ValueNote
 from nexusform.language.numbers import number_text
-from nexusform.language.syntax import Expression, ForObject, ForTuple, Traversal, TraverseAttribute
+from nexusform.language.syntax import (
+    Expression,
+    ForObject,
+    ForTuple,
+    TemplateFor,
+    Traversal,
+    TraverseAttribute,
+)
 from nexusform.source import Span
 from nexusform.values import (
     DYNAMIC,
@@ -113,7 +120,7 @@ def _traversals(node: Any, inner: frozenset[str] = frozenset()) -> Iterable[Trav
         if getattr(node, "bare", False):
             return
         named = inner
-        if isinstance(node, ForTuple | ForObject):
+        if isinstance(node, ForTuple | ForObject | TemplateFor):
             named = inner | {node.value_name, node.key_name or node.value_name}
         for field in fields(node):
             names = inner if field.name == "collection" else named

@@ -285,3 +285,8 @@ def test_depth_ends_in_a_message() -> None:
     value, problems = evaluate(expression, Scope())
     assert value == DYNAMIC_UNKNOWN
     assert [p.summary for p in problems] == ["Expression too deeply nested"]
+
+
+def test_the_names_of_a_loop_in_a_template_are_not_looked_up_outside() -> None:
+    found = problem('"%{ for var in var.name }${var}%{ endfor }"')
+    assert [n.traversal for n in found.values] == ["var.name"]
