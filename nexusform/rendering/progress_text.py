@@ -89,7 +89,7 @@ def destroy_complete_line(destroyed: int, paint: Painter = PLAIN) -> str:
 
 def nothing_sent_line(provider: str = "simulated") -> str:
     """What follows when the provider reaches no site."""
-    return f'Nothing was sent to a site: provider "{provider}" recorded this in state only.'
+    return f'Nothing was sent to a site: provider "{provider}" recorded this and did nothing else.'
 
 
 _TONES: Final = {Outcome.DONE: "green", Outcome.FAILED: "red", Outcome.SKIPPED: "yellow"}

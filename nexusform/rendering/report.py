@@ -114,7 +114,7 @@ def schema_lookup(registries: Registries) -> SchemaOf:
 def build_report(plan: Plan, registries: Registries, detail: Detail = Detail.CHANGED) -> Report:
     """The report of a plan. Linear in the size of what changes."""
     schema_of = schema_lookup(registries)
-    placed = _placed_counts(plan)
+    placed = _placed_rows(plan)
     below = detail is not Detail.NONE
     groups = placement_groups(plan, detail)
     tables = tuple(g.table for g in groups if g.table is not None)
@@ -156,7 +156,7 @@ def block_header(address: Address) -> str:
     return f'{word} "{address.type}" "{address.name}"'
 
 
-def _stanza(change: Change, schema_of: SchemaOf, placed: Mapping[Address, _Counts], below: bool) -> Stanza:
+def _stanza(change: Change, schema_of: SchemaOf, placed: Mapping[Address, _Rows], below: bool) -> Stanza:
     forgets = change.action is Action.FORGET
     marks = Marks.of(change.sensitive_before, change.sensitive_after, change.replace_paths)
     body = body_difference(
@@ -181,8 +181,12 @@ def _stanza(change: Change, schema_of: SchemaOf, placed: Mapping[Address, _Count
 
 def _drift(drift: Drift, schema_of: SchemaOf) -> Stanza:
     marks = Marks.of(drift.sensitive, drift.sensitive)
-    body = body_difference(drift.before, drift.after, schema_of(drift.address), marks=marks)
     gone = drift.after is None
+    # What an object that is gone had placed counts, not every place.
+    condensed = _condensed(drift.before, None, None, below=False) if gone else {}
+    body = body_difference(
+        drift.before, drift.after, schema_of(drift.address), marks=marks, condensed=condensed
+    )
     return Stanza(
         str(drift.address),
         Action.DELETE if gone else Action.UPDATE,
@@ -204,16 +208,24 @@ def _output(output: OutputChange) -> Difference:
 # --- placements in a stanza --------------------------------------------------------------------
 
 
-# Rows of one object: how many of a kind do what.
-_Counts = Counter[tuple[str, PlacementAction]]
+class _Rows:
+    """The rows of one resource: how many of a kind do what, and which objects have one."""
+
+    __slots__ = ("counts", "objects")
+
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[str, PlacementAction]] = Counter()
+        self.objects: set[tuple[str, str]] = set()
 
 
-def _placed_counts(plan: Plan) -> dict[Address, _Counts]:
-    counts: dict[Address, _Counts] = {}
+def _placed_rows(plan: Plan) -> dict[Address, _Rows]:
+    found: dict[Address, _Rows] = {}
     for row in plan.placements:
         if row.action is not PlacementAction.KEEP:
-            counts.setdefault(row.address, Counter())[row.kind, row.action] += 1
-    return counts
+            rows = found.setdefault(row.address, _Rows())
+            rows.counts[row.kind, row.action] += 1
+            rows.objects.add((row.kind, row.object))
+    return found
 
 
 _WORDS: Final = (
@@ -227,7 +239,7 @@ _WORDS: Final = (
 def _condensed(
     before: Mapping[str, Any] | None,
     after: Mapping[str, Any] | None,
-    counts: _Counts | None,
+    rows: _Rows | None,
     below: bool,
 ) -> dict[str, str]:
     """Texts such as `(53 placed, see below)` for the maps of placements of one object.
@@ -235,13 +247,13 @@ def _condensed(
     A map that changes without any placement changing (observed figures) is shown as it is.
     """
     found: dict[str, str] = {}
-    counts = counts or Counter()
+    rows = rows or _Rows()
     for name, kind in PLACEMENT_MAPS.items():
         old, new = _placements(before, name), _placements(after, name)
-        parts = [f"{counts[kind, action]} {word}" for action, word in _WORDS if counts[kind, action]]
+        parts = [f"{rows.counts[kind, act]} {word}" for act, word in _WORDS if rows.counts[kind, act]]
         if parts and (old or new):
             # Pods stand two levels deeper, so what is kept of them cannot be told here.
-            told = parts if kind == "pod" else [*parts, *_untold(old, new, counts, kind)]
+            told = parts if kind == "pod" else [*parts, *_untold(old, new, rows, kind)]
             found[name] = f"({', '.join(told)}{', see below' if below else ''})"
         elif new and not before:
             found[name] = f"({len(new)} placed)"
@@ -261,10 +273,9 @@ def _placements(side: Mapping[str, Any] | None, name: str) -> dict[str, Any]:
     return plain if plain.__class__ is dict else {}
 
 
-def _untold(old: dict[str, Any], new: dict[str, Any], counts: _Counts, kind: str) -> list[str]:
-    # What stands on both sides: as it was, or changed in a way that no row tells.
-    kept = sum(1 for name, value in new.items() if name in old and old[name] == value)
-    changed = sum(1 for name in new if name in old) - kept
-    changed -= counts[kind, PlacementAction.MOVE] + counts[kind, PlacementAction.UPDATE]
+def _untold(old: dict[str, Any], new: dict[str, Any], rows: _Rows, kind: str) -> list[str]:
+    # What stands on both sides and has no row: as it was, or changed in a way that no row tells.
+    both = [name for name in new if name in old and (kind, name) not in rows.objects]
+    kept = sum(1 for name in both if old[name] == new[name])
     found = [f"{kept} kept"] if kept else []
-    return [*found, f"{changed} otherwise changed"] if changed > 0 else found
+    return [*found, f"{len(both) - kept} otherwise changed"] if len(both) > kept else found

@@ -59,7 +59,7 @@ def test_closing_lines() -> None:
     )
     assert destroy_complete_line(5) == "Destroy complete! Resources: 5 destroyed."
     assert nothing_sent_line() == (
-        'Nothing was sent to a site: provider "simulated" recorded this in state only.'
+        'Nothing was sent to a site: provider "simulated" recorded this and did nothing else.'
     )
 
 

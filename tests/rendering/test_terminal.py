@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from nexusform.planning.plan import Action, Mode, OutputChange, Plan
+from nexusform.planning.plan import (
+    Action,
+    Drift,
+    Mode,
+    OutputChange,
+    PlacementAction,
+    PlacementChange,
+    Plan,
+)
 from nexusform.rendering.colours import strip_colours
 from nexusform.rendering.placement_rows import Detail
 from nexusform.rendering.terminal import PlanTextOptions, render_plan
@@ -196,3 +204,29 @@ def test_machines_of_a_new_rack_are_counted_and_of_a_changed_one_listed(plans: S
     )
     assert "+ m16 = {" in more
     assert "# (16 unchanged attributes hidden)" in more
+
+
+def test_a_place_that_is_given_up_and_taken_again_is_not_kept(plans: SimpleNamespace) -> None:
+    # A replaced placement lets go of its clusters and picks anew: every row counts, nothing is left over.
+    web = plans.address("fleet_cluster_resource_placement", "web")
+    before = {"id": "old", "bindings": {"east": {"state": "Bound"}, "west": {"state": "Bound", "score": 1}}}
+    after = {"id": "new", "bindings": {"east": {"state": "Bound"}, "west": {"state": "Bound", "score": 2}}}
+    rows = [
+        PlacementChange(web, "binding", cluster, action, None, None, trigger, pool="web")
+        for action, trigger in (
+            (PlacementAction.REMOVE, "placement_removed"),
+            (PlacementAction.PLACE, "placement_created"),
+        )
+        for cluster in ("east", "west")
+    ]
+    plan = Plan(changes=(plans.change(web, Action.REPLACE, before, after),), placements=tuple(rows))
+    assert "bindings = (2 placed, 2 removed, see below)" in render_plan(plan, {}, PlanTextOptions())
+
+
+def test_the_nodes_of_a_cluster_that_is_gone_are_counted(plans: SimpleNamespace) -> None:
+    nodes = {f"d-pool1-{i}": {"machine": f"rack1-bm{i:02}", "rack": "rack1"} for i in range(9)}
+    before = {"id": "lab/d", "name": "d", "nodes": nodes}
+    drift = (Drift(plans.address("nexus_kubernetes_cluster", "d"), before, None),)
+    shown = render_plan(Plan(mode=Mode.REFRESH_ONLY, drift=drift), {}, PlanTextOptions())
+    assert "- nodes = (9 removed)" in shown
+    assert "rack1-bm03" not in shown
