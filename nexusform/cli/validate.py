@@ -17,12 +17,13 @@ from nexusform.workflow.validate import validate_directory
 @command("validate", summary="Find every mistake in the configuration")
 @switch("json", "As a JSON document", parameter="as_json")
 @switch("no-tests", "Without looking at the test files")
+@switch("portable", "Warn where tools built on the Python package hcl2 could not read on")
 @option("test-directory", "Where test files are, besides here", metavar="DIR", default=DEFAULT_DIRECTORY)
 @flags.view_flags
 def validate(**given: Any) -> int:
     """Find every mistake that can be found without state and placement. Exit code 0 or 1."""
     directory = None if given["no_tests"] else given["test_directory"]
-    found = validate_directory(flags.place_of(given), directory)
+    found = validate_directory(flags.place_of(given), directory, portable=given["portable"])
     wrong = has_errors(found.diagnostics)
     if given["as_json"]:
         from nexusform.rendering.diagnostic_json import validate_document

@@ -10,7 +10,7 @@ from nexusform.advice.facts import Facts, PoolFacts, SiteFacts
 from nexusform.advice.registry import advise
 from nexusform.advice.rehearsal import rehearsal
 from nexusform.configuration.model import Configuration
-from nexusform.diagnostics import Diagnostic
+from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.request import PlanResult
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_phase import VmObject
@@ -28,24 +28,40 @@ def with_lint(result: PlanResult, configuration: Configuration) -> PlanResult:
     return replace(result, plan=plan)
 
 
-def lint(result: PlanResult, configuration: Configuration, *, everything: bool = False) -> list[Diagnostic]:
+def literal_lint(result: PlanResult, configuration: Configuration) -> list[Diagnostic]:
+    """What can be said of a configuration without state: the rules that look at arguments alone."""
+    if not result.objects or any(d.id != "does-not-fit" for d in _errors(result)):
+        return []
+    return lint(result, configuration, literal_only=True)
+
+
+def _errors(result: PlanResult) -> list[Diagnostic]:
+    return [d for d in result.plan.diagnostics if d.severity is Severity.ERROR]
+
+
+def lint(
+    result: PlanResult, configuration: Configuration, *, everything: bool = False, literal_only: bool = False
+) -> list[Diagnostic]:
     """What the rules say of what a plan places.
 
     With `everything` they judge all that stands after it, as if it were created again from the start:
-    what stands in the order of its creation, then what the plan adds.
+    what stands in the order of its creation, then what the plan adds. With `literal_only` nothing is
+    measured, and only the rules that look at arguments speak.
     """
     catalogue = CATALOGUES.get(result.plan.catalogue) or CATALOGUES[NEWEST]
     skus = tuple(catalogue.vm_skus.values())
     pools = tuple(_pools(result.objects, everything=everything))
     judged = {(pool.owner, pool.pool) for pool in pools} if everything else set()
     sites = {site_id: _site(site, judged) for site_id, site in result.sites.items()}
+    if literal_only:
+        sites = {i: SiteFacts(site.id, site.machines) for i, site in sites.items()}
     facts = Facts(pools, sites, skus)
     ignored_at = {
         str(address): configuration_block.ignored_rules
         for address, found in result.objects.items()
         if (configuration_block := found.instance.block) is not None
     }
-    return advise(facts, configuration.settings.ignored_rules, ignored_at)
+    return advise(facts, configuration.settings.ignored_rules, ignored_at, literal_only=literal_only)
 
 
 def _site(site: SitePlan, judged: Collection[tuple[str, str]]) -> SiteFacts:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nexusform.configuration.model import Configuration
-from nexusform.diagnostics import Diagnostic
+from nexusform.diagnostics import Diagnostic, has_errors
+from nexusform.language.second_opinion import hcl2_complaint
 from nexusform.planning.request import PlanRequest
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
@@ -24,8 +25,13 @@ class Validation:
     sources: Mapping[str, SourceFile]
 
 
-def validate_directory(place: Place, test_directory: str | None = None) -> Validation:
-    """Check the configuration of a directory, and its test files where they are to be looked at."""
+def validate_directory(
+    place: Place, test_directory: str | None = None, *, portable: bool = False
+) -> Validation:
+    """Check the configuration of a directory, and its test files where they are to be looked at.
+
+    `portable` adds warnings where tools built on the hcl2 package could not read on.
+    """
     configuration, problems = load_configuration(place)
     if configuration is None:
         return Validation(tuple(problems), {})
@@ -34,6 +40,9 @@ def validate_directory(place: Place, test_directory: str | None = None) -> Valid
     if test_directory is not None:
         for path in find_test_files(place.directory, test_directory, (), problems):
             problems += read_test_file(path, sources)[1]
+    if portable and not has_errors(problems):
+        native = [source for name, source in sources.items() if name.endswith(".hcl")]
+        problems += [d for source in native if (d := hcl2_complaint(source)) is not None]
     return Validation(tuple(problems), sources)
 
 
@@ -54,7 +63,21 @@ def further_problems(
         working_directory=place.directory,
     )
     known = {_essence(d) for d in told}
-    return [d for d in validate(configuration, registries(), request) if _essence(d) not in known]
+    found = [d for d in validate(configuration, registries(), request) if _essence(d) not in known]
+    if not has_errors([*told, *found]):
+        found += _advice(request, configuration)
+    return found
+
+
+def _advice(request: PlanRequest, configuration: Configuration) -> list[Diagnostic]:
+    """Lint, as far as it can be told without state: where every variable has a default."""
+    from nexusform.planning.planner import make_plan
+    from nexusform.workflow.linting import literal_lint
+
+    if any(variable.default is None for variable in configuration.root.variables.values()):
+        return []
+    quiet = replace(request, tie_breaks=0, ways_out=False, lint=False)
+    return literal_lint(make_plan(quiet), configuration)
 
 
 def _essence(diagnostic: Diagnostic) -> tuple[object, ...]:

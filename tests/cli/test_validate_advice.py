@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run
+
+SITE = """
+resource "nexus_site" "s" {
+}
+resource "nexus_rack" "r" {
+  count         = 4
+  name          = "r${count.index}"
+  site_id       = nexus_site.s.id
+  machine_count = 2
+}
+resource "nexus_kubernetes_cluster" "k" {
+  site_id = nexus_site.s.id
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+  agent_pool "p" {
+    count              = 4
+    vm_sku_name        = "NC_G6_28_v1"
+    availability_zones = ["r0", "r1"]
+  }
+}
+"""
+
+
+def _validate(text: str, directory: Path, *flags: str) -> int:
+    (directory / "main.nf.hcl").write_text(text)
+    return run([f"-chdir={directory}", "validate", *flags])
+
+
+def test_validate_says_what_literals_tell(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert _validate(SITE, tmp_path) == 0
+    captured = capfd.readouterr()
+    assert "zones-pinned" in captured.out + captured.err
+    assert "no-surge-room" not in captured.out + captured.err
+
+
+def test_a_variable_without_a_value_keeps_advice_quiet(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert _validate(SITE + 'variable "x" {\n  type = string\n}\n', tmp_path) == 0
+    captured = capfd.readouterr()
+    assert "zones-pinned" not in captured.out + captured.err
+
+
+def test_portable_names_what_hcl2_cannot_read(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert _validate("locals {\n  x = !!true\n}\n", tmp_path, "-portable") == 0
+    captured = capfd.readouterr()
+    told = captured.out + captured.err
+    assert "Not readable with hcl2" in told
+    assert "main.nf.hcl line 2" in told
