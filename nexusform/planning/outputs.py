@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nexusform.configuration.model import Output
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.plan import Action, Mode, OutputChange, VariableValue
@@ -30,17 +31,7 @@ def plan_outputs(
     declared = request.configuration.root.outputs
     for name, output in sorted(declared.items()):
         value = evaluation.output(evaluation.root, name)
-        if value.has_marks and not output.sensitive:
-            problems.append(
-                error(
-                    "Output refers to sensitive values",
-                    f'The value of output "{name}" is sensitive and would be shown. Add sensitive = true '
-                    "to the "
-                    "output, or wrap the value in nonsensitive() if it may be shown.",
-                    output.expression.span,
-                    block=f'output "{name}"',
-                )
-            )
+        problems += shown_secrets(output, value)
         plain = to_plain(value)[0]
         old = before.get(name)
         after[name] = OutputState(plain, value.type, output.sensitive)
@@ -49,6 +40,21 @@ def plan_outputs(
         if name not in declared:
             changes.append(OutputChange(name, Action.DELETE, old.value, None, old.type, old.sensitive))
     return changes, after, problems
+
+
+def shown_secrets(output: Output, value: Value) -> list[Diagnostic]:
+    """The error of a root output that would show a sensitive value."""
+    if output.sensitive or not value.has_marks:
+        return []
+    return [
+        error(
+            "Output refers to sensitive values",
+            f'The value of output "{output.name}" is sensitive and would be shown. Add sensitive = true to '
+            "the output, or wrap the value in nonsensitive() if it may be shown.",
+            output.expression.span,
+            block=f'output "{output.name}"',
+        )
+    ]
 
 
 def _change(name: str, old: OutputState | None, plain: Any, value: Value, sensitive: bool) -> OutputChange:

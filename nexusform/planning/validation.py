@@ -14,9 +14,10 @@ from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.blocks import PreparedBodies
 from nexusform.planning.instances import Instance, evaluate_arguments
 from nexusform.planning.names.evaluation import Evaluation, ModuleInstance, Setting
-from nexusform.planning.names.repetition import ONCE
+from nexusform.planning.names.repetition import ONCE, expand
 from nexusform.planning.names.setting import setting_for, vm_skus
 from nexusform.planning.order import modules, planning_order
+from nexusform.planning.outputs import shown_secrets
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.vms.fit import unknown_sku
 from nexusform.ports import Registries
@@ -101,8 +102,9 @@ def _module(
             evaluation.assume(instance, name, unknown(declared.type))
     for name in module.locals:
         evaluation.local(instance, name)
-    for name in module.outputs:
-        evaluation.output(instance, name)
+    for name, output in module.outputs.items():
+        value = evaluation.output(instance, name)
+        found += [] if instance.path else shown_secrets(output, value)
     _conditions(instance, evaluation)
     for block in module.resources.values():
         found += _block(block, instance, registries, bodies, evaluation, skus)
@@ -146,14 +148,15 @@ def _block(
     resource_type = table.get(block.type)
     prepared = bodies.of(block)
     scope = evaluation.scope(module)
-    for repeated in (block.count, block.for_each):
-        if repeated is not None:
-            evaluation.evaluated(repeated, scope)
+    _, repeated = expand(
+        block.count, block.for_each, lambda expression: evaluation.evaluated(expression, scope), block.header
+    )
     if resource_type is None or prepared is None:
-        return []
+        return repeated
     address = Address(module.path, block.mode, block.type, block.name)
     instance = Instance(address, resource_type, None, block, module, ONCE, prepared)
     found = [d for d in evaluate_arguments(instance, evaluation) if not _about_repetition(d, block)]
+    found += repeated
     if resource_type.vms is not None and instance.config is not None and skus is not None:
         named = resource_type.vms.sku_names(instance.config)
         found += [instance.problem(unknown_sku(n, path, skus)) for path, n in named if n not in skus]

@@ -56,3 +56,25 @@ def test_portable_names_what_hcl2_cannot_read(tmp_path: Path, capfd: pytest.Capt
     told = captured.out + captured.err
     assert "Not readable with hcl2" in told
     assert "main.nf.hcl line 2" in told
+
+
+def test_constant_repetition_and_shown_secrets_are_mistakes(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = """
+variable "secret" {
+  type      = string
+  sensitive = true
+}
+resource "nexus_site" "a" {
+  count = -1
+  name  = "a${count.index}"
+}
+output "shown" {
+  value = var.secret
+}
+"""
+    assert _validate(text, tmp_path) == 1
+    captured = capfd.readouterr()
+    assert "Invalid count argument" in captured.err + captured.out
+    assert "Output refers to sensitive values" in captured.err + captured.out
