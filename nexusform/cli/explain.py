@@ -12,6 +12,7 @@ from nexusform.cli.commands import command, option, switch
 from nexusform.cli.screen import Screen
 from nexusform.planning.pods.reasons import PodReason
 from nexusform.rendering.outline import Outline
+from nexusform.whatif.pools import PoolReason
 from nexusform.workflow.explain import Reason
 from nexusform.workflow.explain import explain as find_explanations
 from nexusform.workflow.explain_fleet import PlacementReason
@@ -35,6 +36,8 @@ from nexusform.workflow.explain_fleet import PlacementReason
 def explain(address: str, name: str, **given: Any) -> int:
     """Say why the object OBJECT of the resource ADDRESS is where it is, rule by rule.
 
+    Without OBJECT, or with the name of a pool: how the pools of a cluster spread over the racks, and why.
+
     What is to be placed is explained from the plan; what stands, by asking the rules about every
     place as things are today.
     """
@@ -47,6 +50,9 @@ def explain(address: str, name: str, **given: Any) -> int:
     if found.pods:
         for pod in found.pods:
             screen.out(_pod(pod, given, screen), end="")
+        return 0
+    if found.pools:
+        screen.out(_pools(address, found.pools, given, screen), end="")
         return 0
     if not found.reasons and not found.objects:
         screen.diagnostics(found.diagnostics, found.sources)
@@ -96,6 +102,16 @@ def _pod(reason: PodReason, given: dict[str, Any], screen: Screen) -> str:
 
         return json_bytes(pod_document(reason), pretty=True).decode()
     return _outlined(pod_outline(reason), given, screen)
+
+
+def _pools(address: str, pools: tuple[PoolReason, ...], given: dict[str, Any], screen: Screen) -> str:
+    from nexusform.rendering.pools_outline import pools_document, pools_outline
+
+    if given["format"] == "json":
+        from nexusform.rendering.json_writer import json_bytes
+
+        return json_bytes(pools_document(address, pools), pretty=True).decode()
+    return _outlined(pools_outline(address, pools), given, screen)
 
 
 def _outlined(outline: Outline, given: dict[str, Any], screen: Screen) -> str:

@@ -42,10 +42,11 @@ def _row(row: PlacementChange, detail: Detail) -> dict[str, Any]:
 
 def placement_tables(plan: Plan) -> list[dict[str, Any]]:
     """One object per pool, in the plan's order."""
-    return [_table(table) for table in plan.placement_tables]
+    return [table_document(table) for table in plan.placement_tables]
 
 
-def _table(table: PlacementTable) -> dict[str, Any]:
+def table_document(table: PlacementTable) -> dict[str, Any]:
+    """One pool and how it is spread."""
     return {
         "cluster": table.cluster,
         "pool": table.pool,

@@ -21,6 +21,7 @@ from nexusform.source import SourceFile
 from nexusform.state import codec
 from nexusform.state.model import EMPTY, State
 from nexusform.whatif.elsewhere import Way, find_ways
+from nexusform.whatif.pools import PoolReason, explain_pools
 from nexusform.whatif.standing import things_after
 from nexusform.whatif.world_view import view_world
 from nexusform.workflow.explain_fleet import PlacementReason, explain_placements
@@ -59,11 +60,14 @@ class Reason:
 
 @dataclass(frozen=True)
 class Explanations:
-    """What was found, or what is wrong; `objects` are names to choose from when none was given."""
+    """What was found, or what is wrong. Without the name of an object: the `pools` of what has some, else
+    `objects`, the names to choose from.
+    """
 
     reasons: tuple[Reason, ...] = ()
     placements: tuple[PlacementReason, ...] = ()
     pods: tuple[PodReason, ...] = ()
+    pools: tuple[PoolReason, ...] = ()
     objects: tuple[str, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
@@ -142,8 +146,10 @@ class _Question:
         names = self._names(planned, standing)
         if not names:
             return Explanations(diagnostics=(*_errors(planned), self._nothing()))
-        if not self.name and len(names) > 1:
-            return Explanations(objects=names)
+        if self.name not in names and (self.name or len(names) > 1):
+            pools = explain_pools(planned, self.request.state, self.pattern, self.name)
+            if pools or not self.name:
+                return Explanations(pools=pools, objects=names, diagnostics=tuple(_errors(planned)))
         name = self.name or names[0]
         if name not in names:
             near = did_you_mean(name, names)

@@ -104,8 +104,26 @@ def test_what_fits_nowhere_says_what_would_have_to_change(ask: Any) -> None:
     assert "2 machines would have room if 1 VM left" in " ".join(text.split())
 
 
-def test_one_of_several_must_be_named(ask: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    ask(A, code=1)
+def test_a_cluster_and_a_pool_are_explained_by_how_they_spread(ask: Any) -> None:
+    text = ask(A)
+    assert text.startswith(f"{A}\n3 VMs on ")
+    assert "Racks: r0 2." in text
+    assert "Availability zones: r0." in text
+    assert "Why they came: new (2 VMs by this plan)." in text
+    assert "Objects: a-p-0 and a-p-1." in text
+    assert run(["apply", "-auto-approve"]) == 0
+    pool = ask(A, "p")
+    assert "Why they came: new (2 VMs at serial 1)." in pool
+    assert "control-plane" not in pool
+    data = json.loads(ask(A, "-format=json"))
+    assert [(p["pool"], p["total_count"], p["objects"]) for p in data["pools"]] == [
+        ("control-plane", 1, ["a-control-plane-0"]),
+        ("p", 2, ["a-p-0", "a-p-1"]),
+    ]
+    assert "### " in ask(A, "-format=markdown")
+
+
+def test_a_name_that_nothing_has_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", A, "a-p-7"]) == 1
     assert "No such object" in capsys.readouterr().err
 

@@ -1,0 +1,77 @@
+"""Why the pools of a cluster are where they are: how they spread, and what brought their VMs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nexusform.address import Address, AddressPattern
+from nexusform.planning.plan import PlacementAction, PlacementChange, PlacementTable
+from nexusform.planning.request import PlanResult
+from nexusform.planning.vms.placed_note import placed_by
+from nexusform.ports import PoolDemand
+from nexusform.state.model import State
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """How many VMs of a pool came for one reason; `serial` is that of the apply, None: this plan."""
+
+    trigger: str
+    serial: int | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolReason:
+    """One pool: its row of the placement table, its zones (None: all), how its VMs came, their names."""
+
+    address: Address
+    table: PlacementTable
+    zones: tuple[str, ...] | None
+    came: tuple[Coming, ...]
+    objects: tuple[str, ...]
+
+
+def explain_pools(
+    planned: PlanResult, state: State, pattern: AddressPattern, name: str
+) -> tuple[PoolReason, ...]:
+    """The pools at an address, or the one of this name; none where nothing has pools."""
+    rows = {(row.address, row.object): row for row in planned.plan.placements if row.kind == "vm"}
+    found = []
+    for table in planned.plan.placement_tables:
+        if not pattern.matches(table.address) or name not in ("", table.pool):
+            continue
+        pool = _pool(planned, table)
+        if pool is not None:
+            zones = None if pool.zones is None else tuple(sorted(pool.zones))
+            came = _came(table.address, pool, rows, state)
+            found.append(PoolReason(table.address, table, zones, came, pool.names))
+    return tuple(found)
+
+
+def _pool(planned: PlanResult, table: PlacementTable) -> PoolDemand | None:
+    vms = planned.objects.get(table.address)
+    pools = vms.wanted.pools if vms is not None and vms.wanted is not None else ()
+    return next((pool for pool in pools if pool.pool == table.pool), None)
+
+
+def _came(
+    address: Address,
+    pool: PoolDemand,
+    rows: Mapping[tuple[Address, str], PlacementChange],
+    state: State,
+) -> tuple[Coming, ...]:
+    instance = state.instances.get(address)
+    note = instance.current.private if instance is not None and instance.current is not None else None
+    counts: Counter[tuple[str, int | None]] = Counter()
+    for name in pool.names:
+        row = rows.get((address, name))
+        if row is not None and row.action in (PlacementAction.PLACE, PlacementAction.MOVE):
+            counts[row.trigger, None] += 1
+            continue
+        recorded = placed_by(note, name)
+        if recorded is not None:
+            counts[recorded] += 1
+    return tuple(Coming(trigger, serial, count) for (trigger, serial), count in counts.items())
