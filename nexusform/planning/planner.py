@@ -8,10 +8,11 @@ stands becomes a Change (changes), and steps say in which order apply follows (s
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from nexusform.address import Address, ConfigAddress, address_order
-from nexusform.diagnostics import Diagnostic, error, has_errors, warning
+from nexusform.address import Address, ConfigAddress, address_order, parse_address
+from nexusform.diagnostics import Diagnostic, Severity, error, has_errors, warning
 from nexusform.graph import ordered
 from nexusform.planning.blocks import Blocks, PreparedBodies, Prior
 from nexusform.planning.changes import find_drift
@@ -128,6 +129,7 @@ class _Planner:
         checks = self._conditions(evaluation, selection)
         outputs, planned_outputs, problems = plan_outputs(request, evaluation, selection)
         found = [*self.walked, *blocks.diagnostics, *bodies.diagnostics, *evaluation.diagnostics, *problems]
+        found = _without_followers(found, order.needs)
         self.diagnostics += _causes(found, flawed=flawed)
         work = Work(
             given=self.given,
@@ -294,6 +296,30 @@ def _causes(found: list[Diagnostic], *, flawed: bool) -> list[Diagnostic]:
     if any(d.summary == UNDECIDED for d in found):
         return [d for d in found if d.summary == UNDECIDED or d.summary not in CONSEQUENCES]
     return found
+
+
+def _without_followers(
+    found: list[Diagnostic], needs: Mapping[ConfigAddress, Iterable[ConfigAddress]]
+) -> list[Diagnostic]:
+    """What was found, without arguments that are unknown only because what they refer to is in error."""
+    wrong: set[ConfigAddress] = set()
+    for d in found:
+        if d.severity is Severity.ERROR and d.summary != UNDECIDED and d.address:
+            wrong.add(parse_address(d.address).config)
+
+    def follows(d: Diagnostic) -> bool:
+        seen: set[ConfigAddress] = set()
+        stack = list(needs.get(parse_address(d.address).config, ()))
+        while stack:
+            at = stack.pop()
+            if at in wrong:
+                return True
+            if at not in seen:
+                seen.add(at)
+                stack += needs.get(at, ())
+        return False
+
+    return [d for d in found if not (wrong and d.summary == UNDECIDED and d.address and follows(d))]
 
 
 def _forgets(address: Address) -> Diagnostic:

@@ -354,3 +354,32 @@ def test_rules_hold_through_the_life_of_a_vnf(
         result = good(planned(vnf, state, racks=racks, machines=machines, replaces=(f"{VNF}:{healed}",)))
         assert triggers(result) == {healed: ("move", "heal")}
         assert holds(vnfcs(applied(result, state)), rules)
+
+
+def test_what_needs_a_vnf_in_error_is_not_called_unknown_too() -> None:
+    hot = {
+        "heat_template_version": "2018-08-31",
+        "resources": {
+            "g": {"type": "OS::Nova::ServerGroup", "properties": {"policies": ["anti-affinity"]}},
+            "w": {
+                "type": "OS::Heat::ResourceGroup",
+                "properties": {
+                    "count": 3,
+                    "resource_def": {
+                        "type": "OS::Nova::Server",
+                        "properties": {"scheduler_hints": {"group": {"get_resource": "g"}}},
+                    },
+                },
+            },
+        },
+    }
+    files = configuration({"base_hot": yaml.safe_dump(hot), "vdu": {"w": SMALL}}, racks=1, machines=2)
+    body = {
+        "cluster_id": "${tacker_vnf.v.id}",
+        "yaml_body": "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}",
+    }
+    files["main.nf.json"]["resource"]["fleet_hub_manifest"] = {"m": body}
+    assert [d.summary for d in errors(plan(files))] == ["Anti-affinity cannot be met"]
+    body["cluster_id"] = "${uuid()}"
+    found = {d.summary for d in errors(plan(files))}
+    assert found == {"Anti-affinity cannot be met", "Placement depends on an unknown value"}
