@@ -33,7 +33,11 @@ def _facts(reason: PodReason) -> list[str]:
         because = REASONS.get(outcome.trigger, outcome.trigger)
         facts.append(f"This plan decides it ({outcome.trigger}): {because}.")
     else:
-        facts.append("It stands and stays: rules are not asked again while a pod runs.")
+        facts.append(
+            "It was Pending before and is still: the rules are asked again in every plan."
+            if outcome.pending
+            else "It stands and stays: rules are not asked again while a pod runs."
+        )
     if reason.today:
         facts.append("What follows is what the rules say of every node today.")
     elif outcome.node and outcome.certain:

@@ -57,3 +57,12 @@ def test_a_pod_that_stands_is_asked_about_today() -> None:
     (other,) = [v for v in found.nodes if v.node.startswith("a-np") and v.node != found.outcome.node]
     assert other.refusals
     assert "stands and stays" in " ".join(pod_outline(found).facts)
+
+
+def test_a_pod_that_was_pending_before_is_not_said_to_run() -> None:
+    state = applied(good(plan(TEXT)))
+    found = reason(good(plan(TEXT, state)), "web-2")
+    text = outline_text(pod_outline(found), colour=False, width=100)
+    assert "stays Pending" in text
+    assert "still" in text
+    assert "while a pod runs" not in text
