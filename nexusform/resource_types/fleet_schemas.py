@@ -241,7 +241,9 @@ _POD: Final = ObjectType.of(
         "availability_zone": STRING,
         "certain": BOOL,
         "provenance": STRING,
-    }
+        "former_template": STRING,
+    },
+    optional=("former_template",),
 )
 PODS: Final = MapType(MapType(_POD))
 

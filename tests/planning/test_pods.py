@@ -270,6 +270,38 @@ def test_a_new_image_replaces_every_pod_of_the_workload() -> None:
     }
 
 
+def test_a_rollout_that_hangs_hangs_in_the_next_plan_too() -> None:
+    text = RACKS + workers(2) + manifest("m", deployment("web", 2, apart=HOSTNAME))
+    renewed = text.replace("redis:3.2-alpine", "redis:7")
+    first = state_of(text)
+    state = state_of(renewed, first)
+    assert standing(state)["web-2"]["node"] is None
+    again = good(plan(renewed, state))
+    assert is_empty(again)
+    assert "Rollout hangs" in summaries(again)
+    # One more worker lets it go on, and the older pods are replaced at last.
+    grown = good(plan(renewed.replace("count       = 2", "count       = 3"), state))
+    done = applied(grown, state)
+    assert len(standing(done)) == 2
+    assert all("former_template" not in place for place in standing(done).values())
+    # Going back to the older template drops what waits.
+    back = good(plan(text, state))
+    assert pods(back) == {"web-2": ("remove", "scale_in")}
+
+
+def test_pods_below_a_partition_keep_their_template_until_it_falls() -> None:
+    def text(image: str, partition: int) -> str:
+        rolling = {"type": "RollingUpdate", "rollingUpdate": {"partition": partition}}
+        body = deployment("db", 3, kind="StatefulSet", image=image, updateStrategy=rolling)
+        return RACKS + workers(2) + manifest("m", body)
+
+    state = state_of(text("redis:7", 2), state_of(text("redis:6", 2)))
+    assert is_empty(good(plan(text("redis:7", 2), state)))
+    fallen = good(plan(text("redis:7", 0), state))
+    assert pods(fallen) == {"db-0": ("move", "template_changed"), "db-1": ("move", "template_changed")}
+    assert is_empty(good(plan(text("redis:7", 0), applied(fallen, state))))
+
+
 def test_pods_of_a_node_that_goes_are_placed_again() -> None:
     text = RACKS + workers(3) + manifest("m", deployment("web", 3, apart=HOSTNAME))
     state = state_of(text)

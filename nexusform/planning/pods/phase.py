@@ -24,6 +24,9 @@ from nexusform.scheduling.pods.model import Cluster, PodSpec, StandingPod, Workl
 from nexusform.scheduling.pods.scheduler import predict
 from nexusform.scheduling.pods.warnings import PodWarning, warnings_of
 
+# What a pod of state carries whose template is older than its workload's: the hash of it.
+FORMER: Final = "former_template"
+_NAMELESS: Final = "overridden"
 OVERRIDE_CHANGED: Final = "override_changed"
 BINDING_REMOVED: Final = "binding_removed"
 REASONS: Final[Mapping[str, str]] = {
@@ -137,11 +140,9 @@ class PodPhase:
         here = self._standing.setdefault(held.cluster_id, {})
         for key, pods in held.workloads.items():
             for name, where in pods.items():
+                spec = specs.get(key, PodSpec(namespace=key.partition("/")[0]))
                 pod = StandingPod(
-                    key,
-                    _number(key, name),
-                    str(where.get("node") or ""),
-                    specs.get(key, PodSpec(namespace=key.partition("/")[0])),
+                    key, _number(key, name), str(where.get("node") or ""), _as_made(spec, brought, key, name)
                 )
                 brought.before.setdefault(key, {})[name] = pod
                 here[key, pod.number] = pod
@@ -248,7 +249,7 @@ class PodPhase:
                 continue
             spec = replace(workload.pod, template="") if brought.overridden else workload.pod
             for name, pod in list(pods.items()):
-                pods[name] = replace(pod, spec=spec)
+                pods[name] = replace(pod, spec=_as_made(spec, brought, workload.key, name))
                 if (workload.key, pod.number) in here:
                     here[workload.key, pod.number] = pods[name]
 
@@ -258,7 +259,7 @@ class PodPhase:
         here = self._standing.setdefault(cluster_id, {})
         for key, pods in brought.before.items():
             for name, pod in list(pods.items()):
-                pods[name] = replace(pod, spec=specs.get(key, pod.spec))
+                pods[name] = replace(pod, spec=_as_made(specs.get(key, pod.spec), brought, key, name))
                 if (key, pod.number) in here:
                     here[key, pod.number] = pods[name]
 
@@ -342,7 +343,8 @@ class PodPhase:
         brought.shown.clear()
         for workload in brought.workloads:
             brought.shown[workload.key] = {
-                o.name: self._value(brought, o, nodes) for o in brought.of(workload.key)
+                o.name: self._value(brought, o, nodes) | _former(workload, o)
+                for o in brought.of(workload.key)
             }
 
     def _value(self, brought: _Brought, outcome: PodOutcome, nodes: Mapping[str, Any]) -> dict[str, Any]:
@@ -407,6 +409,20 @@ class PodPhase:
                         )
                     )
         return found
+
+
+def _former(workload: Workload, outcome: PodOutcome) -> dict[str, str]:
+    """The template of a pod that an update has not reached: it hangs, or leaves the pod as it is."""
+    spec = outcome.spec
+    if spec is None or outcome.action != forecast.KEEP or not outcome.node:
+        return {}
+    return {} if spec.template == workload.pod.template else {FORMER: spec.template or _NAMELESS}
+
+
+def _as_made(spec: PodSpec, brought: _Brought, workload: str, pod: str) -> PodSpec:
+    """The spec of a pod of state: that of its workload, of an older template where state says so."""
+    former = brought.noted.get(workload, {}).get(pod, {}).get(FORMER)
+    return replace(spec, template=str(former)) if former else spec
 
 
 def _number(workload: str, pod: str) -> int:
