@@ -309,6 +309,9 @@ class VmWalk:
             if found.failed:
                 instance.unsettled = frozenset(computed)
             self.blocks.conclude(instance, computed, evaluation)
+            if instance.action is Action.NO_OP and found.tokens:
+                # Created again in the very same place: nothing to see in the values, a step all the same.
+                instance.action = Action.UPDATE
             if not found.untouched and found.wanted is not None:
                 instance.private = self._placed_note(found)
         self.blocks.keep(instance, evaluation)
