@@ -32,7 +32,7 @@ def required(term: str) -> str:
 """
 
 
-def preferred(term: str, weight: int = 20) -> str:
+def preferred(term: str, weight: float = 20) -> str:
     return f"""
     placement_type     = "PickN"
     number_of_clusters = 1
@@ -100,6 +100,7 @@ SORTER = """property_sorter {
         (required(properties(("Above", "5"))), "Unsupported operator Above", 'operator = "Above"'),
         (required(SORTER), "PropertySorter is not allowed", "property_sorter {"),
         (preferred(SORTER, 101), "Weight must be from -100 to 100", "weight = 101"),
+        (preferred(SORTER, 1.5), "Weight must be a whole number, not 1.5", "weight = 1.5"),
         (preferred(properties(("Ge", "5"))), "PropertySelector", "property_selector {"),
         (
             'topology_spread_constraint {\ntopology_key = "region"\n}',
