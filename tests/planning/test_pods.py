@@ -302,6 +302,20 @@ def test_pods_below_a_partition_keep_their_template_until_it_falls() -> None:
     assert is_empty(good(plan(text("redis:7", 0), applied(fallen, state))))
 
 
+def test_a_pod_whose_node_is_healed_came_from_the_machine_that_the_node_stood_on() -> None:
+    text = RACKS + workers(1) + manifest("m", deployment("web", 1))
+    state = state_of(text)
+    was = standing(state)["web-0"]["machine"]
+    result = good(plan(text, state, replaces=("nexus_kubernetes_cluster.a:a-np-0",)))
+    (row,) = [r for r in result.plan.placements if r.kind == "pod" and r.action == "move"]
+    assert row.source is not None
+    assert row.target is not None
+    assert row.source["machine"] == was
+    (node,) = [r for r in result.plan.placements if r.object == "a-np-0"]
+    assert node.target is not None
+    assert row.target["machine"] == node.target["machine"] != was
+
+
 def test_pods_of_a_node_that_goes_are_placed_again() -> None:
     text = RACKS + workers(3) + manifest("m", deployment("web", 3, apart=HOSTNAME))
     state = state_of(text)

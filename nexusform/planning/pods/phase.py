@@ -91,6 +91,7 @@ class _Brought:
     # `shown` the value that was given out, `outcomes` what became of each pod (by workload and number).
     before: dict[str, dict[str, StandingPod]] = field(default_factory=dict)
     noted: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+    stood: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     workloads: tuple[Workload, ...] = ()
     manifests: tuple[Manifest, ...] = ()
     raw: dict[str, str] = field(default_factory=dict)
@@ -145,6 +146,7 @@ class PodPhase:
                     key, _number(key, name), str(where.get("node") or ""), _as_made(spec, brought, key, name)
                 )
                 brought.before.setdefault(key, {})[name] = pod
+                brought.stood[key, name] = where
                 here[key, pod.number] = pod
 
     # --- what the planner calls ---
@@ -368,9 +370,10 @@ class PodPhase:
         for (address, cluster_id), brought in self._brought.items():
             cluster = self.clusters.get(cluster_id)
             where = parse_address(address)
-            found += [_row(where, cluster_id, cluster, o) for o in brought.removed]
-            for workload in brought.workloads:
-                found += [_row(where, cluster_id, cluster, o) for o in brought.of(workload.key)]
+            outcomes = [*brought.removed, *(o for w in brought.workloads for o in brought.of(w.key))]
+            found += [
+                _row(where, cluster_id, cluster, o, brought.stood.get((o.workload, o.name))) for o in outcomes
+            ]
         return found
 
     @property
@@ -432,7 +435,11 @@ def _number(workload: str, pod: str) -> int:
 
 
 def _row(
-    address: Address, cluster_id: str, cluster: NodeCluster | None, outcome: PodOutcome
+    address: Address,
+    cluster_id: str,
+    cluster: NodeCluster | None,
+    outcome: PodOutcome,
+    stood: Mapping[str, Any] | None,
 ) -> PlacementChange:
     name = cluster.name if cluster is not None else cluster_id.rpartition("/")[2]
     gone = outcome.action == forecast.REMOVE
@@ -444,7 +451,7 @@ def _row(
         "pod",
         outcome.name,
         _ACTIONS[outcome.action],
-        _place(cluster, name, outcome.previous) if had else None,
+        _former_place(cluster, name, outcome, stood) if had else None,
         None if gone else _place(cluster, name, outcome.node),
         outcome.trigger,
         cluster="",
@@ -455,6 +462,16 @@ def _row(
         scores={"certain": outcome.certain, "feasible_nodes": outcome.feasible} if decided else {},
         rejected=outcome.refusals,
     )
+
+
+def _former_place(
+    cluster: NodeCluster | None, name: str, outcome: PodOutcome, stood: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Where a pod was: by state, as its node may stand on another machine by now, or not at all."""
+    place = _place(cluster, name, outcome.previous)
+    if outcome.action == forecast.KEEP or stood is None or stood.get("node") != outcome.previous:
+        return place
+    return place | {key: stood[key] for key in ("machine", "availability_zone") if stood.get(key)}
 
 
 def _place(cluster: NodeCluster | None, name: str, node_name: str) -> dict[str, Any]:
