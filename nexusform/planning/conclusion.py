@@ -23,6 +23,7 @@ from nexusform.planning.pods.blocks import pod_diagnostics
 from nexusform.planning.pods.phase import PodPhase
 from nexusform.planning.request import PlanRequest, PlanResult, Unplaced
 from nexusform.planning.steps import build_steps
+from nexusform.planning.vms.broken_groups import broken_groups
 from nexusform.planning.vms.certainty import measure
 from nexusform.planning.vms.fit import fit_failures
 from nexusform.planning.vms.overfull import overfull
@@ -125,7 +126,9 @@ def _findings(
     """What is to be told, the pools that do not fit, and whether anything else is in error: then nothing is
     said of what fits.
     """
-    found = [*work.diagnostics, *problems, *overfull(blocks.instances, work.sites, work.objects.values())]
+    objects = work.objects.values()
+    found = [*work.diagnostics, *problems]
+    found += [*overfull(blocks.instances, work.sites, objects), *broken_groups(objects)]
     failures = fit_failures(work.objects.values(), blocks.left_out)
     # what depends on a VM that does not fit is undecided because of that
     if has_errors(d for d in found if d.summary != UNDECIDED or not failures.unplaced):
