@@ -383,3 +383,51 @@ def test_what_needs_a_vnf_in_error_is_not_called_unknown_too() -> None:
     body["cluster_id"] = "${uuid()}"
     found = {d.summary for d in errors(plan(files))}
     assert found == {"Anti-affinity cannot be met", "Placement depends on an unknown value"}
+
+
+def test_a_group_given_to_vms_that_share_a_machine_names_those_to_heal() -> None:
+    def hot(*, apart: bool) -> str:
+        hints = {"scheduler_hints": {"group": {"get_resource": "g"}}} if apart else {}
+        group = {"type": "OS::Nova::ServerGroup", "properties": {"policies": ["anti-affinity"]}}
+        server = {"type": "OS::Nova::Server", "properties": hints}
+        workers = {"type": "OS::Heat::ResourceGroup", "properties": {"count": 3, "resource_def": server}}
+        template = {"heat_template_version": "2018-08-31", "resources": {"g": group, "w": workers}}
+        return str(yaml.safe_dump(template))
+
+    def vnf(*, apart: bool) -> dict[str, Any]:
+        return {"base_hot": hot(apart=apart), "vdu": {"w": SMALL}}
+
+    state = applied(good(planned(vnf(apart=False), racks=1, machines=1)))
+    result = good(planned(vnf(apart=True), state, racks=1, machines=3))
+    assert not triggers(result)
+    (told,) = [w for w in warnings(result) if w.summary == "VMs stand against their placement group"]
+    assert "g (base_hot:3)" in told.detail
+    for name in ("v-w-1", "v-w-2"):
+        assert f"-replace='{VNF}:{name}'" in told.detail
+    assert "v-w-0" not in told.detail
+    asked = (f"{VNF}:v-w-1", f"{VNF}:v-w-2")
+    healed = good(planned(vnf(apart=True), state, racks=1, machines=3, replaces=asked))
+    assert not [w for w in warnings(healed) if w.summary == told.summary]
+    assert len(set(machines_of(applied(healed, state)).values())) == 3
+
+
+def test_a_smaller_vnf_is_not_said_to_lose_what_a_platform_likes() -> None:
+    hot = {
+        "heat_template_version": "2018-08-31",
+        "resources": {
+            "w": {
+                "type": "OS::Heat::AutoScalingGroup",
+                "properties": {
+                    "min_size": 1,
+                    "max_size": 3,
+                    "desired_capacity": 1,
+                    "resource": {"type": "OS::Nova::Server"},
+                },
+            }
+        },
+    }
+    vnf = {"base_hot": yaml.safe_dump(hot), "vdu": {"w": SMALL}}
+    state = applied(good(planned({**vnf, "scale_levels": {"w": 2}})))
+    smaller = good(planned({**vnf, "scale_levels": {"w": 0}}, state))
+    assert {found[0] for found in triggers(smaller).values()} == {"remove"}
+    assert [table.fewest_left_on_a_rack for table in smaller.plan.placement_tables] == [None]

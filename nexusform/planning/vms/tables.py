@@ -51,7 +51,9 @@ def _row(
     floor, ceiling = (len(keys) // expected, -(-len(keys) // expected)) if expected else (0, 0)
     placed = sum(1 for of, key in keys if key in of.tokens)
     sure = certainty.pool(found.wanted.owner, pool.rule_pool or pool.pool) if certainty is not None else None
-    shrinks = any(t == "scale_in" for key, t in found.moves.leave.items() if key[0] == pool.pool)
+    # A VNF's manager takes the newest; a platform takes which it likes.
+    chosen = found.wanted.provenance != "decided"
+    shrinks = chosen and any(t == "scale_in" for key, t in found.moves.leave.items() if key[0] == pool.pool)
     sizes = {p.sku.name for _, p in members}
     return PlacementTable(
         found.instance.address,
