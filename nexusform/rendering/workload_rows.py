@@ -34,14 +34,17 @@ def _name(cluster_id: str) -> str:
 
 
 def pending_lines(lefts: Iterable[WorkloadLeft]) -> list[str]:
-    """Why pods stay Pending, a line per workload and reason."""
+    """Why pods stay Pending, a line per workload and reason; with its cluster where there are several."""
     lines = []
-    for left in lefts:
+    known = list(lefts)
+    several = len({left.cluster_id for left in known}) > 1
+    for left in known:
+        workload = f"{_name(left.cluster_id)}: {left.workload}" if several else left.workload
         reasons: dict[str, list[str]] = {}
         for move in left.moves:
             if not move.node:
                 reasons.setdefault(move.reason, []).append(move.pod)
-        lines += [f"{left.workload}: {listed(pods, 4)}: {reason}" for reason, pods in reasons.items()]
+        lines += [f"{workload}: {listed(pods, 4)}: {reason}" for reason, pods in reasons.items()]
     return lines
 
 
