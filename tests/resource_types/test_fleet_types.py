@@ -139,6 +139,7 @@ def test_a_wrong_type_and_a_wrong_choice_have_their_lines() -> None:
     [
         ('strategy {\nrolling_update {\nmax_surge = "lots"\n}\n}', "neither a whole number nor a percentage"),
         ('strategy {\nrolling_update {\nmax_surge = "-1"\n}\n}', "greater than or equal to 0"),
+        ('strategy {\nrolling_update {\nmax_unavailable = "101%"\n}\n}', "from 0% to 100%, got 101%"),
         ('strategy {\ntype = "External"\nrolling_update {\n}\n}', "not valid for the External"),
         (
             'resource_selector {\nversion = "v1"\nkind = "Namespace"\nname = "a"\nlabel_selector {\n}\n}',

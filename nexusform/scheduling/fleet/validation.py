@@ -39,6 +39,7 @@ from nexusform.scheduling.quantity import Malformed, Quantity, parse_quantity
 Path = tuple[str | int, ...]
 MOST_TERMS, MOST_NAMES, MOST_TOLERATIONS = 10, 100, 100
 LARGEST_WEIGHT = 100
+WHOLE = 100  # per cent
 _REQUIRED: Path = (
     "affinity",
     "cluster_affinity",
@@ -397,6 +398,8 @@ def check_rolling_update(
     for name, amount in (("max_unavailable", max_unavailable), ("max_surge", max_surge)):
         if amount.value < 0:
             found.append(Finding((name,), f"{name} must be greater than or equal to 0, got {amount}"))
+        if amount.percent and amount.value > WHOLE:
+            found.append(Finding((name,), f"{name} must be a number, or from 0% to 100%, got {amount}"))
     if unavailable_period_seconds < 0:
         text = (
             f"unavailable_period_seconds must be greater than or equal to 0, got {unavailable_period_seconds}"
