@@ -19,6 +19,7 @@ _SIGNS: Final = {
 }
 _MOST_ROWS: Final = 2000
 _WIDEST_GRID: Final = 40
+_MEMBER: Final = "fleet_member_cluster"
 
 
 def fleet_part(plan: Plan) -> Part:
@@ -27,19 +28,31 @@ def fleet_part(plan: Plan) -> Part:
     pods = [row for row in plan.placements if row.kind == "pod"]
     if not bindings and not pods:
         return None
-    parts = [_grid(bindings), _refusals(bindings)] if bindings else []
+    parts = [_grid(bindings, _members(plan)), _refusals(bindings)] if bindings else []
     return section("fleet", "Fleet", parts, _pods(pods))
+
+
+def _members(plan: Plan) -> set[str]:
+    """The members that the fleet has after the plan, whether a placement wants them or not."""
+    names = (
+        change.after.get("name")
+        for change in plan.changes
+        if change.address.type == _MEMBER and change.after is not None and not change.sensitive_after
+    )
+    return {name for name in names if isinstance(name, str)}
 
 
 def _cluster(row: PlacementChange) -> str:
     return str(((row.target or row.source) or {}).get("cluster", row.object))
 
 
-def _grid(rows: Sequence[PlacementChange]) -> Part:
+def _grid(rows: Sequence[PlacementChange], members: set[str]) -> Part:
     refused = {(str(row.address), r.candidate): r.rule for row in rows for r in row.rejected}
     clusters = sorted({_cluster(row) for row in rows} | {candidate for _, candidate in refused})
     if len(clusters) > _WIDEST_GRID:
         return _listed(rows)
+    if len(members.union(clusters)) <= _WIDEST_GRID:
+        clusters = sorted(members.union(clusters))
     placements = dict.fromkeys(str(row.address) for row in rows)
     cells = {(str(row.address), _cluster(row)): row for row in rows}
     shown = [
@@ -66,7 +79,7 @@ def _empty(rule: str | None) -> Markup:
 def _cell(row: PlacementChange) -> Part:
     state = str(((row.target or row.source) or {}).get("state", "")) or row.action.value
     scores = ", ".join(f"{name} {value}" for name, value in row.scores.items())
-    why = " ".join(text for text in (row.trigger, row.reason if row.reason != row.trigger else "") if text)
+    why = ": ".join(text for text in (row.trigger, row.reason if row.reason != row.trigger else "") if text)
     return [
         element("span", f"{_SIGNS[row.action]} {state}".strip(), class_=f"mark-{row.action.value}"),
         element("div", why, class_="quiet small") if why else None,
@@ -81,7 +94,8 @@ def _refusals(rows: Sequence[PlacementChange]) -> Part:
         for refused in row.rejected
     )
     if not listed:
-        return None
+        hint = "Why a cluster was not picked: plan with -placements=all, or ask nexusform explain."
+        return element("p", hint, class_="quiet")
     heads = ("Placement", "Cluster", "Rule", "Why")
     return [_cut(len(listed)), table("Clusters that were refused", heads, list(listed)[:_MOST_ROWS])]
 
@@ -101,4 +115,4 @@ def _pods(rows: Sequence[PlacementChange]) -> Part:
         for row in rows[:_MOST_ROWS]
     ]
     heads = ("Pod", "Workload", "Action", "From", "To", "Trigger")
-    return [_cut(len(rows)), table("Pods", heads, shown)]
+    return [_cut(len(rows)), table("Pods", heads, shown, firm=True)]

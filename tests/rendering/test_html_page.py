@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from nexusform.diagnostics import error
-from nexusform.planning.plan import Plan, VariableValue
+from nexusform.planning.plan import Action, Plan, VariableValue
 from nexusform.rendering.html_page import render_html
 from nexusform.scheduling.decision import Refusal
 from nexusform.values import STRING
@@ -179,6 +179,16 @@ def test_fleet_and_separation_show_when_there_are_any(plans: SimpleNamespace) ->
     _, without, _ = page_of(plans.added_cluster())
     assert "fleet" not in without.ids
     assert "separation" not in without.ids
+
+
+def test_a_member_that_no_placement_wants_has_its_column(plans: SimpleNamespace) -> None:
+    plan = plans.fleet_and_pods()
+    member = {"id": "south", "name": "south"}
+    idle = plans.change(plans.address("fleet_member_cluster", "south"), Action.CREATE, None, member)
+    _, outline, _ = page_of(replace(plan, changes=(*plan.changes, idle)))
+    words = "".join(outline.words)
+    assert "Placementeastnorthsouthwest" in words
+    assert "Why a cluster was not picked: plan with -placements=all" in words
 
 
 def test_a_large_fleet_is_listed(plans: SimpleNamespace) -> None:
