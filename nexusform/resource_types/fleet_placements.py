@@ -10,6 +10,7 @@ from nexusform.ports import ResourceType
 from nexusform.resource_types.fleet_kinds import FleetKind, Values, fleet_type
 from nexusform.resource_types.fleet_reading import amount_problems, read_placement
 from nexusform.resource_types.fleet_schemas import PLACEMENT_ARGUMENTS, PLACEMENT_BLOCKS, PLACEMENT_VALUES
+from nexusform.scheduling.fleet.model import PlacementType, Policy
 from nexusform.scheduling.fleet.validation import Finding, check_policy, check_rolling_update, check_selector
 from nexusform.schema import BlockSchema
 from nexusform.values import Path
@@ -36,6 +37,7 @@ def _findings(placement: FleetObject, arguments: Values) -> Iterator[Finding]:
         for found in check_policy(placement.policy):
             yield Finding(("policy", *found.path), found.message, found.warning)
         yield from _fractions(arguments)
+        yield from _empty_affinity(placement.policy, arguments)
     for i, selector in enumerate(placement.selectors):
         here = ("resource_selector", i)
         yield from check_selector(selector.labels, (*here, "label_selector"))
@@ -56,6 +58,15 @@ def _findings(placement: FleetObject, arguments: Values) -> Iterator[Finding]:
             external=placement.strategy == EXTERNAL,
         ):
             yield Finding((*below, *found.path), found.message, found.warning)
+
+
+def _empty_affinity(policy: Policy, arguments: Values) -> Iterator[Finding]:
+    """An affinity that says nothing: the scheduler's policy cannot tell it from none, the API does."""
+    silent = policy.required is None and not policy.preferred
+    written = (arguments.get("policy") or {}).get("affinity") is not None
+    if policy.placement_type is PlacementType.PICK_FIXED and silent and written:
+        text = "affinity must be nil for policy type PickFixed, only valid for PickAll and PickN"
+        yield Finding(("policy", "affinity"), text)
 
 
 def _fractions(arguments: Values) -> Iterator[Finding]:

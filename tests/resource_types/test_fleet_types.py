@@ -80,6 +80,11 @@ SORTER = """property_sorter {
             "toleration {",
         ),
         (
+            'placement_type = "PickFixed"\ncluster_names = ["a"]\naffinity {\ncluster_affinity {\n}\n}',
+            "Affinity must be nil for policy type PickFixed",
+            "affinity {",
+        ),
+        (
             'toleration {\nkey = "k"\nvalue = "x"\noperator = "Exists"\n}',
             "Toleration value needs to be empty",
             'value = "x"',
