@@ -71,6 +71,9 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RealPlan]:
     return {
         "quickstart": planned(copied("quickstart", where)),
         "inventory": planned(copied("inventory", where)),
+        "fleet": planned(copied("fleet", where)),
+        "end-to-end": planned(copied("end-to-end", where)),
+        "hardware-aware": planned(copied("hardware-aware", where)),
         "nexus-document": half_full(where),
         "repaired": repaired(where),
     }

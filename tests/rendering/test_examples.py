@@ -13,7 +13,13 @@ from nexusform.rendering.markdown import render_markdown
 from nexusform.rendering.terminal import PlanTextOptions, render_plan
 from tests.rendering.real_plans import REGISTRIES, RealPlan
 
-EXAMPLES = ["quickstart", "inventory", "nexus-document"]
+EXAMPLES = ["quickstart", "inventory", "nexus-document", "fleet", "end-to-end", "hardware-aware"]
+# What JSON says of where something goes, by kind.
+PLACES = {
+    "vm": {"machine", "rack", "availability_zone", "numa_cells"},
+    "binding": {"cluster", "state"},
+    "pod": {"cluster", "node", "machine", "availability_zone"},
+}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -27,6 +33,13 @@ def test_text(name: str, examples: dict[str, RealPlan], golden: Callable[[str, s
 def test_markdown(name: str, examples: dict[str, RealPlan], golden: Callable[[str, str], None]) -> None:
     real = examples[name]
     golden(f"examples/{name}.md", render_markdown(real.saved.plan, real.sources, REGISTRIES))
+
+
+@pytest.mark.parametrize("name", ["quickstart", "end-to-end"])
+def test_json(name: str, examples: dict[str, RealPlan], golden: Callable[[str, str], None]) -> None:
+    real = examples[name]
+    document = plan_document(real.saved.plan, None, registries=REGISTRIES)
+    golden(f"examples/{name}.json", json_bytes(document, pretty=True).decode())
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -52,6 +65,6 @@ def test_json_has_what_consumers_of_plans_read(name: str, examples: dict[str, Re
         assert set(change["change"]) >= {"actions", "before", "after", "after_unknown"}
         assert change["source"]["line"] >= 1
     placed = [row for row in document["placement_changes"] if row["action"] == "place"]
-    assert all(set(row["to"]) == {"machine", "rack", "availability_zone", "numa_cells"} for row in placed)
+    assert all(set(row["to"]) == PLACES[row["kind"]] for row in placed)
     rows = [row for row in document["placement_tables"] if row["actual_vms_per_rack"]]
     assert all(sum(row["actual_vms_per_rack"].values()) == row["total_count"] for row in rows)
