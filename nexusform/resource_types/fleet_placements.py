@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
-from nexusform.importers.fleet_model import EXTERNAL, FleetObject, FleetPlacement
+from nexusform.importers.fleet_model import EXTERNAL, WITH_SELECTED, FleetObject, FleetPlacement
 from nexusform.ports import ResourceType
 from nexusform.resource_types.fleet_kinds import FleetKind, Values, fleet_type
 from nexusform.resource_types.fleet_reading import amount_problems, read_placement
@@ -16,6 +17,25 @@ from nexusform.schema import BlockSchema
 from nexusform.values import Path
 
 _SPEC = BlockSchema(PLACEMENT_ARGUMENTS, PLACEMENT_BLOCKS)
+_OF_NAMESPACE: Final = {
+    "": {
+        "ConfigMap", "Secret", "Service", "ServiceAccount", "PersistentVolumeClaim", "Pod", "PodTemplate",
+        "Endpoints", "LimitRange", "ResourceQuota", "ReplicationController",
+    },
+    "apps": {"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"},
+    "batch": {"Job", "CronJob"},
+    "autoscaling": {"HorizontalPodAutoscaler"},
+    "networking.k8s.io": {"Ingress", "NetworkPolicy"},
+    "policy": {"PodDisruptionBudget"},
+    "rbac.authorization.k8s.io": {"Role", "RoleBinding"},
+}  # fmt: skip
+_OF_CLUSTER: Final = {
+    "": {"Namespace", "PersistentVolume"},
+    "apiextensions.k8s.io": {"CustomResourceDefinition"},
+    "rbac.authorization.k8s.io": {"ClusterRole", "ClusterRoleBinding"},
+    "scheduling.k8s.io": {"PriorityClass"},
+    "storage.k8s.io": {"StorageClass"},
+}
 
 
 def placement_type(name: str, kind: str, description: str, *, namespaced: bool) -> ResourceType:
@@ -25,13 +45,13 @@ def placement_type(name: str, kind: str, description: str, *, namespaced: bool) 
         FleetKind(kind, _SPEC, namespaced),
         description,
         read=read_placement,
-        findings=_findings,
+        findings=partial(_findings, namespaced=namespaced),
         values=PLACEMENT_VALUES,
         phase=6,
     )
 
 
-def _findings(placement: FleetObject, arguments: Values) -> Iterator[Finding]:
+def _findings(placement: FleetObject, arguments: Values, *, namespaced: bool) -> Iterator[Finding]:
     assert isinstance(placement, FleetPlacement)
     if placement.policy is not None:
         for found in check_policy(placement.policy):
@@ -45,6 +65,7 @@ def _findings(placement: FleetObject, arguments: Values) -> Iterator[Finding]:
             yield Finding(here, "a resource selector has a name or a label_selector, not both")
         if not selector.kind or not selector.version:
             yield Finding(here, "a resource selector needs version and kind")
+    yield from _scopes(placement, namespaced=namespaced)
     strategy = arguments.get("strategy") or {}
     rolling = strategy.get("rolling_update")
     below = ("strategy", "rolling_update")
@@ -58,6 +79,22 @@ def _findings(placement: FleetObject, arguments: Values) -> Iterator[Finding]:
             external=placement.strategy == EXTERNAL,
         ):
             yield Finding((*below, *found.path), found.message, found.warning)
+
+
+def _scopes(placement: FleetPlacement, *, namespaced: bool) -> Iterator[Finding]:
+    """Kinds of the wrong scope, as far as a kind's scope is known; kinds of custom resources are let pass."""
+    inside = any(
+        s.scope == WITH_SELECTED and (s.group, s.kind) == ("", "Namespace") for s in placement.selectors
+    )
+    if inside and not namespaced:
+        return
+    wrong, scope = (_OF_CLUSTER, "a cluster") if namespaced else (_OF_NAMESPACE, "not a cluster")
+    for i, selector in enumerate(placement.selectors):
+        if selector.kind in wrong.get(selector.group, ()):
+            text = f"{selector.kind} is {scope} scoped resource"
+            if not namespaced:
+                text += ": select its Namespace, or use fleet_resource_placement"
+            yield Finding(("resource_selector", i, "kind"), text)
 
 
 def _empty_affinity(policy: Policy, arguments: Values) -> Iterator[Finding]:

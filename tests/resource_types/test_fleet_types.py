@@ -134,6 +134,21 @@ def test_what_the_webhook_refuses_is_refused_at_its_line(policy: str, said: str,
     assert found[0][1] == line
 
 
+def test_kinds_of_the_other_scope_are_refused_at_their_line() -> None:
+    selector = 'resource_selector {{\n{}\nversion = "v1"\nkind = "{}"\nname = "x"\n}}'
+    of_namespace = selector.format('group = "apps"', "Deployment")
+    said = (
+        "Deployment is not a cluster scoped resource: select its Namespace, or use fleet_resource_placement."
+    )
+    assert refused(placement("", of_namespace)) == [(said, 'kind = "Deployment"')]
+    custom = selector.format('group = "example.com"', "Deployment")
+    assert refused(placement("", custom)) == []
+    other = placement("", 'namespace = "web"').replace("cluster_resource_placement", "resource_placement")
+    assert refused(other) == [("Namespace is a cluster scoped resource.", 'kind    = "Namespace"')]
+    some = selector.format('selection_scope = "NamespaceWithResourceSelectors"', "Namespace")
+    assert refused(placement("", some + "\n" + of_namespace)) == []
+
+
 def test_a_wrong_type_and_a_wrong_choice_have_their_lines() -> None:
     found = refused(placement('placement_type = "PickMost"'))
     assert [line for _, line in found] == ['placement_type = "PickMost"']
