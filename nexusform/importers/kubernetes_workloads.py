@@ -24,6 +24,8 @@ from nexusform.scheduling.matching import LabelSelector, matches
 from nexusform.scheduling.pods.model import Strategy, Workload
 
 NOT_PREDICTED: Final = "Pods are not predicted"
+# What Kubernetes names as the most that one cluster carries.
+MOST_PODS: Final = 150_000
 AUTOSCALED: Final = "Replicas are changed by an autoscaler"
 
 _KINDS: Final = frozenset(
@@ -193,10 +195,18 @@ def _replicas(kind: str, spec: Fields) -> int:
         if spec.flag("suspend"):
             return 0
         wanted = spec.whole("parallelism", 1)
-        return min(wanted, spec.whole("completions", wanted))
+        together = min(wanted, spec.whole("completions", wanted))
+        return together if _within(spec, "parallelism", together) else 1
     if kind in ("Pod", "DaemonSet"):
         return 1
-    return spec.whole("replicas", 1)
+    wanted = spec.whole("replicas", 1)
+    return wanted if _within(spec, "replicas", wanted) else 1
+
+
+def _within(spec: Fields, key: str, wanted: int) -> bool:
+    if wanted > MOST_PODS:
+        spec.say(key, f"is {wanted:,}; a Kubernetes cluster is built for at most {MOST_PODS:,} pods.")
+    return wanted <= MOST_PODS
 
 
 def _with_updates(workload: Workload, spec: Fields) -> Workload:
