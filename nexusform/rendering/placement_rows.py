@@ -154,9 +154,9 @@ def _group_of(site_id: str, address: Address, cluster: str, kind: str, pool: str
 def _group(
     rows: Sequence[PlacementChange], table: PlacementTable | None, tie_breaks: int, detail: Detail
 ) -> PlacementGroup:
-    runs: dict[tuple[str, str], list[PlacementChange]] = {}
+    runs: dict[tuple[str, str, str, str], list[PlacementChange]] = {}
     for row in rows:
-        runs.setdefault((row.action.value, row.trigger), []).append(row)
+        runs.setdefault((row.action.value, row.trigger, *_states(row)), []).append(row)
     lines = [line for run in runs.values() for line in _lines(run, detail)]
     first = rows[0] if rows else None
     if table is not None:
@@ -181,17 +181,27 @@ def _lines(run: list[PlacementChange], detail: Detail) -> list[PlacementLine]:
         return [_single(row) for row in run]
     ordered = sorted(run, key=_by_number)
     first = ordered[0]
+    before, after = _states(first)
+    target = _many(ordered, "target") if _has_target(first) else ""
     return [
         PlacementLine(
             _SYMBOLS[first.action],
             first.action,
             _run_label(ordered),
-            _many(ordered, "source") if not _has_target(first) or moves else "",
-            _many(ordered, "target") if _has_target(first) else "",
+            before or (_many(ordered, "source") if not _has_target(first) or moves else ""),
+            f"{after}: {target}" if after else target,
             first.trigger,
             len(ordered),
         )
     ]
+
+
+def _states(row: PlacementChange) -> tuple[str, str]:
+    """The states before and after of a binding that stays and changes its state; else both are empty."""
+    if row.kind != "binding" or row.action is not PlacementAction.UPDATE:
+        return "", ""
+    before, after = ((place or {}).get("state") or "" for place in (row.source, row.target))
+    return ("", "") if before == after else (str(before), str(after))
 
 
 def _by_number(row: PlacementChange) -> tuple[int, int, str]:

@@ -103,6 +103,26 @@ def test_bindings_fold_into_their_clusters(plans: SimpleNamespace) -> None:
     assert (one.label, one.target) == ("east", "Bound")
 
 
+def test_bindings_in_another_state_fold_by_their_states(plans: SimpleNamespace) -> None:
+    template = replace(rows(plans, [("", "")])[0], kind="binding", number=0)
+    states = {"a": ("Scheduled", "Bound"), "b": ("Scheduled", "Bound"), "c": ("Bound", "Unscheduled")}
+    changed = tuple(
+        replace(
+            template,
+            action=PlacementAction.UPDATE,
+            object=cluster,
+            source={"cluster": cluster, "state": before},
+            target={"cluster": cluster, "state": after},
+        )
+        for cluster, (before, after) in states.items()
+    )
+    (group,) = placement_groups(Plan(placements=changed), Detail.CHANGED)
+    assert [(line.label, line.origin, line.target) for line in group.lines] == [
+        ("2 clusters", "Scheduled", "Bound: a, b"),
+        ("c", "Bound", "Unscheduled"),
+    ]
+
+
 def test_summaries_split_by_kind_only_when_there_are_several(plans: SimpleNamespace) -> None:
     (total,) = summaries(plans.added_cluster())
     assert (total.place, total.keep) == (53, 125)
