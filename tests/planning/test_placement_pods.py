@@ -17,6 +17,7 @@ from tests.planning.harness import (
     plan,
     pool,
     state_of,
+    warnings,
     without,
 )
 from tests.planning.test_pods import deployment, pods
@@ -171,3 +172,11 @@ resource "fleet_resource_override" "o" {
     renewed = good(plan(text.replace("web:1", "web:2") + override, later))
     moved = [r for r in renewed.plan.placements if r.kind == "pod" and r.action != "keep"]
     assert [((r.target or {})["cluster"], r.trigger) for r in moved] == [("a", "template_changed")]
+
+
+def test_a_risk_on_several_members_names_each() -> None:
+    body = deployment("web", 3, namespace="web", apart="topology.kubernetes.io/baremetalmachine")
+    text = RACKS + CLUSTERS + MEMBERS + hub(body) + placement()
+    (told,) = [w for w in warnings(good(plan(text))) if w.summary == "Pods stay Pending"]
+    assert told.detail.startswith("On cluster a: Deployment web/web: 2 of 3 pods")
+    assert told.detail.endswith("The same on cluster b.")

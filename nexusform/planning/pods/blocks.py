@@ -204,22 +204,31 @@ def pod_diagnostics(
             at = ("yaml_body",) if instance.type.name == MANIFEST_TYPE else ()
             detail = f"yaml_body:{finding.line}: {finding.detail}" if finding.line else finding.detail
             found.append(instance.problem(Problem(at, finding.summary, detail, finding.severity)))
-    alike: dict[tuple[str, str, str], list[PodWarning]] = {}
-    for address, warning in pods.warnings if risks else ():
-        alike.setdefault((address, warning.workload, warning.kind), []).append(warning)
+    alike: dict[tuple[str, str, str], list[tuple[str, PodWarning]]] = {}
+    for address, cluster, warning in pods.warnings if risks else ():
+        alike.setdefault((address, warning.workload, warning.kind), []).append((cluster, warning))
     for (address, _, kind), told in alike.items():
         instance = by_address.get(address)
         if instance is not None:
             found.append(
-                instance.problem(Problem((), told[0].summary, _together(told), Severity.WARNING, id=kind))
+                instance.problem(Problem((), told[0][1].summary, _together(told), Severity.WARNING, id=kind))
             )
     return found
 
 
-def _together(told: Sequence[PodWarning]) -> str:
+def _together(told: Sequence[tuple[str, PodWarning]]) -> str:
     """Warnings of one kind about one workload as one: the first, and where else it is so."""
-    places = [w.machine or w.rack for w in told[1:] if w.machine or w.rack]
+    cluster, first = told[0]
+    several = any(other != cluster for other, _ in told)
+    places: dict[str, None] = {}
+    for other, warning in told[1:]:
+        where = warning.machine or warning.rack
+        if where:
+            places[f"{where} ({other})" if several else where] = None
+        elif other != cluster:
+            places[f"cluster {other}"] = None
+    detail = f"On cluster {cluster}: {first.detail}" if several else first.detail
     if not places:
-        return told[0].detail
+        return detail
     more = "" if len(places) <= _MOST_PLACES else f" and {len(places) - _MOST_PLACES} more"
-    return f"{told[0].detail} The same on {', '.join(places[:_MOST_PLACES])}{more}."
+    return f"{detail} The same on {', '.join(list(places)[:_MOST_PLACES])}{more}."

@@ -377,9 +377,13 @@ class PodPhase:
         return found
 
     @property
-    def warnings(self) -> list[tuple[str, PodWarning]]:
-        """Every risk, with the address of the object that brings the workload."""
-        return [(key[0], w) for key, brought in self._brought.items() for w in brought.warnings]
+    def warnings(self) -> list[tuple[str, str, PodWarning]]:
+        """Every risk, with the address of the object that brings the workload, and the cluster's name."""
+        return [
+            (address, self.clusters[cluster_id].name, w)
+            for (address, cluster_id), brought in self._brought.items()
+            for w in brought.warnings
+        ]
 
     def decisions(self, address: str, name: str) -> list[PodDecision]:
         """The pods of this name that an object brings, cluster by cluster."""
