@@ -16,6 +16,7 @@ from nexusform.whatif.pools import PoolReason
 from nexusform.workflow.explain import Reason
 from nexusform.workflow.explain import explain as find_explanations
 from nexusform.workflow.explain_fleet import PlacementReason
+from nexusform.workflow.explain_pods import NODES_UNKNOWN
 
 
 @command("explain", summary="Say why something is where it is")
@@ -50,6 +51,8 @@ def explain(address: str, name: str, **given: Any) -> int:
     if found.pods:
         for pod in found.pods:
             screen.out(_pod(pod, given, screen), end="")
+        if given["format"] == "text":
+            screen.diagnostics([d for d in found.diagnostics if d.summary == NODES_UNKNOWN], found.sources)
         return 0
     if found.pools:
         screen.out(_pools(address, found.pools, given, screen), end="")

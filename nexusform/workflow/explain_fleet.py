@@ -15,6 +15,7 @@ from nexusform.planning.request import PlanRequest, PlanResult
 from nexusform.planning.vms.placed_note import placed_by
 from nexusform.scheduling.fleet.explanation import Drift, Explanation, drift, explain
 from nexusform.scheduling.fleet.model import BindingState
+from nexusform.workflow.explain_pods import nodes_unknown
 
 MANIFEST_TYPE = "fleet_hub_manifest"
 OVERRIDE_TYPES = ("fleet_cluster_resource_override", "fleet_resource_override")
@@ -58,7 +59,8 @@ def explain_placements(
         if any(row.kind == "pod" and row.object == name for row in planned.plan.placements):
             return None
         near = did_you_mean(name, sorted(known))
-        text = f'The fleet has no member cluster "{name}".{near}'
+        unknown = nodes_unknown(planned, pattern)
+        text = f'The fleet has no member cluster "{name}".{near}' + (f" {unknown}" if unknown else "")
         return [], [error("No such object", text)]
     wrong = [d for d in planned.diagnostics if d.severity is Severity.ERROR]
     return [_reason(p, planned, name) for p in found], wrong

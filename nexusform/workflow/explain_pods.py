@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nexusform.address import AddressPattern
-from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
+from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error, warning
+from nexusform.planning.plan import PlacementAction
 from nexusform.planning.planner import make_plan
 from nexusform.planning.pods.reasons import PodReason, pod_reasons
-from nexusform.planning.request import PlanRequest
+from nexusform.planning.request import PlanRequest, PlanResult
 
+NODES_UNKNOWN = "Nodes unknown"
 _MOST_NAMES = 20
 
 
@@ -33,4 +35,32 @@ def explain_pods(
         text = f'{pattern} brings no pod "{wanted}".{did_you_mean(wanted, names)}'
         return (), [*wrong, error("No such object", text)]
     addresses = list(dict.fromkeys(str(row.address) for row in rows))
+    unknown = nodes_unknown(planned, pattern)
+    if unknown:
+        wrong.append(warning(NODES_UNKNOWN, unknown))
     return pod_reasons(planned.pods, addresses, wanted), wrong
+
+
+def nodes_unknown(planned: PlanResult, pattern: AddressPattern) -> str:
+    """A sentence on the members that hold a placement and whose pods are not predicted; "" without any."""
+    members = dict(planned.pods.members) if planned.pods is not None else {}
+    for change in planned.plan.changes:
+        after = change.after or {}
+        if change.address.type == "fleet_member_cluster" and after.get("kubernetes_cluster_id"):
+            members[str(after.get("name"))] = str(after["kubernetes_cluster_id"])
+    known = planned.pods.clusters if planned.pods is not None else {}
+    names = [
+        row.object
+        for row in planned.plan.placements
+        if row.kind == "binding"
+        and row.action is not PlacementAction.REMOVE
+        and pattern.matches(row.address)
+        and members.get(row.object, "") not in known
+    ]
+    if not names:
+        return ""
+    listed = ", ".join(names[:_MOST_NAMES]) + (" and others" if len(names) > _MOST_NAMES else "")
+    return (
+        f"{NODES_UNKNOWN}: {listed}. A member without kubernetes_cluster_id has figures, not nodes, so the "
+        "pods that the placement brings there are not predicted."
+    )

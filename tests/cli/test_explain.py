@@ -175,3 +175,38 @@ def test_a_pod_is_explained_node_by_node(tmp_path: Path, ask: Any) -> None:
     assert "stays Pending" in ask(manifest, "redis-2", "-format=markdown")
     ask(manifest, code=1)
     ask(manifest, "redis-9", code=1)
+
+
+FLEET = """
+resource "fleet_member_cluster" "a" {
+  kubernetes_cluster_id = nexus_kubernetes_cluster.a.id
+}
+
+resource "fleet_member_cluster" "figures" {}
+
+resource "fleet_cluster_resource_placement" "all" {
+  resource_selector {
+    group   = ""
+    version = "v1"
+    kind    = "Namespace"
+    name    = "shop"
+  }
+}
+"""
+
+
+def test_members_whose_nodes_are_unknown_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space = "    apiVersion: v1\n    kind: Namespace\n    metadata:\n      name: shop\n    ---\n"
+    hub = REDIS.replace("  cluster_id = nexus_kubernetes_cluster.a.id\n", "")
+    hub = hub.replace("<<-EOT\n", "<<-EOT\n" + space).replace(
+        "name: redis\n", "name: redis\n      namespace: shop\n", 1
+    )
+    (tmp_path / "redis.nf.hcl").write_text(hub + FLEET)
+    placement = "fleet_cluster_resource_placement.all"
+    assert run(["explain", placement, "redis-0"]) == 0
+    told = capsys.readouterr()
+    assert "Nodes unknown: figures." in " ".join((told.out + told.err).replace("│", " ").split())
+    assert run(["explain", placement, "redis-9"]) == 1
+    assert "Nodes unknown: figures." in " ".join(capsys.readouterr().err.replace("│", " ").split())
