@@ -183,6 +183,20 @@ def test_external_placements_wait_for_a_staged_run() -> None:
     assert is_empty(plan(text + approved, state))
 
 
+def test_a_run_is_aborted_once_the_policy_changed() -> None:
+    text = FLEET + placement(pick_n(2), EXTERNAL) + STAGES
+    state = state_of(text + run())
+    fewer = FLEET + placement(pick_n(1), EXTERNAL) + STAGES
+    state = applied(good(plan(fewer + run(), state)), state)
+    before = bindings(state)
+    result = good(plan(fewer + run('state = "Run"\n  approvals = ["r-after-one"]'), state))
+    assert [w.summary for w in warnings(result)] == ["Staged run is aborted"]
+    assert moves(result) == {}
+    assert bindings(applied(result, state)) == before
+    other = run('state = "Run"\n  approvals = ["again-after-one"]').replace('"r"', '"again"')
+    assert [(c, row[0]) for c, row in moves(good(plan(fewer + other, state))).items()] == [("c3", "remove")]
+
+
 def test_external_cannot_go_back() -> None:
     state = state_of(FLEET + placement(pick_n(2), EXTERNAL))
     found = errors(plan(FLEET + placement(pick_n(2)), state))

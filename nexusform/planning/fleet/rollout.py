@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.importers.fleet_model import EXTERNAL, FleetRun
@@ -87,6 +88,12 @@ def _roll(placement: PlacementPlan) -> Iterator[Diagnostic]:
         yield placement.instance.problem(Problem(path, "Rollout does not complete", text, Severity.WARNING))
 
 
+def _begun(instance: Instance) -> Mapping[str, Any]:
+    """What the run fixed when it began; empty for a run that has not begun."""
+    prior = None if instance.replaced else instance.prior
+    return (prior.private if prior is not None else None) or {}
+
+
 def _run(
     instance: Instance, run: FleetRun, placement: PlacementPlan | None, hub: Hub, roster: Roster
 ) -> Iterator[Diagnostic]:
@@ -114,6 +121,17 @@ def _run(
     if isinstance(plan, RunProblem):
         yield warned("Staged run cannot begin", f"{plan.message}.")
         return
+    now = {"policy_snapshot": plan.policy_snapshot, "cluster_count": plan.cluster_count}
+    begun = _begun(instance) or now
+    if begun != now:
+        text = (
+            f"{run.name} began under policy snapshot {begun['policy_snapshot']} with"
+            f" {begun['cluster_count']} cluster(s); now it is {now['policy_snapshot']} with"
+            f" {now['cluster_count']}. Make another run, or replace it with -replace."
+        )
+        yield warned("Staged run is aborted", text)
+        return
+    instance.private = begun
     if run.state is not RunState.RUN:
         return
     index = placement.resource_index if run.resource_index is None else run.resource_index
