@@ -91,7 +91,7 @@ def _head(plan: Plan, report: Report, found: Overview) -> list[str]:
     lines.append(_clipped(" · ".join(fact for fact in facts if fact)) + "  ")
     lines.append(report.verdict)
     if found.room:
-        lines += ["", *_room(found.sites[:_SITES], found.room)]
+        lines += ["", *_room(found.sites, found.room)]
     last = [f"Inventory: {found.inventory}"] if found.inventory else []
     if found.risks:
         named = "; ".join(plain(risk) for risk in found.risks[:_NAMED])
@@ -115,18 +115,28 @@ def _placements(plan: Plan, report: Report, found: Overview) -> str:
     return text.replace("moved**", f"moved** ({', '.join(code(n) for n in names[:_NAMED])}{more})", 1)
 
 
-def _room(sites: Sequence[str], rows: Iterable[RoomRow]) -> list[str]:
-    heads = [plain(sites[0]) if len(sites) == 1 else ""]
-    for site in sites:
-        prefix = f"{plain(site)} " if len(sites) > 1 else ""
+def _room(sites: Sequence[str], rows: Sequence[RoomRow]) -> list[str]:
+    """The sites where the plan leaves less room come first, then those it changes, then the rest."""
+
+    def rank(number: int) -> tuple[bool, bool, int]:
+        worse = any(row.worse[number] for row in rows)
+        changed = any(row.values[number][0] != row.values[number][1] for row in rows)
+        return not worse, not changed, number
+
+    picked = sorted(sorted(range(len(sites)), key=rank)[:_SITES])
+    first = plain(sites[0]) if len(sites) == 1 else ""
+    heads = [f"{len(picked)} of {len(sites)} sites" if len(sites) > len(picked) else first]
+    for number in picked:
+        prefix = f"{plain(sites[number])} " if len(sites) > 1 else ""
         heads += [f"{prefix}before", f"{prefix}after"]
     drawn = []
     for row in rows:
         cells = [plain(row.label)]
-        for (before, after), worse in zip(row.values[: len(sites)], row.worse, strict=False):
-            cells += [plain(before), f"**{plain(after)}**" if worse else plain(after)]
+        for number in picked:
+            before, after = row.values[number]
+            cells += [plain(before), f"**{plain(after)}**" if row.worse[number] else plain(after)]
         drawn.append(cells)
-    return table(heads, drawn, figures=2 * len(sites))
+    return table(heads, drawn, figures=2 * len(picked))
 
 
 def _all_rooms(found: Overview) -> str:

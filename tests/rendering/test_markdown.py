@@ -11,7 +11,7 @@ import pytest
 from nexusform.diagnostics import error
 from nexusform.planning.plan import Action, CheckResult, InventoryRead, Plan
 from nexusform.rendering.markdown import render_markdown
-from tests.rendering.real_plans import REGISTRIES, RealPlan, many
+from tests.rendering.real_plans import REGISTRIES, RealPlan, many, nexusform, planned
 
 CASES = ["added_cluster", "changed_placements", "every_action", "drifted", "outputs_only"]
 
@@ -181,3 +181,32 @@ def test_no_size_is_exceeded_and_what_matters_stays(most: int, plans: SimpleName
     if most >= 700:
         assert "Plan: 0 to add, 600 to change, 0 to destroy." in text
         assert "Every change (left out)" in text or "lines shown" in text
+
+
+def test_of_many_sites_the_one_that_changes_is_in_the_first_lines(tmp_path: Path) -> None:
+    site = """
+resource "nexus_site" "NAME" {}
+resource "nexus_rack" "NAME" {
+  site_id       = nexus_site.NAME.id
+  machine_count = 2
+}
+resource "nexus_kubernetes_cluster" "NAME" {
+  site_id    = nexus_site.NAME.id
+  name       = "NAME-c"
+  depends_on = [nexus_rack.NAME]
+
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+}
+"""
+    text = "".join(site.replace("NAME", name) for name in "abcdef")
+    (tmp_path / "main.nf.hcl").write_text(text)
+    nexusform(tmp_path, "apply", "-auto-approve")
+    grown = site.replace("NAME", "e").replace("count       = 1", "count       = 3")
+    (tmp_path / "main.nf.hcl").write_text(text.replace(site.replace("NAME", "e"), grown))
+    real = planned(tmp_path)
+    first = render_markdown(real.saved.plan, real.sources, REGISTRIES).split("\n")[:12]
+    assert "| 3 of 6 sites | a before | a after | b before | b after | e before | e after |" in first
+    assert any("**19**" in line for line in first)
