@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Final
@@ -22,7 +23,7 @@ MOST_TRIALS: Final = 40
 # Resource types whose pools have availability_zones.
 _ZONED: Final = ("nexus_kubernetes_cluster", "nexus_agent_pool")
 
-Trial = Callable[[Sequence[Adjustment]], PlanResult]
+Trial = Callable[[Sequence[Adjustment]], PlanResult | None]
 Zones = tuple[str, ...]
 
 
@@ -47,16 +48,32 @@ def with_zone_sets(
         return result
     quiet = replace(request, ways_out=False, lint=False, want_rejected=False, explain=())
 
-    def tried(adjustments: Sequence[Adjustment]) -> PlanResult:
-        # Most trials fail for want of room; tie-breaks are repeated for those that do not.
-        trial = replace(quiet, adjustments=tuple(adjustments))
-        outcome = plan(replace(trial, tie_breaks=0))
-        return outcome if outcome.plan.errored or request.tie_breaks == 0 else plan(trial)
+    broken = {str(f.instance.address) for f in denied}
+
+    def trial_of(finding: Finding) -> Trial:
+        # What other rules are in error for already is no reason against a way out for this one.
+        allowed = broken - {str(finding.instance.address)}
+
+        def tried(adjustments: Sequence[Adjustment]) -> PlanResult | None:
+            # Most trials fail for want of room; tie-breaks are repeated for those that do not.
+            trial = replace(quiet, adjustments=tuple(adjustments))
+            outcome = plan(replace(trial, tie_breaks=0))
+            if request.tie_breaks != 0 and _satisfies(outcome, allowed):
+                outcome = plan(trial)
+            return outcome if _satisfies(outcome, allowed) else None
+
+        return tried
 
     made = result.plan
     for finding in denied:
-        made = _told(made, finding, list(_ways(finding, result, tried)))
+        made = _told(made, finding, list(_ways(finding, result, trial_of(finding))))
     return replace(result, plan=made)
+
+
+def _satisfies(outcome: PlanResult, allowed: AbstractSet[str]) -> bool:
+    """Whether nothing is in error but rules at the `allowed` addresses."""
+    wrong = [d for d in outcome.plan.diagnostics if d.severity is Severity.ERROR]
+    return all(d.summary == BROKEN and d.address in allowed for d in wrong)
 
 
 def _told(plan: Plan, finding: Finding, ways: Sequence[tuple[str, dict[str, Any]]]) -> Plan:
@@ -98,7 +115,7 @@ def _ways(finding: Finding, result: PlanResult, tried: Trial) -> Iterator[tuple[
                 continue
             seen.add(zones)
             outcome = tried(_adjustments(sides, zones))
-            if not outcome.plan.errored:
+            if outcome is not None:
                 yield _way(sides, zones, outcome.plan)
                 return
 
@@ -219,4 +236,6 @@ def _way(sides: Sequence[_Side], zones: Sequence[Zones], plan: Plan) -> tuple[st
     triggers = ("zones_changed", "cluster_replaced")
     moved = sum(1 for p in plan.placements if p.trigger in triggers and p.action is PlacementAction.MOVE)
     cost = f" {moved} VMs that stand are re-placed by it." if moved else ""
+    left = [str(v.address) for v in plan.separation_rules if v.enforcement == "deny" and v.holds != "always"]
+    cost += f" {', '.join(left)} still would not hold." if left else ""
     return f"{'; '.join(parts)}.{cost}", {"groups": data, "replaced_vms": moved}

@@ -112,6 +112,18 @@ def test_zone_sets_that_are_offered_satisfy_the_rule() -> None:
     assert verdict(good(plan(tried, tie_breaks=20))).holds == "always"
 
 
+def test_a_rule_that_no_zones_can_mend_takes_no_way_out_from_another() -> None:
+    site = rule(of("a", "c"), of("b"), scope="site").replace('"apart"', '"sites"')
+    text = EIGHT_RACKS + document_clusters() + rule(of("a", "c"), of("b")) + site
+    found = {d.address: d for d in errors(plan(text, tie_breaks=3, ways_out=True))}
+    (way,) = found["nexus_separation_rule.apart"].extra["fit"]["ways_out"]
+    assert "nexus_separation_rule.sites still would not hold" in way["text"]
+    assert not found["nexus_separation_rule.sites"].extra["fit"]["ways_out"]
+    first, second = (zones(*group["availability_zones"]) for group in way["groups"])
+    mended = EIGHT_RACKS + document_clusters(first, second) + rule(of("a", "c"), of("b")) + site
+    assert [d.address for d in errors(plan(mended, tie_breaks=3))] == ["nexus_separation_rule.sites"]
+
+
 @pytest.mark.parametrize("scope", ["machine", "rack"])
 def test_zones_of_their_own_hold_in_every_outcome(scope: str) -> None:
     text = EIGHT_RACKS + document_clusters(zones("1", "2", "3", "4"), zones("5", "6", "7", "8"))
