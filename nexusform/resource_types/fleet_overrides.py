@@ -63,7 +63,9 @@ def override_type(name: str, kind: str, description: str, *, selector: str, name
         "group": text("API group; empty for the core group.", default=""),
         "version": text("API version.", required=True),
         "kind": text("Kind.", required=True),
-        "name": text("Name of the object.", required=namespaced),
+        "name": text("Name of the object.", required=True)
+        if namespaced
+        else text("Name of the object; without it all that the label_selector selects.", default=""),
     }
     blocks = {} if namespaced else {"label_selector": one("Selects by labels.", LABEL_SELECTOR)}
     spec = BlockSchema(

@@ -176,7 +176,7 @@ RESOURCE_SELECTOR: Final = BlockSchema(
         "group": text("API group; empty for the core group.", default=""),
         "version": text("API version.", required=True),
         "kind": text("Kind.", required=True),
-        "name": text("Name of the object; without it all that the label_selector selects."),
+        "name": text("Name of the object; without it all that the label_selector selects.", default=""),
         "selection_scope": text(
             "Of a Namespace: what is selected in it.",
             choices=("NamespaceOnly", "NamespaceWithResources", "NamespaceWithResourceSelectors"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nexusform.importers.fleet_model import FleetPlacement, FleetStrategy
+from nexusform.state.conformity import misfits
 from tests.planning.fleet_harness import hub, manifest_placement, member, placement
 from tests.planning.harness import all_types, attributes, errors, good, line_of, plan, state_of, warnings
 
@@ -132,6 +133,25 @@ def test_what_the_webhook_refuses_is_refused_at_its_line(policy: str, said: str,
     assert len(found) == 1, found
     assert said in found[0][0]
     assert found[0][1] == line
+
+
+@pytest.mark.parametrize("kind", ["fleet_cluster_resource_placement", "fleet_cluster_resource_override"])
+def test_objects_selected_by_label_can_be_kept_in_state(kind: str) -> None:
+    by_label = 'version = "v1"\nkind = "Namespace"\nlabel_selector {\nmatch_labels = { t = "a" }\n}'
+    rule = 'policy {\noverride_rule {\ncluster_selector {\n}\noverride_type = "Delete"\n}\n}'
+    text = {
+        "fleet_cluster_resource_placement": placement("", f"resource_selector {{\n{by_label}\n}}"),
+        "fleet_cluster_resource_override": f"""
+resource "fleet_cluster_resource_override" "p" {{
+  cluster_resource_selector {{
+    {by_label}
+  }}
+  {rule}
+}}
+""",
+    }[kind]
+    kept = attributes(state_of(text), f"{kind}.p")
+    assert misfits(all_types().resource_types[kind].schema, kept) == []
 
 
 def test_kinds_of_the_other_scope_are_refused_at_their_line() -> None:
