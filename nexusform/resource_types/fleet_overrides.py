@@ -65,7 +65,7 @@ def override_type(name: str, kind: str, description: str, *, selector: str, name
         "kind": text("Kind.", required=True),
         "name": text("Name of the object.", required=True)
         if namespaced
-        else text("Name of the object; without it all that the label_selector selects.", default=""),
+        else text("Name of the object.", default=""),
     }
     blocks = {} if namespaced else {"label_selector": one("Selects by labels.", LABEL_SELECTOR)}
     spec = BlockSchema(
