@@ -40,7 +40,8 @@ class Attribute:
     argument that is absent. `predicted` (pr): an observed value may differ without being an error.
     `decides_placement`: must be known in the plan. Checks on known values: `choices`, `minimum`
     and `maximum` (inclusive, numbers), `pattern` (whole match, strings) with `pattern_hint` in
-    words.
+    words. `shown_in` names computed attributes that show parts of the value: they are sensitive
+    when it is.
     """
 
     type: Type
@@ -58,6 +59,7 @@ class Attribute:
     maximum: int | None = None
     pattern: str = ""
     pattern_hint: str = ""
+    shown_in: tuple[str, ...] = ()
 
     @property
     def configurable(self) -> bool:

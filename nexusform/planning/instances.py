@@ -23,10 +23,10 @@ from nexusform.planning.names.repetition import Repetition
 from nexusform.planning.names.views import ObjectView
 from nexusform.planning.plan import Action
 from nexusform.ports import Problem, ResourceType
-from nexusform.schema import BlockSchema, Nesting
+from nexusform.schema import Attribute, BlockSchema, Nesting, at_path
 from nexusform.source import Span
 from nexusform.state.model import ObjectState
-from nexusform.values import UNKNOWN, Path
+from nexusform.values import UNKNOWN, MapType, Path
 
 UNDECIDED = "Placement depends on an unknown value"
 
@@ -102,11 +102,14 @@ class Instance:
         return self.block.header_span if self.block is not None else None
 
     def problem(self, found: Problem) -> Diagnostic:
-        """A resource type's finding as a diagnostic at its line."""
+        """A resource type's finding as a diagnostic at its line; of a sensitive value it is not told
+        what is wrong with it, since that would show parts of it.
+        """
+        secret = any(found.path[: len(path)] == path for path in self.sensitive)
         return Diagnostic(
             found.severity,
             found.summary,
-            found.detail,
+            _HIDDEN if secret and found.path and found.id != DECIDING_ID else found.detail,
             self.locate(found.path),
             address=str(self.address),
             block=self.block.header if self.block is not None else "",
@@ -119,6 +122,38 @@ class Instance:
 
 
 _NO_LIFECYCLE = Lifecycle()
+DECIDING_ID = "sensitive-value-decides"
+_HIDDEN = (
+    "The value is sensitive, so what is wrong with it is not shown. nonsensitive() shows it while you look."
+)
+
+
+def _with_shown(schema: BlockSchema, sensitive: tuple[Path, ...]) -> tuple[Path, ...]:
+    """The sensitive paths, and the computed attributes that would show parts of them."""
+    shown: dict[Path, None] = dict.fromkeys(sensitive)
+    for path in sensitive:
+        attribute = schema.attributes.get(str(path[0])) if len(path) == 1 else None
+        shown.update({(name,): None for name in (attribute.shown_in if attribute is not None else ())})
+    return tuple(shown)
+
+
+def _deciding_secrets(instance: Instance) -> list[Diagnostic]:
+    """Sensitive values where names and places come from: every plan and table would show them."""
+    found = []
+    for path in instance.sensitive:
+        attribute = at_path(instance.type.schema, path)
+        if not isinstance(attribute, Attribute) or isinstance(attribute.type, MapType):
+            continue
+        if attribute.shown_in or not (attribute.decides_placement and attribute.configurable):
+            continue
+        instance.broken = True
+        detail = (
+            f'"{argument_text(path, instance.type.schema)}" decides a name or a place, and those are '
+            "shown in every plan, so it cannot be sensitive. Wrap it in nonsensitive() if it may be shown."
+        )
+        problem = Problem(path, "Sensitive value decides a placement", detail, id=DECIDING_ID)
+        found.append(instance.problem(problem))
+    return found
 
 
 def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
@@ -142,7 +177,10 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
         config |= {n: v for n, v in instance.type.fill(config).items() if config.get(n) is None}
     if "name" in instance.type.schema.attributes and config.get("name") is None:
         found += _default_name(instance, config)
-    if instance.type.check is not None:
+    instance.sensitive = _with_shown(instance.type.schema, sensitive)
+    secrets = _deciding_secrets(instance)
+    found += secrets
+    if instance.type.check is not None and not secrets:
         issues = [instance.problem(p) for p in instance.type.check(config)]
         instance.broken |= any(i.severity is Severity.ERROR for i in issues)
         found += issues
@@ -150,7 +188,7 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     if instance.prior is not None and (lifecycle.ignore_all or lifecycle.ignore_changes):
         before = instance.prior.attributes
         config = ignoring(config, before, lifecycle.ignore_changes, everything=lifecycle.ignore_all)
-    instance.config, instance.sensitive = config, sensitive
+    instance.config = config
     return found
 
 

@@ -19,7 +19,9 @@ from nexusform.values import STRING, ListType, MapType, ObjectType
 _SCHEMA: Final = BlockSchema(
     {
         "id": id_attribute("<hash of the objects' names>"),
-        "yaml_body": text("One or more documents of Kubernetes YAML.", required=True),
+        "yaml_body": text(
+            "One or more documents of Kubernetes YAML.", required=True, shown_in=("objects", "workloads")
+        ),
         "cluster_id": text("Id of the cluster that gets the objects directly, without a placement."),
         "objects": shown(
             ListType(

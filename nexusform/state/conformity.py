@@ -55,7 +55,7 @@ def _body_look(schema: BlockSchema) -> _Look:
     for name, block in schema.blocks.items():
         if block.nesting is Nesting.MAP:
             looks[order_attribute(name)] = _look(ListType(STRING))
-    needed = [name for name, a in schema.attributes.items() if a.required or name == "name"]
+    needed = [name for name, a in schema.attributes.items() if a.required or (name == "name" and a.computed)]
     needed += [name for name, block in schema.blocks.items() if block.min_items]
     # a plain VM may be pinned to a machine that is not there
     return _object_look(looks, needed, [])

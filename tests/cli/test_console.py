@@ -27,7 +27,7 @@ locals {
 }
 
 resource "nexus_site" "main" {
-  name = "lab-${var.secret == "hush" ? "a" : "b"}"
+  name = nonsensitive("lab-${var.secret == "hush" ? "a" : "b"}")
 }
 
 resource "nexus_rack" "r" {
@@ -113,7 +113,7 @@ def test_resources_are_as_the_state_has_them(
     capsys.readouterr()
     text = 'nexus_rack.r[*].name\nnexus_rack.r[1].machines["rack1-bm01"].slot\n'
     assert asked(capsys, monkeypatch, text) == (0, '[\n  "rack0",\n  "rack1",\n]\n1\n', "")
-    assert asked(capsys, monkeypatch, "nexus_site.main.name")[1] == "(sensitive value)\n"
+    assert asked(capsys, monkeypatch, "sensitive(nexus_site.main.name)")[1] == "(sensitive value)\n"
 
 
 @pytest.mark.usefixtures("here")
