@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from nexusform.diagnostics import Severity
 from nexusform.importers.fleet_model import FleetPlacement, FleetStrategy
 from nexusform.state.conformity import misfits
+from nexusform.workflow.project import Place
+from nexusform.workflow.validate import validate_directory
 from tests.planning.fleet_harness import hub, manifest_placement, member, placement
 from tests.planning.harness import all_types, attributes, errors, good, line_of, plan, state_of, warnings
 
@@ -337,7 +342,7 @@ def test_what_acts_on_placements(kind: str, body: str, said: str) -> None:
     assert any(said.lower() in detail.lower() for detail in found), found
 
 
-def test_unknown_values_are_let_pass_by_validate() -> None:
+def test_unknown_values_are_let_pass_by_validate(tmp_path: Path) -> None:
     text = (
         """
 variable "n" {
@@ -350,4 +355,7 @@ variable "names" {
         + placement('placement_type = "PickN"\nnumber_of_clusters = var.n')
         + placement('placement_type = "PickFixed"\ncluster_names = var.names', name="q")
     )
+    (tmp_path / "main.nf.hcl").write_text(text + member("a"))
+    found = validate_directory(Place(directory=str(tmp_path)))
+    assert [(d.summary, d.detail) for d in found.diagnostics if d.severity is Severity.ERROR] == []
     good(plan(text + member("a"), variables=("n=1", 'names=["a"]')))
