@@ -32,9 +32,9 @@ def advise(**given: Any) -> int:
 
 
 def _answer(found: Advice) -> Answer:
-    from nexusform.rendering.advice_outline import advice_outline
-    from nexusform.rendering.advice_text import render_advice
-    from nexusform.rendering.diagnostic_json import diagnostic_documents
+    from nexusform.rendering.answers.advice_outline import advice_outline
+    from nexusform.rendering.answers.advice_text import render_advice
+    from nexusform.rendering.json.diagnostic_json import diagnostic_documents
 
     def text(colour: bool, width: int) -> str:
         return render_advice(found.findings, found.sources, colour=colour, width=width)

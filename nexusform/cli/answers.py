@@ -12,7 +12,7 @@ import click
 from nexusform.cli.commands import option
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import did_you_mean
-from nexusform.rendering.outline import Outline
+from nexusform.rendering.answers.outline import Outline
 from nexusform.workflow.writing import write_output
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -38,7 +38,7 @@ class Answer:
         """The answer as terminal text."""
         if self.text is not None:
             return self.text(colour, width)
-        from nexusform.rendering.outline_text import outline_text
+        from nexusform.rendering.answers.outline_text import outline_text
 
         return outline_text(self.outline, colour=colour, width=width)
 
@@ -103,19 +103,19 @@ def _text(answer: Answer) -> bytes:
 
 
 def _markdown(answer: Answer) -> bytes:
-    from nexusform.rendering.outline_markdown import outline_markdown
+    from nexusform.rendering.answers.outline_markdown import outline_markdown
 
     return outline_markdown(answer.outline).encode()
 
 
 def _page(answer: Answer) -> bytes:
-    from nexusform.rendering.outline_page import outline_page
+    from nexusform.rendering.answers.outline_page import outline_page
 
     return outline_page(answer.outline).encode()
 
 
 def _json(answer: Answer) -> bytes:
-    from nexusform.rendering.json_writer import json_bytes
+    from nexusform.rendering.notation.json_writer import json_bytes
 
     document = {
         "format_version": "1.0",

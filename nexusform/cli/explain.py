@@ -11,7 +11,7 @@ from nexusform.cli import flags
 from nexusform.cli.commands import command, option, switch
 from nexusform.cli.screen import Screen
 from nexusform.planning.pods.reasons import PodReason
-from nexusform.rendering.outline import Outline
+from nexusform.rendering.answers.outline import Outline
 from nexusform.whatif.pools import PoolReason
 from nexusform.workflow.explain import Reason
 from nexusform.workflow.explain import explain as find_explanations
@@ -68,10 +68,10 @@ def explain(address: str, name: str, **given: Any) -> int:
 
 
 def _placement(reason: PlacementReason, given: dict[str, Any], screen: Screen) -> str:
-    from nexusform.rendering.placement_outline import placement_document, placement_outline
+    from nexusform.rendering.answers.placement_outline import placement_document, placement_outline
 
     if given["format"] == "json":
-        from nexusform.rendering.json_writer import json_bytes
+        from nexusform.rendering.notation.json_writer import json_bytes
 
         document = placement_document(
             str(reason.address),
@@ -98,20 +98,20 @@ def _placement(reason: PlacementReason, given: dict[str, Any], screen: Screen) -
 
 
 def _pod(reason: PodReason, given: dict[str, Any], screen: Screen) -> str:
-    from nexusform.rendering.pod_outline import pod_document, pod_outline
+    from nexusform.rendering.answers.pod_outline import pod_document, pod_outline
 
     if given["format"] == "json":
-        from nexusform.rendering.json_writer import json_bytes
+        from nexusform.rendering.notation.json_writer import json_bytes
 
         return json_bytes(pod_document(reason), pretty=True).decode()
     return _outlined(pod_outline(reason), given, screen)
 
 
 def _pools(address: str, pools: tuple[PoolReason, ...], given: dict[str, Any], screen: Screen) -> str:
-    from nexusform.rendering.pools_outline import pools_document, pools_outline
+    from nexusform.rendering.answers.pools_outline import pools_document, pools_outline
 
     if given["format"] == "json":
-        from nexusform.rendering.json_writer import json_bytes
+        from nexusform.rendering.notation.json_writer import json_bytes
 
         return json_bytes(pools_document(address, pools), pretty=True).decode()
     return _outlined(pools_outline(address, pools), given, screen)
@@ -119,10 +119,10 @@ def _pools(address: str, pools: tuple[PoolReason, ...], given: dict[str, Any], s
 
 def _outlined(outline: Outline, given: dict[str, Any], screen: Screen) -> str:
     if given["format"] == "markdown":
-        from nexusform.rendering.outline_markdown import outline_markdown
+        from nexusform.rendering.answers.outline_markdown import outline_markdown
 
         return outline_markdown(outline)
-    from nexusform.rendering.outline_text import outline_text
+    from nexusform.rendering.answers.outline_text import outline_text
 
     return outline_text(outline, colour=screen.colour, width=screen.width)
 
@@ -135,14 +135,14 @@ def _listed(names: tuple[str, ...]) -> str:
 def _told(reason: Reason, given: dict[str, Any], screen: Screen) -> str:
     if given["format"] == "json":
         return _json(reason)
-    from nexusform.rendering.elsewhere_text import elsewhere_lines
+    from nexusform.rendering.answers.elsewhere_text import elsewhere_lines
 
     explanation = reason.explained.explanation
     elsewhere = elsewhere_lines(reason.ways, explanation.demand, reason.pool_size)
     if given["format"] == "markdown":
-        from nexusform.rendering.explanation_outline import explanation_outline
-        from nexusform.rendering.explanation_text import certainty_text
-        from nexusform.rendering.outline_markdown import outline_markdown
+        from nexusform.rendering.answers.explanation_outline import explanation_outline
+        from nexusform.rendering.answers.explanation_text import certainty_text
+        from nexusform.rendering.answers.outline_markdown import outline_markdown
 
         certainty = certainty_text(reason.certainty, reason.tie_breaks)
         facts = [*_standing_lines(reason), *([certainty] if certainty else []), *_trigger(reason)]
@@ -151,8 +151,8 @@ def _told(reason: Reason, given: dict[str, Any], screen: Screen) -> str:
 
 
 def _text(reason: Reason, elsewhere: Sequence[str], given: dict[str, Any], screen: Screen) -> str:
-    from nexusform.rendering.colours import harmless, wrap
-    from nexusform.rendering.explanation_text import render_explanation
+    from nexusform.rendering.answers.explanation_text import render_explanation
+    from nexusform.rendering.notation.colours import harmless, wrap
 
     text = render_explanation(
         reason.object,
@@ -180,7 +180,7 @@ def _trigger(reason: Reason) -> list[str]:
 def _standing_lines(reason: Reason) -> list[str]:
     if reason.stands is None:
         return []
-    from nexusform.rendering.explanation_text import placement_place
+    from nexusform.rendering.answers.explanation_text import placement_place
 
     place = placement_place(reason.stands)
     known = f"{reason.provenance}, " if reason.provenance else ""
@@ -194,9 +194,9 @@ def _standing_lines(reason: Reason) -> list[str]:
 
 def _json(reason: Reason) -> str:
     from nexusform.planning.plan import place_of
-    from nexusform.rendering.elsewhere_text import elsewhere_document
-    from nexusform.rendering.explanation_text import explanation_document
-    from nexusform.rendering.json_writer import json_bytes
+    from nexusform.rendering.answers.elsewhere_text import elsewhere_document
+    from nexusform.rendering.answers.explanation_text import explanation_document
+    from nexusform.rendering.notation.json_writer import json_bytes
 
     came = reason.came or (reason.explained.trigger if reason.stands is None else "", None)
     document = {

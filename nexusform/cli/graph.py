@@ -37,7 +37,7 @@ def graph(**given: Any) -> int:
 
     SVG is drawn by graphviz, where that is installed.
     """
-    from nexusform.rendering.graph_text import dot_graph, mermaid_graph
+    from nexusform.rendering.answers.graph_text import dot_graph, mermaid_graph
 
     screen = Screen(no_color=given["no_color"], compact_warnings=given["compact_warnings"])
     found = find_graph(flags.place_of(given), given["plan"] or "", destroy=given["type"] == "plan-destroy")

@@ -10,7 +10,7 @@ from nexusform.cli import flags
 from nexusform.cli.commands import command, option, switch
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import has_errors
-from nexusform.rendering.colours import Painter
+from nexusform.rendering.notation.colours import Painter
 from nexusform.workflow.init import InitOptions, init_directory
 
 

@@ -26,7 +26,7 @@ def functions(as_json: bool) -> int:
     """Print the signature of every function that expressions may call, as JSON."""
     if not as_json:
         raise click.UsageError("The signatures are printed as JSON only: add -json.")
-    from nexusform.rendering.json_writer import json_bytes
+    from nexusform.rendering.notation.json_writer import json_bytes
 
     sys.stdout.write(json_bytes(signatures(), pretty=True).decode())
     return 0

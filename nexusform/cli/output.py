@@ -55,7 +55,7 @@ def _all(screen: Screen, outputs: Mapping[str, OutputState], *, as_json: bool, s
         )
         screen.diagnostics([warning("No outputs found", told)], {})
         return 0
-    from nexusform.rendering.state_text import render_outputs
+    from nexusform.rendering.text.state_text import render_outputs
 
     screen.out(render_outputs(outputs, show_sensitive=show_sensitive), end="")
     return 0
@@ -70,7 +70,7 @@ def _one(screen: Screen, name: str, outputs: Mapping[str, OutputState], *, as_js
     if as_json:
         screen.out(_json_text(found.value))
         return 0
-    from nexusform.rendering.hcl_text import hcl_value, scalar
+    from nexusform.rendering.notation.hcl_text import hcl_value, scalar
 
     if not raw:
         screen.out(hcl_value(found.value, found.type))
@@ -84,6 +84,6 @@ def _one(screen: Screen, name: str, outputs: Mapping[str, OutputState], *, as_js
 
 
 def _json_text(value: Any) -> str:
-    from nexusform.rendering.json_writer import encoded
+    from nexusform.rendering.notation.json_writer import encoded
 
     return encoded(value, pretty=True).decode()

@@ -12,7 +12,7 @@ from nexusform.cli.screen import Screen
 from nexusform.cli.voice import JsonVoice, PlanView, TextVoice, Voice
 from nexusform.diagnostics import has_errors
 from nexusform.planning.plan import Plan
-from nexusform.rendering.placement_rows import Detail
+from nexusform.rendering.report.placement_rows import Detail
 from nexusform.workflow.project import Project, open_project
 from nexusform.workflow.run import Notices, PlanOptions, Run, begin
 from nexusform.workflow.saved_plans import save_plan

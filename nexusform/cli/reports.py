@@ -13,7 +13,7 @@ from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import did_you_mean
 from nexusform.planning.plan import Plan
 from nexusform.ports import Registries
-from nexusform.rendering.placement_rows import Detail
+from nexusform.rendering.report.placement_rows import Detail
 from nexusform.source import SourceFile
 from nexusform.state.model import State
 from nexusform.workflow.writing import write_output
@@ -38,20 +38,20 @@ class Subject:
     @property
     def rules(self) -> Sequence[Mapping[str, Any]]:
         """The separation rules and their verdicts as JSON shows them."""
-        from nexusform.rendering.separation import separation_documents
+        from nexusform.rendering.report.separation import separation_documents
 
         return separation_documents(self.plan)
 
 
 def _text(subject: Subject) -> bytes:
-    from nexusform.rendering.terminal import PlanTextOptions, render_plan
+    from nexusform.rendering.text.terminal import PlanTextOptions, render_plan
 
     options = PlanTextOptions(placements=subject.detail, hints=False, registries=subject.registries)
     return render_plan(subject.plan, subject.sources, options).encode()
 
 
 def _markdown(subject: Subject) -> bytes:
-    from nexusform.rendering.markdown import render_markdown
+    from nexusform.rendering.pull_request.markdown import render_markdown
 
     return render_markdown(
         subject.plan,
@@ -64,7 +64,7 @@ def _markdown(subject: Subject) -> bytes:
 
 
 def _json(subject: Subject) -> bytes:
-    from nexusform.rendering.json_document import json_bytes, plan_document
+    from nexusform.rendering.json.json_document import json_bytes, plan_document
 
     document = plan_document(
         subject.plan,
@@ -79,26 +79,26 @@ def _json(subject: Subject) -> bytes:
 
 
 def _svg(subject: Subject) -> bytes:
-    from nexusform.rendering.svg_map import render_svg
+    from nexusform.rendering.page.svg_map import render_svg
 
     return render_svg(subject.plan, subject.registries).encode()
 
 
 def _html(subject: Subject) -> bytes:
-    from nexusform.rendering.html_page import render_html
+    from nexusform.rendering.page.html_page import render_html
 
     return render_html(subject.plan, subject.sources, subject.registries, subject.rules).encode()
 
 
 def _sarif(subject: Subject) -> bytes:
-    from nexusform.rendering.json_document import json_bytes
-    from nexusform.rendering.sarif import sarif_document
+    from nexusform.rendering.json.json_document import json_bytes
+    from nexusform.rendering.pull_request.sarif import sarif_document
 
     return json_bytes(sarif_document(subject.plan), pretty=True)
 
 
 def _junit(subject: Subject) -> bytes:
-    from nexusform.rendering.junit import render_junit
+    from nexusform.rendering.pull_request.junit import render_junit
 
     return render_junit(subject.plan, subject.rules).encode()
 

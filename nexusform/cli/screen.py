@@ -54,7 +54,7 @@ class Screen:
         listed = list(found)
         if not listed:
             return
-        from nexusform.rendering.diagnostic_text import render_diagnostics
+        from nexusform.rendering.text.diagnostic_text import render_diagnostics
 
         warnings = [d for d in listed if d.severity is Severity.WARNING]
         errors = [d for d in listed if d.severity is Severity.ERROR]
@@ -69,7 +69,7 @@ class Screen:
 
     def ask(self, question: str, explanation: str) -> str | None:
         """Ask for a value on stdin; None when there is no answer to be had."""
-        from nexusform.rendering.colours import Painter
+        from nexusform.rendering.notation.colours import Painter
 
         self.out(f"\n{Painter(self.colour)(question, 'bold')}\n{explanation}\n")
         self.out(f"  {Painter(self.colour)('Enter a value:', 'bold')} ", end="")

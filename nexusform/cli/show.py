@@ -13,7 +13,7 @@ from nexusform.cli.commands import command, option, switch
 from nexusform.cli.reports import MAX_BYTES, Subject, to_stdout, wanted_reports, write_reports
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import has_errors
-from nexusform.rendering.placement_rows import Detail
+from nexusform.rendering.report.placement_rows import Detail
 from nexusform.resource_types.registry import registries
 from nexusform.workflow.show import Shown, find_shown
 
@@ -73,7 +73,7 @@ def _subject(shown: Shown, given: dict[str, Any]) -> Subject:
 
 
 def _json(shown: Shown, given: dict[str, Any]) -> None:
-    from nexusform.rendering.json_document import plan_document, state_document, write_json
+    from nexusform.rendering.json.json_document import plan_document, state_document, write_json
 
     sensitive = given["show_sensitive"]
     if shown.saved is not None:
@@ -95,7 +95,7 @@ def _json(shown: Shown, given: dict[str, Any]) -> None:
 
 
 def _plan_text(shown: Shown, given: dict[str, Any], screen: Screen) -> str:
-    from nexusform.rendering.terminal import PlanTextOptions, render_plan
+    from nexusform.rendering.text.terminal import PlanTextOptions, render_plan
 
     assert shown.saved is not None, "checked by the caller"
     options = PlanTextOptions(
@@ -109,7 +109,7 @@ def _plan_text(shown: Shown, given: dict[str, Any], screen: Screen) -> str:
 
 
 def _state_text(shown: Shown, given: dict[str, Any], screen: Screen) -> str:
-    from nexusform.rendering.terminal import render_state
+    from nexusform.rendering.text.terminal import render_state
 
     placements = _placements_text(shown, given["status_version"], sensitive=given["show_sensitive"])
     if placements:
@@ -123,7 +123,7 @@ def _state_text(shown: Shown, given: dict[str, Any], screen: Screen) -> str:
 def _placements_text(shown: Shown, version: str, *, sensitive: bool) -> str:
     """Fleet placements alone are printed as `kubectl describe` does; "" for anything else."""
     from nexusform.importers.fleet_model import FleetPlacement
-    from nexusform.rendering.placement_status_text import PLACEMENTS, render_placement
+    from nexusform.rendering.answers.placement_status_text import PLACEMENTS, render_placement
 
     if not shown.instances or any(a.type not in PLACEMENTS for a in shown.instances):
         return ""

@@ -87,7 +87,7 @@ def capacity(**given: Any) -> int:
     """
 
     def ask(view: WorldView, world: World) -> Answer:
-        from nexusform.rendering.capacity_outline import capacity_document, capacity_outline
+        from nexusform.rendering.answers.capacity_outline import capacity_document, capacity_outline
         from nexusform.whatif.capacity import find_capacity
         from nexusform.whatif.lookup import find_mix, find_skus, find_zones
 
@@ -128,7 +128,7 @@ def runtime_upgrade(**given: Any) -> int:
     """
 
     def ask(view: WorldView, world: World) -> Answer:
-        from nexusform.rendering.runtime_upgrade_outline import (
+        from nexusform.rendering.answers.runtime_upgrade_outline import (
             runtime_upgrade_document,
             runtime_upgrade_outline,
         )
@@ -156,7 +156,7 @@ def kubernetes_upgrade(cluster: str, **given: Any) -> int:
     """
 
     def ask(view: WorldView, world: World) -> Answer:
-        from nexusform.rendering.kubernetes_upgrade_outline import (
+        from nexusform.rendering.answers.kubernetes_upgrade_outline import (
             kubernetes_upgrade_document,
             kubernetes_upgrade_outline,
         )
@@ -189,7 +189,7 @@ def failure(**given: Any) -> int:
         raise click.UsageError("Name what is lost by exactly one of -machine, -rack, -cluster and -site.")
 
     def ask(view: WorldView, world: World) -> Answer:
-        from nexusform.rendering.failure_outline import failure_document, failure_outline
+        from nexusform.rendering.answers.failure_outline import failure_document, failure_outline
 
         found = _lose(view, world.pods, *named[0])
         return Answer("failure", world.origin, failure_outline(found, world.origin), failure_document(found))

@@ -62,7 +62,7 @@ def list_instances(addresses: tuple[str, ...], object_id: str, **given: Any) -> 
 @click.argument("address")
 def show(address: str, show_sensitive: bool, **given: Any) -> int:
     """Show the attributes of the resource instance at ADDRESS."""
-    from nexusform.rendering.state_text import render_object
+    from nexusform.rendering.text.state_text import render_object
 
     screen = Screen(no_color=given["no_color"], compact_warnings=given["compact_warnings"])
     state = read_for(screen, given, closely=True)

@@ -14,9 +14,8 @@ from nexusform.cli import flags
 from nexusform.cli.commands import command, option, switch
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.rendering import testing_stream
-from nexusform.rendering.json_stream import Event, diagnostic_event, version_event
-from nexusform.rendering.testing_text import (
+from nexusform.rendering.answers import testing_stream
+from nexusform.rendering.answers.testing_text import (
     Look,
     ShownFile,
     ShownRun,
@@ -25,6 +24,7 @@ from nexusform.rendering.testing_text import (
     run_line,
     summary_line,
 )
+from nexusform.rendering.json.json_stream import Event, diagnostic_event, version_event
 from nexusform.source import SourceFile
 from nexusform.workflow.surroundings import SystemClock
 from nexusform.workflow.testing import FileResult, RunResult, TestOptions, find_tests, run_tests
@@ -74,8 +74,8 @@ def _shown(result: FileResult, given: Mapping[str, Any]) -> ShownFile:
 
 
 def _details(result: FileResult, given: Mapping[str, Any]) -> Callable[[RunResult], str]:
-    from nexusform.rendering.state_text import render_state
-    from nexusform.rendering.terminal import PlanTextOptions, render_plan
+    from nexusform.rendering.text.state_text import render_state
+    from nexusform.rendering.text.terminal import PlanTextOptions, render_plan
     from nexusform.resource_types.registry import registries
 
     screen = Screen(no_color=given["no_color"])
@@ -166,7 +166,7 @@ class _JsonVoice:
         self._write(testing_stream.summary_event(list(files), _now()))
 
     def _write(self, event: Event) -> None:
-        from nexusform.rendering.json_writer import encoded
+        from nexusform.rendering.notation.json_writer import encoded
 
         click.echo(encoded(event).decode())
 

@@ -9,7 +9,7 @@ from nexusform.cli import flags
 from nexusform.cli.commands import command, option, switch
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import has_errors
-from nexusform.rendering.colours import Painter
+from nexusform.rendering.notation.colours import Painter
 from nexusform.workflow.testing_files import DEFAULT_DIRECTORY
 from nexusform.workflow.validate import validate_directory
 
@@ -26,8 +26,8 @@ def validate(**given: Any) -> int:
     found = validate_directory(flags.place_of(given), directory, portable=given["portable"])
     wrong = has_errors(found.diagnostics)
     if given["as_json"]:
-        from nexusform.rendering.diagnostic_json import validate_document
-        from nexusform.rendering.json_writer import json_bytes
+        from nexusform.rendering.json.diagnostic_json import validate_document
+        from nexusform.rendering.notation.json_writer import json_bytes
 
         sys.stdout.write(
             json_bytes(validate_document(found.diagnostics, found.sources), pretty=True).decode()

@@ -15,9 +15,10 @@ from nexusform.cli.screen import Screen
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.planning.plan import Mode, Plan
 from nexusform.ports import Registries
-from nexusform.rendering import json_stream, progress_text
-from nexusform.rendering.colours import Painter
-from nexusform.rendering.placement_rows import Detail
+from nexusform.rendering.json import json_stream
+from nexusform.rendering.notation.colours import Painter
+from nexusform.rendering.report.placement_rows import Detail
+from nexusform.rendering.text import progress_text
 from nexusform.source import SourceFile
 from nexusform.state.model import OutputState
 from nexusform.workflow.apply import ApplyOutcome
@@ -123,7 +124,7 @@ class TextVoice:
 
     def plan(self, plan: Plan, sources: Mapping[str, SourceFile], how: PlanView) -> None:
         """The whole text of the plan, then its errors on stderr."""
-        from nexusform.rendering.terminal import PlanTextOptions, render_plan
+        from nexusform.rendering.text.terminal import PlanTextOptions, render_plan
 
         options = PlanTextOptions(
             colour=self.screen.colour,
@@ -207,7 +208,7 @@ class TextVoice:
         """As `name = value`."""
         if not outputs:
             return
-        from nexusform.rendering.terminal import render_outputs
+        from nexusform.rendering.text.terminal import render_outputs
 
         self.screen.out(f"\n{self._paint('Outputs:', 'bold', 'green')}\n\n{render_outputs(outputs)}", end="")
 
@@ -318,7 +319,7 @@ class JsonVoice:
         self._write(json_stream.outputs_event(outputs, _now()))
 
     def _write(self, event: Mapping[str, Any]) -> None:
-        from nexusform.rendering.json_writer import encoded
+        from nexusform.rendering.notation.json_writer import encoded
 
         sys.stdout.write(encoded(event).decode() + "\n")
         sys.stdout.flush()

@@ -25,7 +25,7 @@ from nexusform.language.scanner import (
 from nexusform.language.syntax import Call, Expression, Parentheses
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.vms.standing import standing_evaluation
-from nexusform.rendering.console_text import console_type, console_value
+from nexusform.rendering.answers.console_text import console_type, console_value
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.values import DYNAMIC, DYNAMIC_UNKNOWN, Value

@@ -10,7 +10,7 @@ from typing import Any
 from nexusform.address import Address
 from nexusform.language.formatter import format_text
 from nexusform.language.numbers import number_text
-from nexusform.rendering.hcl_text import quoted
+from nexusform.rendering.notation.hcl_text import quoted
 from nexusform.schema import Attribute, BlockSchema, Nesting, order_attribute
 from nexusform.source import SourceFile
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from nexusform.rendering.json_document import json_bytes, plan_document
-from nexusform.rendering.markdown import render_markdown
-from nexusform.rendering.terminal import PlanTextOptions, render_plan
+from nexusform.rendering.json.json_document import json_bytes, plan_document
+from nexusform.rendering.pull_request.markdown import render_markdown
+from nexusform.rendering.text.terminal import PlanTextOptions, render_plan
 from tests.rendering.real_plans import REGISTRIES, RealPlan
 
 EXAMPLES = ["quickstart", "inventory", "nexus-document", "fleet", "end-to-end", "hardware-aware"]

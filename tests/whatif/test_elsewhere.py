@@ -3,7 +3,7 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nexusform.rendering.elsewhere_text import elsewhere_lines
+from nexusform.rendering.answers.elsewhere_text import elsewhere_lines
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.model import Demand, VmName
 from nexusform.whatif.elsewhere import Need, Way, find_ways

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from nexusform.planning.pods.reasons import PodReason, pod_reasons
 from nexusform.planning.request import PlanResult
-from nexusform.rendering.outline_text import outline_text
-from nexusform.rendering.pod_outline import pod_document, pod_outline
+from nexusform.rendering.answers.outline_text import outline_text
+from nexusform.rendering.answers.pod_outline import pod_document, pod_outline
 from tests.planning.harness import RACKS, applied, good, plan
 from tests.planning.test_pods import HOSTNAME, deployment, manifest, workers
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nexusform.rendering.placement_rows import Detail, placement_groups
+from nexusform.rendering.report.placement_rows import Detail, placement_groups
 from tests.planning.harness import plan
 
 VMS = """

@@ -1,0 +1,1 @@
+"""Answers to questions (explain, simulate, advise, test): an outline, then text, Markdown or a page."""

@@ -1,0 +1,98 @@
+"""What would have to change for a VM to stand elsewhere, in lines and as data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from nexusform.rendering.answers.outline import counted, listed
+from nexusform.scheduling.racks.model import Demand
+from nexusform.whatif.elsewhere import Need, Way
+
+_MOST_NAMES = 4
+_WORDS: Mapping[Need, str] = {
+    Need.OPEN: "the machine takes VMs again",
+    Need.HARDWARE: "another SKU",
+    Need.SIZE: "a smaller SKU",
+    Need.LEAVE: "VMs leave",
+    Need.ZONE: "a wider availability_zones",
+    Need.HINT: "another placement hint",
+}
+# The cheapest change first.
+_ORDER = (None, Need.ZONE, Need.OPEN, Need.LEAVE, Need.HINT, Need.SIZE, Need.HARDWARE)
+
+
+def elsewhere_lines(ways: Sequence[Way], demand: Demand, pool_size: int) -> list[str]:
+    """A line for each single thing that would have to change, and one for machines that need more.
+
+    `pool_size` is how many VMs a change of the pool's arguments re-places.
+    """
+    alone: dict[Need | None, list[Way]] = {}
+    several = 0
+    for way in ways:
+        if len(way.needs) > 1:
+            several += 1
+        else:
+            alone.setdefault(way.needs[0] if way.needs else None, []).append(way)
+    lines = [_line(need, alone[need], demand, pool_size) for need in _ORDER if need in alone]
+    if several:
+        lines.append(f"{counted(several, 'machine')} would need more than one such change.")
+    return lines
+
+
+def _line(need: Need | None, ways: Sequence[Way], demand: Demand, pool_size: int) -> str:
+    count = counted(len(ways), "machine")
+    has = "has" if len(ways) == 1 else "have"
+    machines = listed((way.machine for way in ways), _MOST_NAMES)
+    again = f"that re-places all {pool_size} VMs of the pool" if pool_size > 1 else "that re-places the VM"
+    if need is None:
+        return f"{count} {has} room, and the rule only ranks others first: {machines}."
+    if need is Need.ZONE:
+        zones = ", ".join(sorted(demand.zones or ()))
+        return (
+            f"{count} {has} room in zones that are not among {{{zones}}}: {_by_rack(ways)}. A wider "
+            f"availability_zones would let it go there; {again}."
+        )
+    if need is Need.LEAVE:
+        return _leave_line(ways)
+    if need is Need.OPEN:
+        reasons = listed(f"{way.machine} ({way.refusal})" for way in ways[:_MOST_NAMES])
+        more = f" and {len(ways) - _MOST_NAMES} more" if len(ways) > _MOST_NAMES else ""
+        return (
+            f"{count} {has} room once {'it takes' if len(ways) == 1 else 'they take'} VMs: {reasons}{more}."
+        )
+    if need is Need.HINT:
+        return f"{count} {has} room without the hard placement hint: {machines}."
+    wish = "A SKU that its hardware lists" if need is Need.HARDWARE else "A smaller SKU"
+    return f"{wish} would fit {count} more: {machines}; {again}."
+
+
+def _leave_line(ways: Sequence[Way]) -> str:
+    fewest = min(len(way.leaving) for way in ways)
+    best = [way for way in ways if len(way.leaving) == fewest]
+    shown = [f"{way.machine} ({listed(way.leaving, 3)})" for way in best[:_MOST_NAMES]]
+    more = f" and {len(best) - _MOST_NAMES} more" if len(best) > _MOST_NAMES else ""
+    text = f"{counted(len(best), 'machine')} would have room if {counted(fewest, 'VM')} left: "
+    others = len(ways) - len(best)
+    rest = f"; {others} more if several did" if others else ""
+    return f"{text}{', '.join(shown)}{more}{rest}."
+
+
+def _by_rack(ways: Iterable[Way]) -> str:
+    counts = Counter(way.rack for way in ways)
+    return listed((f"{rack} ({count})" for rack, count in counts.items()), 8)
+
+
+def elsewhere_document(ways: Iterable[Way]) -> list[dict[str, Any]]:
+    """The same as data, machine by machine."""
+    return [
+        {
+            "machine": way.machine,
+            "rack": way.rack,
+            "availability_zone": way.zone,
+            "needs": [{"kind": need.value, "text": _WORDS[need]} for need in way.needs],
+            "leaving": list(way.leaving),
+        }
+        for way in ways
+    ]

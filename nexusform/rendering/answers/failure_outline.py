@@ -1,0 +1,212 @@
+"""The answer to `simulate failure`, for people and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from nexusform.planning.plan import place_of
+from nexusform.rendering.answers.outline import Outline, Row, Section, Table, counted, listed, place_text
+from nexusform.rendering.answers.runtime_upgrade_outline import pool_cells, pool_document
+from nexusform.rendering.answers.workload_rows import pending_lines, workload_document, workload_table
+from nexusform.whatif.availability import PoolLeft
+from nexusform.whatif.failure import Failure, PoolComeback, Scope
+from nexusform.whatif.world_view import Kind
+
+
+def failure_outline(failure: Failure, origin: str) -> Outline:
+    """What is down and left, what to do, and where things come back."""
+    sections = [_down(failure)] if failure.pools else []
+    if failure.workloads:
+        sections.append(_pods(failure))
+    if failure.deletions:
+        sections.append(_deletions(failure))
+    if failure.comebacks:
+        sections += [_comebacks(failure), *(_places(pool) for pool in failure.comebacks)]
+    return Outline(
+        f"Loss of {failure.scope.value} {failure.lost} ({origin})",
+        _headline(failure),
+        failure.bad,
+        tuple(_facts(failure)),
+        tuple(sections),
+    )
+
+
+def _headline(failure: Failure) -> str:
+    down = f"{counted(failure.vms, 'VM')} {'is' if failure.vms == 1 else 'are'} down"
+    if not failure.vms:
+        return "Nothing is down: no VM stands there."
+    if failure.scope in {Scope.CLUSTER, Scope.SITE}:
+        return f"{down}, and nothing comes back elsewhere by itself."
+    losses = [_loss(pool) for pool in failure.pools if pool.lost]
+    losses += [f"no pod of {left.workload} runs" for left in failure.lost_workloads]
+    texts = [down]
+    texts.append(listed(losses, 4) if losses else "every control plane keeps its quorum")
+    if failure.missing:
+        texts.append(
+            f"{counted(failure.missing, 'VM')} {'fits' if failure.missing == 1 else 'fit'} nowhere else"
+        )
+    elif failure.comebacks:
+        texts.append("there is room for every node elsewhere")
+    return "; ".join(texts) + "."
+
+
+def _loss(pool: PoolLeft) -> str:
+    if pool.control_plane:
+        return f"{pool.cluster} loses its control-plane quorum"
+    return f"{pool.cluster} has no node of {pool.pool} left"
+
+
+def _facts(failure: Failure) -> Iterable[str]:
+    if failure.machines and failure.scope is Scope.RACK:
+        yield f"{counted(len(failure.machines), 'machine')}: {listed(failure.machines, 4)}."
+    if failure.deletions:
+        yield (
+            "The platform creates no VM again by itself. It does so elsewhere once the node is deleted, "
+            "which may take up to 30 minutes and may leave the racks less evenly filled; when the machine "
+            "comes back first, its VMs start there again."
+        )
+    waiting = [_waits(pool) for pool in failure.stay_down]
+    if waiting:
+        yield f"Down until the machine is back: {listed(waiting)}."
+    if failure.outsiders:
+        yield f"Outside nexusform, down: {listed(failure.outsiders)}."
+
+
+def _waits(pool: PoolLeft) -> str:
+    if pool.kind is Kind.VM:
+        return f"{pool.cluster} (elsewhere by `nexusform apply -replace='{pool.address}'`)"
+    names = listed((vm.name for vm in pool.down), 3)
+    return f"{names} (elsewhere by `nexusform apply -replace='{pool.address}:NAME'`)"
+
+
+def _down(failure: Failure) -> Section:
+    rows = tuple(Row(pool_cells(pool), pool.lost) for pool in failure.pools)
+    bad = any(pool.lost for pool in failure.pools)
+    return Section(
+        "What is down, what is left", table=_table(("cluster", "pool", "down", "up", ""), rows, 2), bad=bad
+    )
+
+
+def _pods(failure: Failure) -> Section:
+    table = workload_table(failure.workloads, drained=False)
+    lines = tuple(pending_lines(failure.workloads))
+    bad = bool(failure.lost_workloads)
+    return Section("Workloads, before any node is back", lines, table=table, bad=bad)
+
+
+def _table(heads: tuple[str, ...], rows: tuple[Row, ...], *figures: int) -> Table:
+    return Table(heads, rows, frozenset(figures))
+
+
+def _deletions(failure: Failure) -> Section:
+    lines = []
+    silent = sorted({d.cluster for d in failure.deletions if not d.reachable})
+    if silent:
+        lines.append(
+            f"Without quorum the control plane of {listed(silent)} cannot answer: bring a machine back first."
+        )
+    commands: list[str] = []
+    for deletion in failure.deletions:
+        note = "" if deletion.reachable else ", no quorum"
+        commands.append(f"# {deletion.cluster} ({counted(len(deletion.nodes), 'node')}{note})")
+        commands.append(deletion.command)
+    title = "Delete these nodes so that the platform creates them elsewhere"
+    return Section(title, tuple(lines), tuple(commands))
+
+
+def _comebacks(failure: Failure) -> Section:
+    rows = tuple(
+        Row(
+            (
+                pool.cluster,
+                pool.pool,
+                f"{len(pool.vms) - pool.missing} of {len(pool.vms)}",
+                _racks(pool),
+            ),
+            pool.missing > 0,
+        )
+        for pool in failure.comebacks
+    )
+    reasons = [f"{pool.cluster}/{pool.pool}: {pool.reason}" for pool in failure.comebacks if pool.reason]
+    heads = ("cluster", "pool", "fit", "racks")
+    return Section(
+        "Where they come back, by the rule",
+        tuple(reasons),
+        table=_table(heads, rows, 2),
+        bad=failure.missing > 0,
+    )
+
+
+def _racks(pool: PoolComeback) -> str:
+    counts: dict[str, int] = {}
+    for vm in pool.vms:
+        if vm.goes is not None:
+            counts[vm.goes.rack] = counts.get(vm.goes.rack, 0) + 1
+    ordered = sorted(counts.items(), key=lambda item: item[0].encode())
+    return listed((rack if count == 1 else f"{count} in {rack}" for rack, count in ordered), 8)
+
+
+def _places(pool: PoolComeback) -> Section:
+    rows = tuple(
+        Row(
+            (
+                vm.name,
+                place_text(vm.stood),
+                place_text(vm.goes) if vm.goes is not None else "no room",
+            ),
+            vm.goes is None,
+        )
+        for vm in pool.vms
+    )
+    return Section(
+        f"{pool.cluster}/{pool.pool}",
+        table=_table(("node", "stood on", "comes back on"), rows),
+        folded=True,
+        bad=pool.missing > 0,
+    )
+
+
+def failure_document(failure: Failure) -> dict[str, Any]:
+    """The same as data."""
+    return {
+        "site_id": failure.site_id,
+        "scope": failure.scope.value,
+        "lost": failure.lost,
+        "machines": list(failure.machines),
+        "vms_down": failure.vms,
+        "pools": [pool_document(pool) for pool in failure.pools],
+        "stay_down": [
+            {"address": pool.address, "vms": [vm.name for vm in pool.down]} for pool in failure.stay_down
+        ],
+        "outside_vms_down": list(failure.outsiders),
+        "workloads": [workload_document(left, drained=False) for left in failure.workloads],
+        "delete_nodes": [
+            {
+                "cluster_id": d.cluster_id,
+                "machines": list(d.machines),
+                "command": d.command,
+                "nodes": list(d.nodes),
+                "control_plane_answers": d.reachable,
+            }
+            for d in failure.deletions
+        ],
+        "vms_without_room": failure.missing,
+        "comebacks": [
+            {
+                "cluster_id": pool.cluster_id,
+                "pool": pool.pool,
+                "vm_sku_name": pool.sku,
+                "reason": pool.reason or None,
+                "nodes": [
+                    {
+                        "node": vm.name,
+                        "from": place_of(vm.stood),
+                        "to": place_of(vm.goes) if vm.goes is not None else None,
+                    }
+                    for vm in pool.vms
+                ],
+            }
+            for pool in failure.comebacks
+        ],
+    }

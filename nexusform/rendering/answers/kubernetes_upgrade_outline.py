@@ -1,0 +1,172 @@
+"""The answer to `simulate kubernetes-upgrade`, for people and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from nexusform.planning.plan import place_of
+from nexusform.rendering.answers.outline import Outline, Row, Section, Table, counted, listed, place_text
+from nexusform.whatif.availability import quorum_of
+from nexusform.whatif.kubernetes_upgrade import Batch, KubernetesUpgrade, PoolUpgrade
+
+
+def kubernetes_upgrade_outline(upgrade: KubernetesUpgrade, origin: str) -> Outline:
+    """The verdict, a table of pools, and every batch."""
+    version = f", now {upgrade.version}" if upgrade.version else ""
+    sections = [_pools(upgrade)]
+    sections += [_blocked(pool) for pool in upgrade.pools if pool.blocked]
+    sections += [_batches(pool) for pool in upgrade.pools if pool.batches]
+    return Outline(
+        f"Kubernetes upgrade of {upgrade.cluster_id}{version} ({origin})",
+        _headline(upgrade),
+        upgrade.bad,
+        tuple(_facts(upgrade)),
+        tuple(sections),
+    )
+
+
+def _headline(upgrade: KubernetesUpgrade) -> str:
+    if upgrade.blocked:
+        names = listed(pool.pool for pool in upgrade.blocked)
+        return f"It does not go through: there is no room for the surge of {names}."
+    if upgrade.budgets:
+        return (
+            f"It does not go through: {listed(upgrade.budgets)} lets no pod be evicted, so drains time out."
+        )
+    lost = [pool.pool for pool in upgrade.pools if pool.lost]
+    if lost:
+        return f"It goes through, but on the way no node of {listed(lost)} is up."
+    return "It goes through: every batch finds room."
+
+
+def _facts(upgrade: KubernetesUpgrade) -> Iterable[str]:
+    yield (
+        "The control plane goes first, one node at a time, then the pools. The new VMs of a batch are placed "
+        "by the rule while the old ones still hold their room; then the old ones leave."
+    )
+    timeouts = sorted({pool.drain_timeout for pool in upgrade.pools if not pool.control_plane})
+    if timeouts:
+        yield f"Each old node is drained first, for at most {listed(f'{t:,}' for t in timeouts)} seconds."
+    if upgrade.blocked:
+        yield (
+            "The platform ends an upgrade that finds no room for a surge VM; what follows is tried all the "
+            "same."
+        )
+
+
+def _pools(upgrade: KubernetesUpgrade) -> Section:
+    rows = [
+        Row(
+            (
+                pool.pool,
+                pool.sku,
+                str(pool.count),
+                _way(pool),
+                f"{pool.fewest_up} of {pool.count}",
+                _judgement(pool),
+            ),
+            pool.blocked or pool.lost,
+        )
+        for pool in upgrade.pools
+        if pool.count
+    ]
+    heads = ("pool", "SKU", "VMs", "at once", "min up", "verdict")
+    return Section("Pools", table=Table(heads, tuple(rows), frozenset({2})), bad=upgrade.bad)
+
+
+def _way(pool: PoolUpgrade) -> str:
+    if pool.surge:
+        return f"+{pool.surge} (surge {pool.max_surge})" if "%" in pool.max_surge else f"+{pool.surge}"
+    written = pool.max_unavailable
+    return f"-{pool.unavailable} (unavailable {written})" if "%" in written else f"-{pool.unavailable}"
+
+
+def _judgement(pool: PoolUpgrade) -> str:
+    if pool.blocked:
+        return f"blocked in batch {pool.batches[-1].number}"
+    if pool.quorum_lost:
+        return f"quorum lost (needs {quorum_of(pool.count)})"
+    return "no node up" if pool.lost else "goes through"
+
+
+def _blocked(pool: PoolUpgrade) -> Section:
+    batch = pool.batches[-1]
+    missing = [move.name for move in batch.moves if move.goes is None]
+    front = f"Batch {batch.number} of {pool.pool} ({_way(pool)})"
+    lines = [f"{front} finds no room for {listed(missing)}. {pool.reason}"]
+    if pool.fitting_surge:
+        lines.append(f'max_surge = "{pool.fitting_surge}" fits for every batch.')
+    if pool.in_place:
+        lines.append(
+            'max_surge = "0" with max_unavailable = "1" fits: the old VM leaves first, so each batch has '
+            "one node less up."
+        )
+    if not pool.fitting_surge and not pool.in_place and not pool.control_plane:
+        lines.append("Smaller surges, and none with max_unavailable 1, were tried; none fits.")
+    if pool.control_plane:
+        lines.append(f"Free a cell for one more {pool.sku}; a control plane always surges by one.")
+    return Section(f"What blocks {pool.pool}", tuple(lines), bad=True)
+
+
+def _batches(pool: PoolUpgrade) -> Section:
+    rows = [
+        Row((str(batch.number), move.name, place_text(move.stood), _goes(batch, index)), not batch.fits)
+        for batch in pool.batches
+        for index, move in enumerate(batch.moves)
+    ]
+    heads = ("batch", "node", "stands on", "new VM on")
+    title = f"{pool.pool}: {counted(len(pool.batches), 'batch', 'batches')}"
+    return Section(title, table=Table(heads, tuple(rows), frozenset({0})), folded=True, bad=pool.blocked)
+
+
+def _goes(batch: Batch, index: int) -> str:
+    goes = batch.moves[index].goes
+    return place_text(goes) if goes is not None else "no room"
+
+
+def kubernetes_upgrade_document(upgrade: KubernetesUpgrade) -> dict[str, Any]:
+    """The same as data."""
+    return {
+        "cluster_id": upgrade.cluster_id,
+        "site_id": upgrade.site_id,
+        "kubernetes_version": upgrade.version or None,
+        "fits": not upgrade.blocked,
+        "blocking_budgets": list(upgrade.budgets),
+        "pools": [_pool(pool) for pool in upgrade.pools],
+    }
+
+
+def _pool(pool: PoolUpgrade) -> dict[str, Any]:
+    return {
+        "pool": pool.pool,
+        "vm_sku_name": pool.sku,
+        "vms": pool.count,
+        "max_surge": pool.max_surge,
+        "max_unavailable": pool.max_unavailable,
+        "surge": pool.surge,
+        "unavailable": pool.unavailable,
+        "drain_timeout": pool.drain_timeout,
+        "fewest_up": pool.fewest_up,
+        "blocked": pool.blocked,
+        "reason": pool.reason or None,
+        "fitting_surge": pool.fitting_surge or None,
+        "fits_in_place": pool.in_place,
+        "availability_lost": pool.lost,
+        "batches": [
+            {
+                "batch": batch.number,
+                "up": batch.up,
+                "fits": batch.fits,
+                "nodes": [
+                    {
+                        "node": move.name,
+                        "from": place_of(move.stood),
+                        "to": place_of(move.goes) if move.goes is not None else None,
+                    }
+                    for move in batch.moves
+                ],
+            }
+            for batch in pool.batches
+        ],
+    }

@@ -1,0 +1,187 @@
+"""A placement in state as `kubectl describe` prints it: what was asked for, and its status.
+
+Times and generations are left out: a state does not know them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from nexusform.importers.fleet_model import EXTERNAL, FleetPlacement, ObjectSelector
+from nexusform.planning.fleet.attributes import read_bindings, read_status
+from nexusform.rendering.notation.colours import harmless
+from nexusform.scheduling.fleet.decisions import SchedulingStatus
+from nexusform.scheduling.fleet.model import Condition
+from nexusform.scheduling.fleet.snapshots import policy_document, selector_document
+from nexusform.scheduling.fleet.status import ClusterStatus, PlacementStatus, Progress
+from nexusform.scheduling.fleet.status_2023 import placement_status_2023
+
+TODAY, IN_2023 = "", "2023"
+VERSIONS: Final = (IN_2023,)
+PLACEMENTS: Final[Mapping[str, str]] = {
+    "fleet_cluster_resource_placement": "ClusterResourcePlacement",
+    "fleet_resource_placement": "ResourcePlacement",
+}
+_ACRONYMS: Final = {"api": "API", "url": "URL", "uid": "UID"}
+_PADDING: Final = 2
+# The steps of a cluster's progress, in the order of Progress.
+_STEPS: Final = ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "Available")
+
+
+def render_placement(
+    kind: str, attributes: Mapping[str, Any], written: FleetPlacement, version: str = TODAY
+) -> str:
+    """One placement. `kind` is the resource type; `version` "2023" gives the older condition names."""
+    status = read_status(attributes)
+    if version == IN_2023:
+        older = _older(status, attributes)
+        # The index came later.
+        status = replace(
+            older, clusters=tuple(replace(c, observed_resource_index=None) for c in older.clusters)
+        )
+    rows: list[tuple[int, str, str | None]] = [
+        (0, "Name", written.name),
+        (0, "Namespace", written.namespace),
+        (0, "Labels", "<none>"),
+        (0, "Annotations", "<none>"),
+        (0, "API Version", "placement.kubernetes-fleet.io/v1"),
+        (0, "Kind", PLACEMENTS[kind]),
+        (0, "Spec", None),
+        *_mapping(_spec(written), 1),
+        (0, "Status", None),
+        *_mapping(_status(status, attributes), 1),
+        (0, "Events", "<none>"),
+    ]
+    return "".join(f"{harmless(line)}\n" for line in _aligned(rows))
+
+
+# --- what it says ------------------------------------------------------------------------------
+
+
+def _spec(written: FleetPlacement) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "resourceSelectors": [_selector(s) for s in written.selectors],
+        "revisionHistoryLimit": written.revision_history_limit,
+    }
+    if written.policy is not None:
+        found["policy"] = policy_document(written.policy)
+    strategy: dict[str, Any] = {"type": written.strategy}
+    if written.strategy != EXTERNAL:
+        strategy["rollingUpdate"] = {
+            "maxSurge": str(written.rolling.max_surge),
+            "maxUnavailable": str(written.rolling.max_unavailable),
+            "unavailablePeriodSeconds": written.rolling.unavailable_period_seconds,
+        }
+    return found | {"strategy": strategy}
+
+
+def _selector(selector: ObjectSelector) -> dict[str, Any]:
+    found: dict[str, Any] = {"group": selector.group, "kind": selector.kind, "version": selector.version}
+    if selector.name:
+        found["name"] = selector.name
+    if selector.labels is not None:
+        found["labelSelector"] = selector_document(selector.labels)
+    return found
+
+
+def _status(status: PlacementStatus, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    indices = [c.observed_resource_index for c in status.clusters if c.observed_resource_index is not None]
+    found: dict[str, Any] = {"conditions": [_condition(c) for c in status.conditions]}
+    if indices:
+        found["observedResourceIndex"] = max(indices)
+    found["placementStatuses"] = [_cluster(each) for each in status.clusters]
+    found["selectedResources"] = [
+        {k: v for k, v in each.items() if v} for each in attributes.get("selected_resources") or ()
+    ]
+    return {name: value for name, value in found.items() if value != []}
+
+
+def _condition(condition: Condition) -> dict[str, Any]:
+    return {
+        "message": condition.message,
+        "reason": condition.reason,
+        "status": condition.status,
+        "type": condition.type,
+    }
+
+
+def _cluster(status: ClusterStatus) -> dict[str, Any]:
+    found: dict[str, Any] = {"conditions": [_condition(c) for c in status.conditions]}
+    if status.cluster:
+        found["clusterName"] = status.cluster
+    if status.observed_resource_index is not None:
+        found["observedResourceIndex"] = status.observed_resource_index
+    return found
+
+
+def _older(status: PlacementStatus, attributes: Mapping[str, Any]) -> PlacementStatus:
+    """The same status in the words of 2023."""
+    if not status.conditions or status.conditions[0].status == "Unknown":
+        return placement_status_2023(None, {})
+    held = {b.cluster: b for b in read_bindings(attributes)}
+    selected = tuple(held[c.cluster] for c in status.clusters if c.cluster in held)
+    progress = {c.cluster: _progress(c) for c in status.clusters if c.cluster}
+    return placement_status_2023(SchedulingStatus(status.conditions[0], selected, ()), progress)
+
+
+def _progress(status: ClusterStatus) -> Progress:
+    said = {c.type: c.status for c in status.conditions}
+    # Where differences are only reported, nothing is applied and nothing fails to be.
+    missing = "True" if "DiffReported" in said else "Unknown"
+    rollout, overridden, synchronized, applied, available = (said.get(name, missing) for name in _STEPS)
+    index = status.observed_resource_index
+    return Progress(rollout, overridden, synchronized, applied, available, resource_snapshot=index)
+
+
+# --- how kubectl prints it ---------------------------------------------------------------------
+
+
+def _mapping(content: Mapping[str, Any], level: int) -> Iterator[tuple[int, str, str | None]]:
+    """Keys in order, lists item after item, as `kubectl describe` does."""
+    for key in sorted(content):
+        value = content[key]
+        label = _label(key)
+        if isinstance(value, Mapping):
+            yield level, label, None
+            yield from _mapping(value, level + 1)
+        elif isinstance(value, list):
+            yield level, label, None
+            for item in value:
+                if isinstance(item, Mapping):
+                    yield from _mapping(item, level + 1)
+                else:
+                    yield level + 1, "", str(item)
+        else:
+            yield level, label, str(value)
+
+
+def _label(key: str) -> str:
+    """`observedResourceIndex` -> `Observed Resource Index`; label keys are left as they are."""
+    if not re.fullmatch(r"[a-zA-Z]+", key):
+        return key
+    words = re.sub(r"(?<!^)(?=[A-Z])", " ", key).split()
+    return " ".join(_ACRONYMS.get(word.lower(), word[:1].upper() + word[1:]) for word in words)
+
+
+def _aligned(rows: Sequence[tuple[int, str, str | None]]) -> Iterator[str]:
+    """Values of neighbouring lines stand in one column; a line without a value ends the column."""
+    block: list[tuple[str, str]] = []
+    for level, label, value in rows:
+        start = f"{'  ' * level}{label}:" if label else "  " * level
+        if value is not None and label:
+            block.append((start, value))
+            continue
+        yield from _column(block)
+        block = []
+        yield start if label else f"{start}{value}"
+    yield from _column(block)
+
+
+def _column(block: Iterable[tuple[str, str]]) -> Iterator[str]:
+    lines = list(block)
+    width = max((len(start) for start, _ in lines), default=0) + _PADDING
+    for start, value in lines:
+        yield f"{start:<{width}}{value}".rstrip()

@@ -1,0 +1,293 @@
+"""The answer to `simulate runtime-upgrade`, for people and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from nexusform.rendering.answers.outline import Outline, Row, Section, Table, counted, listed, spans
+from nexusform.rendering.answers.workload_rows import (
+    pending_lines,
+    verdict_document,
+    verdict_section,
+    workload_document,
+    workload_table,
+)
+from nexusform.whatif.availability import PoolLeft
+from nexusform.whatif.pods_down import PodsOutcome
+from nexusform.whatif.runtime_upgrade import (
+    DRAIN_MINUTES,
+    UNHEALTHY_MINUTES,
+    Outcome,
+    RuntimeUpgrade,
+    Strategy,
+    Verdict,
+    Wave,
+)
+from nexusform.whatif.world_view import Kind
+
+
+def runtime_upgrade_outline(upgrades: Sequence[RuntimeUpgrade], origin: str) -> Outline:
+    """Every site's upgrade, one after the other."""
+    sections: list[Section] = []
+    facts: list[str] = []
+    for upgrade in upgrades:
+        front = f"{upgrade.site_id}: " if len(upgrades) > 1 else ""
+        facts += [f"{front}{fact}" for fact in _facts(upgrade)]
+        if upgrade.workloads:
+            sections.append(verdict_section(upgrade.workloads, front))
+        sections.append(_verdicts(upgrade, front))
+        if 0 < len(upgrade.waves) <= _MOST_WAVES:
+            sections.append(_timeline(upgrade, front))
+        for wave in upgrade.waves:
+            sections.append(_wave(wave, front))
+            if wave.workloads:
+                sections.append(_pods(wave, front, drained=upgrade.options.drain))
+    names = listed(upgrade.site_id for upgrade in upgrades)
+    bad = any(upgrade.bad for upgrade in upgrades)
+    title = f"Runtime upgrade of {names} ({origin})"
+    return Outline(title, _headline(upgrades), bad, tuple(facts), tuple(sections))
+
+
+def _headline(upgrades: Sequence[RuntimeUpgrade]) -> str:
+    lost = [_loss(v) for upgrade in upgrades for v in upgrade.verdicts if v.outcome is Outcome.LOST]
+    lost += [
+        f"no pod of {w.workload} runs in wave {spans(w.waves)}"
+        for upgrade in upgrades
+        for w in upgrade.workloads
+        if w.outcome is PodsOutcome.LOST
+    ]
+    if not lost:
+        short = [
+            f"up to {counted(w.most_pending, 'pod')} of {w.workload} Pending"
+            for upgrade in upgrades
+            for w in upgrade.workloads
+            if w.most_pending
+        ]
+        told = "every control plane keeps its quorum, and every pool keeps nodes, in every wave"
+        return f"Availability is kept: {told}{'; ' if short else ''}{listed(short, 4)}."
+    return f"Availability is lost: {listed(lost, 4)}."
+
+
+def _loss(verdict: Verdict) -> str:
+    waves = f"wave {spans(verdict.lost_in)}"
+    if verdict.control_plane:
+        return f"{verdict.cluster} loses its control-plane quorum in {waves}"
+    return f"{verdict.cluster} has no node of {verdict.pool} in {waves}"
+
+
+def _facts(upgrade: RuntimeUpgrade) -> Iterable[str]:
+    options = upgrade.options
+    at_once = (
+        "all machines of a rack at once"
+        if options.max_unavailable is None
+        else f"at most {counted(options.max_unavailable, 'machine')} of a rack at once"
+    )
+    yield (
+        f"{counted(len(upgrade.racks), 'rack')} in byte order of their names, {at_once}: "
+        f"{counted(len(upgrade.waves), 'wave')}. The next one begins when every machine is back. The "
+        f"platform allows up to {upgrade.hours} hours."
+    )
+    if upgrade.unexpected_order:
+        first, second = upgrade.unexpected_order
+        yield f"Mind the order: {first} comes before {second}, since names are compared byte by byte."
+    if options.strategy is Strategy.PAUSE_AFTER_RACK:
+        yield (
+            "PauseAfterRack: it waits before the first rack and after every rack for `az networkcloud "
+            "cluster continue-update-version`."
+        )
+    yield _drain(drain=options.drain)
+    yield (
+        "No new NKS VM is created meanwhile. When its machine is back, each VM starts again there; to the "
+        "user it has not moved."
+    )
+    if not upgrade.workloads:
+        yield (
+            "No pods are known here, so nothing is said of them: whether they fit on the nodes that are left "
+            "depends on what they request."
+        )
+
+
+def _drain(*, drain: bool) -> str:
+    if drain:
+        return (
+            f"Nodes are cordoned and drained before their machine goes down, for at most {DRAIN_MINUTES} "
+            "minutes each; PodDisruptionBudgets are honoured until then. Pods that fit on no other node stay "
+            "Pending."
+        )
+    return (
+        "-drain=false: machines lose power with all that runs on them. After "
+        f"{counted(UNHEALTHY_MINUTES, 'minute')} without contact their pods count as unhealthy and are "
+        "replaced where other nodes have room."
+    )
+
+
+_MOST_WAVES = 24  # columns of the timeline
+
+_OUTCOMES = {
+    Outcome.UNTOUCHED: "untouched",
+    Outcome.KEPT: "kept",
+    Outcome.INTERRUPTED: "interrupted",
+    Outcome.LOST: "lost",
+}
+
+
+def _verdicts(upgrade: RuntimeUpgrade, front: str) -> Section:
+    rows = [
+        Row(
+            (
+                verdict.cluster,
+                verdict.pool if verdict.kind is not Kind.VM else "(plain VM)",
+                str(verdict.total),
+                str(verdict.fewest),
+                spans(verdict.waves) or "-",
+                _judgement(verdict),
+            ),
+            verdict.outcome is Outcome.LOST,
+        )
+        for verdict in upgrade.verdicts
+        if verdict.total
+    ]
+    heads = ("cluster", "pool", "VMs", "min up", "down in waves", "verdict")
+    return Section(
+        f"{front}Verdict by pool", table=Table(heads, tuple(rows), frozenset({2, 3})), bad=upgrade.bad
+    )
+
+
+def _judgement(verdict: Verdict) -> str:
+    word = _OUTCOMES[verdict.outcome]
+    if verdict.control_plane:
+        return f"quorum {word} (needs {verdict.quorum})"
+    if verdict.outcome is Outcome.LOST:
+        return f"{word}: no node left"
+    return word
+
+
+def _timeline(upgrade: RuntimeUpgrade, front: str) -> Section:
+    """A row per pool, a column per wave: how many VMs are up."""
+    up = {
+        (wave.number, pool.cluster_id, pool.pool): f"{pool.left}!" if pool.lost else str(pool.left)
+        for wave in upgrade.waves
+        for pool in wave.pools
+    }
+    numbers = [wave.number for wave in upgrade.waves]
+    rows = tuple(
+        Row(
+            (
+                verdict.cluster,
+                verdict.pool if verdict.kind is not Kind.VM else "(plain VM)",
+                str(verdict.total),
+                *(up.get((number, verdict.cluster_id, verdict.pool), ".") for number in numbers),
+            ),
+            verdict.outcome is Outcome.LOST,
+        )
+        for verdict in upgrade.verdicts
+        if verdict.total
+    )
+    heads = ("cluster", "pool", "VMs", *(str(number) for number in numbers))
+    told = ". = all up; ! = quorum lost, or no node left." if upgrade.bad else ". = all up."
+    table = Table(heads, rows, frozenset(range(2, len(heads))))
+    return Section(f"{front}VMs up in each wave", (told,), table=table)
+
+
+def _wave(wave: Wave, front: str) -> Section:
+    part = "" if wave.batches == 1 else f", part {wave.batch} of {wave.batches}"
+    title = (
+        f"{front}Wave {wave.number}: {wave.rack}{part}, {counted(len(wave.machines), 'machine')}, "
+        f"{counted(wave.vms, 'VM')} down"
+    )
+    lines = []
+    if wave.outsiders:
+        lines.append(f"Outside nexusform: {listed(wave.outsiders)} down.")
+    rows = tuple(Row(pool_cells(pool), pool.lost) for pool in wave.pools)
+    table = Table(("cluster", "pool", "down", "up", ""), rows, frozenset({2})) if rows else None
+    return Section(title, tuple(lines), table=table, folded=True, bad=wave.lost)
+
+
+def _pods(wave: Wave, front: str, *, drained: bool) -> Section:
+    table = workload_table(wave.workloads, drained=drained)
+    lines = tuple(pending_lines(wave.workloads))
+    bad = any(row.bad for row in table.rows)
+    return Section(f"{front}Wave {wave.number}: pods", lines, table=table, folded=True, bad=bad)
+
+
+def pool_cells(pool: PoolLeft) -> tuple[str, str, str, str, str]:
+    """Cluster, pool, VMs down, `2 of 3` up, and what that means."""
+    name = pool.pool if pool.kind is not Kind.VM else "(plain VM)"
+    return pool.cluster, name, str(len(pool.down)), f"{pool.left} of {pool.total}", meaning(pool)
+
+
+def meaning(pool: PoolLeft) -> str:
+    """What it means for the cluster that these VMs are down."""
+    if pool.control_plane:
+        return f"quorum {'lost' if pool.lost else 'kept'} (needs {pool.quorum})"
+    return "no node left" if pool.lost else ""
+
+
+# --- data --------------------------------------------------------------------------------------
+
+
+def runtime_upgrade_document(upgrades: Sequence[RuntimeUpgrade]) -> dict[str, Any]:
+    """The same as data."""
+    return {"sites": [_site(upgrade) for upgrade in upgrades]}
+
+
+def _site(upgrade: RuntimeUpgrade) -> dict[str, Any]:
+    options = upgrade.options
+    return {
+        "site_id": upgrade.site_id,
+        "strategy": options.strategy.value,
+        "max_unavailable": options.max_unavailable,
+        "drain": options.drain,
+        "racks": list(upgrade.racks),
+        "up_to_hours": upgrade.hours,
+        "availability_lost": upgrade.bad,
+        "verdicts": [_verdict(v) for v in upgrade.verdicts],
+        "workloads": [verdict_document(verdict) for verdict in upgrade.workloads],
+        "waves": [_wave_data(wave, drained=options.drain) for wave in upgrade.waves],
+    }
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "cluster_id": verdict.cluster_id,
+        "pool": verdict.pool,
+        "control_plane": verdict.control_plane,
+        "vms": verdict.total,
+        "fewest_up": verdict.fewest,
+        "quorum": verdict.quorum or None,
+        "waves": list(verdict.waves),
+        "lost_in_waves": list(verdict.lost_in),
+        "verdict": verdict.outcome.value,
+    }
+
+
+def _wave_data(wave: Wave, *, drained: bool) -> dict[str, Any]:
+    return {
+        "wave": wave.number,
+        "rack": wave.rack,
+        "batch": wave.batch,
+        "batches": wave.batches,
+        "machines": list(wave.machines),
+        "vms_down": wave.vms,
+        "pools": [pool_document(pool) for pool in wave.pools],
+        "outside_vms_down": list(wave.outsiders),
+        "workloads": [workload_document(left, drained=drained) for left in wave.workloads],
+        "availability_lost": wave.lost,
+    }
+
+
+def pool_document(pool: PoolLeft) -> dict[str, Any]:
+    """A pool with VMs down, as data."""
+    return {
+        "cluster_id": pool.cluster_id,
+        "pool": pool.pool,
+        "address": pool.address,
+        "control_plane": pool.control_plane,
+        "vms": pool.total,
+        "up": pool.left,
+        "down": [vm.name for vm in pool.down],
+        "quorum": pool.quorum or None,
+        "quorum_kept": (not pool.lost) if pool.control_plane else None,
+        "lost": pool.lost,
+    }

@@ -1,0 +1,320 @@
+"""Plans and states as documents: OpenTofu's plan representation 1.2, and what nexusform adds.
+
+Long lists are `Rows`, made while they are written: see json_writer.write_json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from nexusform.address import Address, ModulePath, address_order, module_text
+from nexusform.configuration.model import Configuration
+from nexusform.planning.plan import Action, Change, CheckResult, Drift, OutputChange, Plan
+from nexusform.ports import Registries
+from nexusform.rendering.json.diagnostic_json import diagnostic_documents
+from nexusform.rendering.json.json_configuration import configuration_document
+from nexusform.rendering.json.json_placements import placement_changes, placement_tables
+from nexusform.rendering.notation.json_values import (
+    known_part,
+    redacted,
+    sensitive_mask,
+    shown,
+    unknown_mask,
+)
+from nexusform.rendering.notation.json_writer import Rows, Section, json_bytes, materialised, write_json
+from nexusform.rendering.notation.marks import trie
+from nexusform.rendering.report.naming import ACTIONS, TERRAFORM_VERSION, address_keys, provider_name
+from nexusform.rendering.report.placement_rows import Detail
+from nexusform.rendering.report.separation import separation_documents
+from nexusform.source import SourceFile
+from nexusform.state.model import EMPTY, InstanceState, ObjectState, OutputState, State
+from nexusform.values import Path, type_to_json
+
+__all__ = ["json_bytes", "materialised", "plan_document", "state_document", "write_json"]
+
+FORMAT_VERSION: Final = "1.2"
+_NO_REGISTRIES: Final = Registries()
+_NO_FILES: Final[Mapping[str, SourceFile]] = {}
+
+
+def plan_document(
+    plan: Plan,
+    configuration: Configuration | None,
+    prior: State = EMPTY,
+    *,
+    registries: Registries = _NO_REGISTRIES,
+    files: Mapping[str, SourceFile] = _NO_FILES,
+    placements: Detail = Detail.CHANGED,
+    show_sensitive: bool = False,
+) -> Section:
+    """The plan representation. `prior` is the state the plan started from (refreshed).
+
+    `files` (default: the configuration's) give the source lines of diagnostics. Sensitive values
+    are redacted unless `show_sensitive`; the marks stay either way.
+    """
+    known_files = files or (configuration.files if configuration else _NO_FILES)
+    show = show_sensitive
+    return Section(
+        format_version=FORMAT_VERSION,
+        terraform_version=TERRAFORM_VERSION,
+        nexusform_version=plan.nexusform_version,
+        variables={
+            name: {"value": shown(v.value, _whole(v.sensitive), show_sensitive=show)}
+            for name, v in sorted(plan.variables.items())
+        },
+        planned_values=_planned_values(plan, show),
+        resource_drift=Rows(lambda: _drifts(plan, show)),
+        resource_changes=Rows(lambda: (_resource_change(c, show) for c in plan.changes)),
+        output_changes={o.name: _output_change(o, show) for o in plan.outputs},
+        prior_state=_state(prior, show),
+        configuration=configuration_document(configuration, registries) if configuration else {},
+        relevant_attributes=[],
+        checks=_checks(plan.checks),
+        timestamp=plan.timestamp,
+        applyable=plan.has_changes and not plan.errored,
+        complete=not (plan.errored or plan.targets or plan.excludes),
+        errored=plan.errored,
+        placement_changes=Rows(lambda: placement_changes(plan, placements)),
+        placement_tables=placement_tables(plan),
+        separation_rules=separation_documents(plan),
+        diagnostics=diagnostic_documents(plan.diagnostics, known_files),
+    )
+
+
+def state_document(state: State, *, show_sensitive: bool = False) -> Section:
+    """OpenTofu's state representation; placements are ordinary attributes in it."""
+    document = _state(state, show_sensitive)
+    if state.check_results:
+        document["checks"] = [dict(c) for c in state.check_results]
+    return document
+
+
+def _whole(sensitive: bool) -> tuple[Path, ...]:
+    return ((),) if sensitive else ()
+
+
+# --- changes -----------------------------------------------------------------------------------
+
+
+def _resource_change(change: Change, show: bool) -> dict[str, Any]:
+    address = change.address
+    document: dict[str, Any] = {"address": str(address)}
+    if change.previous_address is not None and change.previous_address != address:
+        document["previous_address"] = str(change.previous_address)
+    if address.module:
+        document["module_address"] = module_text(address.module)
+    document |= address_keys(address) | {"provider_name": provider_name(change.provider)}
+    if change.deposed:
+        document["deposed"] = change.deposed
+    document["change"] = _change(change, show)
+    if change.reason:
+        document["action_reason"] = change.reason
+    if change.source is not None:
+        span = change.source
+        document["source"] = {
+            "file": span.filename,
+            "line": span.start.line,
+            "column": span.start.column,
+            "end_line": span.end.line,
+        }
+    return document
+
+
+def _change(change: Change, show: bool) -> dict[str, Any]:
+    document = _sides(
+        ACTIONS[change.action],
+        change.before,
+        change.after,
+        before_marks=trie(change.sensitive_before),
+        after_marks=trie(change.sensitive_after),
+        show=show,
+    )
+    if change.replace_paths:
+        document["replace_paths"] = [list(path) for path in change.replace_paths]
+    if change.importing:
+        document["importing"] = {"id": change.importing}
+    return document
+
+
+def _sides(
+    actions: list[str], before: Any, after: Any, *, before_marks: Any, after_marks: Any, show: bool
+) -> dict[str, Any]:
+    left, right = known_part(before), known_part(after)
+    if not show:
+        # What is or becomes secret is hidden on both sides; the marks below tell them apart.
+        left, right = (redacted(redacted(side, before_marks), after_marks) for side in (left, right))
+    return {
+        "actions": actions,
+        "before": left,
+        "after": right,
+        "after_unknown": unknown_mask(after) if after is not None else {},
+        "before_sensitive": sensitive_mask(before, before_marks) if before is not None else False,
+        "after_sensitive": sensitive_mask(after, after_marks) if after is not None else False,
+    }
+
+
+def _drifts(plan: Plan, show: bool) -> Iterator[dict[str, Any]]:
+    providers = {c.address: c.provider for c in plan.changes} if plan.drift else {}
+    return (_drift(d, providers.get(d.address, ""), show) for d in plan.drift)
+
+
+def _drift(drift: Drift, provider: str, show: bool) -> dict[str, Any]:
+    document: dict[str, Any] = {"address": str(drift.address)}
+    if drift.address.module:
+        document["module_address"] = module_text(drift.address.module)
+    marks = trie(drift.sensitive)
+    actions = ["delete"] if drift.after is None else ["update"]
+    change = _sides(actions, drift.before, drift.after, before_marks=marks, after_marks=marks, show=show)
+    keys = address_keys(drift.address) | {"provider_name": provider_name(provider)}
+    return document | keys | {"change": change}
+
+
+def _output_change(output: OutputChange, show: bool) -> dict[str, Any]:
+    marks = True if output.sensitive else None
+    document = _sides(
+        ACTIONS[output.action], output.before, output.after, before_marks=marks, after_marks=marks, show=show
+    )
+    # An output is sensitive as a whole, whether it is there or not.
+    mask = unknown_mask(output.after)
+    sensitive = {"before_sensitive": output.sensitive, "after_sensitive": output.sensitive}
+    return document | {"after_unknown": bool(mask) if not isinstance(mask, bool) else mask} | sensitive
+
+
+# --- values ------------------------------------------------------------------------------------
+
+
+def _planned_values(plan: Plan, show: bool) -> Section:
+    outputs = {name: _output(output, show) for name, output in sorted(plan.planned_outputs.items())}
+    planned = [
+        c for c in plan.changes if c.after is not None and not c.deposed and c.action is not Action.FORGET
+    ]
+    by_module: dict[ModulePath, list[Change]] = {(): []}
+    for change in planned:
+        by_module.setdefault(change.address.module, []).append(change)
+
+    def rows(path: ModulePath) -> Iterator[dict[str, Any]]:
+        return (_planned(c, show) for c in by_module[path])
+
+    document = Section(root_module=_module_tree(list(by_module), rows))
+    return Section(outputs=outputs, **document) if outputs else document
+
+
+def _planned(change: Change, show: bool) -> dict[str, Any]:
+    return {
+        "address": str(change.address),
+        **address_keys(change.address),
+        "provider_name": provider_name(change.provider),
+        "schema_version": 0,
+        "values": shown(change.after, change.sensitive_after, show_sensitive=show),
+        "sensitive_values": sensitive_mask(change.after, trie(change.sensitive_after)),
+    }
+
+
+def _output(output: OutputState, show: bool) -> dict[str, Any]:
+    document: dict[str, Any] = {"sensitive": output.sensitive}
+    if not unknown_mask(output.value):
+        document["value"] = shown(output.value, _whole(output.sensitive), show_sensitive=show)
+    return document | {"type": type_to_json(output.type)}
+
+
+def _module_tree(paths: Sequence[ModulePath], rows: Any) -> Section:
+    """`root_module` with its child modules; `rows(path)` gives the resources of a module."""
+    present = set(paths)
+    for path in paths:
+        # A module without resources of its own still holds the modules in it.
+        present.update(path[:depth] for depth in range(len(path)))
+    children: dict[ModulePath, list[ModulePath]] = {}
+    for path in sorted(present, key=module_text):
+        if path:
+            children.setdefault(path[:-1], []).append(path)
+    own = set(paths)
+
+    def section(path: ModulePath) -> Section:
+        found = Section(address=module_text(path)) if path else Section()
+        if path in own:
+            found["resources"] = Rows(lambda: rows(path))
+        if path in children:
+            found["child_modules"] = Rows(lambda: (section(child) for child in children[path]))
+        return found
+
+    return section(())
+
+
+def _state(state: State, show: bool) -> Section:
+    document = Section(format_version="1.0", terraform_version=TERRAFORM_VERSION)
+    if not state.instances and not state.outputs:
+        return document
+    by_module: dict[ModulePath, list[Address]] = {(): []}
+    for address in sorted(state.instances, key=address_order):
+        by_module.setdefault(address.module, []).append(address)
+
+    def rows(path: ModulePath) -> Iterator[dict[str, Any]]:
+        for address in by_module[path]:
+            for key, found in _objects(state.instances[address]):
+                yield _object(address, found, key, show)
+
+    tree = _module_tree(list(by_module), rows)
+    outputs = {name: _output(o, show) for name, o in sorted(state.outputs.items())}
+    document["values"] = Section(outputs=outputs, root_module=tree) if outputs else Section(root_module=tree)
+    return document
+
+
+def _objects(instance: InstanceState) -> Iterable[tuple[str, ObjectState]]:
+    if instance.current is not None:
+        yield "", instance.current
+    yield from sorted(instance.deposed.items())
+
+
+def _object(address: Address, found: ObjectState, deposed: str, show: bool) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "address": str(address),
+        **address_keys(address),
+        "provider_name": provider_name(found.provider),
+        "schema_version": found.schema_version,
+        "values": shown(found.attributes, found.sensitive, show_sensitive=show),
+        "sensitive_values": sensitive_mask(found.attributes, trie(found.sensitive)),
+    }
+    if found.dependencies:
+        document["depends_on"] = list(found.dependencies)
+    if found.tainted:
+        document["tainted"] = True
+    if deposed:
+        document["deposed_key"] = deposed
+    return document
+
+
+# --- checks ------------------------------------------------------------------------------------
+
+_WORST: Final = ("error", "fail", "unknown", "pass")
+
+
+def _checks(results: Sequence[CheckResult]) -> list[dict[str, Any]]:
+    groups: dict[tuple[str, str], list[CheckResult]] = {}
+    for result in results:
+        groups.setdefault((result.kind, _without_keys(result.address)), []).append(result)
+    return [
+        {
+            "address": {"kind": kind, "to_display": address},
+            "status": min((r.status for r in found), key=_severity),
+            "instances": [_check_instance(r) for r in found],
+        }
+        for (kind, address), found in groups.items()
+    ]
+
+
+def _severity(status: str) -> int:
+    return _WORST.index(status) if status in _WORST else len(_WORST)
+
+
+def _check_instance(result: CheckResult) -> dict[str, Any]:
+    document: dict[str, Any] = {"address": {"to_display": result.address}, "status": result.status}
+    if result.problems:
+        document["problems"] = [{"message": text} for text in result.problems]
+    return document
+
+
+def _without_keys(address: str) -> str:
+    import re
+
+    return re.sub(r'\["(?:[^"\\]|\\.)*"\]|\[\d+\]', "", address)

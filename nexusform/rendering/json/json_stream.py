@@ -1,0 +1,255 @@
+"""The event stream of `-json`: one JSON object per line, OpenTofu's machine-readable form 1.2.
+
+Functions give dicts; whoever prints them passes the time (RFC 3339) and adds the newline. Beyond
+OpenTofu's events, planned changes of placements are told by `placement_summary`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from nexusform.address import Address, AddressProblem, parse_address
+from nexusform.applying.events import Outcome, StepEvent
+from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.planning.plan import Action, Change, Drift, Plan, StepKind
+from nexusform.rendering.json.diagnostic_json import diagnostic_document
+from nexusform.rendering.notation.json_values import shown
+from nexusform.rendering.report import wording
+from nexusform.rendering.report.naming import TERRAFORM_VERSION, resource_keys
+from nexusform.rendering.report.placement_rows import summaries
+from nexusform.rendering.text.progress_text import ended_line, progress_line, started_line
+from nexusform.source import SourceFile
+from nexusform.state.model import OutputState
+from nexusform.values import type_to_json
+
+MODULE: Final = "nexusform.ui"
+UI_VERSION: Final = "1.2"
+
+Event = dict[str, Any]
+
+
+def event(kind: str, message: str, time: str, *, level: str = "info", **more: Any) -> Event:
+    """An event with the keys that every event has."""
+    head = {"@level": level, "@message": message, "@module": MODULE, "@timestamp": time, "type": kind}
+    return head | more
+
+
+def version_event(version: str, time: str) -> Event:
+    """The first line of every stream."""
+    return event(
+        "version",
+        f"nexusform {version}",
+        time,
+        nexusform=version,
+        terraform=TERRAFORM_VERSION,
+        ui=UI_VERSION,
+    )
+
+
+def log_event(message: str, time: str, *, level: str = "info") -> Event:
+    """Anything worth saying that has no event of its own."""
+    return event("log", message, time, level=level)
+
+
+def diagnostic_event(diagnostic: Diagnostic, files: Mapping[str, SourceFile], time: str) -> Event:
+    """An error or a warning."""
+    is_error = diagnostic.severity is Severity.ERROR
+    word = "Error" if is_error else "Warning"
+    return event(
+        "diagnostic",
+        f"{word}: {diagnostic.summary}",
+        time,
+        level="error" if is_error else "warn",
+        diagnostic=diagnostic_document(diagnostic, files),
+    )
+
+
+# --- plan --------------------------------------------------------------------------------------
+
+_STREAM_ACTIONS: Final = {
+    Action.NO_OP: "noop",
+    Action.CREATE: "create",
+    Action.READ: "read",
+    Action.UPDATE: "update",
+    Action.DELETE: "delete",
+    Action.REPLACE: "replace",
+    Action.REPLACE_CREATE_FIRST: "replace",
+    Action.FORGET: "remove",
+}
+
+# The stream's words for the reasons of a plan document.
+_STREAM_REASONS: Final = {
+    "replace_because_tainted": "tainted",
+    "replace_because_cannot_update": "cannot_update",
+    "replace_by_request": "requested",
+    "replace_by_triggers": "replace_triggered_by",
+}
+
+
+def plan_events(plan: Plan, time: str) -> Iterator[Event]:
+    """Drift, planned changes, the summary, the placements' summary, the outputs."""
+    for drift in plan.drift:
+        yield drift_event(drift, time)
+    for change in plan.changes:
+        if change.action is not Action.NO_OP or change.previous_address or change.importing:
+            yield planned_change_event(change, time)
+    yield plan_summary_event(plan, time)
+    if summaries(plan)[0].anything:
+        yield placement_summary_event(plan, time)
+    if plan.outputs:
+        yield planned_outputs_event(plan, time)
+
+
+def drift_event(drift: Drift, time: str) -> Event:
+    """An object that changed outside nexusform."""
+    action = "delete" if drift.after is None else "update"
+    message = f"{drift.address}: Drift detected ({action})"
+    change = {"resource": resource_keys(drift.address), "action": action}
+    return event("resource_drift", message, time, change=change)
+
+
+def planned_change_event(change: Change, time: str) -> Event:
+    """What is to happen to one object."""
+    moved = change.previous_address if change.previous_address != change.address else None
+    action = _STREAM_ACTIONS[change.action]
+    if change.action is Action.NO_OP:
+        action = "import" if change.importing else "move" if moved else action
+    document: Event = {"resource": resource_keys(change.address), "action": action}
+    if moved is not None:
+        document["previous_resource"] = resource_keys(moved)
+    if change.reason:
+        document["reason"] = _STREAM_REASONS.get(change.reason, change.reason)
+    if change.importing:
+        document["importing"] = {"id": change.importing}
+    return event("planned_change", f"{change.address}: Plan to {action}", time, change=document)
+
+
+def _summary(message: str, time: str, changes: Mapping[str, Any]) -> Event:
+    return event("change_summary", message, time, changes=dict(changes))
+
+
+def plan_summary_event(plan: Plan, time: str) -> Event:
+    """The `Plan:` line as data."""
+    imports, add, change, destroy, forget = wording.plan_counts(plan)
+    counts = {"add": add, "change": change, "import": imports, "remove": destroy, "forget": forget}
+    return _summary(wording.plan_line(plan), time, {**counts, "operation": "plan"})
+
+
+def placement_summary_event(plan: Plan, time: str) -> Event:
+    """The `Placements:` line as data, in all and by kind."""
+    found = summaries(plan)
+    total = found[0]
+    counts = {
+        s.kind or "all": {
+            "place": s.place,
+            "move": s.move,
+            "remove": s.remove,
+            "keep": s.keep,
+            "update": s.update,
+        }
+        for s in found
+    }
+    message = (
+        f"Placements: {total.place} to place, {total.move} to move, {total.remove} to remove, "
+        f"{total.keep} kept."
+    )
+    return event("placement_summary", message, time, placements=counts)
+
+
+def planned_outputs_event(plan: Plan, time: str) -> Event:
+    """The outputs' actions; values come after apply."""
+    outputs = {o.name: {"sensitive": o.sensitive, "action": _STREAM_ACTIONS[o.action]} for o in plan.outputs}
+    return event("outputs", f"Outputs: {len(outputs)}", time, outputs=outputs)
+
+
+# --- apply -------------------------------------------------------------------------------------
+
+
+def apply_summary_event(
+    added: int, changed: int, destroyed: int, time: str, *, destroy: bool = False, imported: int = 0
+) -> Event:
+    """What was done; `destroy` for `destroy` and `apply -destroy`."""
+    counts = {"add": added, "change": changed, "import": imported, "remove": destroyed, "forget": 0}
+    if destroy:
+        message = f"Destroy complete! Resources: {destroyed} destroyed."
+    else:
+        front = f"{imported} imported, " if imported else ""
+        message = (
+            f"Apply complete! Resources: {front}{added} added, {changed} changed, {destroyed} destroyed."
+        )
+    return _summary(message, time, {**counts, "operation": "destroy" if destroy else "apply"})
+
+
+def outputs_event(outputs: Mapping[str, OutputState], time: str, *, show_sensitive: bool = False) -> Event:
+    """The outputs after apply; a sensitive one without its value."""
+    documents: Event = {}
+    for name, output in sorted(outputs.items()):
+        document: Event = {"sensitive": output.sensitive, "type": type_to_json(output.type)}
+        if not output.sensitive or show_sensitive:
+            document["value"] = shown(output.value, (), show_sensitive=True)
+        documents[name] = document
+    return event("outputs", f"Outputs: {len(documents)}", time, outputs=documents)
+
+
+_STEP_ACTIONS: Final = {
+    StepKind.CREATE: "create",
+    StepKind.UPDATE: "update",
+    StepKind.DELETE: "delete",
+    StepKind.RELEASE: "update",
+    StepKind.FORGET: "remove",
+}
+
+
+def apply_start_event(step: StepEvent, time: str) -> Event:
+    """A step begins."""
+    return event("apply_start", started_line(step), time, hook=_hook(step))
+
+
+def apply_progress_event(step: StepEvent, time: str) -> Event:
+    """A step goes on."""
+    hook = _hook(step) | {"elapsed_seconds": int(step.elapsed)}
+    return event("apply_progress", progress_line(step), time, hook=hook)
+
+
+def apply_end_event(step: StepEvent, time: str) -> Event:
+    """A step ended: apply_complete, or apply_errored with the error as message."""
+    done = step.outcome is Outcome.DONE
+    kind = "apply_complete" if done else "apply_errored"
+    hook = _hook(step) | {"elapsed_seconds": int(step.elapsed)}
+    if not done:
+        hook["error"] = step.error
+    return event(kind, ended_line(step), time, level="info" if done else "error", hook=hook)
+
+
+def _hook(step: StepEvent) -> Event:
+    hook: Event = {"resource": _resource(step.address), "action": _STEP_ACTIONS[step.kind]}
+    if step.id:
+        hook |= {"id_key": "id", "id_value": step.id}
+    return hook
+
+
+def _resource(address: str) -> Event:
+    try:
+        return resource_keys(parse_address(address))
+    except AddressProblem:
+        return {"addr": address}
+
+
+def refresh_start_event(address: Address, object_id: str, time: str) -> Event:
+    """An object is about to be read."""
+    return _refresh(
+        "refresh_start", f"{address}: Refreshing state... [id={object_id}]", address, object_id, time
+    )
+
+
+def refresh_complete_event(address: Address, object_id: str, time: str) -> Event:
+    """An object was read."""
+    return _refresh(
+        "refresh_complete", f"{address}: Refresh complete [id={object_id}]", address, object_id, time
+    )
+
+
+def _refresh(kind: str, message: str, address: Address, object_id: str, time: str) -> Event:
+    hook = {"resource": resource_keys(address), "id_key": "id", "id_value": object_id}
+    return event(kind, message, time, hook=hook)

@@ -1,0 +1,121 @@
+"""Values as HCL-like text: what `output`, `console` and the stanzas of a plan print."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from nexusform.rendering.notation.colours import harmless
+from nexusform.values import DYNAMIC, UNKNOWN, ListType, MapType, ObjectType, SetType, TupleType, Type
+
+KNOWN_AFTER_APPLY = "(known after apply)"
+SENSITIVE = "(sensitive value)"
+TOO_DEEP = "(nested too deeply to be shown)"
+
+_IDENTIFIER = re.compile(r"[^\W\d][\w-]*")
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"})
+
+
+_MAX_DEPTH = 100
+
+
+def is_too_deep(plain: Any, left: int = _MAX_DEPTH) -> bool:
+    """Whether a value nests deeper than is drawn: more than a hundred levels."""
+    if plain.__class__ is dict:
+        return not left or any(is_too_deep(part, left - 1) for part in plain.values())
+    if plain.__class__ is list:
+        return not left or any(is_too_deep(part, left - 1) for part in plain)
+    return False
+
+
+def quoted(text: str) -> str:
+    """A string as an HCL literal; control characters never come through."""
+    escaped = text.translate(_ESCAPES)
+    if "{" in escaped:
+        escaped = escaped.replace("${", "$${").replace("%{", "%%{")
+    return f'"{harmless(escaped)}"'
+
+
+def attribute_name(name: str) -> str:
+    """A name as it may stand left of `=`: bare when it is an identifier."""
+    return name if _IDENTIFIER.fullmatch(name) else quoted(name)
+
+
+def scalar(plain: Any) -> str:
+    """A primitive, null or unknown value on one line."""
+    if plain is None:
+        return "null"
+    if plain is UNKNOWN:
+        return KNOWN_AFTER_APPLY
+    if plain.__class__ is str:
+        return quoted(plain)
+    if plain.__class__ is bool:
+        return "true" if plain else "false"
+    if plain.__class__ is float and plain.is_integer() and abs(plain) < 1e15:
+        return str(int(plain))
+    return str(plain)
+
+
+def hcl_value(plain: Any, of: Type = DYNAMIC, *, indent: int = 0) -> str:
+    """Plain data as HCL-like text, over several lines where it nests.
+
+    With a type, collections say what they are (`tolist([`, `toset([`, `tomap({`), as OpenTofu
+    prints outputs. `indent` is the number of spaces of the line that the value stands on.
+    """
+    return TOO_DEEP if is_too_deep(plain) else _value(plain, of, indent)
+
+
+def _value(plain: Any, of: Type, indent: int) -> str:
+    if plain.__class__ is str and "\n" in plain:
+        return heredoc(plain, " " * indent)
+    if plain.__class__ is dict:
+        return _mapping(plain, of, indent)
+    if plain.__class__ is list:
+        return _sequence(plain, of, indent)
+    return scalar(plain)
+
+
+def heredoc(text: str, margin: str) -> str:
+    """A text of several lines as `<<-EOT`, each line after `margin`."""
+    end = "EOT"
+    lines = text.split("\n")
+    while any(line.strip() == end for line in lines):
+        end += "_"
+    body = [f"{margin}{harmless(line)}" if line else "" for line in lines[:-1]]
+    if lines[-1]:
+        body.append(f"{margin}{harmless(lines[-1])}")
+    return "\n".join([f"<<-{end}", *body, f"{margin}{end}"])
+
+
+def _mapping(plain: dict[str, Any], of: Type, indent: int) -> str:
+    opening, closing = ("tomap({", "})") if isinstance(of, MapType) else ("{", "}")
+    if not plain:
+        return f"{opening}{closing}"
+    margin = " " * (indent + 2)
+    types = dict(of.attributes) if isinstance(of, ObjectType) else {}
+    element = of.element if isinstance(of, MapType) else DYNAMIC
+    lines = [
+        f"{margin}{quoted(name)} = {_value(plain[name], types.get(name, element), indent + 2)}"
+        for name in sorted(plain)
+    ]
+    return "\n".join([opening, *lines, " " * indent + closing])
+
+
+_SEQUENCES = {ListType: ("tolist([", "])"), SetType: ("toset([", "])")}
+
+
+def _sequence(plain: list[Any], of: Type, indent: int) -> str:
+    opening, closing = _SEQUENCES.get(of.__class__, ("[", "]"))
+    if not plain:
+        return f"{opening}{closing}"
+    margin = " " * (indent + 2)
+    lines = [f"{margin}{_value(part, _element(of, index), indent + 2)}," for index, part in enumerate(plain)]
+    return "\n".join([opening, *lines, " " * indent + closing])
+
+
+def _element(of: Type, index: int) -> Type:
+    if isinstance(of, ListType | SetType):
+        return of.element
+    if isinstance(of, TupleType) and index < len(of.elements):
+        return of.elements[index]
+    return DYNAMIC

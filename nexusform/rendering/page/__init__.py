@@ -1,0 +1,1 @@
+"""The plan as one HTML page, and its map as SVG."""

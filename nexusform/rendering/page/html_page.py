@@ -1,0 +1,134 @@
+"""The plan as one page: a single file that fetches nothing, for browsers of any width.
+
+The page is whole without scripts as far as words and tables go; scripts draw the rack map, the tree
+of changes and the lists, and only what is in sight of them. Everything they work on stands in the page
+as JSON. Style and scripts are files of our own in `page/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Final
+
+from nexusform.planning.plan import Plan
+from nexusform.ports import Registries
+from nexusform.rendering.notation.markup import Markup, Part, data_script, element, trusted_code
+from nexusform.rendering.page.fleet_part import fleet_part
+from nexusform.rendering.page.page_data import page_data
+from nexusform.rendering.page.page_parts import (
+    checks_part,
+    diagnostics_part,
+    drift_part,
+    outputs_part,
+    overview_part,
+    rules_part,
+    section,
+    tables_part,
+)
+from nexusform.rendering.page.rack_map import SiteMap, build_rack_maps
+from nexusform.rendering.report.overview import Overview, SeparationRule, overview
+from nexusform.rendering.report.placement_rows import Detail
+from nexusform.rendering.report.report import Report, build_report
+from nexusform.source import SourceFile
+
+STYLES: Final = ("page.css", "map.css")
+SCRIPTS: Final = ("document.js", "rack_map.js", "vm_list.js", "changes.js", "page.js")
+# Nothing may be fetched or sent, whatever a value in the plan might look like.
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'"
+
+
+def render_html(
+    plan: Plan,
+    sources: Mapping[str, SourceFile],
+    registries: Registries,
+    rules: Sequence[SeparationRule] = (),
+) -> str:
+    """The page of a plan; `rules` are its separation rules as JSON shows them."""
+    report = build_report(plan, registries, Detail.CHANGED)
+    maps = build_rack_maps(plan, registries)
+    found = overview(plan, report, registries, rules)
+    body = element(
+        "body",
+        element("a", "Skip to the content", href="#content", class_="skip"),
+        _header(plan, found),
+        element("main", _parts(plan, report, maps, found, sources, rules), id="content", tabindex="-1"),
+        _footer(plan),
+        data_script("plan-data", page_data(plan, report, maps)),
+        [trusted_code("script", _file(name)) for name in SCRIPTS],
+    )
+    page = element("html", _head(found), body, lang="en")
+    return f"<!DOCTYPE html>\n{page}\n"
+
+
+def _file(name: str) -> str:
+    return resources.files("nexusform.rendering.page").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _head(found: Overview) -> Markup:
+    return element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", f"nexusform plan: {found.headline}"),
+        [trusted_code("style", _file(name)) for name in STYLES],
+    )
+
+
+def _header(plan: Plan, found: Overview) -> Markup:
+    where = f"workspace {plan.workspace}" if plan.workspace != "default" else ""
+    told = " \N{MIDDLE DOT} ".join(text for text in (plan.timestamp, where) if text)
+    title = element(
+        "div",
+        element("h1", f"Plan: {found.headline}"),
+        element("p", told, class_="quiet") if told else None,
+    )
+    choices = [element("option", text, value=value) for value, text in _THEMES]
+    theme = element("label", "Theme ", element("select", choices, id="theme"), class_="theme")
+    return element("header", title, theme)
+
+
+_THEMES: Final = (("auto", "as the system"), ("light", "light"), ("dark", "dark"))
+
+
+def _parts(
+    plan: Plan,
+    report: Report,
+    maps: Sequence[SiteMap],
+    found: Overview,
+    sources: Mapping[str, SourceFile],
+    rules: Sequence[SeparationRule],
+) -> list[Part]:
+    parts: list[Part] = [overview_part(report, found), diagnostics_part(report.diagnostics, sources)]
+    if maps:
+        parts.append(section("racks", "Racks", _scripted("map")))
+    if report.errored:
+        return parts
+    parts.append(tables_part(plan.placement_tables))
+    if any(site.vms for site in maps):
+        parts.append(section("vms", "VMs", _scripted("vm-list")))
+    parts += [fleet_part(plan), rules_part(rules)]
+    if plan.changes:
+        parts.append(section("changes", "Changes", _scripted("change-tree")))
+    return [*parts, drift_part(report.drift), outputs_part(report.outputs), checks_part(plan.checks)]
+
+
+def _scripted(identifier: str) -> Markup:
+    """A place that a script fills."""
+    words = "This part is drawn by a script, which is turned off here."
+    return element("div", element("noscript", words), id=identifier)
+
+
+def _footer(plan: Plan) -> Markup:
+    version = f"nexusform {plan.nexusform_version}" if plan.nexusform_version else "nexusform"
+    catalogue = f", SKU catalogue {plan.catalogue}" if plan.catalogue else ""
+    return element(
+        "footer",
+        element(
+            "p",
+            f"Made by {version}{catalogue}. Placements are predicted: the platform breaks ties unseen.",
+        ),
+        class_="quiet",
+    )

@@ -1,0 +1,1 @@
+"""What a pull request shows: Markdown comments, SARIF and JUnit."""

@@ -1,0 +1,342 @@
+"""What changed inside an object, as a tree: computed once, drawn by every format.
+
+A value is walked with its type, so sets, maps and objects are told apart; without a schema the
+data's own shape is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from nexusform.rendering.notation.colours import columns
+from nexusform.rendering.notation.hcl_text import TOO_DEEP, attribute_name, is_too_deep, quoted
+from nexusform.rendering.notation.marks import NO_MARKS, Marks
+from nexusform.rendering.notation.sequences import paired
+from nexusform.values import (
+    DYNAMIC,
+    ListType,
+    MapType,
+    ObjectType,
+    SetType,
+    TupleType,
+    Type,
+)
+
+IMPORTANT: Final = frozenset({"id", "name"})
+CREATED, DELETED, CHANGED, SAME = "+", "-", "~", ""
+# A labelled block whose VMs are deleted and created again because of it (an agent pool).
+REPLACED: Final = "-/+"
+
+
+class Kind(StrEnum):
+    """How a node is drawn."""
+
+    LEAF = "leaf"  # a primitive, null or unknown: `old`, `new`
+    TEXT = "text"  # a string of several lines; children are its lines
+    JSON = "json"  # a string that holds JSON; its one child is the structure
+    LIST = "list"
+    GAP = "gap"  # unchanged elements of a list left out at this place: `hidden`
+    SET = "set"
+    MAP = "map"
+    OBJECT = "object"
+    BLOCK = "block"  # a nested block, or the body of a resource
+    SENSITIVE = "sensitive"
+    CONDENSED = "condensed"  # `new` is text that stands for the value
+    TURNED = "turned"  # another kind of value than before: two children, old and new
+
+
+class Difference(NamedTuple):
+    """One node: what it is, what happens to it ("+", "-", "~", "" = unchanged), and its parts.
+
+    `hidden` counts unchanged parts left out, `hidden_blocks` unchanged nested blocks. `width` is
+    the longest name among the parts, hidden ones too. `forces` marks what forces a replacement.
+    `note` is "sensitive" or "exposed" when the mark itself changes.
+    """
+
+    kind: Kind
+    symbol: str
+    name: str = ""
+    label: str = ""
+    old: Any = None
+    new: Any = None
+    children: tuple[Difference, ...] = ()
+    blocks: tuple[Difference, ...] = ()
+    hidden: int = 0
+    hidden_blocks: int = 0
+    width: int = 0
+    forces: bool = False
+    note: str = ""
+
+
+class _Absent:
+    """Stands for "no such element"."""
+
+
+ABSENT: Final = _Absent()
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """Options of one walk.
+
+    `show_unchanged` keeps unchanged parts in the tree; `keep_null` takes a null for a value of its
+    own (as in JSON) rather than for an attribute that is not there.
+    """
+
+    show_unchanged: bool = False
+    keep_null: bool = False
+
+
+def difference(name: str, old: Any, new: Any, of: Type, *, marks: Marks, walk: Walk) -> Difference:
+    """The node of one value; ABSENT stands for "not there on this side"."""
+    if is_too_deep(old) or is_too_deep(new):
+        return leaf(name, _symbol(old, new, of), TOO_DEEP)
+    return _named(name, old, new, of, marks=marks, walk=walk)
+
+
+def _named(name: str, old: Any, new: Any, of: Type, *, marks: Marks, walk: Walk) -> Difference:
+    node = _node(old, new, of, marks, walk)
+    forces = marks.forces is not None and node.symbol != SAME and marks.forces is True
+    if not name and not forces:
+        return node
+    return node._replace(name=name, forces=forces)
+
+
+def _node(old: Any, new: Any, of: Type, marks: Marks, walk: Walk) -> Difference:
+    symbol = _symbol(old, new, of)
+    if marks.old is True or marks.new is True:
+        return Difference(Kind.SENSITIVE, symbol or _mark_symbol(marks), note=_mark_note(old, new, marks))
+    old_class, new_class = old.__class__, new.__class__
+    if old is ABSENT or new is ABSENT or old_class is new_class:
+        sample = new_class if old is ABSENT else old_class
+        if sample is dict:
+            return _mapping(
+                symbol, {} if old is ABSENT else old, {} if new is ABSENT else new, of, marks=marks, walk=walk
+            )
+        if sample is list:
+            return _sequence(
+                symbol, [] if old is ABSENT else old, [] if new is ABSENT else new, of, marks=marks, walk=walk
+            )
+        if sample is str:
+            return _string(symbol, old, new, walk)
+    elif dict in (old_class, new_class) or list in (old_class, new_class):
+        before = _node(old, ABSENT, of, marks, walk)
+        after = _node(ABSENT, new, of, marks, walk)
+        return Difference(Kind.TURNED, symbol, children=(before, after))
+    return Difference(Kind.LEAF, symbol, old=_present(old), new=_present(new))
+
+
+def _present(plain: Any) -> Any:
+    return None if plain is ABSENT else plain
+
+
+def _symbol(old: Any, new: Any, of: Type) -> str:
+    if old is ABSENT:
+        return SAME if new is ABSENT else CREATED
+    if new is ABSENT:
+        return DELETED
+    return SAME if same(old, new, of) else CHANGED
+
+
+def _mark_symbol(marks: Marks) -> str:
+    return SAME if marks.old is marks.new else CHANGED
+
+
+def _mark_note(old: Any, new: Any, marks: Marks) -> str:
+    if old is ABSENT or new is ABSENT or marks.old is marks.new:
+        return ""
+    return "sensitive" if marks.new is True else "exposed"
+
+
+def same(old: Any, new: Any, of: Type = DYNAMIC) -> bool:
+    """Whether two values are equal; `1` and `true` are not, where the type does not tell."""
+    if old is new:
+        return True
+    if old != new:
+        return False
+    return of is not DYNAMIC or _same_kinds(old, new)
+
+
+def _same_kinds(old: Any, new: Any) -> bool:
+    if old.__class__ is dict:
+        return all(_same_kinds(old[k], new[k]) for k in old)
+    if old.__class__ is list:
+        return all(_same_kinds(o, n) for o, n in zip(old, new, strict=True))
+    return (old.__class__ is bool) == (new.__class__ is bool)
+
+
+# --- collections -------------------------------------------------------------------------------
+
+
+def _mapping(
+    symbol: str, old: dict[str, Any], new: dict[str, Any], of: Type, *, marks: Marks, walk: Walk
+) -> Difference:
+    is_map = isinstance(of, MapType)
+    types = dict(of.attributes) if isinstance(of, ObjectType) else {}
+    element = of.element if isinstance(of, MapType) else DYNAMIC
+    children: list[Difference] = []
+    hidden = width = 0
+    for name in sorted({**old, **new}):
+        before, after = old.get(name, ABSENT), new.get(name, ABSENT)
+        if not is_map and not walk.keep_null:
+            # A null attribute of an object is one that is not there.
+            before, after = _null_is_absent(before), _null_is_absent(after)
+            if before is ABSENT and after is ABSENT:
+                continue
+        width = max(width, name_width(name, quote=is_map))
+        of_child, inner = types.get(name, element), marks.at(name, name)
+        important = not is_map and name in IMPORTANT
+        if not important and skips(before, after, of_child, marks=inner, walk=walk):
+            hidden += 1
+            continue
+        child = _named(name, before, after, of_child, marks=inner, walk=walk)
+        if _shown(child, walk, important=important):
+            children.append(child)
+        else:
+            hidden += 1
+    kind = Kind.MAP if is_map else Kind.OBJECT
+    return Difference(
+        kind, _with_marks(symbol, children), children=tuple(children), hidden=hidden, width=width
+    )
+
+
+def name_width(name: str, *, quote: bool = False) -> int:
+    """How wide a name is left of `=`; with `quote` (map keys) without its two quotation marks."""
+    if name.isidentifier():
+        return len(name)
+    return columns(quoted(name)) - 2 if quote else columns(attribute_name(name))
+
+
+def _null_is_absent(plain: Any) -> Any:
+    return ABSENT if plain is None else plain
+
+
+def skips(old: Any, new: Any, of: Type, *, marks: Marks, walk: Walk) -> bool:
+    """Whether a part is plainly unchanged and hidden, so that no node need be made for it."""
+    return marks is NO_MARKS and not walk.show_unchanged and same(old, new, of)
+
+
+def _shown(child: Difference, walk: Walk, *, important: bool = False) -> bool:
+    return walk.show_unchanged or important or child.symbol != SAME
+
+
+def _with_marks(symbol: str, children: Sequence[Difference]) -> str:
+    # Equal data may still differ in what is sensitive.
+    return CHANGED if symbol == SAME and any(c.symbol for c in children) else symbol
+
+
+def _sequence(
+    symbol: str, old: list[Any], new: list[Any], of: Type, *, marks: Marks, walk: Walk
+) -> Difference:
+    if isinstance(of, SetType):
+        return _set(symbol, old, new, of, walk)
+    children: list[Difference] = []
+    for i, j in paired(old, new):
+        element = _element_type(of, j if j is not None else i)
+        before = ABSENT if i is None else old[i]
+        after = ABSENT if j is None else new[j]
+        children.append(_node(before, after, element, marks.at(i, j), walk))
+    shown, hidden = _with_context(children, walk)
+    return Difference(Kind.LIST, _with_marks(symbol, children), children=shown, hidden=hidden)
+
+
+def _element_type(of: Type, index: int | None) -> Type:
+    if isinstance(of, ListType):
+        return of.element
+    if isinstance(of, TupleType) and index is not None and index < len(of.elements):
+        return of.elements[index]
+    return DYNAMIC
+
+
+def _with_context(children: Sequence[Difference], walk: Walk) -> tuple[tuple[Difference, ...], int]:
+    # A changed element is shown with one unchanged neighbour on each side; where elements are
+    # left out in between, a node says how many.
+    if walk.show_unchanged or all(c.symbol for c in children):
+        return tuple(children), 0
+    keep = {k + step for k, c in enumerate(children) if c.symbol for step in (-1, 0, 1)}
+    shown: list[Difference] = []
+    hidden = 0
+    for k, child in enumerate(children):
+        if k in keep:
+            if hidden:
+                shown.append(Difference(Kind.GAP, SAME, hidden=hidden))
+            hidden = 0
+            shown.append(child)
+        else:
+            hidden += 1
+    return tuple(shown), hidden
+
+
+def _set(symbol: str, old: list[Any], new: list[Any], of: SetType, walk: Walk) -> Difference:
+    children: list[Difference] = []
+    hidden = 0
+    for i, j in _set_pairs(old, new):
+        before = ABSENT if i is None else old[i]
+        after = ABSENT if j is None else new[j]
+        child = _node(before, after, of.element, NO_MARKS, walk)
+        if _shown(child, walk):
+            children.append(child)
+        else:
+            hidden += 1
+    return Difference(Kind.SET, symbol, children=tuple(children), hidden=hidden)
+
+
+def _set_pairs(old: list[Any], new: list[Any]) -> list[tuple[int | None, int | None]]:
+    # Elements of a set are the same or they are not: none "changes".
+    left = {repr(item): k for k, item in enumerate(old)}
+    right = {repr(item): k for k, item in enumerate(new)}
+    pairs: list[tuple[int | None, int | None]] = [(k, right.get(key)) for key, k in left.items()]
+    return pairs + [(None, k) for key, k in right.items() if key not in left]
+
+
+# --- strings -----------------------------------------------------------------------------------
+
+
+def _string(symbol: str, old: Any, new: Any, walk: Walk) -> Difference:
+    if _maybe_json(old) and _maybe_json(new):
+        node = _json(symbol, old, new, walk)
+        if node is not None:
+            return node
+    if "\n" in (_present(old) or "") or "\n" in (_present(new) or ""):
+        return _text(symbol, old, new)
+    return Difference(Kind.LEAF, symbol, old=_present(old), new=_present(new))
+
+
+def _maybe_json(text: Any) -> bool:
+    return text is ABSENT or (text[:1] in "{[ \n\t" and text.strip()[:1] in ("{", "["))
+
+
+def _json(symbol: str, old: Any, new: Any, walk: Walk) -> Difference | None:
+    import json
+
+    try:
+        before = ABSENT if old is ABSENT else json.loads(old)
+        after = ABSENT if new is ABSENT else json.loads(new)
+    except (ValueError, RecursionError):
+        return None
+    if is_too_deep(before) or is_too_deep(after):
+        return None
+    inside = Walk(walk.show_unchanged, keep_null=True)
+    return Difference(Kind.JSON, symbol, children=(_node(before, after, DYNAMIC, NO_MARKS, inside),))
+
+
+def _text(symbol: str, old: Any, new: Any) -> Difference:
+    before = [] if old is ABSENT else old.split("\n")
+    after = [] if new is ABSENT else new.split("\n")
+    lines: list[Difference] = []
+    for i, j in paired(before, after):
+        if i is None:
+            lines.append(Difference(Kind.LEAF, CREATED, new=after[j] if j is not None else ""))
+        elif j is None:
+            lines.append(Difference(Kind.LEAF, DELETED, old=before[i]))
+        else:
+            lines.append(Difference(Kind.LEAF, SAME, old=before[i], new=after[j]))
+    return Difference(Kind.TEXT, symbol, children=tuple(lines))
+
+
+def leaf(name: str, symbol: str, text: str) -> Difference:
+    """A node whose value is told by a text."""
+    return Difference(Kind.CONDENSED, symbol, name=name, new=text)

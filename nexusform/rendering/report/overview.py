@@ -1,0 +1,286 @@
+"""What a reviewer must know in a minute, in words: verdict, moves, certainty, room, age.
+
+The Markdown report and the page start with the same overview.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.planning.plan import Action, PlacementAction, Plan
+from nexusform.ports import Registries
+from nexusform.rendering.report.report import Report
+from nexusform.rendering.report.wording import plan_counts
+from nexusform.whatif.headroom import Headroom, Room, headroom
+
+SeparationRule = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceCount:
+    """How many objects of a type the plan adds, changes, destroys (replaced ones count as both)."""
+
+    type: str
+    add: int
+    change: int
+    destroy: int
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerCount:
+    """How many placements of a kind do what, for one reason."""
+
+    kind: str
+    action: PlacementAction
+    trigger: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoomRow:
+    """One figure of the room table, as text per site: (before, after) pairs."""
+
+    label: str
+    values: tuple[tuple[str, str], ...]
+    worse: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The first lines.
+
+    `denied` is "" when the plan may be applied, else by which rules it may not; `reasons` are what
+    it was held against, `risks` the summaries of its `warnings` warnings. `certainty` and
+    `inventory` are "" when unknown.
+    """
+
+    headline: str
+    denied: str
+    reasons: tuple[str, ...]
+    placements: str
+    certainty: str
+    sites: tuple[str, ...]
+    room: tuple[RoomRow, ...]
+    inventory: str
+    warnings: int
+    risks: tuple[str, ...]
+    resources: tuple[ResourceCount, ...]
+    triggers: tuple[TriggerCount, ...]
+
+
+def overview(
+    plan: Plan, report: Report, registries: Registries, rules: Sequence[SeparationRule] = ()
+) -> Overview:
+    """The overview of a plan; `rules` are its separation rules as JSON shows them."""
+    rooms = headroom(plan, registries)
+    return Overview(
+        headline=headline_text(plan, report),
+        denied=_denied(plan, rules),
+        reasons=_reasons(plan, rules),
+        placements=_placements(report),
+        certainty=_certainty(report),
+        sites=tuple(room.site for room in rooms),
+        room=_room_rows(rooms),
+        inventory=inventory_text(plan),
+        warnings=sum(d.severity is Severity.WARNING for d in plan.diagnostics),
+        risks=_risks(plan.diagnostics),
+        resources=_resources(plan),
+        triggers=_triggers(plan),
+    )
+
+
+# --- verdict -----------------------------------------------------------------------------------
+
+
+def headline_text(plan: Plan, report: Report) -> str:
+    """`1 to add, nothing moves`."""
+    if report.errored:
+        return "planning failed"
+    if not report.has_changes:
+        return "no changes"
+    words = ("to import", "to add", "to change", "to destroy", "to forget")
+    parts = [f"{n:,} {word}" for n, word in zip(plan_counts(plan), words, strict=True) if n]
+    moves = f"{counted(report.moves, 'placement')} {'moves' if report.moves == 1 else 'move'}"
+    return ", ".join([*(parts or ["outputs only"]), moves if report.moves else "nothing moves"])
+
+
+_MOST: Final = 3
+
+
+def _denied(plan: Plan, rules: Iterable[SeparationRule]) -> str:
+    if not plan.errored:
+        return ""
+    broken = [str(rule["address"]) for rule in rules if _breaks(rule)]
+    errors = [d for d in plan.diagnostics if d.severity is Severity.ERROR and d.address not in broken]
+    said = dict.fromkeys([*(f"separation rule {a}" for a in broken), *(d.id or d.summary for d in errors)])
+    listed = "; ".join(list(said)[:_MOST])
+    more = f" and {len(said) - _MOST} more" if len(said) > _MOST else ""
+    return f"{listed}{more}" or "an error"
+
+
+def _breaks(rule: SeparationRule) -> bool:
+    return rule.get("enforcement") == "deny" and rule.get("holds") != "always"
+
+
+_HOLDS: Final = {
+    "always": "holds in every outcome",
+    "sometimes": "does not hold in every outcome",
+    "never": "does not hold",
+}
+
+
+def violation_text(given: Any) -> str:
+    """One violation of a separation rule: `machine rack1-bm01: a-0, b-1; joined by b-1 (new)`."""
+    if not isinstance(given, Mapping):
+        return str(given)
+    place = next((f"{k} {given[k]}" for k in ("machine", "rack", "site") if given.get(k)), "")
+    members = ", ".join(str(member) for member in given.get("members") or ())
+    why = f" ({given['trigger']})" if given.get("trigger") else ""
+    joined = f"; joined by {given['joined_by']}{why}" if given.get("joined_by") else ""
+    return f"{place}: {members}{joined}"
+
+
+def _reasons(plan: Plan, rules: Iterable[SeparationRule]) -> tuple[str, ...]:
+    found = [
+        f"separation {rule['address']} {_HOLDS.get(str(rule['holds']), rule['holds'])}"
+        f"{'' if rule['holds'] == 'always' else ', warned only'}"
+        for rule in rules
+    ]
+    statuses = Counter(check.status for check in plan.checks)
+    words = (("pass", "passes", "pass"), ("fail", "fails", "fail"), ("error", "is in error", "are in error"))
+    for status, one, many in (*words, ("unknown", "is not known yet", "are not known yet")):
+        if statuses[status]:
+            found.append(f"{counted(statuses[status], 'check')} {one if statuses[status] == 1 else many}")
+    return tuple(found)
+
+
+def _placements(report: Report) -> str:
+    total = report.summaries[0]
+    if not total.anything:
+        return ""
+    return f"{total.place:,} placed, {total.move:,} moved, {total.remove:,} removed, {total.keep:,} kept"
+
+
+def _certainty(report: Report) -> str:
+    if not report.placed:
+        return ""
+    if not report.tie_breaks:
+        return "certainty not computed"
+    return (
+        f"racks certain for {report.racks_certain:,} of {report.placed:,}, machines for "
+        f"{report.machines_certain:,} (over {report.tie_breaks} tie-breaks)"
+    )
+
+
+# --- room --------------------------------------------------------------------------------------
+
+
+def _room_rows(rooms: Sequence[Headroom]) -> tuple[RoomRow, ...]:
+    if not rooms:
+        return ()
+    skus = dict.fromkeys(room.sku for room in rooms)
+    sku = next(iter(skus)) if len(skus) == 1 else "the largest VM SKU in play"
+    kind = "cells" if all(room.cells == 1 for room in rooms) else "places"
+    return (
+        _row(f"free {kind} for {sku}", rooms, lambda room: f"{room.free:,}", lambda room: -room.free),
+        _row(
+            "the same with any one rack lost",
+            rooms,
+            lambda room: f"{room.rack_lost:,}",
+            lambda room: -room.rack_lost,
+        ),
+        _row("room for the surge VMs of every cluster", rooms, _surge, lambda room: len(room.no_surge)),
+    )
+
+
+def _row(label: str, rooms: Sequence[Headroom], text: Any, badness: Any) -> RoomRow:
+    values = tuple(
+        (text(room.before) if room.before else "-", text(room.after) if room.after else "-") for room in rooms
+    )
+    worse = tuple(
+        bool(room.before and room.after and badness(room.after) > badness(room.before)) for room in rooms
+    )
+    return RoomRow(label, values, worse)
+
+
+def _surge(room: Room) -> str:
+    if not room.no_surge:
+        return "yes" if room.clusters else "-"
+    listed = ", ".join(room.no_surge[:_MOST])
+    more = f" and {len(room.no_surge) - _MOST} more" if len(room.no_surge) > _MOST else ""
+    return f"no: {listed}{more}"
+
+
+# --- age and risks -----------------------------------------------------------------------------
+
+
+def inventory_text(plan: Plan) -> str:
+    """`8 h old`, of the oldest inventory; "" when the plan read none."""
+    if not plan.inventories:
+        return ""
+    ages = [_age(read.exported_at, plan.timestamp) for read in plan.inventories]
+    known = [age for age in ages if age is not None]
+    several = f" (the oldest of {len(ages)})" if len(ages) > 1 else ""
+    if len(known) < len(ages):
+        return f"of unknown age{several}"
+    return f"{age_text(max(known))} old{several}"
+
+
+def _age(taken_at: str, now: str) -> float | None:
+    try:
+        seconds = (datetime.fromisoformat(now) - datetime.fromisoformat(taken_at)).total_seconds()
+    except (ValueError, TypeError):
+        return None
+    return max(seconds, 0.0)
+
+
+def age_text(seconds: float) -> str:
+    """`25 min`, `8 h`, `3 days`."""
+    if seconds < 2 * 3600:
+        return f"{int(seconds // 60)} min"
+    return f"{int(seconds // 3600)} h" if seconds < 48 * 3600 else f"{int(seconds // 86400)} days"
+
+
+def _risks(diagnostics: Iterable[Diagnostic]) -> tuple[str, ...]:
+    counts = Counter(d.summary for d in diagnostics if d.severity is Severity.WARNING)
+    return tuple(f"{summary}{f' ({n} times)' if n > 1 else ''}" for summary, n in counts.items())
+
+
+# --- counts ------------------------------------------------------------------------------------
+
+_ADDS: Final = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
+_DESTROYS: Final = (Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
+
+
+def _resources(plan: Plan) -> tuple[ResourceCount, ...]:
+    counts: dict[str, Counter[str]] = {}
+    for change in plan.changes:
+        count = counts.setdefault(change.address.type, Counter())
+        count["add"] += change.action in _ADDS
+        count["change"] += change.action is Action.UPDATE
+        count["destroy"] += change.action in _DESTROYS
+    return tuple(
+        ResourceCount(kind, count["add"], count["change"], count["destroy"])
+        for kind, count in sorted(counts.items())
+        if any(count.values())
+    )
+
+
+def _triggers(plan: Plan) -> tuple[TriggerCount, ...]:
+    counts = Counter((row.kind, row.action, row.trigger) for row in plan.placements if row.trigger)
+    order = {action: n for n, action in enumerate(PlacementAction)}
+    kinds = {"vm": 0, "binding": 1, "pod": 2}
+    ranked = sorted(
+        counts.items(), key=lambda item: (kinds.get(item[0][0], 3), order[item[0][1]], item[0][2])
+    )
+    return tuple(TriggerCount(*key, count) for key, count in ranked)
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 cluster`, `2 clusters`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

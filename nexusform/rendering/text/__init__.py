@@ -1,0 +1,1 @@
+"""Plans and state as text in a terminal."""

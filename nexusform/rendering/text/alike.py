@@ -1,0 +1,103 @@
+"""Changes that are the same but for the object's own names, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nexusform.planning.plan import Change, Plan
+from nexusform.rendering.notation.hcl_text import quoted
+from nexusform.rendering.report.report import PLACEMENT_MAPS, Report, Stanza
+from nexusform.rendering.report.wording import SYMBOLS, headline, headline_address
+from nexusform.rendering.text.stanza_text import stanza_text
+from nexusform.schema import order_attribute
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """One change told in full, and the addresses of those like it."""
+
+    change: Change
+    others: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlikeStanzas:
+    """One stanza drawn, and the addresses of those that differ from it in their own names only."""
+
+    text: str
+    others: tuple[str, ...]
+
+
+def drawn_changes(plan: Plan, report: Report) -> list[tuple[Change, Stanza | None]]:
+    """Every change with its stanza, where it has one."""
+    stanzas = {(s.address, s.headline): s for s in report.stanzas}
+    return [(c, stanzas.get((headline_address(c), headline(c)))) for c in plan.changes]
+
+
+def compared(side: Mapping[str, Any]) -> dict[str, Any]:
+    """An object's attributes as far as a list of changes tells them.
+
+    Placements have a part of their own, and the order of labelled blocks stands beside them.
+    """
+    orders = {order_attribute(name) for name in side}
+    return {k: v for k, v in side.items() if k not in PLACEMENT_MAPS and k not in orders}
+
+
+def alike_changes(plan: Plan) -> list[Alike]:
+    """The changes that do something, in the plan's order of the first of each group.
+
+    Objects that come or go are alike by type; others when the same parts change in the same way.
+    """
+    groups: dict[tuple[Any, ...], list[Change]] = {}
+    for change in plan.changes:
+        if SYMBOLS[change.action]:
+            groups.setdefault(_likeness(change), []).append(change)
+    return [Alike(first, tuple(str(c.address) for c in more)) for first, *more in groups.values()]
+
+
+def _likeness(change: Change) -> tuple[Any, ...]:
+    key = (change.action, headline(change), change.address.type)
+    if change.before is None or change.after is None:
+        return key
+    before, after = compared(change.before), compared(change.after)
+    parts = [
+        (name, repr(before.get(name)), repr(after.get(name)))
+        for name in sorted({**before, **after})
+        if before.get(name) != after.get(name)
+    ]
+    own = _own_names(change)
+    return (*key, tuple((name, _masked(old, own), _masked(new, own)) for name, old, new in parts))
+
+
+def alike_stanzas(drawn: Iterable[tuple[Change, Stanza | None]]) -> list[AlikeStanzas]:
+    """The stanzas, those that differ only in the object's own names told once."""
+    groups: dict[str, tuple[str, list[str]]] = {}
+    for change, stanza in drawn:
+        if stanza is None:
+            continue
+        text = stanza_text(stanza)
+        body = text.partition("\n")[2].replace(stanza.header, change.address.type, 1)
+        key = f"{stanza.headline}\n{_masked(body, _own_names(change))}"
+        known = groups.get(key)
+        if known is None:
+            groups[key] = (text, [])
+        else:
+            known[1].append(stanza.address)
+    return [AlikeStanzas(text, tuple(others)) for text, others in groups.values()]
+
+
+def _own_names(change: Change) -> Sequence[str]:
+    """What tells the object from its siblings: id, name and instance key, as they are drawn."""
+    sides = [side for side in (change.before, change.after) if side is not None]
+    found = [side.get(name) for side in sides for name in ("id", "name")]
+    found.append(change.address.key)
+    texts = {value for value in found if isinstance(value, str) and value}
+    return sorted((shown for text in texts for shown in (quoted(text), repr(text))), key=len, reverse=True)
+
+
+def _masked(text: str, own: Sequence[str]) -> str:
+    for name in own:
+        text = text.replace(name, "\0")
+    return text

@@ -1,0 +1,149 @@
+"""Diagnostics as people read them: OpenTofu's box with the source lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from nexusform.diagnostics import Diagnostic, Severity, has_errors
+from nexusform.rendering.notation.colours import Painter, harmless, wrap
+from nexusform.rendering.notation.snippet import snippet_of
+from nexusform.source import SourceFile
+
+DEFAULT_WIDTH = 78
+LONGEST_LINE = 300  # characters of a line of source that are shown
+
+
+def render_diagnostics(
+    diagnostics: Iterable[Diagnostic],
+    files: Mapping[str, SourceFile],
+    colour: bool = False,
+    width: int = DEFAULT_WIDTH,
+    compact_warnings: bool = False,
+) -> str:
+    """All diagnostics: warnings first, equal ones consolidated, then errors.
+
+    `width` is in terminal columns; 0 turns wrapping off. `compact_warnings` gives one line per
+    warning, only when there is no error. "" when there are none.
+    """
+    consolidated = consolidate(diagnostics)
+    if compact_warnings and consolidated and not has_errors(consolidated):
+        return _compact(diagnostics)
+    ordered = sorted(consolidated, key=lambda d: d.severity is Severity.ERROR)
+    return "".join(render_diagnostic(d, files, colour=colour, width=width) for d in ordered)
+
+
+def render_diagnostic(
+    diagnostic: Diagnostic,
+    files: Mapping[str, SourceFile],
+    *,
+    colour: bool = False,
+    width: int = DEFAULT_WIDTH,
+) -> str:
+    """One diagnostic in its box, with a newline at the end."""
+    paint = Painter(colour)
+    tone = "red" if diagnostic.severity is Severity.ERROR else "yellow"
+    word = "Error" if diagnostic.severity is Severity.ERROR else "Warning"
+    title = harmless(diagnostic.summary).split("\n")
+    inner = [f"{paint(f'{word}: ', 'bold', tone)}{paint(title[0], 'bold')}"]
+    inner += [paint(line, "bold") for line in title[1:]]
+    place = _place(diagnostic, files, paint)
+    if place:
+        inner += ["", *place]
+    if diagnostic.detail:
+        inner += ["", *wrap(harmless(diagnostic.detail), width - 2 if width else 0)]
+    bar = paint("│", tone)
+    lines = [f"{bar} {line}" if line else bar for line in inner]
+    return "\n".join([paint("╷", tone), *lines, paint("╵", tone), ""])
+
+
+def _place(diagnostic: Diagnostic, files: Mapping[str, SourceFile], paint: Painter) -> list[str]:
+    lines = [f"  with {harmless(diagnostic.address)},"] if diagnostic.address else []
+    subject = diagnostic.subject
+    if subject is None:
+        return [*lines, *_notes(diagnostic, paint)]
+    inside = f", in {harmless(diagnostic.block)}" if diagnostic.block else ""
+    lines.append(f"  on {harmless(subject.filename)} line {subject.start.line}{inside}:")
+    snippet = snippet_of(diagnostic, files)
+    if snippet is None:
+        lines.append("  (source code not available)")
+    else:
+        for offset, line in enumerate(snippet.highlighted()):
+            before, marked, after = _around(*line)
+            text = f"{harmless(before)}{paint(harmless(marked), 'underline')}{harmless(after)}"
+            lines.append(f"{snippet.start_line + offset:4d}: {text}".rstrip())
+        if snippet.more:
+            lines.append(f"      ... ({snippet.more} more {'lines' if snippet.more > 1 else 'line'})")
+    return [*lines, *_notes(diagnostic, paint)]
+
+
+def _around(before: str, marked: str, after: str) -> tuple[str, str, str]:
+    """A line of source, cut to what is about the mark when it is very long, as machines write it."""
+    if len(before) + len(marked) + len(after) <= LONGEST_LINE:
+        return before, marked, after
+    room = LONGEST_LINE // 3
+    return (
+        before if len(before) <= room else f"...{before[-room:]}",
+        marked if len(marked) <= room else f"{marked[:room]}...",
+        after if len(after) <= room else f"{after[:room]}...",
+    )
+
+
+def _notes(diagnostic: Diagnostic, paint: Painter) -> list[str]:
+    # What the sub-expressions were worth, and the function at work.
+    if not diagnostic.values and not diagnostic.function:
+        return []
+    bar = paint("│", "grey")
+    lines = [f"    {paint('├────────────────', 'grey')}"]
+    if diagnostic.function:
+        name, bracket, rest = harmless(diagnostic.function).partition("(")
+        lines.append(f"    {bar} while calling {paint(name, 'bold')}{bracket}{rest}")
+    lines += [
+        f"    {bar} {paint(harmless(note.traversal), 'bold')} {harmless(note.statement)}"
+        for note in sorted(diagnostic.values, key=lambda n: n.traversal)
+    ]
+    return lines
+
+
+def consolidate(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Warnings with one summary as one, the first, saying how many more there are.
+
+    Errors stay one by one, and so do warnings without a place in the source.
+    """
+    found: list[Diagnostic] = []
+    first: dict[tuple[str, str], int] = {}
+    more: dict[int, int] = {}
+    for diagnostic in diagnostics:
+        key = (diagnostic.id, diagnostic.summary)
+        if diagnostic.severity is Severity.WARNING and diagnostic.subject is not None:
+            if key in first:
+                more[first[key]] = more.get(first[key], 0) + 1
+                continue
+            first[key] = len(found)
+        found.append(diagnostic)
+    for index, count in more.items():
+        note = "one more similar warning" if count == 1 else f"{count} more similar warnings"
+        detail = f"{found[index].detail}\n\n(and {note} elsewhere)".lstrip("\n")
+        found[index] = replace(found[index], detail=detail)
+    return found
+
+
+def _compact(diagnostics: Iterable[Diagnostic]) -> str:
+    groups: dict[tuple[str, str], list[Diagnostic]] = {}
+    for diagnostic in diagnostics:
+        groups.setdefault((diagnostic.id, diagnostic.summary), []).append(diagnostic)
+    lines = ["Warnings:", ""]
+    for same in groups.values():
+        lines += _compact_lines(same)
+    lines += ["", "To see the full warning notes, run nexusform without -compact-warnings.", ""]
+    return "\n".join(lines)
+
+
+def _compact_lines(same: Sequence[Diagnostic]) -> list[str]:
+    lines = [f"- {harmless(same[0].summary)}"]
+    subject = same[0].subject
+    if subject is not None:
+        lines.append(f"  on {harmless(subject.filename)} line {subject.start.line}")
+    if len(same) > 1:
+        lines.append(f"  (and {len(same) - 1} more)")
+    return lines

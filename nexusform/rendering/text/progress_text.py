@@ -1,0 +1,121 @@
+"""What apply says while it works, and at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from nexusform.applying.events import Outcome, StepEvent
+from nexusform.planning.plan import StepKind
+from nexusform.rendering.notation.colours import PLAIN, Painter, columns, harmless, pad
+
+# Step -> (while it runs, in "Still ...", when it is done).
+_WORDS: Final = {
+    StepKind.CREATE: ("Creating", "Creation"),
+    StepKind.UPDATE: ("Modifying", "Modifications"),
+    StepKind.DELETE: ("Destroying", "Destruction"),
+    StepKind.RELEASE: ("Releasing", "Release"),
+    StepKind.FORGET: ("Forgetting", "Removal from state"),
+}
+
+
+def elapsed_text(seconds: float) -> str:
+    """`0s`, `59s`, `1m0s`, `1h2m3s`."""
+    whole = int(seconds)
+    hours, minutes = whole // 3600, whole % 3600 // 60
+    front = f"{hours}h" if hours else ""
+    front += f"{minutes}m" if hours or minutes else ""
+    return f"{front}{whole % 60}s"
+
+
+def _name(step: StepEvent) -> str:
+    deposed = f" (deposed object {step.deposed})" if step.deposed else ""
+    return harmless(f"{step.address}{deposed}")
+
+
+def _id(step: StepEvent) -> str:
+    return f" [id={harmless(step.id)}]" if step.id else ""
+
+
+def started_line(step: StepEvent, paint: Painter = PLAIN) -> str:
+    """`ADDR: Creating...`, `ADDR: Modifying... [id=X]`."""
+    known = "" if step.kind is StepKind.CREATE else _id(step)
+    return f"{paint(f'{_name(step)}: {_WORDS[step.kind][0]}...', 'bold')}{known}"
+
+
+def progress_line(step: StepEvent, paint: Painter = PLAIN) -> str:
+    """`ADDR: Still creating... [id=X, 10s elapsed]`."""
+    known = f"id={harmless(step.id)}, " if step.id and step.kind is not StepKind.CREATE else ""
+    word = _WORDS[step.kind][0].lower()
+    text = paint(f"{_name(step)}: Still {word}...", "bold")
+    return f"{text} [{known}{elapsed_text(step.elapsed)} elapsed]"
+
+
+def ended_line(step: StepEvent, paint: Painter = PLAIN) -> str:
+    """`ADDR: Creation complete after 3s [id=X]`, or what went wrong."""
+    if step.outcome is Outcome.SKIPPED:
+        return f"{_name(step)}: Skipped: {harmless(step.error)}"
+    word = _WORDS[step.kind][1]
+    if step.outcome is Outcome.FAILED:
+        text = f"{_name(step)}: {word} errored after {elapsed_text(step.elapsed)}"
+        return f"{paint(text, 'bold', 'red')}: {harmless(step.error)}"
+    text = paint(f"{_name(step)}: {word} complete after {elapsed_text(step.elapsed)}", "bold")
+    known = "" if step.kind in (StepKind.DELETE, StepKind.FORGET) else _id(step)
+    return f"{text}{known}"
+
+
+def refreshing_line(address: str, object_id: str, paint: Painter = PLAIN) -> str:
+    """`ADDR: Refreshing state... [id=X]`."""
+    return f"{paint(f'{harmless(address)}: Refreshing state...', 'bold')} [id={harmless(object_id)}]"
+
+
+# --- the end -----------------------------------------------------------------------------------
+
+
+def apply_complete_line(
+    added: int, changed: int, destroyed: int, paint: Painter = PLAIN, *, imported: int = 0, forgotten: int = 0
+) -> str:
+    """`Apply complete! Resources: A added, C changed, D destroyed.`; tools read it."""
+    front = f"{imported} imported, " if imported else ""
+    back = f", {forgotten} forgotten" if forgotten else ""
+    counts = f"{front}{added} added, {changed} changed, {destroyed} destroyed{back}"
+    return paint(f"Apply complete! Resources: {counts}.", "bold", "green")
+
+
+def destroy_complete_line(destroyed: int, paint: Painter = PLAIN) -> str:
+    """`Destroy complete! Resources: D destroyed.`: tools read it."""
+    return paint(f"Destroy complete! Resources: {destroyed} destroyed.", "bold", "green")
+
+
+def nothing_sent_line(provider: str = "simulated") -> str:
+    """What follows when the provider reaches no site."""
+    return f'Nothing was sent to a site: provider "{provider}" recorded this and did nothing else.'
+
+
+_TONES: Final = {Outcome.DONE: "green", Outcome.FAILED: "red", Outcome.SKIPPED: "yellow"}
+_SHOWN: Final = 20
+
+
+def outcome_table(events: Sequence[StepEvent], paint: Painter = PLAIN) -> str:
+    """What was done, failed and was skipped, after an apply that did not go through.
+
+    Failed steps are listed with the reason; of done and of skipped ones only the first 20 are.
+    """
+    counts = {o: sum(1 for e in events if e.outcome is o) for o in Outcome}
+    head = ", ".join(f"{counts[o]} {o.value}" for o in Outcome)
+    done = [e for e in events if e.outcome is Outcome.DONE]
+    failed = [e for e in events if e.outcome is Outcome.FAILED]
+    skipped = [e for e in events if e.outcome is Outcome.SKIPPED]
+    listed = [*done[:_SHOWN], *failed, *skipped[:_SHOWN]]
+    width = max((columns(_name(e)) for e in listed), default=0)
+    lines = [f"Steps: {head}."]
+    for step in listed:
+        assert step.outcome is not None, "only steps that ended are listed"
+        word = paint(pad(step.outcome.value, 7), _TONES[step.outcome])
+        what = f"{step.kind.value}{f': {harmless(step.error)}' if step.error else ''}"
+        lines.append(f"  {word}  {pad(_name(step), width)}  {what}")
+    if len(done) > _SHOWN:
+        lines.append(f"  ... and {len(done) - _SHOWN} more that were done.")
+    if len(skipped) > _SHOWN:
+        lines.append(f"  ... and {len(skipped) - _SHOWN} more that were skipped.")
+    return "\n".join(lines)

@@ -1,0 +1,202 @@
+"""One object's change in OpenTofu's layout: symbols in three columns, aligned `=`, hidden counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from nexusform.rendering.notation.colours import PLAIN, Painter, harmless, pad
+from nexusform.rendering.notation.hcl_text import SENSITIVE, attribute_name, quoted, scalar
+from nexusform.rendering.report.difference import REPLACED, Difference, Kind, name_width
+from nexusform.rendering.report.report import Stanza
+
+_COLOURS: Final = {"+": "green", "-": "red", "~": "yellow", "<=": "cyan", ".": "red"}
+_BLANK: Final = "    "
+
+_NOTES: Final = {
+    "sensitive": (
+        "# Warning: this attribute value will be marked as sensitive and will not",
+        "# display in UI output after applying this change.",
+    ),
+    "exposed": (
+        "# Warning: this attribute value will no longer be marked as sensitive",
+        "# after applying this change.",
+    ),
+}
+
+
+def stanza_text(stanza: Stanza, paint: Painter = PLAIN) -> str:
+    """Comment lines, header and body; no newline at the end."""
+    lines = [f"{paint(f'  # {harmless(stanza.address)}', 'bold')} {_headline(stanza, paint)}"]
+    lines += [f"  # {harmless(text)}" for text in stanza.comments]
+    lines.append(f"{head_symbol(stanza.symbol, paint)}{stanza.header} {{")
+    lines += _Drawing(paint).body(stanza.body, 0)
+    lines.append(f"{_BLANK}}}")
+    return "\n".join(lines)
+
+
+def _headline(stanza: Stanza, paint: Painter) -> str:
+    front, _, last = harmless(stanza.headline).rpartition(" ")
+    if last in ("destroyed", "replaced") and "not" not in front:
+        return f"{front} {paint(last, 'bold', 'red')}"
+    return harmless(stanza.headline)
+
+
+def head_symbol(symbol: str, paint: Painter = PLAIN) -> str:
+    """An action's symbol in the four columns before a header."""
+    if symbol in ("-/+", "+/-"):
+        first, second = symbol[0], symbol[2]
+        return f"{paint(first, _COLOURS[first])}/{paint(second, _COLOURS[second])} "
+    if not symbol:
+        return _BLANK
+    return f"{' ' * (3 - len(symbol))}{paint(symbol, _COLOURS[symbol])} "
+
+
+def output_lines(nodes: Iterable[Difference], paint: Painter = PLAIN) -> list[str]:
+    """Changes of outputs: one aligned line each, values below where they nest."""
+    listed = list(nodes)
+    width = max((name_width(n.name) for n in listed), default=0)
+    return _Drawing(paint).attributes(listed, -1, width)
+
+
+def body_lines(node: Difference, paint: Painter = PLAIN) -> list[str]:
+    """The lines of a block's body, indented as inside a stanza."""
+    return [line for text in _Drawing(paint).body(node, 0) for line in text.split("\n")]
+
+
+class _Drawing:
+    """Draws difference trees; `level` is how many blocks a node stands in."""
+
+    def __init__(self, paint: Painter) -> None:
+        self._paint = paint
+        self._signs = {s: f"  {paint(s, _COLOURS[s])} " for s in ("+", "-", "~")} | {"": _BLANK}
+        self._signs[REPLACED] = head_symbol(REPLACED, paint)
+        self._arrow = f" {paint('->', 'yellow')} "
+        self._null = f"{self._arrow}{paint('null', 'grey')}"
+        self._forces = f" {paint('# forces replacement', 'red')}"
+
+    # --- blocks ---
+
+    def body(self, node: Difference, level: int) -> list[str]:
+        lines = self.attributes(node.children, level, node.width)
+        if node.hidden:
+            lines.append(self._hidden(node.hidden, "attribute", level + 1))
+        previous = ""
+        for block in node.blocks:
+            if (lines or previous) and block.name != previous:
+                lines.append("")
+            previous = block.name
+            lines += self._block(block, level + 1)
+        if node.hidden_blocks:
+            lines += [""] if lines else []
+            lines.append(self._hidden(node.hidden_blocks, "block", level + 1))
+        return lines
+
+    def _block(self, node: Difference, level: int) -> list[str]:
+        margin = _BLANK * level
+        label = f" {quoted(node.label)}" if node.label else ""
+        head = f"{margin}{self._signs[node.symbol]}{attribute_name(node.name)}{label}"
+        if node.kind is not Kind.BLOCK:
+            return [f"{head} {self.value(node, level, nulls=False)}"]
+        forces = self._forces if node.forces else ""
+        inner = self.body(node, level)
+        if not inner:
+            return [f"{head} {{}}{forces}"]
+        return [f"{head} {{{forces}", *inner, f"{margin}{_BLANK}}}"]
+
+    def attributes(self, nodes: Iterable[Difference], level: int, width: int) -> list[str]:
+        margin = _BLANK * (level + 1)
+        lines: list[str] = []
+        for node in nodes:
+            lines += [f"{margin}{_BLANK}{text}" for text in _NOTES.get(node.note, ())]
+            name = pad(attribute_name(node.name), width)
+            lines.append(f"{margin}{self._signs[node.symbol]}{name} = {self.value(node, level + 1)}")
+        return lines
+
+    def _hidden(self, count: int, word: str, level: int) -> str:
+        text = f"# ({count} unchanged {word}{'' if count == 1 else 's'} hidden)"
+        return f"{_BLANK * level}{_BLANK}{self._paint(text, 'grey')}"
+
+    # --- values ---
+
+    def value(self, node: Difference, level: int, *, nulls: bool = True) -> str:
+        forces = self._forces if node.forces else ""
+        gone = self._null if nulls and node.symbol == "-" else ""
+        match node.kind:
+            case Kind.LEAF:
+                return f"{self._leaf(node)}{gone}{forces}"
+            case Kind.SENSITIVE:
+                return f"{SENSITIVE}{gone}{forces}"
+            case Kind.CONDENSED:
+                return f"{node.new}{forces}"
+            case Kind.TURNED:
+                old, new = node.children
+                after = self.value(new, level, nulls=False)
+                return f"{self.value(old, level, nulls=False)}{self._arrow}{after}{forces}"
+            case Kind.JSON:
+                return self._json(node, level, forces, gone)
+            case Kind.TEXT:
+                return self._text(node, level, forces, gone)
+            case Kind.LIST | Kind.SET:
+                return self._enclosed("[]", self._elements(node, level), level, forces, gone)
+            case _:
+                return self._enclosed("{}", self._entries(node, level), level, forces, gone)
+
+    def _leaf(self, node: Difference) -> str:
+        if node.symbol == "-":
+            return scalar(node.old)
+        if node.symbol == "~":
+            return f"{scalar(node.old)}{self._arrow}{scalar(node.new)}"
+        return scalar(node.new)
+
+    def _enclosed(self, brackets: str, lines: list[str], level: int, forces: str, gone: str) -> str:
+        if not lines:
+            return f"{brackets}{gone}{forces}"
+        end = f"{_BLANK * level}{_BLANK}{brackets[1]}{gone}"
+        return "\n".join([f"{brackets[0]}{forces}", *lines, end])
+
+    def _elements(self, node: Difference, level: int) -> list[str]:
+        margin = _BLANK * (level + 1)
+        lines: list[str] = []
+        for child in node.children:
+            if child.kind is Kind.GAP:
+                lines.append(self._hidden(child.hidden, "element", level + 1))
+            else:
+                value = self.value(child, level + 1, nulls=False)
+                lines.append(f"{margin}{self._signs[child.symbol]}{value},")
+        if node.hidden:
+            lines.append(self._hidden(node.hidden, "element", level + 1))
+        return lines
+
+    def _entries(self, node: Difference, level: int) -> list[str]:
+        is_map = node.kind is Kind.MAP
+        margin = _BLANK * (level + 1)
+        width = node.width + 2 if is_map else node.width
+        lines: list[str] = []
+        for child in node.children:
+            lines += [f"{margin}{_BLANK}{text}" for text in _NOTES.get(child.note, ())]
+            name = pad(quoted(child.name) if is_map else attribute_name(child.name), width)
+            value = self.value(child, level + 1, nulls=False)
+            lines.append(f"{margin}{self._signs[child.symbol]}{name} = {value}")
+        if node.hidden:
+            lines.append(self._hidden(node.hidden, "element" if is_map else "attribute", level + 1))
+        return lines
+
+    def _json(self, node: Difference, level: int, forces: str, gone: str) -> str:
+        child = node.children[0]
+        if node.symbol == "~" and not child.symbol:
+            forces = f" {self._paint('# whitespace changes', 'grey')}{forces}"
+        sign = self._signs["~" if child.symbol == "~" else ""]
+        inner = f"{_BLANK * (level + 1)}{sign}{self.value(child, level + 1, nulls=False)}"
+        return "\n".join([f"jsonencode({forces}", inner, f"{_BLANK * level}{_BLANK}){gone}"])
+
+    def _text(self, node: Difference, level: int, forces: str, gone: str) -> str:
+        margin = _BLANK * (level + 1)
+        changed = node.symbol == "~"
+        lines = []
+        for line in node.children:
+            text = harmless(str(line.old if line.symbol == "-" else line.new))
+            sign = self._signs[line.symbol] if changed else _BLANK
+            lines.append(f"{margin}{sign}{text}".rstrip())
+        end = f"{_BLANK * level}{_BLANK}EOT{gone}"
+        return "\n".join([f"<<-EOT{forces}", *lines, end])

@@ -1,0 +1,152 @@
+"""A plan for the terminal: OpenTofu's layout where tools parse it, then nexusform's own part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nexusform.planning.plan import Mode, Plan
+from nexusform.ports import Registries
+from nexusform.rendering.notation.colours import Painter, harmless, wrap
+from nexusform.rendering.report import wording
+from nexusform.rendering.report.placement_rows import Detail
+from nexusform.rendering.report.report import Report, build_report
+from nexusform.rendering.report.separation import separation_lines
+from nexusform.rendering.text.diagnostic_text import render_diagnostics
+from nexusform.rendering.text.placement_text import placement_text
+from nexusform.rendering.text.stanza_text import head_symbol, output_lines, stanza_text
+from nexusform.rendering.text.state_text import render_object, render_outputs, render_state
+from nexusform.source import SourceFile
+
+__all__ = [
+    "Detail",
+    "PlanTextOptions",
+    "render_object",
+    "render_outputs",
+    "render_plan",
+    "render_report",
+    "render_state",
+]
+
+
+@dataclass(frozen=True)
+class PlanTextOptions:
+    """How a plan is drawn.
+
+    `width` in terminal columns. `placements` is the flag of that name. `hints` false leaves out
+    the next step (NF_IN_AUTOMATION). `saved_to` names the plan file that was written, "" = none.
+    `diagnostics` false leaves the plan's warnings out. `registries` gives the schemas.
+    """
+
+    colour: bool = False
+    width: int = 80
+    placements: Detail = Detail.CHANGED
+    hints: bool = True
+    saved_to: str = ""
+    diagnostics: bool = True
+    compact_warnings: bool = False
+    registries: Registries = field(default_factory=Registries)
+
+
+def render_plan(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions | None = None) -> str:
+    """The whole text of a plan, with a newline at the end. `sources` are the files by name."""
+    options = options or PlanTextOptions()
+    return render_report(build_report(plan, options.registries, options.placements), sources, options)
+
+
+def render_report(report: Report, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> str:
+    """The same from a report that was built before."""
+    paint = Painter(options.colour)
+    width = options.width
+    parts = [*_drift_parts(report, paint, width), *_action_parts(report, paint)]
+    parts += _verdict_parts(report, paint, width)
+    parts.append("\n".join(separation_lines(report.separations, paint)))
+    parts += _output_parts(report, paint, width)
+    if options.diagnostics and report.diagnostics:
+        boxes = render_diagnostics(
+            report.diagnostics, sources, options.colour, width, options.compact_warnings
+        )
+        parts.append(boxes.rstrip("\n"))
+    if options.hints and report.has_changes and not report.errored:
+        parts.append(next_step(options.saved_to, paint, width))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _paragraph(text: str, width: int) -> str:
+    return "\n".join(wrap(text, width))
+
+
+def _rule(paint: Painter, width: int) -> str:
+    return paint("─" * max(20, min(width, 78)), "grey")
+
+
+def _drift_parts(report: Report, paint: Painter, width: int) -> list[str]:
+    if not report.drift:
+        return []
+    parts = [paint(wording.DRIFT_NOTE, "bold", "cyan"), _paragraph(f"{wording.DRIFT_DETAIL}:", width)]
+    parts += [stanza_text(stanza, paint) for stanza in report.drift]
+    if report.mode is Mode.REFRESH_ONLY:
+        parts.append(_paragraph(wording.ONLY_REFRESH, width))
+    elif report.stanzas:
+        parts += [_paragraph(wording.DRIFT_RESPONSE, width), _rule(paint, width)]
+    return parts
+
+
+def _action_parts(report: Report, paint: Painter) -> list[str]:
+    if report.errored:
+        # What was planned up to an error may be a mere consequence of it, and would bury it.
+        return ["Planning failed. nexusform encountered an error while generating this plan."]
+    head = "nexusform will perform the following actions:"
+    if not report.stanzas:
+        return []
+    parts = [_legend(report, paint)] if report.actions else []
+    return [*parts, head, *(stanza_text(stanza, paint) for stanza in report.stanzas)]
+
+
+def _legend(report: Report, paint: Painter) -> str:
+    lines = ["Resource actions are indicated with the following symbols:"]
+    for action, text in wording.LEGEND:
+        if action in report.actions:
+            lines.append(f"{head_symbol(wording.SYMBOLS[action], paint)}{text}")
+    return "\n".join(lines)
+
+
+def _verdict_parts(report: Report, paint: Painter, width: int) -> list[str]:
+    placements = placement_text(report, paint, width)
+    if report.errored:
+        return []
+    if report.stanzas:
+        word, _, rest = report.verdict.partition(" ")
+        line = f"{paint(word, 'bold')} {rest}"
+        return [f"{line}\n{placements}" if placements else line]
+    if report.has_changes:
+        return [placements]
+    sentence, detail = wording.NO_CHANGES[report.mode]
+    head, _, rest = sentence.partition(". ")
+    if report.drift and report.mode is Mode.NORMAL:
+        detail = wording.ONLY_DRIFT
+    return [
+        f"{paint(f'{head}.', 'bold', 'green')} {paint(rest, 'bold')}",
+        _paragraph(detail, width),
+        placements,
+    ]
+
+
+def _output_parts(report: Report, paint: Painter, width: int) -> list[str]:
+    if not report.outputs or report.errored:
+        return []
+    lines = [f"{paint('Changes to Outputs:', 'bold')}", *output_lines(report.outputs, paint)]
+    parts = ["\n".join(lines)]
+    if not report.stanzas:
+        parts.append(_paragraph(wording.ONLY_OUTPUTS, width))
+    return parts
+
+
+def next_step(saved_to: str, paint: Painter, width: int) -> str:
+    """The rule and what to do next; left out in automation."""
+    if saved_to:
+        name = harmless(saved_to)
+        text = f"Saved the plan to: {name}\n\n"
+        text += "To perform exactly these actions, run the following command to apply:"
+        return f'{_rule(paint, width)}\n\n{text}\n    nexusform apply "{name}"'
+    return f"{_rule(paint, width)}\n\n{_paragraph(wording.UNSAVED, width)}"

@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from nexusform.diagnostics import warning
+from nexusform.rendering.answers.advice_text import render_advice
+
+
+def test_nothing_to_say() -> None:
+    assert render_advice([], {}).startswith("No advice")
+
+
+def test_every_finding_and_a_count(plans: SimpleNamespace) -> None:
+    spot = plans.span_of("agent_pool")
+    findings = [warning("zones-pinned: x", "d", spot, id="zones-pinned")] * 2
+    text = render_advice([*findings, warning("y", "d", spot, id="no-surge-room")], plans.files)
+    assert text.count("Warning: zones-pinned: x") == 2
+    assert "3 findings (no-surge-room: 1, zones-pinned: 2).\n" in text

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from nexusform.rendering.answers.explanation_text import explanation_document, render_explanation
+from nexusform.scheduling.decision import Certainty
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.model import Demand, Machine, VmName, VmSku
+
+LARGE = VmSku("NC_P46_224_v1", 46, 2, 224, 300, extra_large=True, machine_skus=("bom-1.7.3",), kind="P")
+SMALL = VmSku("NC_G6_28_v1", 6, 0, 28, 300)
+WIDE = VmSku("NC_E94_448_v1", 94, 2, 448, 300, numa_cells=2)
+
+
+def scheduler() -> RackScheduler:
+    machines = [
+        Machine(
+            f"rack{rack}-bm{slot:02d}",
+            f"rack{rack}",
+            str(rack),
+            slot,
+            "bom-1.7.3",
+            2,
+            48,
+            224,
+            3500,
+            "cordoned" if (rack, slot) == (1, 2) else "",
+        )
+        for rack in (1, 2, 3)
+        for slot in (1, 2, 3, 4)
+    ]
+    found = RackScheduler(machines)
+    for cluster in ("a", "b"):
+        for number in range(6):
+            found.place(Demand(VmName(cluster, cluster, "p1", number), LARGE))
+    for number in range(3):
+        found.place(Demand(VmName("c", "c", "cp", number), SMALL))
+    return found
+
+
+def explained(sku: VmSku, zones: frozenset[str] | None, **more: object) -> str:
+    explanation = scheduler().explain(Demand(VmName("d", "d", "p1", 7), sku, zones))
+    return render_explanation("d-p1-7", explanation, **more)  # type: ignore[arg-type]
+
+
+def test_explanations_read_as_reviewed(golden: Callable[[str, str], None]) -> None:
+    parts = [
+        explained(LARGE, frozenset({"1", "2"}), certainty=Certainty(0.52, 0.17), tie_breaks=100),
+        explained(LARGE, None, every=True),
+        explained(WIDE, None),
+        explained(LARGE, frozenset({"9"})),
+    ]
+    golden("explanation.txt", "\n".join(parts))
+
+
+def test_certainty_needs_tie_breaks() -> None:
+    assert "tie-breaks" not in explained(LARGE, None, certainty=Certainty(1, 1), tie_breaks=0)
+
+
+def test_refused_machines_of_the_rack_can_be_named_by_the_caller() -> None:
+    explanation = scheduler().explain(Demand(VmName("d", "d", "p1", 7), LARGE, frozenset({"1"})))
+    text = render_explanation("x", explanation, rack_machines=["rack1-bm02"])
+    assert "refused  : rack1-bm02: schedulable: cordoned" in text
+    assert "rack1-bm01" not in text.partition("refused")[2]
+
+
+def test_document_is_plain_json() -> None:
+    explanation = scheduler().explain(Demand(VmName("d", "d", "p1", 7), LARGE, frozenset({"2", "1"})))
+    document = json.loads(json.dumps(explanation_document("d-p1-7", explanation, Certainty(0.5, 0.1), 100)))
+    assert document["availability_zones"] == ["1", "2"]
+    assert document["to"]["rack"] == document["racks"][0]["name"]
+    assert {"candidate", "rule", "reason"} == set(document["rejected"][0])

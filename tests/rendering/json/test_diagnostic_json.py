@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from nexusform.diagnostics import ValueNote, error, warning
+from nexusform.rendering.json.diagnostic_json import diagnostic_document, validate_document
+from nexusform.source import Position, SourceFile, Span
+
+
+def test_every_key(plans: SimpleNamespace) -> None:
+    found = error(
+        "Do not fit",
+        "Because.",
+        plans.span_of("count"),
+        block='resource "nexus_kubernetes_cluster" "d"',
+        address="nexus_kubernetes_cluster.d",
+        id="does-not-fit",
+        values=(ValueNote("var.b", "is 2"), ValueNote("var.a", "is 1")),
+        function="max(numbers...)",
+        extra={"fit": {"placed": 20}},
+    )
+    assert diagnostic_document(found, plans.files) == {
+        "severity": "error",
+        "summary": "Do not fit",
+        "detail": "Because.",
+        "id": "does-not-fit",
+        "address": "nexus_kubernetes_cluster.d",
+        "range": {
+            "filename": "main.nf.hcl",
+            "start": {"line": 5, "column": 5, "byte": 100},
+            "end": {"line": 5, "column": 10, "byte": 105},
+        },
+        "snippet": {
+            "context": 'resource "nexus_kubernetes_cluster" "d"',
+            "code": "    count              = 24",
+            "start_line": 5,
+            "highlight_start_offset": 4,
+            "highlight_end_offset": 9,
+            "values": [
+                {"traversal": "var.a", "statement": "is 1"},
+                {"traversal": "var.b", "statement": "is 2"},
+            ],
+            "function_call": {"name": "max"},
+        },
+        "fit": {"placed": 20},
+    }
+
+
+def test_context_widens_the_snippet() -> None:
+    file = SourceFile("c.nf.hcl", "a {\n  b = 1\n  c = 2\n}\n")
+    subject = Span(file.name, Position(2, 3, 6), Position(2, 4, 7))
+    context = Span(file.name, Position(1, 1, 0), Position(4, 2, 21))
+    snippet = diagnostic_document(error("S", "", subject, context=context), {file.name: file})["snippet"]
+    assert snippet["code"] == "a {\n  b = 1\n  c = 2\n}"
+    assert snippet["start_line"] == 1
+    assert snippet["code"][snippet["highlight_start_offset"] : snippet["highlight_end_offset"]] == "b"
+
+
+def test_validate_counts() -> None:
+    document = validate_document([error("a"), warning("b"), warning("c")], {})
+    assert (document["valid"], document["error_count"], document["warning_count"]) == (False, 1, 2)
+    assert [d["summary"] for d in document["diagnostics"]] == ["a", "b", "c"]
+    assert validate_document([warning("b")], {})["valid"] is True

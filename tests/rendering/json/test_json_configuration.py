@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nexusform.configuration.loader import load
+from nexusform.language.parser import parse_expression
+from nexusform.rendering.json.json_configuration import configuration_document, expression_document
+from nexusform.source import SourceFile
+
+ROOT = """
+variable "zones" {
+  default     = ["1"]
+  description = "where"
+}
+
+variable "password" {
+  default   = "hunter2"
+  sensitive = true
+}
+
+provider "simulated" {
+}
+
+resource "nexus_kubernetes_cluster" "d" {
+  count      = length(var.zones)
+  depends_on = [module.edge]
+  name       = "cluster-d"
+  site_id    = module.edge.site.id
+
+  control_plane {
+    count       = 3
+    vm_sku_name = "NC_G24_112_v1"
+  }
+
+  agent_pool "pool1" {
+    count              = 24
+    vm_sku_name        = "NC_P46_224_v1"
+    availability_zones = var.zones
+
+    taint {
+      key = "a"
+    }
+
+    taint {
+      key = "b"
+    }
+  }
+}
+
+module "edge" {
+  source = "./edge"
+  zones  = var.zones
+}
+
+output "id" {
+  value       = nexus_kubernetes_cluster.d[0].id
+  description = "the id"
+}
+"""
+
+EDGE = """
+variable "zones" {
+}
+
+output "site" {
+  value = { id = "lab" }
+}
+"""
+
+
+@pytest.fixture
+def document(tmp_path: Path, plans: SimpleNamespace) -> Any:
+    (tmp_path / "main.nf.hcl").write_text(ROOT)
+    (tmp_path / "edge").mkdir()
+    (tmp_path / "edge" / "main.nf.hcl").write_text(EDGE)
+    configuration, problems = load(str(tmp_path), cache_directory=None)
+    assert problems == []
+    assert configuration is not None
+    return json.loads(json.dumps(configuration_document(configuration, plans.registries)))
+
+
+def test_resources(document: Any) -> None:
+    assert document["root_module"]["resources"] == [
+        {
+            "address": "nexus_kubernetes_cluster.d",
+            "mode": "managed",
+            "type": "nexus_kubernetes_cluster",
+            "name": "d",
+            "provider_config_key": "simulated",
+            "expressions": {
+                "name": {"constant_value": "cluster-d"},
+                "site_id": {"references": ["module.edge.site.id", "module.edge.site", "module.edge"]},
+                "control_plane": {
+                    "count": {"constant_value": 3},
+                    "vm_sku_name": {"constant_value": "NC_G24_112_v1"},
+                },
+                "agent_pool": {
+                    "pool1": {
+                        "count": {"constant_value": 24},
+                        "vm_sku_name": {"constant_value": "NC_P46_224_v1"},
+                        "availability_zones": {"references": ["var.zones"]},
+                        "taint": [{"key": {"constant_value": "a"}}, {"key": {"constant_value": "b"}}],
+                    }
+                },
+            },
+            "schema_version": 0,
+            "count_expression": {"references": ["var.zones"]},
+            "depends_on": ["module.edge"],
+        }
+    ]
+
+
+def test_modules_variables_outputs_and_providers(document: Any) -> None:
+    root = document["root_module"]
+    assert document["provider_config"] == {
+        "simulated": {"name": "simulated", "full_name": "nexusform.dev/builtin/simulated"}
+    }
+    assert root["variables"] == {
+        "password": {"default": "(sensitive value)", "sensitive": True},
+        "zones": {"default": ["1"], "description": "where"},
+    }
+    call = root["module_calls"]["edge"]
+    assert call["source"] == "./edge"
+    assert call["expressions"] == {"zones": {"references": ["var.zones"]}}
+    assert call["module"]["outputs"]["site"] == {"expression": {"constant_value": {"id": "lab"}}}
+    assert root["outputs"]["id"]["expression"] == {
+        "references": [
+            "nexus_kubernetes_cluster.d[0].id",
+            "nexus_kubernetes_cluster.d[0]",
+            "nexus_kubernetes_cluster.d",
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[1, -2]", {"constant_value": [1, -2]}),
+        ('data.x.y["k"].z', {"references": ['data.x.y["k"].z', 'data.x.y["k"]', "data.x.y"]}),
+        ("[for v in var.a : v.b]", {"references": ["var.a"]}),
+        ("each.key", {"references": ["each.key"]}),
+        ("timestamp()", {}),
+    ],
+)
+def test_expressions(text: str, expected: dict[str, Any]) -> None:
+    expression, problems = parse_expression(SourceFile("t", text))
+    assert not problems
+    assert expression is not None
+    assert expression_document(expression) == expected

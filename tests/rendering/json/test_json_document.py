@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from io import BytesIO
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nexusform.planning.plan import Action, Plan
+from nexusform.rendering.json.json_document import (
+    json_bytes,
+    materialised,
+    plan_document,
+    state_document,
+    write_json,
+)
+from nexusform.rendering.notation.json_values import redacted, sensitive_mask, unknown_mask
+from nexusform.rendering.notation.json_writer import Rows, Section
+from nexusform.rendering.notation.marks import trie
+from nexusform.rendering.report.placement_rows import Detail
+from nexusform.values import UNKNOWN
+
+Golden = Callable[[str, str], None]
+
+
+def document_of(plan: Plan, **more: Any) -> Any:
+    return json.loads(json_bytes(plan_document(plan, None, **more)))
+
+
+def test_plan_document_as_reviewed(plans: SimpleNamespace, golden: Golden) -> None:
+    document = plan_document(
+        plans.rich_document(), None, plans.some_state(), registries=plans.registries, files=plans.files
+    )
+    golden("plan.json", json_bytes(document, pretty=True).decode())
+
+
+def test_state_document_as_reviewed(plans: SimpleNamespace, golden: Golden) -> None:
+    golden("state.json", json_bytes(state_document(plans.some_state()), pretty=True).decode())
+
+
+@pytest.mark.parametrize("name", ["added_cluster", "every_action", "rich_document", "fleet_and_pods"])
+def test_streamed_compact_and_pretty_say_the_same(name: str, plans: SimpleNamespace) -> None:
+    document = plan_document(getattr(plans, name)(), None, plans.some_state())
+    whole = materialised(document)
+    assert json.loads(json_bytes(document)) == whole
+    assert json.loads(json_bytes(document, pretty=True)) == whole
+    out = BytesIO()
+    write_json(document, out)
+    assert out.getvalue() == json_bytes(document)
+
+
+def test_versions_that_readers_check(plans: SimpleNamespace) -> None:
+    document = document_of(plans.added_cluster())
+    assert document["format_version"] == "1.2"
+    assert document["terraform_version"] == "1.11.0"
+    assert document["nexusform_version"] == "0.1.0"
+    assert (document["applyable"], document["complete"], document["errored"]) == (True, True, False)
+
+
+def test_all_instances_are_listed_with_their_actions(plans: SimpleNamespace) -> None:
+    changes = {c["address"]: c for c in document_of(plans.every_action())["resource_changes"]}
+    assert changes["nexus_rack.t"]["change"]["actions"] == ["no-op"]
+    assert changes["nexus_rack.j"]["change"]["actions"] == ["delete", "create"]
+    assert changes["nexus_rack.j"]["change"]["replace_paths"] == [["availability_zone"]]
+    assert changes["nexus_rack.j"]["action_reason"] == "replace_because_cannot_update"
+    assert changes["nexus_rack.l"]["change"]["actions"] == ["create", "delete"]
+    assert changes["nexus_rack.n"]["change"]["actions"] == ["forget"]
+    assert changes["data.nexus_inventory.o"]["mode"] == "data"
+    assert changes["nexus_rack.old[2]"]["index"] == 2
+    assert changes["nexus_rack.i"]["deposed"] == "0a1b2c3d"
+    assert changes["nexus_rack.p"]["change"]["importing"] == {"id": "lab/r"}
+    assert changes["nexus_rack.s"]["previous_address"] == "nexus_rack.s0"
+    assert changes['module.edge["a"].nexus_rack.g']["module_address"] == 'module.edge["a"]'
+    assert changes["nexus_rack.a"]["change"]["before"] is None
+    assert changes["nexus_rack.c"]["change"]["after"] is None
+    assert changes["nexus_rack.a"]["provider_name"] == "nexusform.dev/builtin/simulated"
+
+
+def test_unknown_leaves_are_left_out_and_marked(plans: SimpleNamespace) -> None:
+    change = document_of(plans.every_action())["resource_changes"][0]["change"]
+    assert "machines" not in change["after"]
+    assert change["after_unknown"] == {"machines": True}
+
+
+def test_source_of_a_change(plans: SimpleNamespace) -> None:
+    change = document_of(plans.added_cluster())["resource_changes"][0]
+    assert change["source"] == {"file": "main.nf.hcl", "line": 1, "column": 1, "end_line": 8}
+
+
+def test_secrets_appear_only_on_request(plans: SimpleNamespace) -> None:
+    def text(**more: Any) -> str:
+        plan, state = plans.rich_document(), plans.some_state()
+        return json.dumps(document_of(plan, prior=state, **more)) + str(
+            materialised(state_document(state, **more))
+        )
+
+    assert "hunter2" not in text()
+    assert text(show_sensitive=True).count("hunter2") >= 4
+    change = document_of(plans.rich_document())["resource_changes"][0]["change"]
+    assert change["before"]["secret"] == "(sensitive value)"
+    assert change["before_sensitive"]["secret"] is True
+    shown = document_of(plans.rich_document(), show_sensitive=True)["resource_changes"][0]["change"]
+    assert shown["before"]["secret"] == "old"
+    assert shown["before_sensitive"]["secret"] is True
+
+
+def test_placements(plans: SimpleNamespace) -> None:
+    document = document_of(plans.added_cluster())
+    assert len(document["placement_changes"]) == 53
+    assert document["placement_changes"][0] == {
+        "address": "nexus_kubernetes_cluster.d",
+        "kind": "vm",
+        "object": "cluster-d-control-plane-0",
+        "action": "place",
+        "from": None,
+        "to": {"machine": "rack1-bm04", "rack": "rack1", "availability_zone": "1", "numa_cells": [0]},
+        "trigger": "new",
+        "reason": "fewest VMs of the pool",
+        "scores": {"pool_vms": 0},
+        "certainty": {"rack": 1.0, "machine": 0.25},
+        "provenance": "predicted",
+    }
+    assert document["placement_tables"][1] == {
+        "cluster": "cluster-d",
+        "pool": "pool1",
+        "vm_sku_name": "NC_P46_224_v1",
+        "total_count": 24,
+        "expected_racks": 2,
+        "actual_racks": 2,
+        "expected_vms_per_rack": [12, 12],
+        "actual_vms_per_rack": {"rack7": 12, "rack8": 12},
+    }
+    assert document["separation_rules"] == []
+    assert document["diagnostics"][0]["id"] == "zones-pinned"
+
+
+def test_kept_rows_and_refusals_only_with_all(plans: SimpleNamespace) -> None:
+    def actions(detail: Detail) -> list[str]:
+        document = document_of(plans.changed_placements(), placements=detail)
+        return [row["action"] for row in document["placement_changes"]]
+
+    assert actions(Detail.CHANGED) == ["move", "remove", "remove", "remove"]
+    assert actions(Detail.ALL)[-1] == "keep"
+    fleet = document_of(plans.fleet_and_pods())["placement_changes"]
+    assert [row["trigger"] for row in fleet if row["action"] == "keep"] == ["taint_added"]
+    everything = document_of(plans.added_cluster(), placements=Detail.ALL)["placement_changes"]
+    assert everything[0]["rejected"] == [
+        {"candidate": "rack1-bm01", "rule": "fits", "reason": "no cell left"}
+    ]
+
+
+def test_checks_gather_instances(plans: SimpleNamespace) -> None:
+    checks = document_of(plans.rich_document())["checks"]
+    assert [(c["address"]["to_display"], c["status"]) for c in checks] == [
+        ("thing.x", "fail"),
+        ("check.spread", "unknown"),
+    ]
+    assert checks[0]["instances"][1]["problems"] == [{"message": "no room"}]
+
+
+def test_planned_values_hold_what_will_be(plans: SimpleNamespace) -> None:
+    root = document_of(plans.rich_document())["planned_values"]["root_module"]
+    addresses = [r["address"] for r in root["resources"]]
+    assert "thing.z" not in addresses
+    assert "nexus_rack.n" not in addresses
+    edge = root["child_modules"][0]
+    assert edge["address"] == 'module.edge["x"]'
+    assert edge["child_modules"][0]["resources"][0]["values"] == {"id": "1", "list": ["a", None]}
+
+
+def test_an_empty_state_has_no_values() -> None:
+    from nexusform.state.model import EMPTY
+
+    assert materialised(state_document(EMPTY)) == {"format_version": "1.0", "terraform_version": "1.11.0"}
+
+
+def test_masks_mirror_the_shape() -> None:
+    plain = {"a": {"b": UNKNOWN, "c": 1}, "l": [1, UNKNOWN], "k": [1], "m": {"x": 1}, "s": 1}
+    assert unknown_mask(plain) == {"a": {"b": True}, "l": [False, True]}
+    marks = trie([("a", "c"), ("k", 0)])
+    assert sensitive_mask(plain, marks) == {"a": {"c": True}, "k": [True]}
+    assert trie([(), ("a",)]) is True
+    assert trie([("a", "b"), ("a",)]) == {"a": True}
+
+
+def test_redaction_keeps_the_shape() -> None:
+    plain = {"s": "x", "n": 5, "b": True, "l": ["a", 1], "m": {"k": "v"}, "none": None}
+    assert redacted(plain, True) == {
+        "s": "(sensitive value)",
+        "n": None,
+        "b": None,
+        "l": ["(sensitive value)", None],
+        "m": {"k": "(sensitive value)"},
+        "none": None,
+    }
+
+
+def test_numbers_beyond_64_bits_and_lone_surrogates_are_written() -> None:
+    document = Section(
+        rows=Rows(lambda: [2**80, "\ud800", {"deep": 2**70}]), empty=Rows(list), none=Section()
+    )
+    for pretty in (False, True):
+        assert json.loads(json_bytes(document, pretty=pretty)) == {
+            "rows": [2**80, "\ud800", {"deep": 2**70}],
+            "empty": [],
+            "none": {},
+        }
+
+
+def test_actions_are_all_named() -> None:
+    from nexusform.rendering.report.naming import ACTIONS
+
+    assert set(ACTIONS) == set(Action)

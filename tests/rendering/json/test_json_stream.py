@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+from nexusform.applying.events import Outcome, StepEvent
+from nexusform.diagnostics import warning
+from nexusform.planning.plan import StepKind
+from nexusform.rendering.json import json_stream
+from nexusform.state.model import OutputState
+from nexusform.values import STRING
+
+NOW = "2026-03-01T00:00:00Z"
+
+
+def test_every_event_has_the_common_keys(plans: SimpleNamespace) -> None:
+    events = [
+        json_stream.version_event("0.1.0", NOW),
+        json_stream.log_event("hello", NOW),
+        json_stream.diagnostic_event(warning("careful"), {}, NOW),
+        *json_stream.plan_events(plans.rich_document(), NOW),
+        json_stream.refresh_start_event(plans.d, "x", NOW),
+        json_stream.refresh_complete_event(plans.d, "x", NOW),
+    ]
+    for event in events:
+        assert {"@level", "@message", "@module", "@timestamp", "type"} <= set(event)
+        assert event["@module"] == "nexusform.ui"
+        assert event["@timestamp"] == NOW
+        json.dumps(event)
+    kinds = [e["type"] for e in events]
+    assert kinds[0] == "version"
+    assert "resource_drift" in kinds
+    assert kinds.index("planned_change") < kinds.index("change_summary") < kinds.index("outputs")
+
+
+def test_planned_changes_and_their_reasons(plans: SimpleNamespace) -> None:
+    events = list(json_stream.plan_events(plans.every_action(), NOW))
+    planned = {e["change"]["resource"]["addr"]: e["change"] for e in events if e["type"] == "planned_change"}
+    assert "nexus_rack.t" not in planned
+    assert planned["nexus_rack.j"]["action"] == "replace"
+    assert planned["nexus_rack.j"]["reason"] == "cannot_update"
+    assert planned["nexus_rack.k"]["reason"] == "tainted"
+    assert planned["nexus_rack.l"]["reason"] == "requested"
+    assert planned["nexus_rack.m"]["reason"] == "replace_triggered_by"
+    assert planned["nexus_rack.n"]["action"] == "remove"
+    assert planned["nexus_rack.p"]["action"] == "import"
+    assert planned["nexus_rack.s"]["action"] == "move"
+    assert planned["nexus_rack.s"]["previous_resource"]["addr"] == "nexus_rack.s0"
+    assert planned["nexus_rack.c"]["reason"] == "delete_because_no_resource_config"
+
+
+def test_change_summary_counts_as_the_plan_line(plans: SimpleNamespace) -> None:
+    event = json_stream.plan_summary_event(plans.every_action(), NOW)
+    assert event["changes"] == {
+        "add": 5,
+        "change": 2,
+        "import": 2,
+        "remove": 13,
+        "forget": 1,
+        "operation": "plan",
+    }
+
+
+def test_resource_keys_of_a_module_instance(plans: SimpleNamespace) -> None:
+    where = plans.address("nexus_rack", "r", "k", module=(("edge", "a"),))
+    event = json_stream.refresh_start_event(where, "lab/r", NOW)
+    assert event["hook"]["resource"] == {
+        "addr": 'module.edge["a"].nexus_rack.r["k"]',
+        "module": 'module.edge["a"]',
+        "resource": 'nexus_rack.r["k"]',
+        "implied_provider": "nexus",
+        "resource_type": "nexus_rack",
+        "resource_name": "r",
+        "resource_key": "k",
+    }
+
+
+def test_apply_events() -> None:
+    step = StepEvent("nexus_rack.a", StepKind.CREATE, "lab/a", elapsed=12.7)
+    assert json_stream.apply_start_event(step, NOW)["hook"]["action"] == "create"
+    progress = json_stream.apply_progress_event(step, NOW)
+    assert progress["hook"]["elapsed_seconds"] == 12
+    done = StepEvent("nexus_rack.a", StepKind.DELETE, "lab/a", 3.0, Outcome.DONE)
+    ended = json_stream.apply_end_event(done, NOW)
+    assert (ended["type"], ended["@level"], ended["hook"]["action"]) == ("apply_complete", "info", "delete")
+    failed = StepEvent("nexus_rack.a", StepKind.CREATE, "lab/a", 3.0, Outcome.FAILED, "no room")
+    assert json_stream.apply_end_event(failed, NOW)["type"] == "apply_errored"
+    assert json_stream.apply_end_event(failed, NOW)["hook"]["error"] == "no room"
+
+
+def test_outputs_hide_secrets() -> None:
+    outputs = {"a": OutputState("x", STRING), "b": OutputState("hunter2", STRING, sensitive=True)}
+    event = json_stream.outputs_event(outputs, NOW)
+    assert event["outputs"] == {
+        "a": {"sensitive": False, "type": "string", "value": "x"},
+        "b": {"sensitive": True, "type": "string"},
+    }
+
+
+def test_summaries_of_apply_and_destroy() -> None:
+    done = json_stream.apply_summary_event(1, 2, 3, NOW)
+    assert done["@message"] == "Apply complete! Resources: 1 added, 2 changed, 3 destroyed."
+    assert done["changes"]["operation"] == "apply"
+    gone = json_stream.apply_summary_event(0, 0, 3, NOW, destroy=True)
+    assert gone["@message"] == "Destroy complete! Resources: 3 destroyed."

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nexusform.configuration.constants import NO_NAMES
+from nexusform.language.evaluator import evaluate
+from nexusform.language.parser import parse_expression
+from nexusform.rendering.notation.hcl_text import attribute_name, hcl_value, quoted, scalar
+from nexusform.source import SourceFile
+from nexusform.values import UNKNOWN, to_plain
+
+
+@pytest.mark.parametrize(
+    ("plain", "text"),
+    [
+        (None, "null"),
+        (True, "true"),
+        (3, "3"),
+        (3.0, "3"),
+        (0.25, "0.25"),
+        (UNKNOWN, "(known after apply)"),
+        ('a "b" \\ \t', '"a \\"b\\" \\\\ \\t"'),
+        ("${x} %{if}", '"$${x} %%{if}"'),
+        ("\x1b[0m", '"\\u001b[0m"'),
+    ],
+)
+def test_scalars(plain: object, text: str) -> None:
+    assert scalar(plain) == text
+
+
+def test_names_are_quoted_only_where_needed() -> None:
+    assert [attribute_name(n) for n in ("a-b", "a b", "1a", "größe")] == ["a-b", '"a b"', '"1a"', "größe"]
+
+
+def test_heredoc_marker_never_ends_the_text_early() -> None:
+    assert hcl_value("a\nEOT\nb") == "<<-EOT_\na\nEOT\nb\nEOT_"
+
+
+plain_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**9), 10**9)
+    | st.text(st.characters(codec="ascii"), max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text("ab-$%{ ", max_size=4), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(plain_values.filter(lambda v: "\n" not in repr(v).replace("\\n", "\n")))
+def test_values_without_line_breaks_can_be_read_back(plain: object) -> None:
+    expression, problems = parse_expression(SourceFile("t", hcl_value(plain)))
+    assert not problems
+    assert expression is not None
+    value, problems = evaluate(expression, NO_NAMES)
+    assert not problems
+    assert to_plain(value)[0] == plain
+
+
+def test_quoted_text_has_no_control_characters() -> None:
+    assert quoted("a\x00\x85\u202e\n") == '"a\\u0000\\u0085\\u202e\\n"'

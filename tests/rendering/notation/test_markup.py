@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import json
+from html import unescape
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nexusform.rendering.notation.markup import (
+    Markup,
+    data_script,
+    element,
+    escaped,
+    joined,
+    shape,
+    trusted_code,
+)
+
+
+class Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@given(st.text(), st.text())
+def test_no_text_becomes_markup(text: str, value: str) -> None:
+    reader = Reader()
+    reader.feed(element("p", text, title=value))
+    reader.close()
+    assert reader.tags == ["p"]
+    assert [name for name, _ in reader.attributes] == ["title"]
+    assert "<" not in escaped(text)
+    assert '"' not in escaped(value)
+
+
+@given(st.recursive(st.text(), lambda inner: st.dictionaries(st.text(), inner) | st.lists(inner)))
+def test_data_comes_back_and_cannot_end_its_script(document: object) -> None:
+    text = data_script("d", document)
+    body = text.partition(">")[2].removesuffix("</script>")
+    assert "<" not in body
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return
+    assert json.loads(body) == document
+
+
+def test_elements() -> None:
+    assert element("br") == "<br>"
+    assert element("p", "a < b", element("b", "c"), class_="x", hidden=None, title='"') == (
+        '<p class="x" title="&quot;">a &lt; b<b>c</b></p>'
+    )
+    assert element("input", checked=True, disabled=False, aria_label="x") == '<input checked aria-label="x">'
+    assert shape("rect", x=1.0, y=2.5) == '<rect x="1" y="2.5"/>'
+    assert joined(["a", None, [Markup("<i>")]], "b") == "a<i>b"
+    assert unescape(escaped("<&\"'>")) == "<&\"'>"
+    assert escaped("\x00\x1b[31m\ud800") == "\\u0000\\u001b[31m\N{REPLACEMENT CHARACTER}"
+
+
+def test_code_that_would_end_its_element_is_refused() -> None:
+    with pytest.raises(ValueError, match="end its script"):
+        trusted_code("script", "var a = '</SCRIPT>';")

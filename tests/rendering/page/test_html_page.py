@@ -1,0 +1,209 @@
+"""The page as a document, whatever opens it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from types import SimpleNamespace
+from typing import Any
+
+from nexusform.diagnostics import error
+from nexusform.planning.plan import Action, Plan, VariableValue
+from nexusform.rendering.page.html_page import render_html
+from nexusform.scheduling.decision import Refusal
+from nexusform.values import STRING
+from tests.rendering.real_plans import REGISTRIES, RealPlan
+
+VIOLATION = {"site": "s", "machine": "m1", "members": ["a-0", "b-1"], "joined_by": "b-1", "trigger": "new"}
+VOID = {"meta", "br", "hr", "input", "img", "link"}
+
+
+class Outline(HTMLParser):
+    """Ids, headings, and whether every element is closed."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.words: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            self.attributes.append((tag, name, value or ""))
+            if name == "id":
+                self.ids.append(value or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.words.append(data)
+
+
+def page_of(plan: Plan, sources: Any = None, rules: Any = ()) -> tuple[str, Outline, dict[str, Any]]:
+    text = render_html(plan, sources or {}, REGISTRIES, rules)
+    outline = Outline()
+    outline.feed(text)
+    outline.close()
+    assert not outline.open
+    found = re.search(r'<script type="application/json" id="plan-data">(.*?)</script>', text, re.DOTALL)
+    assert found is not None
+    return text, outline, json.loads(found.group(1))
+
+
+def test_it_is_one_whole_file_that_fetches_nothing(examples: dict[str, RealPlan]) -> None:
+    for real in examples.values():
+        text, outline, _ = page_of(real.saved.plan, real.sources)
+        assert text.startswith("<!DOCTYPE html>\n<html")
+        assert len(outline.ids) == len(set(outline.ids))
+        assert not [a for a in outline.attributes if a[1] in ("src", "srcset", "action", "onclick", "onload")]
+        assert {value for _, name, value in outline.attributes if name == "href"} == {"#content"}
+        assert "url(" not in text
+        assert "@import" not in text
+        assert "default-src 'none'" in "".join(v for _, n, v in outline.attributes if n == "content")
+
+
+def test_the_words_stand_in_it_without_scripts(examples: dict[str, RealPlan]) -> None:
+    real = examples["nexus-document"]
+    _, outline, _ = page_of(real.saved.plan, real.sources)
+    words = "".join(outline.words)
+    for expected in (
+        "Plan: 1 to add, 0 to change, 0 to destroy.",
+        "53 placed, 0 moved, 0 removed, 125 kept",
+        "free cells for NC_P46_224_v113182",
+        "zones-pinned: pool pinned to availability zones",
+        '    availability_zones = ["7", "8"]',
+        "6 machines will house two VMs of cluster-d",
+        "cluster-dpool1NC_P46_224_v124",
+    ):
+        assert expected in words
+
+
+def test_the_data_is_that_of_the_plan(examples: dict[str, RealPlan]) -> None:
+    real = examples["nexus-document"]
+    _, _, data = page_of(real.saved.plan, real.sources)
+    (site,) = data["sites"]
+    fields = data["fields"]["vm"]
+    vms = {vm[0]: dict(zip(fields, vm, strict=True)) for vm in site["vms"]}
+    assert len(vms) == 178
+    rows = {row.object: row for row in real.saved.plan.placements if row.target and row.trigger}
+    for name, row in rows.items():
+        vm = vms[name]
+        assert row.target is not None
+        assert vm["after"] == [
+            row.target["rack"],
+            row.target["machine"],
+            row.target["availability_zone"],
+            *row.target["numa_cells"],
+        ]
+        assert vm["mark"] == 1
+        assert vm["more"]["trigger"] == "new"
+        assert len(vm["more"]["certainty"]) == 2
+    assert sum(len(rack["machines"]) for rack in site["racks"]) == 128
+    assert len(data["changes"]) == len(real.saved.plan.changes)
+
+
+def test_the_same_plan_gives_the_same_page(examples: dict[str, RealPlan]) -> None:
+    real = examples["inventory"]
+    assert page_of(real.saved.plan, real.sources)[0] == page_of(real.saved.plan, real.sources)[0]
+
+
+def test_nothing_that_a_user_wrote_becomes_markup(examples: dict[str, RealPlan]) -> None:
+    nasty = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
+    plan = examples["repaired"].saved.plan
+    changes = tuple(
+        replace(c, before={**(c.before or {}), "name": nasty}, after={**(c.after or {}), "name": nasty})
+        for c in plan.changes
+        if c.address.type == "nexus_kubernetes_cluster"
+    )
+    kept = tuple(c for c in plan.changes if c.address.type != "nexus_kubernetes_cluster")
+    finding = error(nasty, nasty, address=nasty)
+    rows = tuple(replace(row, object=nasty, trigger=nasty, reason=nasty) for row in plan.placements)
+    other = replace(plan, changes=(*kept, *changes), diagnostics=(finding,), placements=rows, workspace=nasty)
+    text, _, data = page_of(other, rules=[{"address": nasty, "holds": nasty, "violations": [{"a": nasty}]}])
+    scripts = len(re.findall(r"<script", text))
+    assert scripts == len(re.findall(r"</script", text)) == 6
+    assert "<img" not in text
+    assert any(change[5] and nasty in change[5] for change in data["changes"])
+
+
+def test_secrets_are_hidden_as_in_json(plans: SimpleNamespace) -> None:
+    plan = plans.every_shape()
+    hidden = replace(
+        plan,
+        changes=plan.changes[:1],
+        variables={"password": VariableValue("hunter2", STRING, sensitive=True)},
+    )
+    text = render_html(hidden, {}, plans.registries)
+    assert "(sensitive value)" in text
+    for secret in ('"old"', '"new"', '"s1"', '"s2"', "hunter2", '\\"old\\"', '\\"new\\"'):
+        assert secret not in text
+
+
+def test_a_plan_in_error_shows_why_and_what_stands(examples: dict[str, RealPlan]) -> None:
+    real = examples["nexus-document"]
+    broken = replace(real.saved.plan, errored=True, diagnostics=(error("Does not fit", "No room."),))
+    _, outline, data = page_of(broken)
+    words = "".join(outline.words)
+    assert "Denied by Does not fit" in words
+    assert "No room." in words
+    assert "1 to add" not in words
+    assert len(data["sites"][0]["vms"]) == 125
+
+
+def test_fleet_and_separation_show_when_there_are_any(plans: SimpleNamespace) -> None:
+    plan = plans.fleet_and_pods()
+    refused = replace(plan.placements[0], rejected=(Refusal("south", "taint_toleration", "it is tainted"),))
+    rules = [
+        {
+            "address": "nexus_separation_rule.x",
+            "enforcement": "warn",
+            "holds": "never",
+            "violations": [VIOLATION],
+        }
+    ]
+    _, outline, _ = page_of(replace(plan, placements=(refused, *plan.placements[1:])), rules=rules)
+    words = "".join(outline.words)
+    assert "Placements by cluster" in words
+    assert "+ Bound" in words
+    assert "southtaint_tolerationit is tainted" in words
+    assert "refused: taint_toleration" in words
+    assert "nginx-0" in words
+    assert "nexus_separation_rule.xwarnnevermachine m1: a-0, b-1; joined by b-1 (new)" in words
+    _, without, _ = page_of(plans.added_cluster())
+    assert "fleet" not in without.ids
+    assert "separation" not in without.ids
+
+
+def test_a_member_that_no_placement_wants_has_its_column(plans: SimpleNamespace) -> None:
+    plan = plans.fleet_and_pods()
+    member = {"id": "south", "name": "south"}
+    idle = plans.change(plans.address("fleet_member_cluster", "south"), Action.CREATE, None, member)
+    _, outline, _ = page_of(replace(plan, changes=(*plan.changes, idle)))
+    words = "".join(outline.words)
+    assert "Placementeastnorthsouthwest" in words
+    assert "Why a cluster was not picked: plan with -placements=all" in words
+
+
+def test_a_large_fleet_is_listed(plans: SimpleNamespace) -> None:
+    row = plans.fleet_and_pods().placements[0]
+    rows = tuple(
+        replace(row, object=f"c{n}", target={"cluster": f"c{n}", "state": "Bound"}) for n in range(3000)
+    )
+    _, outline, _ = page_of(replace(plans.fleet_and_pods(), placements=rows))
+    words = "".join(outline.words)
+    assert "The first 2,000 of 3,000 are listed." in words
+    assert "c1999" in words
+    assert "c2000" not in words
+
+
+def test_an_empty_plan_has_a_page() -> None:
+    _, outline, data = page_of(Plan())
+    assert "No changes." in "".join(outline.words)
+    assert data["sites"] == []

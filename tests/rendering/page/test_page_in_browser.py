@@ -1,0 +1,195 @@
+"""The page as its readers use it: in headless Chromium, at a desk and on a phone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nexusform.rendering.page.html_page import render_html
+from tests.rendering.browser import AXE, AXE_MISSING, CHROMIUM, DRIVER, MISSING, Browser
+from tests.rendering.real_plans import REGISTRIES, RealPlan, many
+
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason=MISSING),
+    pytest.mark.xdist_group("browser"),
+]
+READY = "document.documentElement.dataset.ready === 'yes'"
+WIDTHS = (1280, 390)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    opened = Browser()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def pages(examples: dict[str, RealPlan], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    where = tmp_path_factory.mktemp("pages")
+    found = {}
+    for name, real in examples.items():
+        found[name] = where / f"{name}.html"
+        found[name].write_text(render_html(real.saved.plan, real.sources, REGISTRIES), encoding="utf-8")
+    return found
+
+
+def opened(browser: Browser, page: Path, width: int = 1280) -> Browser:
+    browser.wear("light")
+    browser.open(page, width)
+    browser.wait_for(READY)
+    return browser
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["quickstart", "inventory", "nexus-document", "repaired"])
+def test_no_complaints_and_no_sideways_scrolling(
+    name: str, width: int, browser: Browser, pages: dict[str, Path]
+) -> None:
+    opened(browser, pages[name], width)
+    assert browser.console() == []
+    assert browser.run("return document.documentElement.scrollWidth <= window.innerWidth")
+    shots = os.environ.get("NEXUSFORM_SCREENSHOTS")
+    if shots:
+        browser.screenshot(Path(shots) / f"{name}-{width}.png")
+
+
+def test_before_and_after(browser: Browser, pages: dict[str, Path]) -> None:
+    opened(browser, pages["nexus-document"])
+    browser.run("document.getElementById('racks').scrollIntoView()")
+    browser.wait_for("document.querySelectorAll('button.vm').length === 178")
+    assert browser.count("button.vm.placed") == 53
+    assert browser.text("#map-status") == "After the plan: 178 VMs on lab."
+    browser.click("input[value=before]")
+    browser.wait_for("document.querySelectorAll('button.vm').length === 125")
+    assert browser.count("button.vm.placed") == 0
+    assert browser.text("#map-status") == "Before the plan: 125 VMs on lab."
+
+
+def test_filters_dim_the_map_and_shorten_the_list(browser: Browser, pages: dict[str, Path]) -> None:
+    opened(browser, pages["nexus-document"])
+    browser.run("document.getElementById('racks').scrollIntoView()")
+    browser.wait_for("document.querySelectorAll('button.vm').length === 178")
+    assert browser.text("#vm-status") == "53 VMs."
+    browser.choose("#filter-cluster", "cluster-d")
+    browser.choose("#filter-pool", "pool1")
+    assert browser.count("button.vm:not(.faded)") == 24
+    assert browser.text("#vm-status") == "24 VMs, filtered as in the rack map."
+    assert "24 of 178 VMs match" in browser.text("#map-status")
+    browser.choose("#filter-pool", "")
+    browser.choose("#filter-cluster", "")
+    browser.choose("#filter-trigger", "new")
+    assert browser.count("button.vm:not(.faded)") == 53
+    browser.choose("#filter-trigger", "")
+    browser.click("#filter-changed")
+    assert browser.count("button.vm.faded") == 125
+
+
+def test_hovering_and_clicking_tell_of_a_vm(browser: Browser, pages: dict[str, Path]) -> None:
+    opened(browser, pages["repaired"])
+    browser.run("document.getElementById('racks').scrollIntoView()")
+    browser.wait_for("document.querySelector('button.vm.moved')")
+    browser.hover("button.vm.moved")
+    browser.wait_for("!document.querySelector('.tip').hidden")
+    assert browser.text(".tip").startswith("web-workers-0\nweb / workers, NC_P46_224_v1\nr1 / ")
+    browser.click("button.vm.moved")
+    told = browser.text("#detail")
+    assert "web-workers-0" in told
+    assert "its machine is evacuated" in told
+    assert "r1 / r1-bm01 / cell 0" in told
+    assert "of 100 tie-breaks" in told
+    browser.press("Escape")
+    assert browser.run("return document.getElementById('detail').hidden")
+    assert browser.run("return document.activeElement.matches('button.vm.moved')")
+    browser.click("button.slot")
+    assert "no: being evacuated" in browser.text("#detail")
+
+
+def test_the_map_is_steered_by_keys(browser: Browser, pages: dict[str, Path]) -> None:
+    opened(browser, pages["repaired"])
+    browser.run("document.getElementById('racks').scrollIntoView()")
+    browser.wait_for("document.querySelector('#rack-grid [tabindex=\"0\"]')")
+    browser.run("document.querySelector('#rack-grid [tabindex=\"0\"]').focus()")
+    first = browser.run("return document.activeElement.getAttribute('aria-label')")
+    browser.press("ArrowDown")
+    second = browser.run("return document.activeElement.getAttribute('aria-label')")
+    assert first != second
+    browser.press("End")
+    browser.press("Enter")
+    assert not browser.run("return document.getElementById('detail').hidden")
+    assert browser.count('#rack-grid [tabindex="0"]') == 1
+
+
+def test_vms_and_changes_are_found_by_search(browser: Browser, pages: dict[str, Path]) -> None:
+    opened(browser, pages["nexus-document"])
+    browser.type("#vm-search", "rack7-bm0")
+    browser.wait_for("document.querySelector('#vm-status').innerText !== '53 VMs.'")
+    rows = browser.run("return [...document.querySelectorAll('#vm-list tbody tr')].map(r => r.innerText)")
+    assert rows
+    assert all("rack7-bm0" in row for row in rows)
+    assert browser.text("#change-status") == "1 object."
+    browser.click("#change-tree input[type=checkbox]")
+    assert browser.text("#change-status") == "13 objects."
+    browser.type("#change-search", "cluster.d")
+    browser.wait_for("document.querySelector('#change-status').innerText === '1 object.'")
+    browser.click("#change-tree details details summary")
+    browser.wait_for("document.querySelector('#change-tree pre')")
+    assert '+ vm_sku_name        = "NC_P46_224_v1"' in browser.text("#change-tree pre")
+    assert browser.count("#change-tree pre .added") > 10
+    browser.type("#change-search", " nowhere")
+    browser.wait_for("document.querySelector('#change-status').innerText === 'Nothing found.'")
+
+
+def test_light_and_dark(browser: Browser, pages: dict[str, Path]) -> None:
+    opened(browser, pages["quickstart"])
+    colour = "return getComputedStyle(document.body).backgroundColor"
+    assert browser.run(colour) == "rgb(255, 255, 255)"
+    browser.wear("dark")
+    assert browser.run(colour) == "rgb(13, 17, 23)"
+    browser.choose("#theme", "light")
+    assert browser.run(colour) == "rgb(255, 255, 255)"
+    browser.wear("light")
+    browser.choose("#theme", "dark")
+    assert browser.run(colour) == "rgb(13, 17, 23)"
+    browser.choose("#theme", "auto")
+
+
+def test_a_large_plan_draws_only_what_is_in_sight(browser: Browser, tmp_path: Path) -> None:
+    real = many(tmp_path, 5000)
+    page = tmp_path / "many.html"
+    page.write_text(render_html(real.saved.plan, real.sources, REGISTRIES), encoding="utf-8")
+    opened(browser, page)
+    assert browser.text("#change-status") == "5,001 objects."
+    # 10,000 machines stand on the site: a box per rack, and machines for those in sight.
+    assert browser.count(".rack") == 5000
+    browser.run("document.getElementById('racks').scrollIntoView()")
+    browser.wait_for("document.querySelectorAll('.machine').length > 20")
+    assert browser.count(".machine") < 2000
+    assert browser.count("#change-tree details") < 50
+    assert browser.console() == []
+
+
+@pytest.mark.skipif(AXE is None, reason=AXE_MISSING)
+@pytest.mark.parametrize(
+    ("name", "scheme", "width"),
+    [
+        ("nexus-document", "light", 1280),
+        ("nexus-document", "dark", 390),
+        ("inventory", "dark", 1280),
+        ("inventory", "light", 390),
+        ("repaired", "light", 390),
+    ],
+)
+def test_axe_finds_nothing_serious(
+    name: str, scheme: str, width: int, browser: Browser, pages: dict[str, Path]
+) -> None:
+    opened(browser, pages[name], width)
+    browser.wear(scheme)
+    browser.run("document.getElementById('racks').scrollIntoView()")
+    browser.wait_for("document.querySelector('button.vm')")
+    browser.click("button.vm")
+    browser.run("document.querySelectorAll('#change-tree details').forEach(d => { d.open = true; })")
+    assert browser.violations() == []

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from nexusform.rendering.page.rack_map import OUTSIDE, Mark, build_rack_maps, short_names
+from tests.rendering.real_plans import REGISTRIES, RealPlan
+
+
+def test_the_document_s_site(examples: dict[str, RealPlan]) -> None:
+    (site,) = build_rack_maps(examples["nexus-document"].saved.plan, REGISTRIES)
+    assert [rack.name for rack in site.racks] == [f"rack{n}" for n in range(1, 9)]
+    assert site.machines == 128
+    assert site.clusters == ("cluster-a", "cluster-b", "cluster-c", "cluster-d")
+    assert Counter(vm.mark for vm in site.vms) == {Mark.KEPT: 125, Mark.PLACED: 53}
+    assert {vm.cluster for vm in site.vms if vm.mark is Mark.PLACED} == {"cluster-d"}
+    assert sum(len(m.before) for rack in site.racks for m in rack.machines) == 125
+    assert sum(len(m.after) for rack in site.racks for m in rack.machines) == 178
+
+
+def test_machines_list_the_vms_that_stand_on_them(examples: dict[str, RealPlan]) -> None:
+    for real in examples.values():
+        for site in build_rack_maps(real.saved.plan, REGISTRIES):
+            for machine in (m for rack in site.racks for m in rack.machines):
+                for number in machine.after:
+                    place = site.vms[number].after
+                    assert place is not None
+                    assert place.machine == machine.facts.name
+
+
+def test_moves_and_removals_show_on_the_side_where_they_stand(examples: dict[str, RealPlan]) -> None:
+    (site,) = build_rack_maps(examples["repaired"].saved.plan, REGISTRIES)
+    by_mark = {vm.mark: vm for vm in site.vms}
+    moved, removed = by_mark[Mark.MOVED], by_mark[Mark.REMOVED]
+    assert moved.before is not None
+    assert moved.after is not None
+    assert (moved.before.machine, moved.trigger) == ("r1-bm01", "machine_evacuated")
+    assert moved.after.machine != "r1-bm01"
+    assert removed.after is None
+    assert (removed.name, removed.trigger) == ("web-workers-8", "scale_in")
+    evacuated = next(m for rack in site.racks for m in rack.machines if m.facts.name == "r1-bm01")
+    assert evacuated.facts.refusal
+    assert len(evacuated.before) == 1
+    assert not evacuated.after
+
+
+def test_vms_that_are_not_managed_hold_their_room(examples: dict[str, RealPlan]) -> None:
+    (site,) = build_rack_maps(examples["inventory"].saved.plan, REGISTRIES)
+    outside = [vm for vm in site.vms if vm.cluster == OUTSIDE]
+    assert len(outside) == 9
+    assert site.clusters[-1] == OUTSIDE
+    assert all(vm.mark is Mark.KEPT and vm.sku.memory_gib for vm in outside)
+
+
+def test_a_plan_in_error_shows_what_stands(examples: dict[str, RealPlan]) -> None:
+    plan = replace(examples["nexus-document"].saved.plan, errored=True)
+    (site,) = build_rack_maps(plan, REGISTRIES)
+    assert Counter(vm.mark for vm in site.vms) == {Mark.KEPT: 125}
+
+
+def test_keys_tell_clusters_apart() -> None:
+    assert short_names(["cluster-a", "cluster-b"]) == {"cluster-a": "a", "cluster-b": "b"}
+    assert short_names(["ran-10", "ran-11"]) == {"ran-10": "10", "ran-11": "11"}
+    assert short_names(["core"]) == {"core": "core"}
+    assert short_names(["frankfurt", "amsterdam"]) == {"frankfurt": "1", "amsterdam": "2"}
+    assert short_names(["edge", "edge-2", OUTSIDE])[OUTSIDE] == "\N{MIDDLE DOT}"
+    assert short_names([]) == {}
+    many = short_names([f"a-{n}" for n in range(50)] + ["a-"])
+    assert len(set(many.values())) == 51

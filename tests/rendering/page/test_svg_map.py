@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+
+from nexusform.planning.plan import Plan
+from nexusform.rendering.page.svg_map import render_svg
+from tests.rendering.real_plans import REGISTRIES, RealPlan, many
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def drawn(real: RealPlan) -> ET.Element:
+    return ET.fromstring(render_svg(real.saved.plan, REGISTRIES))
+
+
+def marked(root: ET.Element, kind: str) -> list[ET.Element]:
+    found = [r for r in root.iter(f"{SVG}rect") if kind in (r.get("class") or "").split()]
+    # The legend shows one of each.
+    return found[1:]
+
+
+def test_the_document_s_site_is_drawn_before_and_after(examples: dict[str, RealPlan]) -> None:
+    root = drawn(examples["nexus-document"])
+    texts = [t.text or "" for t in root.iter(f"{SVG}text")]
+    assert texts.count("Before") == texts.count("After") == 1
+    assert texts.count("rack1 \N{MIDDLE DOT} zone 1") == 2
+    assert texts.count("16") == 16
+    assert "cluster-d (53)" in texts
+    # Two boxes of the legend beside two for each of 128 machines, twice.
+    assert len([r for r in root.iter(f"{SVG}rect") if (r.get("class") or "").startswith("cell")]) == 2 + 512
+    assert len(marked(root, "placed")) == 53
+    assert texts.count("+d") + texts.count("+") >= 53
+    assert float(root.get("width") or 0) < 1300
+
+
+def test_it_tells_itself_to_screen_readers(examples: dict[str, RealPlan]) -> None:
+    root = drawn(examples["repaired"])
+    assert root.get("role") == "img"
+    ids = (root.get("aria-labelledby") or "").split()
+    by_id = {e.get("id"): e.text or "" for e in root.iter() if e.get("id")}
+    assert by_id[ids[0]] == "Rack map of s"
+    assert by_id[ids[1]] == (
+        "Site s: 3 racks, 12 machines, 12 VMs of 1 cluster: 10 kept, 0 placed, 1 moved, 1 removed."
+    )
+    tips = [t.text or "" for t in root.iter(f"{SVG}title")]
+    assert any(tip.startswith("web-workers-8\n") and "is removed (scale_in) from r1" in tip for tip in tips)
+    assert any("moves (machine_evacuated): r1 / r1-bm01 / cell 0 to" in tip for tip in tips)
+    assert any("takes no new VMs" in tip for tip in tips)
+
+
+def test_marks_stand_where_a_vm_arrives_and_where_it_leaves(examples: dict[str, RealPlan]) -> None:
+    root = drawn(examples["repaired"])
+    assert len(marked(root, "moved")) == 2
+    assert len(marked(root, "removed")) == 1
+
+
+def test_nothing_is_fetched(examples: dict[str, RealPlan]) -> None:
+    text = render_svg(examples["nexus-document"].saved.plan, REGISTRIES)
+    links = set(re.findall(r"https?://[^\"' <]+", text))
+    assert links == {"http://www.w3.org/2000/svg"}
+    assert "<script" not in text
+    assert text == render_svg(examples["nexus-document"].saved.plan, REGISTRIES)
+
+
+def test_names_cannot_break_out(examples: dict[str, RealPlan]) -> None:
+    plan = examples["repaired"].saved.plan
+    nasty = '"><script>alert(1)</script>'
+    changes = tuple(
+        replace(c, before={**c.before, "name": nasty}, after={**c.after, "name": nasty})
+        if c.before and c.after and c.address.type == "nexus_kubernetes_cluster"
+        else c
+        for c in plan.changes
+    )
+    text = render_svg(replace(plan, changes=changes), REGISTRIES)
+    assert "<script" not in text
+    ET.fromstring(text)
+
+
+def test_a_large_site_is_condensed(tmp_path: Path) -> None:
+    real = many(tmp_path, 600)
+    text = render_svg(real.saved.plan, REGISTRIES)
+    root = ET.fromstring(text)
+    assert len([r for r in root.iter(f"{SVG}rect") if r.get("class") == "cell"]) == 1 + 2400
+    assert len(text) < 700_000
+
+
+def test_a_plan_without_a_site() -> None:
+    root = ET.fromstring(render_svg(Plan(), REGISTRIES))
+    assert "The plan knows no site." in [t.text for t in root.iter(f"{SVG}text")]

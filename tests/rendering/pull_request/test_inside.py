@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from nexusform.rendering.pull_request.inside import changed_parts
+from nexusform.values import UNKNOWN
+
+
+def test_places_are_named_as_users_write_them() -> None:
+    before = {
+        "count": 1,
+        "agent_pool": {"np1": {"count": 3, "labels": {"a b": "x"}}, "np-2": {"count": 1}},
+        "zones": ["1", "2"],
+        "gone": "x",
+        "same": {"deep": [1, 2]},
+    }
+    after = {
+        "count": UNKNOWN,
+        "agent_pool": {"np1": {"count": 5, "labels": {}}, "np-2": {"count": 1}, "np3": {"count": 1}},
+        "zones": ["1", "3"],
+        "gone": None,
+        "same": {"deep": [1, 2]},
+        "new": {"a": 1},
+    }
+    parts, more = changed_parts(before, after)
+    assert more == 0
+    assert [(p.place, p.old, p.new) for p in parts] == [
+        ("agent_pool.np1.count", "3", "5"),
+        ('agent_pool.np1.labels["a b"]', '"x"', ""),
+        ("agent_pool.np3", "", "{1 attribute}"),
+        ("count", "1", "(known after apply)"),
+        ("gone", '"x"', ""),
+        ("new", "", "{1 attribute}"),
+        ("zones[1]", '"2"', '"3"'),
+    ]
+
+
+def test_secrets_are_not_told() -> None:
+    before = {"a": {"token": "s1", "other": 1}, "b": "s2"}
+    after = {"a": {"token": "s3", "other": 2}, "b": "s4"}
+    parts, _ = changed_parts(before, after, [("a", "token"), ("b",)])
+    assert [(p.place, p.old, p.new) for p in parts] == [
+        ("a.other", "1", "2"),
+        ("a.token", "(sensitive value)", "(sensitive value)"),
+        ("b", "(sensitive value)", "(sensitive value)"),
+    ]
+
+
+def test_a_secret_inside_hides_the_whole_that_comes_or_goes() -> None:
+    parts, _ = changed_parts({"a": {}}, {"a": {"x": {"token": "s"}}}, [("a", "x", "token")])
+    assert [p.new for p in parts] == ["(sensitive value)"]
+
+
+def test_the_limit_says_how_many_more() -> None:
+    parts, more = changed_parts({str(k): k for k in range(9)}, {str(k): k + 1 for k in range(9)}, limit=4)
+    assert (len(parts), more) == (4, 5)

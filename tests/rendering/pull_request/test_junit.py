@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from types import SimpleNamespace
+
+from nexusform.diagnostics import error
+from nexusform.planning.plan import CheckResult, Plan
+from nexusform.rendering.pull_request.junit import render_junit
+from tests.rendering.real_plans import RealPlan
+
+
+def cases(text: str) -> dict[tuple[str, str], ET.Element]:
+    root = ET.fromstring(text)
+    found = {(s.get("name") or "", c.get("name") or ""): c for s in root for c in s}
+    for suite in (root, *root):
+        counted = list(suite.iter("testcase"))
+        assert suite.get("tests") == str(len(counted))
+        assert suite.get("failures") == str(sum(c.find("failure") is not None for c in counted))
+        assert suite.get("errors") == str(sum(c.find("error") is not None for c in counted))
+        assert suite.get("skipped") == str(sum(c.find("skipped") is not None for c in counted))
+    return found
+
+
+def test_lint_rules_pass_or_fail(examples: dict[str, RealPlan]) -> None:
+    found = cases(render_junit(examples["nexus-document"].saved.plan))
+    assert found["plan", "planning"].find("*") is None
+    failure = found["lint", "zones-pinned"].find("failure")
+    assert failure is not None
+    assert "6 machines will house two VMs" in (failure.text or "")
+    assert found["lint", "no-surge-room"].find("*") is None
+    assert found["checks", "var.step"].find("*") is None
+
+
+def test_checks(plans: SimpleNamespace) -> None:
+    results = (
+        CheckResult("check", "check.good", "pass"),
+        CheckResult("check", "check.bad", "fail", ("too < few", "twice")),
+        CheckResult("resource", "nexus_rack.r", "error", ("broken",)),
+        CheckResult("output_value", "output.o", "unknown"),
+    )
+    found = cases(render_junit(replace(plans.added_cluster(), checks=results)))
+    bad = found["checks", "check.bad"].find("failure")
+    assert bad is not None
+    assert bad.get("message") == "too < few; twice"
+    assert found["checks", "nexus_rack.r"].find("error") is not None
+    assert found["checks", "output.o"].find("skipped") is not None
+
+
+def test_errors_and_separation_rules() -> None:
+    plan = Plan(errored=True, diagnostics=(error("Does not fit", "No room.", address="nexus_x.y"),))
+    rules = [
+        {
+            "address": "nexus_separation_rule.a",
+            "enforcement": "deny",
+            "holds": "sometimes",
+            "violations": ["m1"],
+        },
+        {"address": "nexus_separation_rule.b", "enforcement": "warn", "holds": "never", "violations": []},
+        {"address": "nexus_separation_rule.c", "enforcement": "deny", "holds": "always", "violations": []},
+    ]
+    found = cases(render_junit(plan, rules))
+    broken = found["plan", "Does not fit nexus_x.y"].find("error")
+    assert broken is not None
+    assert broken.text == "No room."
+    outcomes = {
+        name[-1]: [e.tag for e in case]
+        for (suite, name), case in found.items()
+        if suite == "separation rules"
+    }
+    assert outcomes == {"a": ["failure"], "b": ["skipped"], "c": []}

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+from nexusform.diagnostics import error, warning
+from nexusform.planning.plan import Action, Plan
+from nexusform.rendering.pull_request.sarif import findings_document, sarif_document
+from tests.rendering.real_plans import RealPlan
+
+
+def test_a_finding_points_at_its_line(examples: dict[str, RealPlan]) -> None:
+    document = sarif_document(examples["nexus-document"].saved.plan)
+    assert document["version"] == "2.1.0"
+    assert document["$schema"].endswith("sarif-schema-2.1.0.json")
+    (run,) = document["runs"]
+    rules = run["tool"]["driver"]["rules"]
+    assert [rule["id"] for rule in rules] == ["zones-pinned"]
+    (result,) = run["results"]
+    assert (result["ruleId"], result["ruleIndex"], result["level"]) == ("zones-pinned", 0, "warning")
+    place = result["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"] == {"uri": "clusters.nf.hcl", "uriBaseId": "SRCROOT"}
+    text = (
+        examples["nexus-document"]
+        .sources["clusters.nf.hcl"]
+        .text.split("\n")[place["region"]["startLine"] - 1]
+    )
+    low, high = place["region"]["startColumn"] - 1, place["region"]["endColumn"] - 1
+    assert text[low:high] == '["7", "8"]'
+    assert (
+        result["locations"][0]["logicalLocations"][0]["fullyQualifiedName"] == "nexus_kubernetes_cluster.d[0]"
+    )
+
+
+def test_a_finding_without_a_line_points_at_its_block(plans: SimpleNamespace) -> None:
+    found = error("Unknown site", "There is none.", address="nexus_rack.r")
+    block = plans.span_of('agent_pool "pool1"')
+    rack = plans.change(plans.address("nexus_rack", "r"), Action.CREATE, None, {}, source=block)
+    document = sarif_document(Plan(changes=(rack,), diagnostics=(found,)))
+    (result,) = document["runs"][0]["results"]
+    assert result["ruleId"] == "unknown-site"
+    assert result["level"] == "error"
+    assert result["message"]["text"] == "Unknown site\n\nThere is none."
+    region = result["locations"][0]["physicalLocation"]["region"]
+    assert region["startLine"] == block.start.line
+
+
+def test_rules_are_listed_once_and_indexed(plans: SimpleNamespace) -> None:
+    span = plans.span_of("count")
+    found = [
+        warning("zones-pinned: x", "", span, id="zones-pinned"),
+        error("Bad thing", "", replace(span, filename="/abs/with space.nf.hcl")),
+        warning("zones-pinned: x", "", replace(span, filename="../up/main.nf.hcl"), id="zones-pinned"),
+        error("Bad thing"),
+    ]
+    run = findings_document(found, "1.2.3")["runs"][0]
+    rules = run["tool"]["driver"]["rules"]
+    assert [rule["id"] for rule in rules] == ["bad-thing", "zones-pinned"]
+    for result in run["results"]:
+        assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
+    uris = [
+        r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+        for r in run["results"]
+        if "locations" in r
+    ]
+    assert uris == ["main.nf.hcl", "file:///abs/with%20space.nf.hcl", "../up/main.nf.hcl"]
+    assert "locations" not in run["results"][3]
+
+
+def test_no_findings() -> None:
+    run = findings_document([])["runs"][0]
+    assert run["results"] == []
+    assert run["tool"]["driver"]["name"] == "nexusform"

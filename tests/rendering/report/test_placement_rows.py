@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nexusform.planning.plan import PlacementAction, PlacementChange, Plan
+from nexusform.rendering.report.placement_rows import Detail, either_text, placement_groups, summaries
+
+
+def rows(plans: SimpleNamespace, places: list[tuple[str, str]], **more: Any) -> tuple[PlacementChange, ...]:
+    template = plans.added_cluster().placements[5]
+    return tuple(
+        replace(
+            template,
+            object=f"cluster-d-pool1-{number}",
+            number=number,
+            target={"rack": rack, "machine": machine, "numa_cells": [0]},
+            **more,
+        )
+        for number, (rack, machine) in enumerate(places)
+    )
+
+
+def only_line(plan: Plan, detail: Detail = Detail.CHANGED) -> Any:
+    (group,) = placement_groups(plan, detail)
+    (line,) = group.lines
+    return line
+
+
+def test_one_vm_is_named_in_full(plans: SimpleNamespace) -> None:
+    line = only_line(Plan(placements=rows(plans, [("rack4", "rack4-bm07")])))
+    assert (line.label, line.target, line.trigger) == (
+        "cluster-d-pool1-0",
+        "rack4 / rack4-bm07 / cell 0",
+        "new",
+    )
+
+
+@pytest.mark.parametrize(
+    ("per_rack", "text"),
+    [
+        ({"rack1": 2, "rack2": 1}, "rack1-0, rack1-1, rack2-0"),
+        ({"rack7": 12, "rack8": 12}, "rack7: 12 machines, rack8: 12 machines"),
+        ({f"rack{i}": 3 for i in range(1, 9)}, "3 machines in each of 8 racks"),
+        (
+            {"rack1": 4, "rack2": 4, "rack3": 5, "rack6": 5, "rack10": 10, "rack9": 10},
+            (
+                "4 machines in each of rack1, rack2; 5 machines in each of rack3, rack6; "
+                "10 machines in each of rack9, rack10"
+            ),
+        ),
+        (
+            {**{f"rack{i}": 2 for i in range(20)}, "rack99": 1},
+            "1 machine in rack99; 2 machines in each of 20 racks",
+        ),
+    ],
+)
+def test_runs_tell_their_racks(per_rack: dict[str, int], text: str, plans: SimpleNamespace) -> None:
+    places = [(rack, f"{rack}-{i}") for rack, count in per_rack.items() for i in range(count)]
+    line = only_line(Plan(placements=rows(plans, places)))
+    assert line.target == text
+    assert line.label == f"cluster-d-pool1-0..{len(places) - 1}"
+
+
+def test_vms_that_share_machines_are_told(plans: SimpleNamespace) -> None:
+    places = [("rack1", f"rack1-bm0{i % 3}") for i in range(6)]
+    assert only_line(Plan(placements=rows(plans, places))).target == "rack1: 6 VMs on 3 machines"
+
+
+def test_gaps_in_numbers_show(plans: SimpleNamespace) -> None:
+    found = rows(plans, [("rack1", f"m{i}") for i in range(8)])
+    line = only_line(Plan(placements=(*found[:2], found[4], *found[6:])))
+    assert line.label == "cluster-d-pool1-0..1,4,6..7"
+
+
+def test_one_run_per_trigger(plans: SimpleNamespace) -> None:
+    found = rows(plans, [("rack1", f"m{i}") for i in range(4)])
+    mixed = (*found[:2], *(replace(r, trigger="heal") for r in found[2:]))
+    (group,) = placement_groups(Plan(placements=mixed), Detail.CHANGED)
+    assert [(line.trigger, line.count) for line in group.lines] == [("new", 2), ("heal", 2)]
+
+
+def test_names_without_a_number_are_listed_or_counted(plans: SimpleNamespace) -> None:
+    found = [
+        replace(r, object=name, number=name)
+        for r, name in zip(rows(plans, [("rack1", "m")] * 7), "gfedcba", strict=True)
+    ]
+    assert only_line(Plan(placements=tuple(found[:3]))).label == "e, f, g"
+    assert only_line(Plan(placements=tuple(found))).label == "a and 6 more"
+
+
+def test_bindings_fold_into_their_clusters(plans: SimpleNamespace) -> None:
+    found = [
+        replace(r, kind="binding", object=name, number=0, target={"cluster": name, "state": "Bound"})
+        for r, name in zip(rows(plans, [("", "")] * 3), ("east", "west", "north"), strict=True)
+    ]
+    line = only_line(Plan(placements=tuple(found)))
+    assert (line.label, line.target) == ("3 clusters", "east, west, north")
+    one = only_line(Plan(placements=tuple(found[:1])))
+    assert (one.label, one.target) == ("east", "Bound")
+
+
+def test_bindings_in_another_state_fold_by_their_states(plans: SimpleNamespace) -> None:
+    template = replace(rows(plans, [("", "")])[0], kind="binding", number=0)
+    states = {"a": ("Scheduled", "Bound"), "b": ("Scheduled", "Bound"), "c": ("Bound", "Unscheduled")}
+    changed = tuple(
+        replace(
+            template,
+            action=PlacementAction.UPDATE,
+            object=cluster,
+            source={"cluster": cluster, "state": before},
+            target={"cluster": cluster, "state": after},
+        )
+        for cluster, (before, after) in states.items()
+    )
+    (group,) = placement_groups(Plan(placements=changed), Detail.CHANGED)
+    assert [(line.label, line.origin, line.target) for line in group.lines] == [
+        ("2 clusters", "Scheduled", "Bound: a, b"),
+        ("c", "Bound", "Unscheduled"),
+    ]
+
+
+def test_summaries_split_by_kind_only_when_there_are_several(plans: SimpleNamespace) -> None:
+    (total,) = summaries(plans.added_cluster())
+    assert (total.place, total.keep) == (53, 125)
+    split = summaries(plans.fleet_and_pods())
+    assert [(s.kind, s.place, s.keep) for s in split] == [
+        ("", 5, 12),
+        ("vm", 0, 11),
+        ("binding", 1, 1),
+        ("pod", 4, 0),
+    ]
+
+
+def test_kept_rows_are_not_counted_twice(plans: SimpleNamespace) -> None:
+    plan = plans.changed_placements()
+    assert any(r.action is PlacementAction.KEEP for r in plan.placements)
+    assert summaries(plan)[0].keep == plan.kept
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"), [([], "0"), ([3, 3], "3"), ([4, 3], "3 or 4"), ([5, 3, 4, 4], "3, 4 or 5")]
+)
+def test_figures_in_words(numbers: list[int], text: str) -> None:
+    assert either_text(numbers) == text

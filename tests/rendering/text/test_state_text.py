@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+from nexusform.rendering.notation.colours import strip_colours
+from nexusform.rendering.text.state_text import render_object, render_outputs, render_state
+from nexusform.state.model import EMPTY, ObjectState, OutputState
+from nexusform.values import NUMBER, STRING, ListType, MapType, SetType
+
+
+def test_state_reads_as_reviewed(plans: SimpleNamespace, golden: Callable[[str, str], None]) -> None:
+    text = render_state(plans.some_state(), plans.registries)
+    golden("state.txt", text)
+    assert strip_colours(render_state(plans.some_state(), plans.registries, colour=True)) == text
+    assert "hunter2" not in text
+
+
+def test_secrets_on_request(plans: SimpleNamespace) -> None:
+    text = render_state(plans.some_state(), show_sensitive=True)
+    assert text.count('"hunter2"') == 2
+
+
+def test_empty_state_says_so() -> None:
+    assert render_state(EMPTY) == "The state file is empty. No resources are represented.\n"
+
+
+def test_one_object_shows_every_attribute(plans: SimpleNamespace) -> None:
+    where = plans.address("thing", "x", "a b")
+    found = ObjectState({"id": "x", "list": ["a"], "none": None, "m": {"k": 1}}, 1, tainted=True)
+    assert render_object(where, found) == (
+        '# thing.x["a b"]: (tainted)\n'
+        'resource "thing" "x" {\n'
+        '    id   = "x"\n'
+        "    list = [\n"
+        '        "a",\n'
+        "    ]\n"
+        "    m    = {\n"
+        "        k = 1\n"
+        "    }\n"
+        "}\n"
+    )
+
+
+def test_outputs() -> None:
+    outputs = {
+        "zebra": OutputState("line\nother\n", STRING),
+        "list": OutputState(["a", 1.0], ListType(STRING)),
+        "set": OutputState(["a"], SetType(STRING)),
+        "map": OutputState({"b": 1, "a": None}, MapType(NUMBER)),
+        "empty": OutputState({}, MapType(NUMBER)),
+        "token": OutputState("hunter2", STRING, sensitive=True),
+    }
+    assert render_outputs(outputs) == (
+        "empty = tomap({})\n"
+        "list = tolist([\n"
+        '  "a",\n'
+        "  1,\n"
+        "])\n"
+        "map = tomap({\n"
+        '  "a" = null\n'
+        '  "b" = 1\n'
+        "})\n"
+        "set = toset([\n"
+        '  "a",\n'
+        "])\n"
+        "token = <sensitive>\n"
+        "zebra = <<-EOT\n"
+        "line\n"
+        "other\n"
+        "EOT\n"
+    )
+    assert 'token = "hunter2"\n' in render_outputs(outputs, show_sensitive=True)
