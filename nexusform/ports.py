@@ -13,10 +13,10 @@ from nexusform.address import Address, Mode
 from nexusform.diagnostics import Severity
 from nexusform.importers.fleet_model import FleetObject
 from nexusform.language.surroundings import Clock, FileProblem, Files
+from nexusform.plain_data import Path
 from nexusform.scheduling.racks.model import Hint, Machine, Placement, VmSku
 from nexusform.scheduling.world import Inventory
 from nexusform.schema import BlockSchema
-from nexusform.values import Path
 
 __all__ = [
     "AppendsMany",

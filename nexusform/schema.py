@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from nexusform.values import STRING, ListType, MapType, ObjectType, Type
+from nexusform.value_types import STRING, ListType, MapType, ObjectType, Type
 
 
 class Nesting(StrEnum):

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from nexusform.plain_data import Path
 from nexusform.schema import Attribute, BlockSchema, at_path
-from nexusform.values import UNKNOWN, Path
+from nexusform.values import UNKNOWN
 
 PROVENANCE: Final = "provenance"
 

@@ -10,12 +10,13 @@ from nexusform.applying.agreement import Agreement, Miss, agree
 from nexusform.applying.requests import Call
 from nexusform.applying.standing import remembered, with_current, with_successor, without_deposed
 from nexusform.applying.whereabouts import Whereabouts
+from nexusform.plain_data import Path
 from nexusform.planning.plan import StepKind
 from nexusform.ports import ProviderAnswer, ProviderProblem
 from nexusform.schema import BlockSchema
 from nexusform.state.conformity import misfits
 from nexusform.state.model import InstanceState
-from nexusform.values import UNKNOWN, Path
+from nexusform.values import UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from nexusform.backends.local_file import LocalBackend
 from nexusform.backends.memory import MemoryBackend
 from nexusform.ports import StateBackend
 from nexusform.schema import Attribute, BlockSchema
-from nexusform.values import STRING
+from nexusform.value_types import STRING
 
 DEFAULT_PATH: Final = "state/nexusform.nfstate"
 

@@ -9,7 +9,7 @@ import click
 
 from nexusform.cli.commands import Entry, LazyGroup, command, switch
 from nexusform.language.functions.function import Function, Parameter
-from nexusform.values import DYNAMIC, Type
+from nexusform.value_types import DYNAMIC, Type
 
 FORMAT_VERSION: Final = "1.0"
 
@@ -60,6 +60,6 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
 
 
 def _type(of: Type) -> Any:
-    from nexusform.values import type_to_json
+    from nexusform.value_types import type_to_json
 
     return type_to_json(of)

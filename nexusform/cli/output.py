@@ -12,7 +12,7 @@ from nexusform.cli.flags import place_of, state_flags, view_flags
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import did_you_mean, error, has_errors, warning
 from nexusform.state.model import OutputState
-from nexusform.values import type_to_json
+from nexusform.value_types import type_to_json
 from nexusform.workflow.project import Place
 from nexusform.workflow.state_commands import read_state
 

@@ -12,8 +12,9 @@ from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
 from nexusform.language.conversion import convert, describe, settled
 from nexusform.language.evaluator import Scope, evaluate
 from nexusform.language.syntax import Attribute
+from nexusform.plain_data import ConversionProblem, Path, to_plain
 from nexusform.source import Span
-from nexusform.values import UNKNOWN, ConversionProblem, Path, to_plain
+from nexusform.values import UNKNOWN
 
 _NO_PATHS: tuple[Path, ...] = ()
 

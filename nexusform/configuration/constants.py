@@ -20,7 +20,9 @@ from nexusform.language.syntax import (
     TupleCons,
     Unary,
 )
-from nexusform.values import BOOL, DYNAMIC_UNKNOWN, STRING, ConversionProblem, ListType, Type, Value
+from nexusform.plain_data import ConversionProblem
+from nexusform.value_types import BOOL, STRING, ListType, Type
+from nexusform.values import DYNAMIC_UNKNOWN, Value
 
 
 class _NoNames:

@@ -20,20 +20,18 @@ from nexusform.language.syntax import (
     Traversal,
     TupleCons,
 )
-from nexusform.values import (
-    DYNAMIC_UNKNOWN,
+from nexusform.plain_data import ConversionProblem
+from nexusform.value_types import (
     NUMBER,
     STRING,
-    ConversionProblem,
     ListType,
     MapType,
     ObjectType,
     SetType,
     TupleType,
-    Value,
     friendly_name,
-    object_value,
 )
+from nexusform.values import DYNAMIC_UNKNOWN, Value, object_value
 
 if TYPE_CHECKING:
     from nexusform.source import Span

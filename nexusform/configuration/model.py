@@ -9,7 +9,8 @@ from typing import TypeAlias
 from nexusform.address import AddressPattern, ConfigAddress, Mode
 from nexusform.language.syntax import Block, Body, Expression, JsonBody, Traversal
 from nexusform.source import SourceFile, Span
-from nexusform.values import Type, Value
+from nexusform.value_types import Type
+from nexusform.values import Value
 
 AnyBody: TypeAlias = Body | JsonBody
 

@@ -11,8 +11,8 @@ from nexusform.language.syntax import (
     Traversal,
     TupleCons,
 )
+from nexusform.plain_data import Path, PathStep
 from nexusform.source import Span
-from nexusform.values import Path, PathStep
 
 
 def inside(expression: Expression, path: Path) -> Span:

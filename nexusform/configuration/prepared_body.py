@@ -14,9 +14,10 @@ from nexusform.language.evaluator import Scope
 from nexusform.language.positions import describe as place_of
 from nexusform.language.references import traversals as references_in
 from nexusform.language.syntax import Traversal
+from nexusform.plain_data import Path, PathStep
 from nexusform.schema import NestedBlock, Nesting, order_attribute
 from nexusform.source import Span
-from nexusform.values import UNKNOWN, Path, PathStep
+from nexusform.values import UNKNOWN
 
 
 class Findings:

@@ -17,7 +17,7 @@ from nexusform.language.references import traversals
 from nexusform.language.syntax import Expression, Step, Traversal, TraverseAttribute, TraverseIndex
 from nexusform.schema import BlockSchema, implied_type
 from nexusform.source import Span
-from nexusform.values import ListType, MapType, ObjectType, SetType, TupleType, Type
+from nexusform.value_types import ListType, MapType, ObjectType, SetType, TupleType, Type
 
 __all__ = ["Node", "all_uses", "check_references", "dependencies", "modules"]
 

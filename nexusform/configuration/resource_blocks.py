@@ -31,8 +31,8 @@ from nexusform.language.syntax import (
     Traversal,
     TraverseAttribute,
 )
+from nexusform.plain_data import PathStep
 from nexusform.schema import BlockSchema
-from nexusform.values import PathStep
 
 META_ARGUMENTS = ("count", "for_each", "depends_on", "provider")
 META_FACE = BodySchema(

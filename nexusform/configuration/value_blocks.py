@@ -14,7 +14,9 @@ from nexusform.language.bodies import BodySchema, content, just_attributes
 from nexusform.language.conversion import convert, describe
 from nexusform.language.syntax import Attribute, Block, JsonBody, Traversal
 from nexusform.language.type_expressions import type_expression
-from nexusform.values import DYNAMIC, NULL, ConversionProblem, ListType, MapType, Type, Value
+from nexusform.plain_data import ConversionProblem
+from nexusform.value_types import DYNAMIC, ListType, MapType, Type
+from nexusform.values import NULL, Value
 
 VARIABLE_FACE = BodySchema(
     attributes=dict.fromkeys(("type", "default", "description", "sensitive", "nullable"), False),

@@ -14,18 +14,10 @@ from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import parse_expression, parse_file
 from nexusform.language.positions import describe as place_of
 from nexusform.language.syntax import Expression
+from nexusform.plain_data import ConversionProblem
 from nexusform.source import SourceFile, Span
-from nexusform.values import (
-    DYNAMIC,
-    SENSITIVE,
-    STRING,
-    ConversionProblem,
-    PrimitiveType,
-    Type,
-    Value,
-    string,
-    unknown,
-)
+from nexusform.value_types import DYNAMIC, STRING, PrimitiveType, Type
+from nexusform.values import SENSITIVE, Value, string, unknown
 
 ENVIRONMENT_PREFIX = "NF_VAR_"
 

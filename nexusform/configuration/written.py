@@ -22,8 +22,8 @@ from nexusform.language.syntax import (
     TraverseIndex,
     TupleCons,
 )
+from nexusform.plain_data import PathStep
 from nexusform.source import Position, SourceFile, Span
-from nexusform.values import PathStep
 
 _NAME = re.compile(r"[^\W\d][\w-]*")
 NAME_RULE = (

@@ -15,8 +15,9 @@ from typing import Any, Final
 from nexusform.diagnostics import did_you_mean
 from nexusform.importers.yaml_node import ELISION, Node, Notes
 from nexusform.importers.yaml_text import LineFinding, Place, read_yaml
+from nexusform.plain_data import Path
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
-from nexusform.values import BOOL, NUMBER, ListType, MapType, Path
+from nexusform.value_types import BOOL, NUMBER, ListType, MapType
 
 INVALID: Final = "Invalid fleet manifest"
 SLIP: Final = "Read with a correction"

@@ -7,13 +7,11 @@ from typing import Final
 
 from nexusform.diagnostics import did_you_mean
 from nexusform.language.conversion import convert
-from nexusform.values import (
+from nexusform.plain_data import ConversionProblem
+from nexusform.value_types import (
     DYNAMIC,
-    DYNAMIC_UNKNOWN,
     NUMBER,
     STRING,
-    UNKNOWN,
-    ConversionProblem,
     ListType,
     MapType,
     ObjectType,
@@ -21,9 +19,9 @@ from nexusform.values import (
     SetType,
     TupleType,
     Type,
-    Value,
     friendly_name,
 )
+from nexusform.values import DYNAMIC_UNKNOWN, UNKNOWN, Value
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,26 +9,20 @@ from nexusform.language.conversion import convert, describe
 from nexusform.language.evaluation import UNKNOWN_STRING, Evaluation, bounded
 from nexusform.language.syntax import Expression, ForObject, ForTuple, Splat, SplatElement, TemplateFor
 from nexusform.language.templates import joined_text
-from nexusform.values import (
+from nexusform.plain_data import ConversionProblem
+from nexusform.value_types import (
     BOOL,
     DYNAMIC,
-    DYNAMIC_UNKNOWN,
-    EMPTY_TUPLE,
-    NO_MARKS,
     NUMBER,
     STRING,
-    UNKNOWN,
-    ConversionProblem,
     ListType,
     MapType,
     ObjectType,
     SetType,
     TupleType,
-    Value,
     friendly_name,
-    object_value,
-    tuple_value,
 )
+from nexusform.values import DYNAMIC_UNKNOWN, EMPTY_TUPLE, NO_MARKS, UNKNOWN, Value, object_value, tuple_value
 
 _Pairs = Iterator[tuple[Value, Value]]
 

@@ -6,28 +6,22 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from nexusform.language.numbers import number_text, parse_number
-from nexusform.values import (
+from nexusform.plain_data import ConversionProblem, PathStep
+from nexusform.value_types import (
     BOOL,
     DYNAMIC,
-    FALSE,
     STRING,
-    TRUE,
-    UNKNOWN,
-    ConversionProblem,
     ListType,
     MapType,
     ObjectType,
-    PathStep,
     PrimitiveType,
     SetType,
     TupleType,
     Type,
-    Value,
     friendly_name,
     has_dynamic,
-    set_value,
-    unmark_deep,
 )
+from nexusform.values import FALSE, TRUE, UNKNOWN, Value, set_value, unmark_deep
 
 Kind = TypeVar("Kind", ObjectType, TupleType)
 
@@ -195,8 +189,9 @@ def _to_object(value: Value, of: ObjectType) -> Value:
     items: dict[str, Value] = {}
     for name, wanted in of.attributes:
         part = raw.get(name)
-        if (part is None or part.raw is None) and name in defaults:
-            part = defaults[name].with_marks(part.marks if part else frozenset())
+        default = defaults.get(name)
+        if (part is None or part.raw is None) and isinstance(default, Value):
+            part = default.with_marks(part.marks if part else frozenset())
         try:
             items[name] = Value(settled(wanted), None) if part is None else convert(part, wanted)
         except ConversionProblem as problem:
@@ -311,15 +306,6 @@ def _require_parts(given: Iterable[tuple[PathStep, Type]], wanted: Sequence[Type
             _require_convertible(part, of)
         except ConversionProblem as problem:
             raise problem.within(step) from None
-
-
-def convertible(given: Type, of: Type) -> bool:
-    """Whether some value of the one type could become one of the other."""
-    try:
-        _require_convertible(given, of)
-    except ConversionProblem:
-        return False
-    return True
 
 
 def unify(types: Sequence[Type]) -> Type | None:

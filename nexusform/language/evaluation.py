@@ -14,13 +14,8 @@ from nexusform.language.functions.function import Function
 from nexusform.language.syntax import Expression, Step, Traversal, TraverseAttribute
 from nexusform.language.value_notes import traversal_text, value_notes
 from nexusform.source import Span
-from nexusform.values import (
-    DYNAMIC_UNKNOWN,
-    NUMBER,
-    STRING,
-    UNKNOWN,
-    Value,
-)
+from nexusform.value_types import NUMBER, STRING
+from nexusform.values import DYNAMIC_UNKNOWN, UNKNOWN, Value
 
 # What one expression may produce, in elements of collections and stretches of text. Far above any
 # honest use, and low enough that a nest of `for` expressions ends in a message.

@@ -53,25 +53,27 @@ from nexusform.language.syntax import (
     Unary,
 )
 from nexusform.language.templates import condition_of, template, template_if
-from nexusform.values import (
+from nexusform.plain_data import ConversionProblem
+from nexusform.value_types import (
     BOOL,
     DYNAMIC,
-    DYNAMIC_UNKNOWN,
-    FALSE,
-    NO_MARKS,
-    NULL,
     NUMBER,
     STRING,
-    TRUE,
-    UNKNOWN,
-    ConversionProblem,
     ListType,
     ObjectType,
     SetType,
     TupleType,
     Type,
-    Value,
     friendly_name,
+)
+from nexusform.values import (
+    DYNAMIC_UNKNOWN,
+    FALSE,
+    NO_MARKS,
+    NULL,
+    TRUE,
+    UNKNOWN,
+    Value,
     object_value,
     tuple_value,
 )

@@ -1,6 +1,6 @@
 """Numbers as text and in arithmetic: whole ones exact, fractions of 512 bits.
 
-Shapes are those of values.py: int, or Fraction with a power of two below the line.
+A number is an int, or a Fraction with a power of two below the line.
 """
 
 from __future__ import annotations

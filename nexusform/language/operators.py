@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from nexusform.language.conversion import equals
 from nexusform.language.numbers import divide, normalised, remainder
-from nexusform.values import BOOL, FALSE, NUMBER, TRUE, UNKNOWN, PrimitiveType, Value
+from nexusform.value_types import BOOL, NUMBER, PrimitiveType
+from nexusform.values import FALSE, TRUE, UNKNOWN, Value
 
 
 class OperationProblem(Exception):

@@ -8,7 +8,9 @@ from nexusform.language.conversion import convert, describe
 from nexusform.language.evaluation import UNKNOWN_STRING, Evaluation
 from nexusform.language.numbers import number_text
 from nexusform.language.syntax import Expression, StringLiteral, Template, TemplateIf
-from nexusform.values import BOOL, DYNAMIC_UNKNOWN, NO_MARKS, STRING, UNKNOWN, ConversionProblem, Value
+from nexusform.plain_data import ConversionProblem
+from nexusform.value_types import BOOL, STRING
+from nexusform.values import DYNAMIC_UNKNOWN, NO_MARKS, UNKNOWN, Value
 
 
 def template(node: Template, run: Evaluation) -> Value:

@@ -19,13 +19,12 @@ from nexusform.language.syntax import (
     Traversal,
     TupleCons,
 )
-from nexusform.values import (
+from nexusform.plain_data import ConversionProblem
+from nexusform.value_types import (
     BOOL,
     DYNAMIC,
-    DYNAMIC_UNKNOWN,
     NUMBER,
     STRING,
-    ConversionProblem,
     ListType,
     MapType,
     ObjectType,
@@ -33,8 +32,8 @@ from nexusform.values import (
     SetType,
     TupleType,
     Type,
-    Value,
 )
+from nexusform.values import DYNAMIC_UNKNOWN, Value
 
 _NAMES: Final[Mapping[str, PrimitiveType]] = {
     "string": STRING,

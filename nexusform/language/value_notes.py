@@ -18,16 +18,8 @@ from nexusform.language.syntax import (
     TraverseAttribute,
 )
 from nexusform.source import Span
-from nexusform.values import (
-    DYNAMIC,
-    STRING,
-    UNKNOWN,
-    ObjectType,
-    PrimitiveType,
-    TupleType,
-    Value,
-    friendly_name,
-)
+from nexusform.value_types import DYNAMIC, STRING, ObjectType, PrimitiveType, TupleType, friendly_name
+from nexusform.values import UNKNOWN, Value
 
 _LONGEST: Final = 80
 _MOST_NOTES: Final = 8

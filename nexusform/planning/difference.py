@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from nexusform.plain_data import Path
 from nexusform.schema import BlockSchema, NestedBlock, Nesting, OnChange, order_attribute
-from nexusform.values import UNKNOWN, ListType, MapType, Path, PrimitiveType, SetType
+from nexusform.value_types import ListType, MapType, PrimitiveType, SetType
+from nexusform.values import UNKNOWN
 
 
 def planned_attributes(

@@ -18,6 +18,7 @@ from nexusform.language.syntax import (
     Traversal,
     TraverseIndex,
 )
+from nexusform.plain_data import to_plain
 from nexusform.planning.blocks import Blocks, Prior
 from nexusform.planning.moves import apply_moves
 from nexusform.planning.names.evaluation import Evaluation, InstanceScope
@@ -29,7 +30,6 @@ from nexusform.planning.vms.standing import standing_evaluation
 from nexusform.schema import BlockSchema, Nesting, order_attribute
 from nexusform.source import Span
 from nexusform.state.model import InstanceState, State
-from nexusform.values import to_plain
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from nexusform.address import Address
 from nexusform.configuration.evaluation import PreparedBody
 from nexusform.configuration.model import Lifecycle, ResourceBlock
 from nexusform.diagnostics import Diagnostic, Severity, error
+from nexusform.plain_data import Path
 from nexusform.planning.difference import (
     ignoring,
     null_elements,
@@ -26,7 +27,8 @@ from nexusform.ports import Problem, ResourceType
 from nexusform.schema import Attribute, BlockSchema, Nesting, at_path
 from nexusform.source import Span
 from nexusform.state.model import ObjectState
-from nexusform.values import UNKNOWN, MapType, Path
+from nexusform.value_types import MapType
+from nexusform.values import UNKNOWN
 
 UNDECIDED = "Placement depends on an unknown value"
 

@@ -6,12 +6,14 @@ from typing import Any
 
 from nexusform.configuration.model import Output
 from nexusform.diagnostics import Diagnostic, error
+from nexusform.plain_data import to_plain
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.plan import Action, Mode, OutputChange, VariableValue
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.selection import Selection
 from nexusform.state.model import OutputState
-from nexusform.values import DYNAMIC, UNKNOWN, Value, null, to_plain
+from nexusform.value_types import DYNAMIC
+from nexusform.values import UNKNOWN, Value, null
 
 
 def plan_outputs(

@@ -11,11 +11,12 @@ from typing import Any
 
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic
+from nexusform.plain_data import Path
 from nexusform.scheduling.decision import Certainty, Refusal
 from nexusform.scheduling.racks.model import Placement
 from nexusform.source import Span
 from nexusform.state.model import ObjectState, OutputState
-from nexusform.values import Path, Type
+from nexusform.value_types import Type
 
 
 class Action(StrEnum):

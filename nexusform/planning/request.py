@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from nexusform.address import Address, AddressPattern
 from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import Diagnostic
+from nexusform.plain_data import Path
 from nexusform.planning.fleet.outcome import FleetOutcome
 from nexusform.planning.plan import Mode, Plan
 from nexusform.planning.pods.phase import PodPhase
@@ -20,7 +21,7 @@ from nexusform.scheduling.racks.explanation import Explanation
 from nexusform.scheduling.racks.model import Demand
 from nexusform.source import Span
 from nexusform.state.model import ObjectState, State
-from nexusform.values import Path, Value
+from nexusform.values import Value
 
 
 @dataclass(frozen=True, slots=True)

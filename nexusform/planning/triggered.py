@@ -13,10 +13,10 @@ from nexusform.language.syntax import (
     TraverseAttribute,
     TraverseIndex,
 )
+from nexusform.plain_data import to_plain
 from nexusform.planning.instances import Instance
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.plan import Action
-from nexusform.values import to_plain
 
 Watched = tuple[str, str, Key, tuple[str | int, ...]]  # type, name, key, path into the attributes
 # Instances whose action is decided, by module, type and name, then by key.

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final
 
+from nexusform.plain_data import Path
 from nexusform.ports import ProviderProblem
-from nexusform.values import Path
 
 OPERATIONS: Final = ("create", "read", "update", "delete")
 _DELAY: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)?")

@@ -13,11 +13,12 @@ from pathlib import Path as FilePath
 from typing import Any, Final
 
 from nexusform.applying.outcomes import known_parts
+from nexusform.plain_data import Path
 from nexusform.ports import ChangeRequest, ObjectKey, ProviderAnswer, ProviderProblem, ReadAnswer, ReadRequest
 from nexusform.providers.faults import OPERATIONS, Fault, Faults, read_fault, with_answer
 from nexusform.providers.reality import Reality
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
-from nexusform.values import BOOL, DYNAMIC, NUMBER, STRING, Path
+from nexusform.value_types import BOOL, DYNAMIC, NUMBER, STRING
 
 NAME: Final = "nexusform.dev/builtin/simulated"
 

@@ -9,9 +9,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics import did_you_mean
+from nexusform.plain_data import Path
 from nexusform.ports import Problem
 from nexusform.schema import Attribute, OnChange
-from nexusform.values import NUMBER, STRING, UNKNOWN, Path
+from nexusform.value_types import NUMBER, STRING
+from nexusform.values import UNKNOWN
 
 NAME_PATTERN: Final = r"[^|/\x00-\x1f]+"
 NAME_HINT: Final = 'a name of at least one character, without "|" and "/" (ids and the tie-break use them)'

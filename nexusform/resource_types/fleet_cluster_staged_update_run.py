@@ -12,7 +12,7 @@ from nexusform.resource_types.fleet_schemas import PLACEMENT_NAME, argument, tex
 from nexusform.scheduling.fleet.staged import RunState
 from nexusform.scheduling.fleet.validation import Finding
 from nexusform.schema import BlockSchema, OnChange
-from nexusform.values import STRING, SetType
+from nexusform.value_types import STRING, SetType
 
 _SPEC: Final = BlockSchema(
     {

@@ -14,7 +14,7 @@ from nexusform.resource_types.arguments import id_attribute
 from nexusform.resource_types.fleet_reading import line_problems
 from nexusform.resource_types.fleet_schemas import PODS, shown, text
 from nexusform.schema import BlockSchema
-from nexusform.values import STRING, ListType, MapType, ObjectType
+from nexusform.value_types import STRING, ListType, MapType, ObjectType
 
 _SCHEMA: Final = BlockSchema(
     {

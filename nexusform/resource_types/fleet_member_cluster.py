@@ -14,7 +14,7 @@ from nexusform.resource_types.fleet_schemas import argument, many, one, text
 from nexusform.scheduling.fleet.model import Health, Member
 from nexusform.scheduling.fleet.validation import check_member, read_usage
 from nexusform.schema import BlockSchema
-from nexusform.values import STRING, MapType, SetType
+from nexusform.value_types import STRING, MapType, SetType
 
 MEMBER_LABEL: Final = "kubernetes-fleet.io/member-name"
 CPU_COST: Final = "kubernetes.azure.com/per-cpu-core-cost"

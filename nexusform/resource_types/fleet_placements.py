@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from nexusform.importers.fleet_model import EXTERNAL, WITH_SELECTED, FleetObject, FleetPlacement
+from nexusform.plain_data import Path
 from nexusform.ports import ResourceType
 from nexusform.resource_types.fleet_kinds import FleetKind, Values, fleet_type
 from nexusform.resource_types.fleet_reading import amount_problems, read_placement
@@ -14,7 +15,6 @@ from nexusform.resource_types.fleet_schemas import PLACEMENT_ARGUMENTS, PLACEMEN
 from nexusform.scheduling.fleet.model import PlacementType, Policy
 from nexusform.scheduling.fleet.validation import Finding, check_policy, check_rolling_update, check_selector
 from nexusform.schema import BlockSchema
-from nexusform.values import Path
 
 _SPEC = BlockSchema(PLACEMENT_ARGUMENTS, PLACEMENT_BLOCKS)
 _OF_NAMESPACE: Final = {

@@ -20,6 +20,7 @@ from nexusform.importers.fleet_model import (
     ObjectSelector,
 )
 from nexusform.importers.yaml_text import LineFinding
+from nexusform.plain_data import Path
 from nexusform.planning.difference import unknown_paths
 from nexusform.ports import Problem
 from nexusform.scheduling.fleet.amounts import Amount, parse_amount
@@ -36,7 +37,7 @@ from nexusform.scheduling.fleet.rollout import DEFAULT_PERIOD, QUARTER, RollingU
 from nexusform.scheduling.fleet.validation import Finding
 from nexusform.scheduling.matching import LabelSelector, Requirement, Taint, Toleration, label_selector
 from nexusform.schema import Attribute, BlockSchema
-from nexusform.values import UNKNOWN, Path
+from nexusform.values import UNKNOWN
 
 Values = Mapping[str, Any]
 INVALID: Final = "Invalid fleet object"

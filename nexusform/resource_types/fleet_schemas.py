@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
-from nexusform.values import BOOL, NUMBER, STRING, ListType, MapType, ObjectType, Type
+from nexusform.value_types import BOOL, NUMBER, STRING, ListType, MapType, ObjectType, Type
 
 
 def argument(

@@ -10,7 +10,7 @@ from nexusform.ports import Problem
 from nexusform.resource_types.arguments import is_known, whole_number_problems
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
-from nexusform.values import NUMBER, STRING
+from nexusform.value_types import NUMBER, STRING
 
 MOST_CELLS: Final = 64  # of one machine; each is worked with on its own
 

@@ -14,7 +14,7 @@ from nexusform.importers.az_model import (
     AzPool,
     AzVirtualMachine,
 )
-from nexusform.values import BOOL, NUMBER, STRING, ListType, MapType, ObjectType, SetType, Type
+from nexusform.value_types import BOOL, NUMBER, STRING, ListType, MapType, ObjectType, SetType, Type
 
 _OCCUPIED: Final = ObjectType.of(
     {

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.address import Address
+from nexusform.plain_data import Path
 from nexusform.ports import PlacedVm, Problem, ResourceType, Surroundings, VmDemand, VmFamily
 from nexusform.resource_types.arguments import (
     id_attribute,
@@ -28,7 +29,7 @@ from nexusform.resource_types.nks_pools import (
 )
 from nexusform.scheduling.racks.model import CONTROL_PLANE
 from nexusform.schema import Attribute, BlockSchema
-from nexusform.values import NUMBER, Path
+from nexusform.value_types import NUMBER
 
 _SCHEMA: Final = BlockSchema(
     {

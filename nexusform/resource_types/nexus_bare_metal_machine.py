@@ -23,7 +23,7 @@ from nexusform.resource_types.schedulable import COMPUTE_PLANE, refusal_of
 from nexusform.scheduling.racks.model import Machine
 from nexusform.scheduling.world import Inventory, MachineOffer, Occupied, RackOffer
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
-from nexusform.values import BOOL, NUMBER, STRING, ListType, SetType
+from nexusform.value_types import BOOL, NUMBER, STRING, ListType, SetType
 
 DETAILED_STATUSES: Final = (
     "Available",

@@ -21,7 +21,7 @@ from nexusform.resource_types.inventory_view import (
     view_of,
 )
 from nexusform.schema import Attribute, BlockSchema
-from nexusform.values import STRING, MapType, SetType, Type
+from nexusform.value_types import STRING, MapType, SetType, Type
 
 # Argument -> the kind of document that it names.
 FILE_ARGUMENTS: Final[Mapping[str, str]] = {

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from nexusform.address import Address
+from nexusform.plain_data import Path
 from nexusform.ports import PlacedVm, PoolDemand, Problem, ResourceType, Surroundings, VmDemand, VmFamily
 from nexusform.resource_types.arguments import (
     id_attribute,
@@ -32,7 +33,7 @@ from nexusform.resource_types.nks_pools import (
 )
 from nexusform.scheduling.racks.model import CONTROL_PLANE
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange, order_attribute
-from nexusform.values import NUMBER, STRING, ListType, ObjectType, Path
+from nexusform.value_types import NUMBER, STRING, ListType, ObjectType
 
 _AMOUNTS: Final = ObjectType.of({"cpu": STRING, "memory": STRING})
 CAPACITY: Final = ObjectType.of({"total": _AMOUNTS, "allocatable": _AMOUNTS})

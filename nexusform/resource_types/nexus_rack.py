@@ -30,7 +30,8 @@ from nexusform.scheduling.catalogue import DEFAULT_MACHINE_SKU
 from nexusform.scheduling.racks.model import Machine
 from nexusform.scheduling.world import Inventory, RackOffer
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
-from nexusform.values import BOOL, NUMBER, STRING, UNKNOWN, MapType, ObjectType
+from nexusform.value_types import BOOL, NUMBER, STRING, MapType, ObjectType
+from nexusform.values import UNKNOWN
 
 MAX_MACHINES: Final = 256
 ZONE_PATTERN: Final = r"[a-zA-Z0-9]{1,10}"

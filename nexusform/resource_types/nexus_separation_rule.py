@@ -8,7 +8,7 @@ from typing import Any, Final
 from nexusform.ports import Problem, ResourceType
 from nexusform.resource_types.arguments import id_attribute, joined_id, name_attribute
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
-from nexusform.values import STRING, MapType, SetType
+from nexusform.value_types import STRING, MapType, SetType
 
 _SELECTOR: Final = NestedBlock(
     BlockSchema(

@@ -16,7 +16,7 @@ from nexusform.resource_types.arguments import (
 from nexusform.scheduling.racks.model import DEFAULT_SEED, RackSpread
 from nexusform.scheduling.world import Inventory, SiteOffer
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
-from nexusform.values import NUMBER, STRING
+from nexusform.value_types import NUMBER, STRING
 
 _SCHEDULER: Final = NestedBlock(
     BlockSchema(

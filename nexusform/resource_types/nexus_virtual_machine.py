@@ -26,7 +26,7 @@ from nexusform.resource_types.arguments import (
 )
 from nexusform.scheduling.racks.model import Hint, HintScope, Placement, VmSku
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
-from nexusform.values import NUMBER, STRING, ListType
+from nexusform.value_types import NUMBER, STRING, ListType
 
 _FIXED: Final = OnChange.REPLACE
 _POOL: Final = "vm"  # the one pool of a plain VM, as its places are kept

@@ -18,7 +18,7 @@ from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.model import VmSku
 from nexusform.scheduling.world import Inventory
 from nexusform.schema import Attribute, BlockSchema
-from nexusform.values import BOOL
+from nexusform.value_types import BOOL
 
 _SCHEMA: Final = BlockSchema(
     {

@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from nexusform.plain_data import Path
 from nexusform.planning.vms.fit import unknown_sku
 from nexusform.ports import PlacedVm, PoolDemand, Problem, StandingVm, Surroundings
 from nexusform.scheduling.catalogue import allocatable_cpus
 from nexusform.scheduling.racks.model import CONTROL_PLANE, Placement, VmSku
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
-from nexusform.values import NUMBER, STRING, ListType, MapType, ObjectType, Path, SetType
+from nexusform.value_types import NUMBER, STRING, ListType, MapType, ObjectType, SetType
 
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 MACHINE_LABEL: Final = "topology.kubernetes.io/baremetalmachine"

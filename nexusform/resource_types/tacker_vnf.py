@@ -9,6 +9,7 @@ from nexusform.address import Address
 from nexusform.diagnostics import Severity
 from nexusform.importers.vnf_model import Rule, Vnf
 from nexusform.importers.vnf_scale import Unmet, counts, largest, size_problems, unmet
+from nexusform.plain_data import Path
 from nexusform.ports import (
     GroupRule,
     PlacedVm,
@@ -44,7 +45,8 @@ from nexusform.resource_types.vnf_vdus import (
 )
 from nexusform.scheduling.racks.model import Placement
 from nexusform.schema import Attribute, BlockSchema
-from nexusform.values import DYNAMIC, NUMBER, STRING, UNKNOWN, ListType, MapType, ObjectType, Path
+from nexusform.value_types import DYNAMIC, NUMBER, STRING, ListType, MapType, ObjectType
+from nexusform.values import UNKNOWN
 
 DECIDED: Final = "decided"
 CIS_NODE_LABEL: Final = "CIS-node"

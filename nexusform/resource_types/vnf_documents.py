@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from nexusform.diagnostics import Severity
 from nexusform.importers.vnf_model import VnfSources
 from nexusform.importers.yaml_text import LineFinding
+from nexusform.plain_data import Path
 from nexusform.ports import Problem
-from nexusform.values import UNKNOWN, Path
+from nexusform.values import UNKNOWN
 
 if TYPE_CHECKING:
     from nexusform.importers.vnf import ReadVnf

@@ -7,12 +7,13 @@ from typing import Any, Final
 
 from nexusform.diagnostics import did_you_mean
 from nexusform.importers.vnf_model import Vdu, Vnf
+from nexusform.plain_data import Path
 from nexusform.planning.vms.fit import unknown_sku
 from nexusform.ports import Problem, Surroundings
 from nexusform.resource_types.arguments import is_known, whole_number_problems
 from nexusform.scheduling.racks.model import VmSku
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
-from nexusform.values import NUMBER, STRING, Path
+from nexusform.value_types import NUMBER, STRING
 
 WORKER: Final = "Worker"
 CONTROL_PLANE_ROLE: Final = "ControlPlane"

@@ -20,6 +20,7 @@ from nexusform.address import (
     parse_pattern,
 )
 from nexusform.diagnostics import Diagnostic, error
+from nexusform.plain_data import ConversionProblem, Path, from_plain
 from nexusform.schema import BlockSchema
 from nexusform.state import json_text
 from nexusform.state.conformity import misfits
@@ -44,7 +45,7 @@ from nexusform.state.object_codec import (
     object_members,
 )
 from nexusform.state.upgrades import CURRENT, upgrade
-from nexusform.values import ConversionProblem, Path, Type, from_plain, type_from_json, type_to_json
+from nexusform.value_types import Type, type_from_json, type_to_json
 
 FORMAT: Final = "nexusform"
 _SHOWN: Final = 20

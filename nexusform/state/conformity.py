@@ -10,21 +10,21 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
+from nexusform.plain_data import Path
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, order_attribute
 from nexusform.state.object_codec import Mistake, kind_of
-from nexusform.values import (
+from nexusform.value_types import (
     DYNAMIC,
     STRING,
-    UNKNOWN,
     ListType,
     MapType,
     ObjectType,
-    Path,
     PrimitiveType,
     SetType,
     TupleType,
     Type,
 )
+from nexusform.values import UNKNOWN
 
 # Looks at a value at a path and yields what is wrong with it. Null and unknown parts are passed over,
 # save null among the elements of a list and among objects.

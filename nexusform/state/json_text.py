@@ -15,7 +15,7 @@ from dataclasses import fields, is_dataclass, make_dataclass
 from functools import cache
 from typing import Any, Final, TypeAlias
 
-from nexusform.values import Path
+from nexusform.plain_data import Path
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 # Digits become 0 and all else a blank, so that a long run of digits is found by a plain search.

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nexusform.address import Address
-from nexusform.values import Path, Type
+from nexusform.plain_data import Path
+from nexusform.value_types import Type
 
 
 @dataclass(frozen=True, slots=True)

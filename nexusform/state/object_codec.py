@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from nexusform.diagnostics import did_you_mean
+from nexusform.plain_data import Path
 from nexusform.state.model import ObjectState
-from nexusform.values import Path
 
 _NAME: Final = re.compile(r"[^\W\d][\w-]*")
 

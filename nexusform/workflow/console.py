@@ -28,7 +28,8 @@ from nexusform.planning.vms.standing import standing_evaluation
 from nexusform.rendering.answers.console_text import console_type, console_value
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
-from nexusform.values import DYNAMIC, DYNAMIC_UNKNOWN, Value
+from nexusform.value_types import DYNAMIC
+from nexusform.values import DYNAMIC_UNKNOWN, Value
 from nexusform.workflow.project import Place, load_configuration, open_backend
 from nexusform.workflow.stored import read_stored
 from nexusform.workflow.surroundings import RealFiles, plan_time

@@ -12,12 +12,12 @@ from nexusform.configuration.model import Configuration, Module
 from nexusform.configuration.variable_values import from_file
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.language.syntax import Expression
+from nexusform.plain_data import to_plain
 from nexusform.ports import BackendProblem, FileProblem, StateBackend
 from nexusform.providers.registry import DEFAULT
 from nexusform.source import SourceFile
 from nexusform.state import codec
 from nexusform.state.model import State
-from nexusform.values import to_plain
 from nexusform.workflow.backend_choice import (
     Choice,
     configured_choice,

@@ -10,13 +10,14 @@ from pathlib import Path, PurePosixPath
 from nexusform.configuration.loader import load, read_variables
 from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors, warning
+from nexusform.plain_data import from_plain, to_plain
 from nexusform.planning.plan import Action, Change, Mode, Plan, VariableValue
 from nexusform.planning.saved import plan_file
 from nexusform.planning.saved.plan_file import SavedPlan
 from nexusform.ports import FileProblem
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
-from nexusform.values import Value, from_plain, to_plain
+from nexusform.values import Value
 from nexusform.workflow.project import Opened, Place, Project, load_configuration, open_backend
 from nexusform.workflow.run import PlanOptions, Run
 from nexusform.workflow.surroundings import RealFiles

@@ -12,11 +12,11 @@ from nexusform.configuration.testing_blocks import Mock, Override, RunBlock, Run
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
 from nexusform.language.evaluator import evaluate
 from nexusform.language.syntax import Expression, Literal, ObjectCons, StringLiteral, Traversal
+from nexusform.plain_data import to_plain
 from nexusform.planning.request import DataValues
 from nexusform.ports import Provider
 from nexusform.providers.overriding import OverridingProvider
 from nexusform.providers.registry import DEFAULT
-from nexusform.values import to_plain
 from nexusform.workflow.testing_scope import GivenScope
 
 

@@ -11,8 +11,9 @@ from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
 from nexusform.language.conversion import convert, describe
 from nexusform.language.evaluator import evaluate
 from nexusform.language.syntax import Expression, Traversal, TraverseAttribute
+from nexusform.plain_data import ConversionProblem
 from nexusform.planning.names.evaluation import Evaluation, InstanceScope
-from nexusform.values import DYNAMIC_UNKNOWN, SENSITIVE, ConversionProblem, Value
+from nexusform.values import DYNAMIC_UNKNOWN, SENSITIVE, Value
 
 Answer = tuple[Value, int, list[Diagnostic]]
 

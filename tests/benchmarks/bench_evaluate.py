@@ -9,21 +9,10 @@ from nexusform.language.evaluator import evaluate
 from nexusform.language.functions.registry import described_families
 from nexusform.language.parser import parse_expression
 from nexusform.language.syntax import Traversal
+from nexusform.plain_data import from_plain, to_plain
 from nexusform.source import SourceFile
-from nexusform.values import (
-    DYNAMIC,
-    NUMBER,
-    STRING,
-    ListType,
-    MapType,
-    ObjectType,
-    Value,
-    from_plain,
-    number,
-    object_value,
-    string,
-    to_plain,
-)
+from nexusform.value_types import DYNAMIC, NUMBER, STRING, ListType, MapType, ObjectType
+from nexusform.values import Value, number, object_value, string
 
 EXPRESSIONS = (
     "12",

@@ -6,7 +6,7 @@ import pytest
 from nexusform.cli.main import run
 from nexusform.state.codec import encode
 from nexusform.state.model import OutputState, State
-from nexusform.values import BOOL, NUMBER, STRING, ListType
+from nexusform.value_types import BOOL, NUMBER, STRING, ListType
 
 OUTPUTS = {
     "name": OutputState("lab", STRING),

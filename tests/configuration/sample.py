@@ -6,8 +6,10 @@ from typing import Any
 
 from nexusform.diagnostics import Diagnostic
 from nexusform.language.syntax import Traversal
+from nexusform.plain_data import from_plain
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
-from nexusform.values import DYNAMIC, NUMBER, STRING, ListType, MapType, SetType, Value, from_plain
+from nexusform.value_types import DYNAMIC, NUMBER, STRING, ListType, MapType, SetType
+from nexusform.values import Value
 
 ID = Attribute(STRING, "", computed=True)
 NAME = Attribute(STRING, "", required=True)

@@ -9,8 +9,9 @@ from nexusform.configuration.loader import load, read_variables
 from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.language import parser
+from nexusform.plain_data import to_plain
 from nexusform.source import SourceFile
-from nexusform.values import DYNAMIC, ListType, MapType, to_plain
+from nexusform.value_types import DYNAMIC, ListType, MapType
 
 
 @pytest.fixture(autouse=True)

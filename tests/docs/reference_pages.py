@@ -11,7 +11,7 @@ from nexusform.cli.main import ROOT
 from nexusform.ports import ResourceType
 from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
-from nexusform.values import friendly_name
+from nexusform.value_types import friendly_name
 
 HEAD = "<!-- Written by tests/docs; do not edit. NEXUSFORM_REWRITE_GOLDEN=1 python -m pytest tests/docs -->"
 

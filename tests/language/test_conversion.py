@@ -6,29 +6,21 @@ from typing import Any
 
 import pytest
 
-from nexusform.language.conversion import convert, convertible, describe, equals, unify
-from nexusform.values import (
+from nexusform.language.conversion import convert, describe, equals, unify
+from nexusform.plain_data import ConversionProblem, from_plain, to_plain
+from nexusform.value_types import (
     BOOL,
     DYNAMIC,
     NUMBER,
-    SENSITIVE,
     STRING,
-    UNKNOWN,
-    ConversionProblem,
     ListType,
     MapType,
     ObjectType,
     SetType,
     TupleType,
     Type,
-    from_plain,
-    null,
-    number,
-    object_value,
-    string,
-    to_plain,
-    unknown,
 )
+from nexusform.values import SENSITIVE, UNKNOWN, null, number, object_value, string, unknown
 
 _A = ObjectType.of({"a": STRING})
 
@@ -92,12 +84,6 @@ def test_unknown_and_null_keep_their_nature_and_marks() -> None:
         convert(unknown(BOOL), NUMBER)
     with pytest.raises(ConversionProblem):
         convert(null(ListType(STRING)), STRING)
-
-
-def test_convertible_looks_at_types_alone() -> None:
-    assert convertible(STRING, NUMBER)
-    assert not convertible(ListType(STRING), STRING)
-    assert convertible(TupleType((NUMBER, BOOL)), SetType(STRING))
 
 
 @pytest.mark.parametrize(

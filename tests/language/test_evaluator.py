@@ -10,24 +10,10 @@ from nexusform.language.evaluator import evaluate
 from nexusform.language.functions.registry import described_families
 from nexusform.language.parser import parse_expression
 from nexusform.language.syntax import Expression, Literal, Parentheses, Traversal
+from nexusform.plain_data import from_plain, to_plain
 from nexusform.source import Position, SourceFile, Span
-from nexusform.values import (
-    BOOL,
-    DYNAMIC,
-    DYNAMIC_UNKNOWN,
-    NUMBER,
-    SENSITIVE,
-    STRING,
-    UNKNOWN,
-    ListType,
-    Value,
-    from_plain,
-    null,
-    object_value,
-    string,
-    to_plain,
-    unknown,
-)
+from nexusform.value_types import BOOL, DYNAMIC, NUMBER, STRING, ListType
+from nexusform.values import DYNAMIC_UNKNOWN, SENSITIVE, UNKNOWN, Value, null, object_value, string, unknown
 
 SPAN = Span("main.nf.hcl", Position(1, 1, 0), Position(1, 2, 1))
 

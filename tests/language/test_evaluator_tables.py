@@ -19,19 +19,10 @@ from nexusform.language.functions.registry import described_families
 from nexusform.language.parser import parse_expression, parse_template
 from nexusform.language.syntax import Traversal
 from nexusform.language.type_expressions import type_expression
+from nexusform.plain_data import to_plain
 from nexusform.source import SourceFile
-from nexusform.values import (
-    DYNAMIC,
-    DYNAMIC_UNKNOWN,
-    SENSITIVE,
-    UNKNOWN,
-    Type,
-    Value,
-    all_marks,
-    to_plain,
-    unknown,
-    unmark_deep,
-)
+from nexusform.value_types import DYNAMIC, Type
+from nexusform.values import DYNAMIC_UNKNOWN, SENSITIVE, UNKNOWN, Value, all_marks, unknown, unmark_deep
 
 _TABLES = Path(__file__).parent / "tables"
 _LET = re.compile(r"let (\w+)(?:: (.*?))? := (.*?)( sensitive)?\Z", re.DOTALL)

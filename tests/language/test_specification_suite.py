@@ -18,13 +18,9 @@ from nexusform.language.evaluator import evaluate
 from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import parse_file
 from nexusform.language.syntax import Body, JsonBody, Traversal
+from nexusform.plain_data import to_plain
 from nexusform.source import SourceFile
-from nexusform.values import (
-    DYNAMIC_UNKNOWN,
-    Value,
-    string,
-    to_plain,
-)
+from nexusform.values import DYNAMIC_UNKNOWN, Value, string
 
 LETTERS = BodySchema({"a": False, "b": False})
 BLOCKS = BodySchema({}, {"a": ()})

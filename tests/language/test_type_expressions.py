@@ -7,8 +7,9 @@ import pytest
 from nexusform.language.conversion import convert
 from nexusform.language.parser import parse_expression
 from nexusform.language.type_expressions import type_expression
+from nexusform.plain_data import from_plain, to_plain
 from nexusform.source import SourceFile
-from nexusform.values import DYNAMIC, Type, from_plain, to_plain, type_to_json
+from nexusform.value_types import DYNAMIC, Type, type_to_json
 
 
 def read(text: str) -> tuple[Type | None, list[str]]:

@@ -12,7 +12,8 @@ from nexusform.planning.plan import (
     VariableValue,
 )
 from nexusform.state.model import InstanceState, ObjectState, OutputState, State
-from nexusform.values import NUMBER, STRING, UNKNOWN, ListType, ObjectType
+from nexusform.value_types import NUMBER, STRING, ListType, ObjectType
+from nexusform.values import UNKNOWN
 from tests.rendering.pieces import D, _pools, address, change, cluster_d, span_of
 from tests.rendering.placement_plans import changed_placements
 

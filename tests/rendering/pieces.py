@@ -15,7 +15,7 @@ from nexusform.planning.plan import (
 from nexusform.ports import Registries, ResourceType
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
 from nexusform.source import Position, SourceFile, Span
-from nexusform.values import NUMBER, STRING, ListType, MapType, ObjectType, SetType
+from nexusform.value_types import NUMBER, STRING, ListType, MapType, ObjectType, SetType
 
 MAIN = SourceFile(
     "main.nf.hcl",

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from nexusform.diagnostics import Severity
+from nexusform.plain_data import from_plain
 from nexusform.ports import Problem, ResourceType
 from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
 from nexusform.scheduling.racks.model import RackSpread
 from nexusform.scheduling.world import Inventory, Occupied, site_machines
 from nexusform.schema import implied_type
-from nexusform.values import UNKNOWN, from_plain
+from nexusform.values import UNKNOWN
 
 SITE = RESOURCE_TYPES["nexus_site"]
 RACK = RESOURCE_TYPES["nexus_rack"]

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from nexusform.diagnostics import Severity
+from nexusform.plain_data import from_plain
 from nexusform.ports import FileProblem, Problem, ReadContext
 from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
 from nexusform.schema import implied_type
-from nexusform.values import from_plain
 
 INVENTORY = DATA_SOURCES["nexus_inventory"]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "inventory" / "export"

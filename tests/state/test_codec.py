@@ -15,7 +15,17 @@ from nexusform.address import Address, ModuleStep, parse_address
 from nexusform.diagnostics import Diagnostic
 from nexusform.state.codec import decode, encode
 from nexusform.state.model import EMPTY, InstanceState, ObjectState, OutputState, State
-from nexusform.values import BOOL, DYNAMIC, NUMBER, STRING, ListType, MapType, ObjectType, SetType, TupleType
+from nexusform.value_types import (
+    BOOL,
+    DYNAMIC,
+    NUMBER,
+    STRING,
+    ListType,
+    MapType,
+    ObjectType,
+    SetType,
+    TupleType,
+)
 
 RACK = Address((), "managed", "nexus_rack", "r")
 

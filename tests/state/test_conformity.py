@@ -7,7 +7,8 @@ import pytest
 
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
 from nexusform.state.conformity import misfits
-from nexusform.values import NUMBER, STRING, UNKNOWN, ListType, MapType, ObjectType, SetType
+from nexusform.value_types import NUMBER, STRING, ListType, MapType, ObjectType, SetType
+from nexusform.values import UNKNOWN
 
 NODE = ObjectType.of(
     {

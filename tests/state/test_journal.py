@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from nexusform.address import parse_address
 from nexusform.state.journal import Begun, Done, Finished, Intent, Moved, encode, read
 from nexusform.state.model import InstanceState, ObjectState, OutputState
-from nexusform.values import NUMBER, ListType
+from nexusform.value_types import NUMBER, ListType
 
 RACK = parse_address('module.a["k"].nexus_rack.r["x\\ny"]')
 SITE = parse_address("nexus_site.s")

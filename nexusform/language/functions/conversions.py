@@ -16,16 +16,12 @@ from nexusform.language.functions.function import (
     anything,
 )
 from nexusform.language.value_notes import quoted
-from nexusform.values import (
+from nexusform.plain_data import ConversionProblem
+from nexusform.value_types import (
     BOOL,
     DYNAMIC,
-    FALSE,
     NUMBER,
-    SENSITIVE,
     STRING,
-    TRUE,
-    UNKNOWN,
-    ConversionProblem,
     ListType,
     MapType,
     ObjectType,
@@ -33,9 +29,9 @@ from nexusform.values import (
     SetType,
     TupleType,
     Type,
-    Value,
     friendly_name,
 )
+from nexusform.values import FALSE, SENSITIVE, TRUE, UNKNOWN, Value
 
 
 def _converter(of: Type) -> Callable[[Value], Value]:

@@ -6,7 +6,8 @@ from typing import Final
 
 from nexusform.language.functions.function import FunctionProblem
 from nexusform.language.functions.json_text import clean_text
-from nexusform.values import STRING, ListType, ObjectType, Value
+from nexusform.value_types import STRING, ListType, ObjectType
+from nexusform.values import Value
 
 _BAD_QUOTE: Final = 'extraneous or missing " in quoted-field'
 

@@ -9,7 +9,8 @@ from fractions import Fraction
 from typing import Final
 
 from nexusform.language.functions.function import Example, Function, FunctionProblem, plain_function
-from nexusform.values import NUMBER, STRING, UNKNOWN, Value
+from nexusform.value_types import NUMBER, STRING
+from nexusform.values import UNKNOWN, Value
 
 _TIMESTAMP: Final = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:\.(\d+))?(?:(Z)|([+-])(\d{2}):(\d{2}))\Z", re.ASCII

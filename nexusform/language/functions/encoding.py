@@ -17,7 +17,8 @@ from nexusform.language.functions.function import (
 )
 from nexusform.language.functions.json_text import clean_text, json_text, parse_json
 from nexusform.language.functions.yaml_text import parse_yaml, yaml_text
-from nexusform.values import DYNAMIC, STRING, UNKNOWN, PrimitiveType, Value
+from nexusform.value_types import DYNAMIC, STRING, PrimitiveType
+from nexusform.values import UNKNOWN, Value
 
 LARGEST_UNPACKED: Final = 64 * 1024 * 1024
 

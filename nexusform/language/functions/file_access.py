@@ -15,7 +15,8 @@ from nexusform.language.functions.function import (
 )
 from nexusform.language.functions.hashing import HASHES
 from nexusform.language.surroundings import FileProblem, Files
-from nexusform.values import BOOL, STRING, SetType, Value, set_value
+from nexusform.value_types import BOOL, STRING, SetType
+from nexusform.values import Value, set_value
 
 _T = TypeVar("_T")
 

@@ -14,18 +14,9 @@ from nexusform.language.functions.json_text import json_string, json_text
 from nexusform.language.functions.text import clusters
 from nexusform.language.numbers import shortest_digits
 from nexusform.language.positions import count_clusters
-from nexusform.values import (
-    BOOL,
-    NUMBER,
-    STRING,
-    UNKNOWN,
-    ConversionProblem,
-    ListType,
-    PrimitiveType,
-    SetType,
-    TupleType,
-    Value,
-)
+from nexusform.plain_data import ConversionProblem
+from nexusform.value_types import BOOL, NUMBER, STRING, ListType, PrimitiveType, SetType, TupleType
+from nexusform.values import UNKNOWN, Value
 
 _VERB: Final = re.compile(
     r"%(?P<flags>[ +\-0#]*)(?P<width>[1-9][0-9]*)?(?:\.(?P<precision>[0-9]+))?(?:\[(?P<index>[1-9][0-9]*)\])?"

@@ -14,16 +14,9 @@ from typing import Any, Final, TypeAlias
 
 from nexusform.diagnostics import Diagnostic
 from nexusform.language.conversion import convert, describe
-from nexusform.values import (
-    DYNAMIC,
-    NO_MARKS,
-    UNKNOWN,
-    ConversionProblem,
-    PrimitiveType,
-    Type,
-    Value,
-    unmark_deep,
-)
+from nexusform.plain_data import ConversionProblem
+from nexusform.value_types import DYNAMIC, PrimitiveType, Type
+from nexusform.values import NO_MARKS, UNKNOWN, Value, unmark_deep
 
 
 class FunctionProblem(Exception):

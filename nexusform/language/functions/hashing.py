@@ -8,7 +8,8 @@ from typing import Final
 
 from nexusform.language.functions.encoding import encode_base64
 from nexusform.language.functions.function import Function, FunctionProblem, plain_function
-from nexusform.values import STRING, UNKNOWN, Value
+from nexusform.value_types import STRING
+from nexusform.values import UNKNOWN, Value
 
 _Hash = Callable[[bytes], str]
 

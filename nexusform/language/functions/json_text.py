@@ -10,17 +10,8 @@ from typing import Any, Final
 from nexusform.exact_numbers import number_from_decimal
 from nexusform.language.functions.function import FunctionProblem
 from nexusform.language.numbers import number_text
-from nexusform.values import (
-    DYNAMIC,
-    NUMBER,
-    STRING,
-    UNKNOWN,
-    Value,
-    boolean,
-    null,
-    object_value,
-    tuple_value,
-)
+from nexusform.value_types import DYNAMIC, NUMBER, STRING
+from nexusform.values import UNKNOWN, Value, boolean, null, object_value, tuple_value
 
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 

@@ -8,22 +8,18 @@ from typing import Final
 from nexusform.diagnostics import did_you_mean
 from nexusform.language.conversion import convert
 from nexusform.language.functions.function import Example, Function, FunctionProblem, Parameter, anything
-from nexusform.values import (
+from nexusform.plain_data import ConversionProblem
+from nexusform.value_types import (
     DYNAMIC,
-    DYNAMIC_UNKNOWN,
-    NO_MARKS,
     STRING,
-    UNKNOWN,
-    ConversionProblem,
     ListType,
     MapType,
     ObjectType,
     TupleType,
     Type,
-    Value,
     friendly_name,
-    object_value,
 )
+from nexusform.values import DYNAMIC_UNKNOWN, NO_MARKS, UNKNOWN, Value, object_value
 
 _STRINGS: Final = ListType(STRING)
 

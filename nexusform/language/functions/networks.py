@@ -12,7 +12,8 @@ from nexusform.language.functions.function import (
     Parameter,
     plain_function,
 )
-from nexusform.values import BOOL, NUMBER, STRING, ListType, Value
+from nexusform.value_types import BOOL, NUMBER, STRING, ListType
+from nexusform.values import Value
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Network, IPv6Network

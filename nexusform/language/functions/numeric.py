@@ -16,19 +16,9 @@ from nexusform.language.functions.function import (
     plain_function,
 )
 from nexusform.language.numbers import normalised
-from nexusform.values import (
-    DYNAMIC,
-    NUMBER,
-    STRING,
-    UNKNOWN,
-    ConversionProblem,
-    ListType,
-    SetType,
-    TupleType,
-    Type,
-    Value,
-    friendly_name,
-)
+from nexusform.plain_data import ConversionProblem
+from nexusform.value_types import DYNAMIC, NUMBER, STRING, ListType, SetType, TupleType, Type, friendly_name
+from nexusform.values import UNKNOWN, Value
 
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 

@@ -26,7 +26,8 @@ from nexusform.language.functions import (
 )
 from nexusform.language.functions.function import Function, Functions
 from nexusform.language.surroundings import Clock, FileProblem, Files
-from nexusform.values import friendly_name, string
+from nexusform.value_types import friendly_name
+from nexusform.values import string
 
 # One line for every family: its title on the page, and the functions that need nothing from outside.
 FAMILIES: Final[tuple[tuple[str, tuple[Function, ...]], ...]] = (

@@ -9,18 +9,8 @@ from typing import Final
 from nexusform.language.functions.function import Example, Function, FunctionProblem, Parameter, check_length
 from nexusform.language.functions.linear_patterns import Match, Pattern, TooSlow
 from nexusform.language.functions.re2 import PatternProblem, compile_re2
-from nexusform.values import (
-    DYNAMIC,
-    STRING,
-    UNKNOWN,
-    ListType,
-    ObjectType,
-    TupleType,
-    Type,
-    Value,
-    object_value,
-    tuple_value,
-)
+from nexusform.value_types import DYNAMIC, STRING, ListType, ObjectType, TupleType, Type
+from nexusform.values import UNKNOWN, Value, object_value, tuple_value
 
 
 def _compiled(pattern: str, position: int = 0) -> Pattern:

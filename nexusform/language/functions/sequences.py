@@ -10,28 +10,21 @@ from nexusform.language.conversion import equals, unify
 from nexusform.language.functions.function import Example, Function, FunctionProblem, Parameter, anything
 from nexusform.language.functions.text import clusters
 from nexusform.language.numbers import normalised
-from nexusform.values import (
+from nexusform.plain_data import ConversionProblem
+from nexusform.value_types import (
     BOOL,
     DYNAMIC,
-    DYNAMIC_UNKNOWN,
-    FALSE,
-    NO_MARKS,
     NUMBER,
     STRING,
-    TRUE,
-    UNKNOWN,
-    ConversionProblem,
     ListType,
     MapType,
     ObjectType,
     SetType,
     TupleType,
     Type,
-    Value,
     friendly_name,
-    order_key,
-    tuple_value,
 )
+from nexusform.values import DYNAMIC_UNKNOWN, FALSE, NO_MARKS, TRUE, UNKNOWN, Value, order_key, tuple_value
 
 RANGE_LIMIT: Final = 1024
 _SEQUENCES: Final = (ListType, SetType, TupleType)

@@ -9,18 +9,8 @@ from typing import Any, Final, TypeAlias
 
 from nexusform.language.conversion import convert, unify
 from nexusform.language.functions.function import Example, Function, FunctionProblem, Parameter
-from nexusform.values import (
-    DYNAMIC,
-    UNKNOWN,
-    ListType,
-    SetType,
-    TupleType,
-    Type,
-    Value,
-    order_key,
-    set_value,
-    tuple_value,
-)
+from nexusform.value_types import DYNAMIC, ListType, SetType, TupleType, Type
+from nexusform.values import UNKNOWN, Value, order_key, set_value, tuple_value
 
 _Combine: TypeAlias = Callable[[dict[Any, Value], dict[Any, Value]], dict[Any, Value]]
 

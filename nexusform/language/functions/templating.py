@@ -11,16 +11,8 @@ from nexusform.language.functions.file_access import FileReader
 from nexusform.language.functions.function import Example, Function, FunctionProblem, Functions, Parameter
 from nexusform.language.syntax import Traversal
 from nexusform.source import SourceFile
-from nexusform.values import (
-    DYNAMIC,
-    DYNAMIC_UNKNOWN,
-    STRING,
-    MapType,
-    ObjectType,
-    Type,
-    Value,
-    friendly_name,
-)
+from nexusform.value_types import DYNAMIC, STRING, MapType, ObjectType, Type, friendly_name
+from nexusform.values import DYNAMIC_UNKNOWN, Value
 
 # How deep templates may render templates.
 DEEPEST: Final = 32

@@ -15,14 +15,8 @@ from nexusform.language.functions.function import (
     plain_function,
 )
 from nexusform.language.positions import count_clusters
-from nexusform.values import (
-    BOOL,
-    NUMBER,
-    STRING,
-    UNKNOWN,
-    ListType,
-    Value,
-)
+from nexusform.value_types import BOOL, NUMBER, STRING, ListType
+from nexusform.values import UNKNOWN, Value
 
 _STRINGS: Final = ListType(STRING)
 

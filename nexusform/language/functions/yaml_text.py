@@ -10,16 +10,8 @@ from nexusform.language.functions.function import FunctionProblem
 from nexusform.language.functions.json_text import DEEPEST, clean_text
 from nexusform.language.numbers import number_text
 from nexusform.language.value_notes import quoted
-from nexusform.values import (
-    FALSE,
-    NULL,
-    NUMBER,
-    STRING,
-    TRUE,
-    Value,
-    object_value,
-    tuple_value,
-)
+from nexusform.value_types import NUMBER, STRING
+from nexusform.values import FALSE, NULL, TRUE, Value, object_value, tuple_value
 
 if TYPE_CHECKING:
     from yaml import Event

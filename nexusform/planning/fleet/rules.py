@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from nexusform.diagnostics import Diagnostic
+from nexusform.plain_data import Path
 from nexusform.planning.fleet.placement import PlacementPlan
 from nexusform.ports import Problem
 from nexusform.scheduling.fleet.changes import check_policy_change, check_strategy_change
-from nexusform.values import Path
 
 
 def changed_problems(placement: PlacementPlan) -> list[Diagnostic]:

@@ -17,21 +17,12 @@ from nexusform.diagnostics import Diagnostic, Severity, error, has_errors
 from nexusform.language.conversion import convert
 from nexusform.language.evaluator import Scope, evaluate
 from nexusform.language.syntax import Expression, Traversal, TraverseAttribute, TraverseIndex
+from nexusform.plain_data import ConversionProblem
 from nexusform.planning.names.repetition import LIST, MAP, ONCE, SINGLE, Expansion, Repetition, expand
 from nexusform.planning.names.views import ObjectView, ResourceView
 from nexusform.schema import BlockSchema
-from nexusform.values import (
-    DYNAMIC,
-    ConversionProblem,
-    Value,
-    boolean,
-    null,
-    number,
-    object_value,
-    string,
-    tuple_value,
-    unknown,
-)
+from nexusform.value_types import DYNAMIC
+from nexusform.values import Value, boolean, null, number, object_value, string, tuple_value, unknown
 
 SENSITIVE = frozenset({"sensitive"})
 

@@ -11,7 +11,9 @@ from typing import Any, TypeAlias
 from nexusform.address import Key
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.language.syntax import Expression
-from nexusform.values import MapType, ObjectType, SetType, Value, friendly_name, has_dynamic, string, to_plain
+from nexusform.plain_data import to_plain
+from nexusform.value_types import MapType, ObjectType, SetType, friendly_name, has_dynamic
+from nexusform.values import Value, string
 
 
 @dataclass(frozen=True, slots=True)

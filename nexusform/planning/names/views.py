@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nexusform.address import Key, key_order
+from nexusform.plain_data import Path, from_plain
 from nexusform.planning.names.repetition import LIST, MAP, SINGLE
 from nexusform.schema import BlockSchema, implied_type
-from nexusform.values import DYNAMIC, Path, Value, from_plain, object_value, tuple_value, unknown
+from nexusform.value_types import DYNAMIC
+from nexusform.values import Value, object_value, tuple_value, unknown
 
 
 @dataclass(slots=True)

@@ -16,7 +16,8 @@ from types import NoneType, UnionType
 from typing import Any, Final, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from nexusform.address import Address, AddressProblem, parse_address
-from nexusform.values import Path, Type, type_from_json, type_to_json
+from nexusform.plain_data import Path
+from nexusform.value_types import Type, type_from_json, type_to_json
 
 Write = Callable[[Any], Any]
 Read = Callable[[Any], Any]

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nexusform.diagnostics import Diagnostic
+from nexusform.plain_data import Path
 from nexusform.planning.vms.triggers import changed_argument
 from nexusform.planning.vms.vm_phase import VmObject
-from nexusform.values import Path
 
 
 def last_system_pools(objects: Iterable[VmObject]) -> list[Diagnostic]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from nexusform.language.numbers import number_text
 from nexusform.rendering.notation.colours import harmless
 from nexusform.rendering.notation.hcl_text import KNOWN_AFTER_APPLY, SENSITIVE, TOO_DEEP
-from nexusform.values import (
+from nexusform.value_types import (
     DYNAMIC,
-    UNKNOWN,
     ListType,
     MapType,
     ObjectType,
@@ -15,9 +14,9 @@ from nexusform.values import (
     SetType,
     TupleType,
     Type,
-    Value,
     friendly_name,
 )
+from nexusform.values import UNKNOWN, Value
 
 _DEEPEST = 100
 _NAMES: dict[type, str] = {ListType: "list", SetType: "set", MapType: "map"}

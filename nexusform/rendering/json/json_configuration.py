@@ -10,11 +10,11 @@ from nexusform.configuration.model import AnyBody, Configuration, Module, Output
 from nexusform.language.bodies import BodySchema, content
 from nexusform.language.references import traversals
 from nexusform.language.syntax import Expression, Traversal, TraverseAttribute
+from nexusform.plain_data import to_plain
 from nexusform.ports import Registries
 from nexusform.rendering.notation.json_values import REDACTED
 from nexusform.rendering.report.naming import provider_name
 from nexusform.schema import BlockSchema, NestedBlock, Nesting
-from nexusform.values import to_plain
 
 
 def configuration_document(configuration: Configuration, registries: Registries) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from nexusform.address import Address, ModulePath, address_order, module_text
 from nexusform.configuration.model import Configuration
+from nexusform.plain_data import Path
 from nexusform.planning.plan import Action, Change, CheckResult, Drift, OutputChange, Plan
 from nexusform.ports import Registries
 from nexusform.rendering.json.diagnostic_json import diagnostic_documents
@@ -29,7 +30,7 @@ from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.report.separation import separation_documents
 from nexusform.source import SourceFile
 from nexusform.state.model import EMPTY, InstanceState, ObjectState, OutputState, State
-from nexusform.values import Path, type_to_json
+from nexusform.value_types import type_to_json
 
 __all__ = ["json_bytes", "materialised", "plan_document", "state_document", "write_json"]
 

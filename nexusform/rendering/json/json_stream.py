@@ -21,7 +21,7 @@ from nexusform.rendering.report.placement_rows import summaries
 from nexusform.rendering.text.progress_text import ended_line, progress_line, started_line
 from nexusform.source import SourceFile
 from nexusform.state.model import OutputState
-from nexusform.values import type_to_json
+from nexusform.value_types import type_to_json
 
 MODULE: Final = "nexusform.ui"
 UI_VERSION: Final = "1.2"

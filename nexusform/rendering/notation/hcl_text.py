@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 from nexusform.rendering.notation.colours import harmless
-from nexusform.values import DYNAMIC, UNKNOWN, ListType, MapType, ObjectType, SetType, TupleType, Type
+from nexusform.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
+from nexusform.values import UNKNOWN
 
 KNOWN_AFTER_APPLY = "(known after apply)"
 SENSITIVE = "(sensitive value)"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from nexusform.plain_data import Path
 from nexusform.rendering.notation.marks import trie
-from nexusform.values import UNKNOWN, Path
+from nexusform.values import UNKNOWN
 
 REDACTED: Final = "(sensitive value)"
 

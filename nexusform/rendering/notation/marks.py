@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from nexusform.values import Path, PathStep
+from nexusform.plain_data import Path, PathStep
 
 
 def trie(paths: Iterable[Path]) -> Any:

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from nexusform.plain_data import Path
 from nexusform.rendering.notation.hcl_text import KNOWN_AFTER_APPLY, SENSITIVE, attribute_name, quoted, scalar
 from nexusform.rendering.notation.marks import trie
-from nexusform.values import UNKNOWN, Path
+from nexusform.values import UNKNOWN
 
 _ABSENT: Final = object()
 _SHORT: Final = 60

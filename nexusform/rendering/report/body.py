@@ -22,7 +22,8 @@ from nexusform.rendering.report.difference import (
     skips,
 )
 from nexusform.schema import BlockSchema, NestedBlock, Nesting, order_attribute
-from nexusform.values import DYNAMIC, UNKNOWN, Type
+from nexusform.value_types import DYNAMIC, Type
+from nexusform.values import UNKNOWN
 
 _PLAIN_WALK: Final = Walk()
 _NONE: Final[Mapping[str, str]] = {}

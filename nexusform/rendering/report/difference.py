@@ -15,15 +15,7 @@ from nexusform.rendering.notation.colours import columns
 from nexusform.rendering.notation.hcl_text import TOO_DEEP, attribute_name, is_too_deep, quoted
 from nexusform.rendering.notation.marks import NO_MARKS, Marks
 from nexusform.rendering.notation.sequences import paired
-from nexusform.values import (
-    DYNAMIC,
-    ListType,
-    MapType,
-    ObjectType,
-    SetType,
-    TupleType,
-    Type,
-)
+from nexusform.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
 
 IMPORTANT: Final = frozenset({"id", "name"})
 CREATED, DELETED, CHANGED, SAME = "+", "-", "~", ""

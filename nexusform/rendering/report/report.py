@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic
+from nexusform.plain_data import Path
 from nexusform.planning.plan import (
     Action,
     Change,
@@ -41,7 +42,6 @@ from nexusform.rendering.report.wording import (
 )
 from nexusform.schema import BlockSchema
 from nexusform.source import Span
-from nexusform.values import Path
 
 # Computed maps of placements: their rows stand in the placement part, not in the stanza.
 # The kind of their rows stands beside each.

@@ -14,17 +14,9 @@ from nexusform.language.functions.registry import standard_functions
 from nexusform.language.parser import parse_expression
 from nexusform.language.surroundings import FileProblem
 from nexusform.language.syntax import Traversal
+from nexusform.plain_data import to_plain
 from nexusform.source import SourceFile
-from nexusform.values import (
-    DYNAMIC_UNKNOWN,
-    SENSITIVE,
-    UNKNOWN,
-    Value,
-    object_value,
-    string,
-    to_plain,
-    unknown,
-)
+from nexusform.values import DYNAMIC_UNKNOWN, SENSITIVE, UNKNOWN, Value, object_value, string, unknown
 
 
 class Folder:

@@ -33,18 +33,18 @@ from nexusform.planning.saved.plan_file import digest, read, write
 from nexusform.scheduling.decision import Certainty, Refusal
 from nexusform.source import Position, Span
 from nexusform.state.model import ObjectState, OutputState
-from nexusform.values import (
+from nexusform.value_types import (
     BOOL,
     DYNAMIC,
     NUMBER,
     STRING,
-    UNKNOWN,
     ListType,
     MapType,
     ObjectType,
     SetType,
     TupleType,
 )
+from nexusform.values import UNKNOWN
 
 # --- any plan --------------------------------------------------------------------------------
 

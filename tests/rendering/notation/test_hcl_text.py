@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from nexusform.configuration.constants import NO_NAMES
 from nexusform.language.evaluator import evaluate
 from nexusform.language.parser import parse_expression
+from nexusform.plain_data import to_plain
 from nexusform.rendering.notation.hcl_text import attribute_name, hcl_value, quoted, scalar
 from nexusform.source import SourceFile
-from nexusform.values import UNKNOWN, to_plain
+from nexusform.values import UNKNOWN
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from nexusform.diagnostics import error
 from nexusform.planning.plan import Action, Plan, VariableValue
 from nexusform.rendering.page.html_page import render_html
 from nexusform.scheduling.decision import Refusal
-from nexusform.values import STRING
+from nexusform.value_types import STRING
 from tests.rendering.real_plans import REGISTRIES, RealPlan
 
 VIOLATION = {"site": "s", "machine": "m1", "members": ["a-0", "b-1"], "joined_by": "b-1", "trigger": "new"}

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from nexusform.rendering.notation.colours import strip_colours
 from nexusform.rendering.text.state_text import render_object, render_outputs, render_state
 from nexusform.state.model import EMPTY, ObjectState, OutputState
-from nexusform.values import NUMBER, STRING, ListType, MapType, SetType
+from nexusform.value_types import NUMBER, STRING, ListType, MapType, SetType
 
 
 def test_state_reads_as_reviewed(plans: SimpleNamespace, golden: Callable[[str, str], None]) -> None:

@@ -21,7 +21,7 @@ from nexusform.planning.plan import (
 from nexusform.rendering.notation.colours import strip_colours
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.text.terminal import PlanTextOptions, render_plan
-from nexusform.values import DYNAMIC
+from nexusform.value_types import DYNAMIC
 
 Golden = Callable[[str, str], None]
 

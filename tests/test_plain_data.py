@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nexusform.plain_data import ConversionProblem, from_plain, to_plain
+from nexusform.value_types import (
+    BOOL,
+    DYNAMIC,
+    NUMBER,
+    STRING,
+    MapType,
+    ObjectType,
+    SetType,
+    TupleType,
+    type_from_json,
+    type_to_json,
+)
+from nexusform.values import UNKNOWN, number
+
+_PERSON = ObjectType.of({"name": STRING, "age": NUMBER, "tags": MapType(STRING)}, optional=["age"])
+
+
+def test_plain_data_becomes_typed_and_back() -> None:
+    plain = {"name": "x", "age": 2.5, "tags": {"b": "2", "a": "1"}}
+    value = from_plain(plain, _PERSON, [("tags", "a"), ("name",)])
+    assert to_plain(value) == (
+        {"age": 2.5, "name": "x", "tags": {"a": "1", "b": "2"}},
+        (("name",), ("tags", "a")),
+    )
+
+
+def test_absent_attributes_are_null_and_surplus_ones_left_out() -> None:
+    assert to_plain(from_plain({"name": "x", "more": 1}, _PERSON))[0] == {
+        "age": None,
+        "name": "x",
+        "tags": None,
+    }
+
+
+def test_the_open_type_takes_what_comes() -> None:
+    value = from_plain({"a": [1, "x", True, None, UNKNOWN]}, DYNAMIC)
+    assert value.type == ObjectType.of({"a": TupleType((NUMBER, STRING, BOOL, DYNAMIC, DYNAMIC))})
+    assert to_plain(value)[0] == {"a": [1, "x", True, None, UNKNOWN]}
+
+
+def test_a_sensitive_path_into_a_set_marks_the_set() -> None:
+    value = from_plain({"zones": ["b", "a"]}, ObjectType.of({"zones": SetType(STRING)}), [("zones", 0)])
+    assert to_plain(value) == ({"zones": ["a", "b"]}, (("zones",),))
+
+
+@pytest.mark.parametrize(
+    ("plain", "path", "message"),
+    [
+        ({"name": 3}, ("name",), "string required"),
+        ({"tags": {"a": 1}}, ("tags", "a"), "string required"),
+        ({"age": True}, ("age",), "number required"),
+        ({"tags": []}, ("tags",), "map of string required"),
+        ([], (), "object required"),
+    ],
+)
+def test_plain_data_that_does_not_fit_says_where(plain: Any, path: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(ConversionProblem) as caught:
+        from_plain(plain, _PERSON)
+    assert (caught.value.path, caught.value.message) == (path, message)
+
+
+_plain = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.text(max_size=5) | st.just(UNKNOWN),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(_plain)
+def test_any_plain_data_survives(plain: Any) -> None:
+    value = from_plain(plain, DYNAMIC)
+    assert to_plain(value) == (plain, ())
+    assert from_plain(to_plain(value)[0], value.type) == value
+    assert type_from_json(type_to_json(value.type)) == value.type
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300))
+def test_a_float_survives(given_float: float) -> None:
+    back = to_plain(number(given_float))[0]
+    assert isinstance(back, (int, float))
+    assert float(back) == given_float
