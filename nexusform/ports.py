@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from nexusform.address import Address, Mode
+from nexusform.demands import PlacedVm, StandingVm, VmDemand
 from nexusform.diagnostics import Severity
 from nexusform.importers.fleet_model import FleetObject
 from nexusform.language.surroundings import Clock, FileProblem, Files
 from nexusform.plain_data import Path
-from nexusform.scheduling.racks.model import Hint, Machine, Placement, VmSku
+from nexusform.scheduling.racks.model import Machine, VmSku
 from nexusform.scheduling.world import Inventory
 from nexusform.schema import BlockSchema
 
@@ -25,12 +26,9 @@ __all__ = [
     "Clock",
     "FileProblem",
     "Files",
-    "GroupRule",
     "LockHeld",
     "LockInfo",
     "ObjectKey",
-    "PlacedVm",
-    "PoolDemand",
     "Problem",
     "Provider",
     "ProviderAnswer",
@@ -40,10 +38,8 @@ __all__ = [
     "ReadRequest",
     "Registries",
     "ResourceType",
-    "StandingVm",
     "StateBackend",
     "Surroundings",
-    "VmDemand",
     "VmFamily",
 ]
 
@@ -61,98 +57,6 @@ class Problem:
     detail: str
     severity: Severity = Severity.ERROR
     id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupRule:
-    """A placement group among the VMs of one resource: all VMs of `pools` together, or apart.
-
-    `scope` is "machine", "rack" or "site". `most` VMs of the group may share one machine or rack
-    under anti-affinity.
-    """
-
-    name: str
-    affinity: bool
-    hard: bool
-    scope: str
-    pools: tuple[str, ...]
-    most: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class PoolDemand:
-    """The VMs of one pool that a resource wants.
-
-    `numbers` and `names` run in parallel (names as shown: `cluster-a-np1-0`). `sku` is the
-    resolved VM SKU. `triggers` are (trigger name, comparable value) pairs in order of precedence:
-    a value that differs from the prior's re-places the pool's VMs with that trigger. `path` is
-    where the pool stands in the resource's configuration; `hints` are the placement hints
-    (empty tuple = none). `max_surge` and `max_unavailable` are as written ("1", "33%").
-    `pinned` names the machine that the user fixed, or "". `rule_pool` and `rule_number` stand in
-    for pool and number in the placement rule where they differ (plain VMs). `count_path` is where the
-    number of VMs is written (empty for what has none: plain VMs, VNFs).
-    """
-
-    pool: str
-    numbers: tuple[int | str, ...]
-    names: tuple[str, ...]
-    sku: VmSku
-    zones: frozenset[str] | None
-    triggers: tuple[tuple[str, Any], ...] = ()
-    path: Path = ()
-    hints: tuple[Hint, ...] = ()
-    max_surge: str = "1"
-    max_unavailable: str = "0"
-    pinned: str = ""
-    rule_pool: str = ""
-    rule_number: int | str | None = None
-    count_path: Path = ()
-    groups: tuple[GroupRule, ...] = ()
-    system: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class VmDemand:
-    """All VMs that one resource wants: whose they are and on which site.
-
-    `owner` and `cluster` are as in racks.model.VmName. `version` is the kubernetes_version: a
-    changed one re-places every VM, rolling. `parent_id` is the cluster that a separate pool
-    belongs to, "" otherwise. `provenance` is what the plan says of the places that it gives:
-    "decided" where nexusform's choice is carried out, "predicted" where the platform chooses.
-    """
-
-    site_id: str
-    owner: str
-    cluster: str
-    pools: tuple[PoolDemand, ...]
-    version: str | None = None
-    parent_id: str = ""
-    provenance: str = "predicted"
-
-
-@dataclass(frozen=True, slots=True)
-class StandingVm:
-    """A VM that the prior state says stands."""
-
-    pool: str
-    number: int | str
-    name: str
-    sku_name: str
-    placement: Placement
-    provenance: str = "predicted"
-    platform_name: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedVm:
-    """A VM with its place after planning, as `assemble` gets it."""
-
-    pool: str
-    number: int | str
-    name: str
-    placement: Placement
-    provenance: str
-    platform_name: str | None = None
 
 
 class Surroundings(Protocol):

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from nexusform.address import Address, AddressPattern
 from nexusform.configuration.model import Configuration
+from nexusform.demands import PoolDemand
 from nexusform.diagnostics import Diagnostic
 from nexusform.plain_data import Path
 from nexusform.planning.fleet.outcome import FleetOutcome
@@ -16,7 +17,7 @@ from nexusform.planning.pods.phase import PodPhase
 from nexusform.planning.vms.separation import Finding
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_phase import VmObject
-from nexusform.ports import Files, PoolDemand, Registries
+from nexusform.ports import Files, Registries
 from nexusform.scheduling.racks.explanation import Explanation
 from nexusform.scheduling.racks.model import Demand
 from nexusform.source import Span

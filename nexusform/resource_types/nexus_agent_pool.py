@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.address import Address
+from nexusform.demands import PlacedVm, VmDemand
 from nexusform.plain_data import Path
-from nexusform.ports import PlacedVm, Problem, ResourceType, Surroundings, VmDemand, VmFamily
+from nexusform.ports import Problem, ResourceType, Surroundings, VmFamily
 from nexusform.resource_types.arguments import (
     id_attribute,
     joined_id,

@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from nexusform.address import Address
+from nexusform.demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.plain_data import Path
-from nexusform.ports import PlacedVm, PoolDemand, Problem, ResourceType, Surroundings, VmDemand, VmFamily
+from nexusform.ports import Problem, ResourceType, Surroundings, VmFamily
 from nexusform.resource_types.arguments import (
     id_attribute,
     joined_id,

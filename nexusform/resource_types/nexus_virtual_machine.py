@@ -7,16 +7,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from nexusform.address import Address
-from nexusform.ports import (
-    PlacedVm,
-    PoolDemand,
-    Problem,
-    ResourceType,
-    StandingVm,
-    Surroundings,
-    VmDemand,
-    VmFamily,
-)
+from nexusform.demands import PlacedVm, PoolDemand, StandingVm, VmDemand
+from nexusform.ports import Problem, ResourceType, Surroundings, VmFamily
 from nexusform.resource_types.arguments import (
     id_attribute,
     joined_id,

@@ -6,21 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.address import Address
+from nexusform.demands import GroupRule, PlacedVm, PoolDemand, StandingVm, VmDemand
 from nexusform.diagnostics import Severity
 from nexusform.importers.vnf_model import Rule, Vnf
 from nexusform.importers.vnf_scale import Unmet, counts, largest, size_problems, unmet
 from nexusform.plain_data import Path
-from nexusform.ports import (
-    GroupRule,
-    PlacedVm,
-    PoolDemand,
-    Problem,
-    ResourceType,
-    StandingVm,
-    Surroundings,
-    VmDemand,
-    VmFamily,
-)
+from nexusform.ports import Problem, ResourceType, Surroundings, VmFamily
 from nexusform.resource_types.arguments import (
     id_attribute,
     is_known,

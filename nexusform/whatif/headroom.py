@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from nexusform.demands import PoolDemand
 from nexusform.planning.plan import Plan
 from nexusform.planning.vms.triggers import batch_size
-from nexusform.ports import PoolDemand, Registries
+from nexusform.ports import Registries
 from nexusform.scheduling.catalogue import largest_sku
 from nexusform.scheduling.racks.model import CONTROL_PLANE, VmSku
 from nexusform.whatif.plan_sites import PlanSite, sites_after, sites_before

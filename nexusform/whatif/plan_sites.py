@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nexusform.address import Address
+from nexusform.demands import PoolDemand, StandingVm, VmDemand
 from nexusform.planning.plan import Change, Plan
 from nexusform.planning.vms.sites import SitePlan, occupy_outsiders
-from nexusform.ports import PoolDemand, Registries, StandingVm, VmDemand, VmFamily
+from nexusform.ports import Registries, VmFamily
 from nexusform.scheduling.racks.model import Placement, VmSku
 from nexusform.whatif.standing import Ground, Thing, lay_ground, stand
 

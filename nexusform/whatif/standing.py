@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from nexusform.address import Address
+from nexusform.demands import PoolDemand, StandingVm, VmDemand
 from nexusform.planning.plan import Plan
 from nexusform.planning.vms.sites import SitePlan, build_sites, vm_name
 from nexusform.planning.vms.surroundings import CLUSTER_TYPE, PlanSurroundings
-from nexusform.ports import PoolDemand, Registries, ResourceType, StandingVm, VmDemand
+from nexusform.ports import Registries, ResourceType
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.model import Placement, VmSku
 from nexusform.scheduling.world import Inventory

@@ -12,9 +12,10 @@ from functools import cached_property
 from typing import Any
 
 from nexusform.address import Address, address_order
+from nexusform.demands import PoolDemand, StandingVm, VmDemand
 from nexusform.planning.vms.sites import SitePlan, occupy_outsiders
 from nexusform.planning.vms.surroundings import CLUSTER_TYPE
-from nexusform.ports import PoolDemand, Registries, ResourceType, StandingVm, VmDemand
+from nexusform.ports import Registries, ResourceType
 from nexusform.resource_types.vnf_vdus import CONTROL_PLANE_ROLE, role_of
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.model import CONTROL_PLANE, Machine, Placement, VmSku

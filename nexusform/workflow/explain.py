@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nexusform.address import Address, AddressPattern, AddressProblem, address_order, parse_pattern
+from nexusform.demands import StandingVm, VmDemand
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
 from nexusform.planning.fleet.placement import PLACEMENT_TYPES
 from nexusform.planning.plan import PlacementChange
@@ -14,7 +15,7 @@ from nexusform.planning.pods.blocks import MANIFEST_TYPE
 from nexusform.planning.pods.reasons import PodReason
 from nexusform.planning.request import Explained, PlanRequest, PlanResult
 from nexusform.planning.vms.placed_note import placed_by
-from nexusform.ports import Registries, StandingVm, VmDemand
+from nexusform.ports import Registries
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.model import Placement
 from nexusform.source import SourceFile

@@ -10,11 +10,11 @@ from nexusform.advice.facts import Facts, PoolFacts, SiteFacts
 from nexusform.advice.registry import advise
 from nexusform.advice.rehearsal import rehearsal
 from nexusform.configuration.model import Configuration
+from nexusform.demands import PoolDemand
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.request import PlanResult
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_phase import VmObject
-from nexusform.ports import PoolDemand
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.engine import RackScheduler
 

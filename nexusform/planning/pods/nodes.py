@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from nexusform.demands import PoolDemand
 from nexusform.planning.vms.surroundings import CLUSTER_TYPE
 from nexusform.planning.vms.vm_phase import VmObject
-from nexusform.ports import PoolDemand
 from nexusform.scheduling.catalogue import allocatable_cpus
 from nexusform.scheduling.matching import Taint
 from nexusform.scheduling.pods.model import HOSTNAME, Node

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from nexusform.demands import GroupRule
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.vms.triggers import VmKey
 from nexusform.planning.vms.vm_phase import VmObject
-from nexusform.ports import GroupRule, Problem
+from nexusform.ports import Problem
 from nexusform.scheduling.racks.model import Placement
 
 BROKEN_GROUP = "VMs stand against their placement group"

@@ -6,11 +6,12 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from nexusform.demands import PoolDemand
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean
 from nexusform.plain_data import Path
 from nexusform.planning.request import Unplaced
 from nexusform.planning.vms.vm_phase import VmObject
-from nexusform.ports import PoolDemand, Problem
+from nexusform.ports import Problem
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.shortage import Binding, Shortage
 

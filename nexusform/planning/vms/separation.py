@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from nexusform.address import Address
+from nexusform.demands import PoolDemand
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean
 from nexusform.planning.instances import Instance
 from nexusform.planning.plan import SeparationVerdict, SeparationViolation
@@ -19,7 +20,7 @@ from nexusform.planning.vms.certainty import SiteCertainty
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.triggers import VmKey
 from nexusform.planning.vms.vm_phase import VmObject
-from nexusform.ports import PoolDemand, Problem
+from nexusform.ports import Problem
 from nexusform.scheduling.racks.certainty import Token
 from nexusform.scheduling.racks.model import Placement
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from nexusform.ports import PoolDemand, VmDemand
+from nexusform.demands import PoolDemand, VmDemand
 from nexusform.scheduling.racks.certainty import Operation, Place, Release, Stand
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Explanation

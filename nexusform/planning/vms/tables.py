@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from nexusform.demands import PoolDemand
 from nexusform.planning.plan import PlacementTable
 from nexusform.planning.vms.certainty import SiteCertainty
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_phase import VmObject
-from nexusform.ports import PoolDemand
 
 
 def placement_tables(

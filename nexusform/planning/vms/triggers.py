@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from nexusform.ports import PoolDemand, StandingVm, VmDemand
+from nexusform.demands import PoolDemand, StandingVm, VmDemand
 
 VmKey: TypeAlias = tuple[str, "int | str"]  # pool, number
 

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from nexusform.demands import PlacedVm, PoolDemand, StandingVm, VmDemand
 from nexusform.planning.instances import Instance
 from nexusform.planning.plan import Action
 from nexusform.planning.vms.sites import SitePlan, demand_for, vm_name
 from nexusform.planning.vms.surroundings import PlanSurroundings
 from nexusform.planning.vms.triggers import Moves, Situation, VmKey, batch_size, compare
-from nexusform.ports import PlacedVm, PoolDemand, StandingVm, VmDemand
 from nexusform.scheduling.racks.explanation import Explanation
 from nexusform.scheduling.racks.model import CONTROL_PLANE, Hint, HintScope, Placement, VmSku
 from nexusform.scheduling.racks.shortage import Shortage

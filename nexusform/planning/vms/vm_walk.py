@@ -11,6 +11,7 @@ from typing import Any
 
 from nexusform.address import Address
 from nexusform.configuration.model import ResourceBlock
+from nexusform.demands import VmDemand
 from nexusform.diagnostics import Diagnostic, did_you_mean
 from nexusform.planning.blocks import Blocks
 from nexusform.planning.difference import planned_attributes, unknown_paths
@@ -25,7 +26,7 @@ from nexusform.planning.vms.pool_replacement import last_system_pools
 from nexusform.planning.vms.sites import occupy_outsiders
 from nexusform.planning.vms.surroundings import CLUSTER_TYPE
 from nexusform.planning.vms.vm_phase import VmObject, VmPhase
-from nexusform.ports import Problem, VmDemand
+from nexusform.ports import Problem
 from nexusform.scheduling.world import Inventory
 
 
