@@ -1,57 +1,134 @@
-"""regex, regexall and replace. Patterns are RE2's; re2.py turns them into Python's."""
+"""regex, regexall and replace. Patterns are RE2's, and RE2 itself (google-re2) searches.
+
+The package speaks of mistakes in other words than Go's implementation, whose words people know,
+and takes a few patterns that Go refuses; both are put right here.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
 
 from nexusform.language.functions.function import Example, Function, FunctionProblem, Parameter, check_length
-from nexusform.language.functions.linear_patterns import Match, Pattern, TooSlow
-from nexusform.language.functions.re2 import PatternProblem, compile_re2
 from nexusform.value_types import DYNAMIC, STRING, ListType, ObjectType, TupleType, Type
 from nexusform.values import UNKNOWN, Value, object_value, tuple_value
 
+# As much as a counted repetition of a Unicode class needs, which Go's implementation takes, too.
+_MOST_MEMORY: Final = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A compiled pattern. `names` has one item for every group, None where it has no name."""
+
+    engine: Any
+    names: tuple[str | None, ...]
+
+
+class _PatternProblem(ValueError):
+    """A pattern that RE2 or Go would refuse: the mistake, and the part where it is."""
+
+    def __init__(self, mistake: str, part: str) -> None:
+        super().__init__(f"{mistake}: `{part}`" if part else mistake)
+
+
+_MISTAKES: Final = {
+    "missing ]": "missing closing ]",
+    "missing )": "missing closing )",
+    "trailing \\": "trailing backslash at end of expression",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid named capture group": "invalid named capture",
+}
+
+# What may stand in a pattern that RE2 has accepted. Brackets inside the first three open no group.
+_TOKEN: Final = re.compile(
+    r"""
+    \\Q.*?(?:\\E|\Z)                                     # literal text
+    | \\.                                                 # an escape sequence
+    | \[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\]               # a class
+    | \(\?P?<(?P<name>[^>]*)>                             # a group with a name
+    | (?P<plain>\((?!\?))                                 # a group without
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_GROUP_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
+
+
+@lru_cache(maxsize=256)
+def _compile(pattern: str) -> Pattern:
+    # Raises _PatternProblem.
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _MOST_MEMORY
+    try:
+        engine = re2.compile(pattern, options)
+    except re2.error as refusal:
+        mistake, _, part = refusal.args[0].decode(errors="replace").partition(": ")
+        raise _PatternProblem(_MISTAKES.get(mistake, mistake), part) from None
+    return Pattern(engine, _group_names(pattern))
+
+
+def _group_names(pattern: str) -> tuple[str | None, ...]:
+    # The package knows one group for a name, Go knows all. Raises _PatternProblem.
+    names: list[str | None] = []
+    for token in _TOKEN.finditer(pattern):
+        name = token["name"]
+        if token.group() == "\\C":
+            raise _PatternProblem("invalid escape sequence", "\\C")
+        if name is not None and not _GROUP_NAME.fullmatch(name):
+            raise _PatternProblem("invalid named capture", token.group())
+        if name is not None or token["plain"]:
+            names.append(name)
+    return tuple(names)
+
 
 def _compiled(pattern: str, position: int = 0) -> Pattern:
+    # `position` is that of the argument which holds the pattern.
     try:
-        return compile_re2(pattern)
-    except PatternProblem as problem:
+        return _compile(pattern)
+    except _PatternProblem as problem:
         raise FunctionProblem(f"invalid regexp pattern: {problem}", position) from None
 
 
-def matches(pattern: Pattern, text: str) -> Iterator[Match]:
-    """Every match from left to right; an empty one right after another match does not count.
-
-    Raises FunctionProblem when finding them would take too long.
-    """
+def _matches(pattern: Pattern, text: str) -> Iterator[Any]:
+    # Every match from left to right; an empty one right after another match does not count.
     end = -1
-    try:
-        for match in pattern.finditer(text):
-            if match.start() == match.end() == end:
-                continue
-            end = match.end()
-            yield match
-    except TooSlow:
-        raise FunctionProblem("matching this pattern against so long a text would take too long") from None
+    for match in pattern.engine.finditer(text):
+        if match.start() == match.end() == end:
+            continue
+        end = match.end()
+        yield match
 
 
 def _capture_type(pattern: Pattern) -> Type:
-    if pattern.groups == 0:
+    names = pattern.names
+    if not names:
         return STRING
-    if not pattern.groupindex:
-        return TupleType((STRING,) * pattern.groups)
-    if len(pattern.groupindex) != pattern.groups:
+    named = {name: STRING for name in names if name is not None}
+    if not named:
+        return TupleType((STRING,) * len(names))
+    if None in names:
         raise FunctionProblem("invalid regexp pattern: cannot mix both named and unnamed capture groups", 0)
-    return ObjectType.of(dict.fromkeys(pattern.groupindex, STRING))
+    return ObjectType.of(named)
 
 
-def _captures(pattern: Pattern, match: Match) -> Value:
-    if pattern.groups == 0:
+def _captures(pattern: Pattern, match: Any) -> Value:
+    names = pattern.names
+    if not names:
         return Value(STRING, match.group())
-    if pattern.groupindex:
-        return object_value({n: Value(STRING, match.group(n)) for n in pattern.groupindex})
-    return tuple_value([Value(STRING, g) for g in match.groups()])
+    groups = [Value(STRING, text) for text in match.groups()]
+    if names[0] is None:
+        return tuple_value(groups)
+    # Of groups with the same name the last one counts.
+    return object_value({name: group for name, group in zip(names, groups, strict=True) if name is not None})
 
 
 def _regex_type(arguments: Sequence[Value]) -> Type:
@@ -62,10 +139,10 @@ def _regex_type(arguments: Sequence[Value]) -> Type:
 def _regex(pattern: Value, text: Value) -> Value:
     compiled = _compiled(pattern.raw)
     _capture_type(compiled)
-    found = next(matches(compiled, text.raw), None)
-    if found is None:
+    first = next(_matches(compiled, text.raw), None)
+    if first is None:
         raise FunctionProblem("pattern did not match any part of the given string")
-    return _captures(compiled, found)
+    return _captures(compiled, first)
 
 
 def _regex_all_type(arguments: Sequence[Value]) -> Type:
@@ -75,18 +152,18 @@ def _regex_all_type(arguments: Sequence[Value]) -> Type:
 def _regex_all(pattern: Value, text: Value) -> Value:
     compiled = _compiled(pattern.raw)
     kind = _capture_type(compiled)
-    return Value(ListType(kind), tuple([_captures(compiled, m) for m in matches(compiled, text.raw)]))
+    return Value(ListType(kind), tuple([_captures(compiled, m) for m in _matches(compiled, text.raw)]))
 
 
-def _replace(text: Value, wanted: Value, replacement: Value) -> Value:
-    pattern = wanted.raw
+def _replace(text: Value, substring: Value, replacement: Value) -> Value:
+    pattern = substring.raw
     if not (len(pattern) > 1 and pattern[0] == pattern[-1] == "/"):
         check_length(len(text.raw) + text.raw.count(pattern) * len(replacement.raw))
         return Value(STRING, text.raw.replace(pattern, replacement.raw))
     compiled = _compiled(pattern[1:-1], 1)
     pieces: list[str] = []
     at = length = 0
-    for match in matches(compiled, text.raw):
+    for match in _matches(compiled, text.raw):
         pieces += (text.raw[at : match.start()], _expanded(replacement.raw, compiled, match))
         length += len(pieces[-1])
         check_length(length)
@@ -96,20 +173,27 @@ def _replace(text: Value, wanted: Value, replacement: Value) -> Value:
 
 
 _REFERENCE: Final = re.compile(r"\$(?:(\$)|(\w+)|\{(\w+)\})")
+_GROUP_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
-def _expanded(template: str, pattern: Pattern, match: Match) -> str:
+def _expanded(template: str, pattern: Pattern, match: Any) -> str:
     # `$1`, `${1}`, `$name` and `${name}` stand for groups, `$$` for a dollar.
-    def one(reference: re.Match[str]) -> str:
+    def replaced(reference: re.Match[str]) -> str:
         if reference[1]:
             return "$"
         name = reference[2] or reference[3]
-        if name.isdecimal():
-            number = int(name)
-            return (match.group(number) or "") if number <= pattern.groups else ""
-        return (match.group(name) or "") if name in pattern.groupindex else ""
+        if not _GROUP_NUMBER.fullmatch(name):
+            return _named_group(name, pattern, match)
+        number = int(name)
+        return (match.group(number) or "") if number <= len(pattern.names) else ""
 
-    return _REFERENCE.sub(one, template)
+    return _REFERENCE.sub(replaced, template)
+
+
+def _named_group(name: str, pattern: Pattern, match: Any) -> str:
+    # Of groups with the same name the first one that took part.
+    texts = [text for group, text in zip(pattern.names, match.groups(), strict=True) if group == name]
+    return next((text for text in texts if text is not None), "")
 
 
 _PATTERN: Final = Parameter("pattern", STRING, "the pattern, in RE2's syntax")
