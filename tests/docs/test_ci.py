@@ -16,6 +16,7 @@ import yaml
 
 from nexusform.cli.commands import Command, Flag
 from nexusform.cli.main import ROOT
+from nexusform.cli.reports import FORMATS
 from tests.rendering.real_plans import EXAMPLES, NOW, SMALL, inside, nexusform, planned, repaired
 
 CI = Path(__file__).parents[2] / "docs" / "ci"
@@ -186,6 +187,11 @@ def test_yaml_in_pages_is_yaml() -> None:
     for page in CI.glob("*.md"):
         for block in re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
             assert yaml.safe_load(block)
+
+
+def test_the_page_lists_every_report_format() -> None:
+    section = (CI / "README.md").read_text(encoding="utf-8").partition("## Reports")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(FORMATS)
 
 
 # --- policies ----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from nexusform.cli.reports import FORMATS
 from tests.rendering.real_plans import SMALL, nexusform
 
 SECRET = "hunter2-of-the-lab"
@@ -22,7 +23,6 @@ SITE = """"nexus_site" "s" {
 MAIN = SMALL.replace("MORE", "").replace("WORKERS", WORKERS).replace('"nexus_site" "s" {}', SITE)
 VARIABLE = 'variable "token" {\n  type      = string\n  sensitive = true\n}\n\n'
 OUTPUT = 'output "token" {\n  value     = var.token\n  sensitive = true\n}\n'
-FORMATS = ("text", "markdown", "json", "html", "svg", "sarif", "junit")
 
 
 @pytest.mark.parametrize("passes", [True, False])

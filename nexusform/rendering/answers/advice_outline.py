@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from nexusform.diagnostics import Diagnostic
-from nexusform.rendering.answers.outline import Outline, Row, Section, Table, counted
+from nexusform.rendering.answers.outline import Outline, Row, Section, Table
+from nexusform.words import counted
 
 
 def advice_outline(findings: Sequence[Diagnostic], origin: str) -> Outline:

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nexusform.rendering.answers.outline import Outline, Row, Section, Table, counted, listed
+from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.scheduling.racks.model import VmSku
 from nexusform.whatif.capacity import CapacityAnswer, SkuRoom, ZoneRoom
 from nexusform.whatif.fragmentation import Fragmentation
 from nexusform.whatif.mix import MixAnswer, MixPart
+from nexusform.words import counted, listed
 
 
 def capacity_outline(answers: Sequence[CapacityAnswer], origin: str) -> Outline:

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from nexusform.rendering.answers.outline import counted, listed
 from nexusform.scheduling.racks.model import Demand
 from nexusform.whatif.elsewhere import Need, Way
+from nexusform.words import counted, listed
 
 _MOST_NAMES = 4
 _WORDS: Mapping[Need, str] = {

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from nexusform.rendering.answers.explanation_text import placement_place, sku_text
-from nexusform.rendering.answers.outline import Outline, Row, Section, Table, counted
+from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.scheduling.racks.explanation import Explanation, Ranked
+from nexusform.words import counted
 
 _MOST_RANKED = 8
 

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from nexusform.planning.plan import place_of
-from nexusform.rendering.answers.outline import Outline, Row, Section, Table, counted, listed, place_text
+from nexusform.rendering.answers.outline import Outline, Row, Section, Table, place_text
 from nexusform.rendering.answers.runtime_upgrade_outline import pool_cells, pool_document
 from nexusform.rendering.answers.workload_rows import pending_lines, workload_document, workload_table
 from nexusform.whatif.availability import PoolLeft
 from nexusform.whatif.failure import Failure, PoolComeback, Scope
 from nexusform.whatif.world_view import Kind
+from nexusform.words import counted, listed
 
 
 def failure_outline(failure: Failure, origin: str) -> Outline:

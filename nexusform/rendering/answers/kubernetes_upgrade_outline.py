@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from nexusform.planning.plan import place_of
-from nexusform.rendering.answers.outline import Outline, Row, Section, Table, counted, listed, place_text
+from nexusform.rendering.answers.outline import Outline, Row, Section, Table, place_text
 from nexusform.whatif.availability import quorum_of
 from nexusform.whatif.kubernetes_upgrade import Batch, KubernetesUpgrade, PoolUpgrade
+from nexusform.words import counted, listed
 
 
 def kubernetes_upgrade_outline(upgrade: KubernetesUpgrade, origin: str) -> Outline:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nexusform.scheduling.racks.model import Placement
@@ -49,21 +49,6 @@ class Outline:
     bad: bool
     facts: tuple[str, ...] = ()
     sections: tuple[Section, ...] = ()
-
-
-def counted(count: int, singular: str, plural: str = "") -> str:
-    """`1 VM`, `1,024 VMs`."""
-    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
-
-
-def listed(names: Iterable[str], most: int = 8) -> str:
-    """`a, b and c`, or the first `most` of them and how many more."""
-    all_names = list(names)
-    if len(all_names) > most:
-        return f"{', '.join(all_names[:most])} and {len(all_names) - most} more"
-    if len(all_names) < 2:
-        return "".join(all_names)
-    return f"{', '.join(all_names[:-1])} and {all_names[-1]}"
 
 
 def spans(numbers: Sequence[int]) -> str:

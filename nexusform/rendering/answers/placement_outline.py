@@ -8,9 +8,10 @@ from typing import Any
 
 from nexusform.importers.kubernetes_manifests import Manifest
 from nexusform.planning.plan import PlacementAction, PlacementChange
-from nexusform.rendering.answers.outline import Outline, Row, Section, Table, listed
+from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.scheduling.fleet.explanation import ClusterExplanation, Drift, Explanation, Preference
 from nexusform.scheduling.fleet.model import PlacementType
+from nexusform.words import listed
 
 _WORDS = {
     PlacementAction.PLACE: "placed",

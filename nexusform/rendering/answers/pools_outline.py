@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nexusform.rendering.answers.outline import Outline, Row, Section, Table, counted, listed
+from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.json.json_placements import table_document
 from nexusform.rendering.report.placement_rows import natural, table_row
 from nexusform.whatif.pools import Coming, PoolReason
+from nexusform.words import counted, listed
 
 _HEADS = ("pool", "SKU", "count", "racks", "VMs per rack")
 _RULE = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from nexusform.rendering.answers.outline import Outline, Row, Section, Table, counted, listed, spans
+from nexusform.rendering.answers.outline import Outline, Row, Section, Table, spans
 from nexusform.rendering.answers.workload_rows import (
     pending_lines,
     verdict_document,
@@ -25,6 +25,7 @@ from nexusform.whatif.runtime_upgrade import (
     Wave,
 )
 from nexusform.whatif.world_view import Kind
+from nexusform.words import counted, listed
 
 
 def runtime_upgrade_outline(upgrades: Sequence[RuntimeUpgrade], origin: str) -> Outline:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from nexusform.rendering.answers.outline import Row, Section, Table, listed, spans
+from nexusform.rendering.answers.outline import Row, Section, Table, spans
 from nexusform.whatif.pods_down import (
     PodMove,
     PodsOutcome,
@@ -13,6 +13,7 @@ from nexusform.whatif.pods_down import (
     WorkloadVerdict,
     outcome_of,
 )
+from nexusform.words import listed
 
 
 def workload_table(lefts: Iterable[WorkloadLeft], *, drained: bool) -> Table:

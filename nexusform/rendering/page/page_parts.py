@@ -10,11 +10,12 @@ from nexusform.planning.plan import CheckResult, PlacementTable
 from nexusform.rendering.notation.markup import Markup, Part, element, joined
 from nexusform.rendering.notation.snippet import snippet_of
 from nexusform.rendering.report.difference import Difference
-from nexusform.rendering.report.overview import Overview, SeparationRule, counted, violation_text
+from nexusform.rendering.report.overview import Overview, SeparationRule, violation_text
 from nexusform.rendering.report.placement_rows import table_row
 from nexusform.rendering.report.report import Report, Stanza
 from nexusform.rendering.text.stanza_text import output_lines, stanza_text
 from nexusform.source import SourceFile
+from nexusform.words import counted
 
 TABLE_HEADS: Final = (
     "Cluster",

@@ -16,9 +16,9 @@ from nexusform.rendering.notation.markup import Markup, joined, shape
 from nexusform.rendering.page.cluster_paint import Paint, paints
 from nexusform.rendering.page.rack_map import MapMachine, MapRack, MapVm, Mark, SiteMap, build_rack_maps
 from nexusform.rendering.page.svg_legend import STYLE, clusters_legend, definitions, marks_legend
-from nexusform.rendering.report.overview import counted
 from nexusform.rendering.report.placement_rows import place_text
 from nexusform.scheduling.racks.model import Placement
+from nexusform.words import counted
 
 LARGE: Final = 1000
 _MARGIN: Final = 16

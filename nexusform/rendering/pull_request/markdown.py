@@ -15,7 +15,7 @@ from nexusform.ports import Registries
 from nexusform.rendering.pull_request.inside import ChangedPart, changed_parts
 from nexusform.rendering.pull_request.markdown_budget import Part, fit
 from nexusform.rendering.pull_request.markdown_text import as_diff, code, folded, plain, table
-from nexusform.rendering.report.overview import Overview, RoomRow, SeparationRule, counted, overview
+from nexusform.rendering.report.overview import Overview, RoomRow, SeparationRule, overview
 from nexusform.rendering.report.placement_rows import Detail, table_row
 from nexusform.rendering.report.report import Report, build_report
 from nexusform.rendering.report.wording import SYMBOLS, headline
@@ -24,6 +24,7 @@ from nexusform.rendering.text.diagnostic_text import consolidate, render_diagnos
 from nexusform.rendering.text.placement_text import placement_text
 from nexusform.rendering.text.stanza_text import output_lines, stanza_text
 from nexusform.source import SourceFile
+from nexusform.words import counted
 
 MAX_BYTES: Final = 65_000
 _NO_REGISTRIES = Registries()

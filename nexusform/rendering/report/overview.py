@@ -17,6 +17,7 @@ from nexusform.ports import Registries
 from nexusform.rendering.report.report import Report
 from nexusform.rendering.report.wording import plan_counts
 from nexusform.whatif.headroom import Headroom, Room, headroom
+from nexusform.words import counted
 
 SeparationRule = Mapping[str, Any]
 
@@ -279,8 +280,3 @@ def _triggers(plan: Plan) -> tuple[TriggerCount, ...]:
         counts.items(), key=lambda item: (kinds.get(item[0][0], 3), order[item[0][1]], item[0][2])
     )
     return tuple(TriggerCount(*key, count) for key, count in ranked)
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 cluster`, `2 clusters`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,25 @@
+"""Numbers and names as sentences count and list them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def form(count: int, singular: str, plural: str = "") -> str:
+    """The form of a word that goes with a count: `VM` with 1, else `VMs`, or the `plural` given."""
+    return singular if count == 1 else plural or f"{singular}s"
+
+
+def counted(count: int, singular: str, plural: str = "") -> str:
+    """`1 VM`, `1,024 VMs`."""
+    return f"{count:,} {form(count, singular, plural)}"
+
+
+def listed(names: Iterable[str], most: int = 8) -> str:
+    """`a`, `a and b`, `a, b and c`; beyond `most` names, how many more there are."""
+    texts = list(names)
+    if len(texts) > most:
+        return f"{', '.join(texts[:most])} and {len(texts) - most} more"
+    if len(texts) < 2:
+        return "".join(texts)
+    return f"{', '.join(texts[:-1])} and {texts[-1]}"

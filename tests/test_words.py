@@ -1,0 +1,33 @@
+"""Counts and lists in sentences."""
+
+from __future__ import annotations
+
+import pytest
+
+from nexusform import words
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 entries"), (1, "1 entry"), (2, "2 entries"), (1024, "1,024 entries")]
+)
+def test_a_count_picks_the_form_of_its_noun(count: int, text: str) -> None:
+    assert words.counted(count, "entry", "entries") == text
+
+
+def test_a_plural_ends_in_s_where_none_is_given() -> None:
+    assert [words.counted(1, "VM"), words.counted(2, "VM")] == ["1 VM", "2 VMs"]
+    assert [words.form(count, "has", "have") for count in (1, 2)] == ["has", "have"]
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ("", ""),
+        ("a", "a"),
+        ("ab", "a and b"),
+        ("abc", "a, b and c"),
+        ("abcd", "a, b, c and 1 more"),
+    ],
+)
+def test_names_are_listed_up_to_a_number(names: str, text: str) -> None:
+    assert words.listed(names, most=3) == text
