@@ -10,8 +10,9 @@ import re
 from typing import Final
 
 from nexusform.advice.facts import Facts, PoolFacts
-from nexusform.advice.wording import counted, finding, listed
+from nexusform.advice.wording import NAMED, finding
 from nexusform.diagnostics import Diagnostic
+from nexusform.words import counted, listed
 
 ID: Final = "no-surge-room"
 WHAT: Final = "no room for the surge VMs of an upgrade"
@@ -47,7 +48,7 @@ def rule(facts: Facts) -> list[Diagnostic]:
 
 
 def _detail(pool: PoolFacts, needed: int, free: int) -> str:
-    where = f" in the zones {listed(sorted(pool.zones))}" if pool.zones else ""
+    where = f" in the zones {listed(sorted(pool.zones), NAMED)}" if pool.zones else ""
     room = counted(free, "more fits", "more fit") if free else "no more fits"
     ways = [f"keep the room of {counted(needed - free, 'VM')} free (a lower count)"]
     if pool.zones:

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Final
 
 from nexusform.advice.facts import Facts, PoolFacts, SiteFacts
-from nexusform.advice.wording import counted, finding, listed
+from nexusform.advice.wording import NAMED, finding
 from nexusform.diagnostics import Diagnostic
+from nexusform.words import counted, listed
 
 ID: Final = "shared-machine"
 
@@ -61,7 +62,7 @@ def _detail(pools: Sequence[PoolFacts], shared: dict[str, list[str]], site: Site
     vms = sum(pool.count for pool in pools)
     take = len(site.schedulable(None))
     examples = listed(
-        [f"{machine} ({listed(sorted(set(names)))})" for machine, names in shared.items()], most=4
+        [f"{machine} ({listed(sorted(set(names)), NAMED)})" for machine, names in shared.items()], most=4
     )
     why = (
         f"The site has {counted(take, 'machine')} that take VMs, and {cluster} has {vms} VMs."

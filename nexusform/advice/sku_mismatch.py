@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from nexusform.advice.facts import Facts, PoolFacts, SiteFacts
-from nexusform.advice.wording import counted, finding, listed
+from nexusform.advice.wording import NAMED, finding
 from nexusform.diagnostics import Diagnostic
 from nexusform.scheduling.racks.model import Machine, VmSku
+from nexusform.words import counted, listed
 
 ID: Final = "sku-mismatch"
 
@@ -50,11 +51,11 @@ def _takes(machine: Machine, sku: VmSku) -> bool:
 
 
 def _unlisted(pool: PoolFacts, without: Sequence[Machine], machines: Sequence[Machine]) -> str:
-    hardware = listed(sorted({str(m.machine_sku) for m in without}))
+    hardware = listed(sorted({str(m.machine_sku) for m in without}), NAMED)
     if len(without) == len(machines):
         return (
             f"No machine in the zones of {pool.pool} of {pool.cluster} lists {pool.sku.name} (it needs "
-            f"{listed(pool.sku.machine_skus)}; they are {hardware}). The pool will not fit."
+            f"{listed(pool.sku.machine_skus, NAMED)}; they are {hardware}). The pool will not fit."
         )
     do_not = "does not" if len(without) == 1 else "do not"
     return (

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from nexusform.advice.facts import Facts, Outcome, PoolFacts, SiteFacts
-from nexusform.advice.wording import counted, finding, listed
+from nexusform.advice.wording import NAMED, finding
 from nexusform.diagnostics import Diagnostic
+from nexusform.words import counted, listed
 
 ID: Final = "small-before-large"
 WHAT: Final = "created before a larger one"
@@ -74,7 +75,7 @@ def _clusters(created: Sequence[Group], pools: Sequence[PoolFacts], site: SiteFa
             names = ", ".join(g.name for g in order)
             best = [pool for g in order for pool in g.pools]
             gain = _gain(names, pools, _reordered(pools, best), site)
-        sizes = listed([f"{later.name} ({later.memory_gib:,} GiB)" for later in larger])
+        sizes = listed([f"{later.name} ({later.memory_gib:,} GiB)" for later in larger], NAMED)
         was, when = ("was", " when they are created again") if group.stands else ("is", "")
         detail = (
             f"{group.name} ({group.memory_gib:,} GiB in all) {was} created before {sizes}. Put larger "
@@ -93,7 +94,7 @@ def _inside(group: Group, pools: Sequence[PoolFacts], site: SiteFacts) -> list[D
         control = [p for p in group.pools if p.is_control_plane]
         order = [*control, *sorted(agent_pools, key=lambda p: -p.memory_gib)]
         names = ", ".join(p.pool for p in order if not p.is_control_plane)
-        sizes = listed([f"{later.pool} ({later.memory_gib:,} GiB)" for later in larger])
+        sizes = listed([f"{later.pool} ({later.memory_gib:,} GiB)" for later in larger], NAMED)
         was, when = ("was", " when the cluster is created again") if group.stands else ("is", "")
         detail = (
             f"In {group.name}, {pool.pool} ({pool.memory_gib:,} GiB in all) {was} placed before {sizes}. "
@@ -119,10 +120,10 @@ def _gain(names: str, pools: Sequence[PoolFacts], better: Sequence[PoolFacts], s
     if again:
         lead = f"Were all VMs of the site placed again in the order {names}"
         nothing = "nothing would be gained: as many VMs would fit, and as many cells would stay free"
-        return f"{lead}, {listed(gains) or nothing}."
+        return f"{lead}, {listed(gains, NAMED) or nothing}."
     lead = f"In the order {names}"
     if gains:
-        return f"{lead}, {listed(gains)}."
+        return f"{lead}, {listed(gains, NAMED)}."
     return f"{lead} nothing would be gained today: as many VMs fit, and as many cells stay free."
 
 

@@ -11,8 +11,9 @@ from itertools import pairwise
 from typing import Final
 
 from nexusform.advice.facts import Facts, Outcome, PoolFacts, SiteFacts
-from nexusform.advice.wording import counted, finding, listed
+from nexusform.advice.wording import NAMED, finding
 from nexusform.diagnostics import Diagnostic
+from nexusform.words import counted, listed
 
 ID: Final = "zones-pinned"
 MAX_REHEARSALS: Final = 16
@@ -27,8 +28,10 @@ def rule(facts: Facts) -> list[Diagnostic]:
         if not pool.zones or not pool.new_numbers or _is_spread_by_hand(pool, site):
             continue
         zones, racks = sorted(pool.zones), site.racks_in(pool.zones)
-        where = f"the racks {listed(racks)}" if len(racks) > 1 else f"the rack {racks[0]}" if racks else ""
-        detail = f"{pool.pool} of {pool.cluster} is pinned to {where or f'the zones {listed(zones)}'}."
+        where = (
+            f"the racks {listed(racks, NAMED)}" if len(racks) > 1 else f"the rack {racks[0]}" if racks else ""
+        )
+        detail = f"{pool.pool} of {pool.cluster} is pinned to {where or f'the zones {listed(zones, NAMED)}'}."
         cost = ""
         if site.rehearse is not None and len(found) < MAX_REHEARSALS:
             if site.id not in as_written:
@@ -99,7 +102,7 @@ def _cost_again(pool: PoolFacts, pinned: Outcome, freed: Outcome) -> str:
             "Were all VMs of the site placed again, it would cost nothing: no more machines would house two "
             f"VMs of {pool.cluster} than without it. Growth and repairs find fewer machines."
         )
-    words = f"Were all VMs of the site placed again, {listed(costs)}."
+    words = f"Were all VMs of the site placed again, {listed(costs, NAMED)}."
     if freed.unplaced:
         return words
     vms, on = freed.vms.get(pool.owner, 0), freed.machines.get(pool.owner, 0)

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Final
 
 from nexusform.advice.facts import Facts, PoolFacts, SiteFacts
-from nexusform.advice.wording import counted, finding, listed
+from nexusform.advice.wording import NAMED, finding
 from nexusform.diagnostics import Diagnostic
+from nexusform.words import counted, listed
 
 ID: Final = "zones-too-small"
 
@@ -23,7 +24,7 @@ def rule(facts: Facts) -> list[Diagnostic]:
             continue
         wider = _wider(pool, site)
         enough = len(site.schedulable(frozenset(wider)))
-        have, zones = counted(inside, "machine"), listed(sorted(pool.zones))
+        have, zones = counted(inside, "machine"), listed(sorted(pool.zones), NAMED)
         detail = (
             f"The zones {zones} have {have} that take new VMs, and {pool.pool} of {pool.cluster} has "
             f"{pool.count} VMs: some machines must house several, and they fail together. "

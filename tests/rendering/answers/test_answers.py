@@ -9,7 +9,7 @@ import pytest
 from nexusform.rendering.answers.capacity_outline import capacity_outline
 from nexusform.rendering.answers.failure_outline import failure_outline
 from nexusform.rendering.answers.kubernetes_upgrade_outline import kubernetes_upgrade_outline
-from nexusform.rendering.answers.outline import Outline, Row, Section, Table, listed, spans
+from nexusform.rendering.answers.outline import Outline, Row, Section, Table, spans
 from nexusform.rendering.answers.outline_markdown import outline_markdown
 from nexusform.rendering.answers.outline_page import outline_page
 from nexusform.rendering.answers.outline_text import outline_text
@@ -116,8 +116,3 @@ def test_the_page_says_what_is_bad_in_words() -> None:
 )
 def test_spans(numbers: list[int], text: str) -> None:
     assert spans(numbers) == text
-
-
-def test_listed() -> None:
-    assert [listed("abc"[:n]) for n in range(4)] == ["", "a", "a and b", "a, b and c"]
-    assert listed("abcdef", 4) == "a, b, c, d and 2 more"
