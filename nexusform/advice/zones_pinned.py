@@ -13,7 +13,7 @@ from typing import Final
 from nexusform.advice.facts import Facts, Outcome, PoolFacts, SiteFacts
 from nexusform.advice.wording import NAMED, finding
 from nexusform.diagnostics import Diagnostic
-from nexusform.words import counted, listed
+from nexusform.words import counted, form, listed
 
 ID: Final = "zones-pinned"
 MAX_REHEARSALS: Final = 16
@@ -28,10 +28,10 @@ def rule(facts: Facts) -> list[Diagnostic]:
         if not pool.zones or not pool.new_numbers or _is_spread_by_hand(pool, site):
             continue
         zones, racks = sorted(pool.zones), site.racks_in(pool.zones)
-        where = (
-            f"the racks {listed(racks, NAMED)}" if len(racks) > 1 else f"the rack {racks[0]}" if racks else ""
-        )
-        detail = f"{pool.pool} of {pool.cluster} is pinned to {where or f'the zones {listed(zones, NAMED)}'}."
+        where = f"the {form(len(racks), 'rack')} {listed(racks, NAMED)}"
+        if not racks:
+            where = f"the zones {listed(zones, NAMED)}"
+        detail = f"{pool.pool} of {pool.cluster} is pinned to {where}."
         cost = ""
         if site.rehearse is not None and len(found) < MAX_REHEARSALS:
             if site.id not in as_written:
