@@ -6,7 +6,7 @@ type turns plain data back into a Value (`from_plain`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from nexusform.value_types import (
@@ -176,3 +176,15 @@ def _mark_at(value: Value, path: Path) -> Value:
         changed = (*raw[:step], _mark_at(raw[step], rest), *raw[step + 1 :])
         return Value(value.type, changed, value.marks)
     return value
+
+
+def unknown_paths(value: Any, at: Path = ()) -> Iterator[Path]:
+    """Where a plain value is unknown."""
+    if value is UNKNOWN:
+        yield at
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield from unknown_paths(part, (*at, key))
+    elif isinstance(value, list):
+        for index, part in enumerate(value):
+            yield from unknown_paths(part, (*at, index))

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -92,14 +92,14 @@ class VmFamily:
     `demand(attributes, surroundings, address)` -> what it wants (None with problems when it
     cannot be told). `standing(attributes)` -> what a prior object has. `assemble(attributes, surroundings,
     placed)` -> the computed attributes that show the placements (`nodes`, `machine`, ...).
-    `sku_names(attributes)` -> the known SKU names in the arguments and where they stand, for checks
-    without a plan.
+    `unknown_skus(attributes, names)` -> a problem for every SKU in the arguments that is not among the
+    names, for checks without a plan.
     """
 
     demand: Callable[[Mapping[str, Any], Surroundings, Address], tuple[VmDemand | None, list[Problem]]]
     standing: Callable[[Mapping[str, Any]], tuple[StandingVm, ...]]
     assemble: Callable[[Mapping[str, Any], Surroundings, Sequence[PlacedVm]], dict[str, Any]]
-    sku_names: Callable[[Mapping[str, Any]], list[tuple[Path, str]]] = lambda _attributes: []
+    unknown_skus: Callable[[Mapping[str, Any], Collection[str]], list[Problem]] = lambda _values, _names: []
 
 
 @dataclass(frozen=True, slots=True)

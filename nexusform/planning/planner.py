@@ -14,34 +14,37 @@ from dataclasses import replace
 from nexusform.address import Address, ConfigAddress, address_order, parse_address
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors, warning
 from nexusform.graph import ordered
-from nexusform.planning.blocks import Blocks, PreparedBodies, Prior
-from nexusform.planning.changes import find_drift
-from nexusform.planning.conclusion import Results, Work, conclude, finished
-from nexusform.planning.destroying import destroy
+from nexusform.planning.conclusion.changes import find_drift, missing_targets
+from nexusform.planning.conclusion.conclusion import Results, Work, conclude, finished
+from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.fleet.outcome import FleetOutcome, destroyed
 from nexusform.planning.fleet.phase import FleetPhase
-from nexusform.planning.importing import drop_unselected, missing_targets, with_imports
-from nexusform.planning.instances import UNDECIDED, Instance
-from nexusform.planning.inventories import inventories_read
-from nexusform.planning.module_conditions import check_modules, check_variables
-from nexusform.planning.moves import apply_moves, forgotten, refreshed_after
+from nexusform.planning.instances.blocks import Blocks
+from nexusform.planning.instances.instance import UNDECIDED, Instance
+from nexusform.planning.modules.conditions import check_modules, check_variables
+from nexusform.planning.modules.inventories import inventories_read
+from nexusform.planning.modules.outputs import plan_outputs
+from nexusform.planning.modules.validation import validate
+from nexusform.planning.names.bodies import PreparedBodies
 from nexusform.planning.names.evaluation import Evaluation
-from nexusform.planning.names.setting import setting_for, surroundings_before, vm_skus
-from nexusform.planning.order import Order, modules, planning_order
-from nexusform.planning.outputs import plan_outputs
+from nexusform.planning.names.setting import setting_for
 from nexusform.planning.plan import Action, CheckResult, Mode, Plan
 from nexusform.planning.pods.blocks import MANIFEST_TYPE, manifest_batches, plan_manifests, pods_over
 from nexusform.planning.pods.phase import PodPhase
-from nexusform.planning.request import PlanRequest, PlanResult
-from nexusform.planning.selection import Selection, select, unmatched
-from nexusform.planning.validation import validate
+from nexusform.planning.preparation.importing import drop_unselected, with_imports
+from nexusform.planning.preparation.moves import apply_moves, forgotten, refreshed_after
+from nexusform.planning.preparation.order import Order, modules, planning_order
+from nexusform.planning.preparation.prior import Prior
+from nexusform.planning.preparation.selection import Selection, select, unmatched
+from nexusform.planning.replanning.remedies import with_ways_out
+from nexusform.planning.replanning.zone_sets import with_zone_sets
+from nexusform.planning.request import PlanRequest
+from nexusform.planning.vms.destroying import destroy
 from nexusform.planning.vms.hint_targets import HintTargets
-from nexusform.planning.vms.remedies import with_ways_out
 from nexusform.planning.vms.sites import SitePlan, build_sites
-from nexusform.planning.vms.surroundings import PlanSurroundings
+from nexusform.planning.vms.surroundings import PlanSurroundings, surroundings_before, vm_skus
 from nexusform.planning.vms.vm_phase import VmObject, VmPhase, Wishes
 from nexusform.planning.vms.vm_walk import VmWalk
-from nexusform.planning.vms.zone_sets import with_zone_sets
 from nexusform.scheduling.world import Inventory, MachineClash
 from nexusform.schema import BlockSchema
 
@@ -123,7 +126,7 @@ class _Planner:
             self.pods = pods_over(blocks, self.prior, self.objects.values())
         else:
             evaluation = self._walk(blocks, order, evaluation)
-        self.diagnostics += missing_targets(blocks, request.imports)
+        self.diagnostics += missing_targets(blocks.instances, selection, request.imports)
         standing = {a: [vm.name for vm in o.standing.values()] for a, o in self.objects.items()}
         self.diagnostics += unmatched(selection, blocks.instances, standing)
         checks = self._conditions(evaluation, selection)

@@ -1,25 +1,16 @@
-"""What a plan is made from, and what comes out besides the plan."""
+"""What a plan is made from."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from nexusform.address import Address, AddressPattern
 from nexusform.configuration.model import Configuration
-from nexusform.demands import PoolDemand
-from nexusform.diagnostics import Diagnostic
 from nexusform.plain_data import Path
-from nexusform.planning.fleet.outcome import FleetOutcome
-from nexusform.planning.plan import Mode, Plan
-from nexusform.planning.pods.phase import PodPhase
-from nexusform.planning.vms.separation import Finding
-from nexusform.planning.vms.sites import SitePlan
-from nexusform.planning.vms.vm_phase import VmObject
+from nexusform.planning.plan import Mode
 from nexusform.ports import Files, Registries
-from nexusform.scheduling.racks.explanation import Explanation
-from nexusform.scheduling.racks.model import Demand
 from nexusform.source import Span
 from nexusform.state.model import ObjectState, State
 from nexusform.values import Value
@@ -99,55 +90,3 @@ class PlanRequest:
     first: tuple[Address, ...] = ()
     imports: Mapping[Address, Imported] = field(default_factory=dict)
     data_values: tuple[DataValues, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Explained:
-    """Why one VM is where it is: the decision, and its share of the repeated tie-breaks."""
-
-    address: Address
-    object: str
-    explanation: Explanation
-    trigger: str
-
-
-@dataclass(frozen=True, slots=True)
-class Unplaced:
-    """A pool of which not every VM found a place. `placed` counts those that stand or were placed,
-    `standing` those that stood before.
-    """
-
-    address: Address
-    pool: PoolDemand
-    demand: Demand
-    site_id: str
-    cluster: str
-    placed: int
-    standing: int
-
-
-Edge: TypeAlias = tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class PlanResult:
-    """A plan with what only displays need: the resource graph as (from, to) addresses, the
-    explanations asked for, the shortages behind the errors, and the separation rules that may not
-    hold.
-    """
-
-    plan: Plan
-    edges: tuple[Edge, ...] = ()
-    nodes: tuple[str, ...] = ()
-    explained: tuple[Explained, ...] = ()
-    unplaced: tuple[Unplaced, ...] = ()
-    objects: Mapping[Address, VmObject] = field(default_factory=dict)
-    sites: Mapping[str, SitePlan] = field(default_factory=dict)
-    separations: tuple[Finding, ...] = ()
-    fleet: FleetOutcome = field(default_factory=FleetOutcome)
-    pods: PodPhase | None = None
-
-    @property
-    def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """All that was found."""
-        return self.plan.diagnostics

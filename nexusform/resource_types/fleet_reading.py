@@ -20,8 +20,7 @@ from nexusform.importers.fleet_model import (
     ObjectSelector,
 )
 from nexusform.importers.yaml_text import LineFinding
-from nexusform.plain_data import Path
-from nexusform.planning.difference import unknown_paths
+from nexusform.plain_data import Path, unknown_paths
 from nexusform.ports import Problem
 from nexusform.scheduling.fleet.amounts import Amount, parse_amount
 from nexusform.scheduling.fleet.model import (

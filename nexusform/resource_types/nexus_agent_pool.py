@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.address import Address
 from nexusform.demands import PlacedVm, VmDemand
-from nexusform.plain_data import Path
 from nexusform.ports import Problem, ResourceType, Surroundings, VmFamily
 from nexusform.resource_types.arguments import (
     id_attribute,
@@ -28,6 +27,7 @@ from nexusform.resource_types.nks_pools import (
     standing_nodes,
     upgrade_problems,
 )
+from nexusform.resource_types.vm_skus import unknown_skus
 from nexusform.scheduling.racks.model import CONTROL_PLANE
 from nexusform.schema import Attribute, BlockSchema
 from nexusform.value_types import NUMBER
@@ -123,10 +123,9 @@ def assemble(
     return {"nodes": {vm.name: node(vm, attributes["vm_sku_name"]) for vm in placed}}
 
 
-def sku_names(attributes: Mapping[str, Any]) -> list[tuple[Path, str]]:
-    """The VM SKU that the arguments name, where it is known."""
-    name = attributes.get("vm_sku_name")
-    return [(("vm_sku_name",), name)] if isinstance(name, str) else []
+def wrong_skus(attributes: Mapping[str, Any], known: Collection[str]) -> list[Problem]:
+    """The VM SKU of the pool when nobody knows it."""
+    return unknown_skus([(("vm_sku_name",), attributes.get("vm_sku_name"))], known)
 
 
 def present(attributes: Mapping[str, Any], name: str) -> Any:
@@ -144,6 +143,6 @@ NEXUS_AGENT_POOL: Final = ResourceType(
     _SCHEMA,
     identify,
     check=check,
-    vms=VmFamily(demand, standing_nodes, assemble, sku_names),
+    vms=VmFamily(demand, standing_nodes, assemble, wrong_skus),
     present=present,
 )

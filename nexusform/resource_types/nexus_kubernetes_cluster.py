@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -32,6 +32,7 @@ from nexusform.resource_types.nks_pools import (
     standing_nodes,
     upgrade_problems,
 )
+from nexusform.resource_types.vm_skus import unknown_skus
 from nexusform.scheduling.racks.model import CONTROL_PLANE
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange, order_attribute
 from nexusform.value_types import NUMBER, STRING, ListType, ObjectType
@@ -182,15 +183,15 @@ def assemble(
     return {"nodes": nodes, "node_count": len(nodes), "capacity": capacity(skus)}
 
 
-def sku_names(attributes: Mapping[str, Any]) -> list[tuple[Path, str]]:
-    """The VM SKUs that the arguments name, where they are known."""
+def wrong_skus(attributes: Mapping[str, Any], known: Collection[str]) -> list[Problem]:
+    """The VM SKUs of the control plane and the pools that nobody knows."""
     plane, pools = attributes.get("control_plane"), attributes.get("agent_pool")
-    found: list[tuple[Path, Any]] = []
+    named: list[tuple[Path, Any]] = []
     if isinstance(plane, dict):
-        found.append((("control_plane", "vm_sku_name"), plane.get("vm_sku_name")))
+        named.append((("control_plane", "vm_sku_name"), plane.get("vm_sku_name")))
     for name, pool in pools.items() if isinstance(pools, dict) else ():
-        found.append((("agent_pool", name, "vm_sku_name"), pool.get("vm_sku_name")))
-    return [(path, name) for path, name in found if isinstance(name, str)]
+        named.append((("agent_pool", name, "vm_sku_name"), pool.get("vm_sku_name")))
+    return unknown_skus(named, known)
 
 
 def present(attributes: Mapping[str, Any], name: str) -> Any:
@@ -220,6 +221,6 @@ NEXUS_KUBERNETES_CLUSTER: Final = ResourceType(
     _SCHEMA,
     identify,
     check=check,
-    vms=VmFamily(demand, standing_nodes, assemble, sku_names),
+    vms=VmFamily(demand, standing_nodes, assemble, wrong_skus),
     present=present,
 )

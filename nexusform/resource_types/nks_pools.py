@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from nexusform.demands import PlacedVm, PoolDemand, StandingVm
 from nexusform.plain_data import Path
-from nexusform.planning.vms.fit import unknown_sku
 from nexusform.ports import Problem, Surroundings
+from nexusform.resource_types.vm_skus import unknown_sku
 from nexusform.scheduling.catalogue import allocatable_cpus
 from nexusform.scheduling.racks.model import CONTROL_PLANE, Placement, VmSku
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange

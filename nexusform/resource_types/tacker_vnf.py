@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.address import Address
@@ -19,6 +19,7 @@ from nexusform.resource_types.arguments import (
     name_attribute,
     parent_attribute,
 )
+from nexusform.resource_types.vm_skus import unknown_skus
 from nexusform.resource_types.vnf_documents import (
     document_path,
     document_problems,
@@ -321,13 +322,13 @@ def present(attributes: Mapping[str, Any], name: str) -> Any:
     }
 
 
-def sku_names(attributes: Mapping[str, Any]) -> list[tuple[Path, str]]:
-    """The VM SKUs that the vdu blocks name, where they are known."""
+def wrong_skus(attributes: Mapping[str, Any], known: Collection[str]) -> list[Problem]:
+    """The VM SKUs of the vdu blocks that nobody knows."""
     blocks = attributes.get("vdu")
-    named = {
-        name: block.get("vm_sku_name") for name, block in (blocks.items() if isinstance(blocks, dict) else ())
-    }
-    return [(("vdu", name, "vm_sku_name"), sku) for name, sku in named.items() if isinstance(sku, str)]
+    vdus = blocks.items() if isinstance(blocks, dict) else ()
+    return unknown_skus(
+        [(("vdu", name, "vm_sku_name"), block.get("vm_sku_name")) for name, block in vdus], known
+    )
 
 
 TACKER_VNF: Final = ResourceType(
@@ -336,6 +337,6 @@ TACKER_VNF: Final = ResourceType(
     _SCHEMA,
     identify,
     check=check,
-    vms=VmFamily(demand, standing, assemble, sku_names),
+    vms=VmFamily(demand, standing, assemble, wrong_skus),
     present=present,
 )

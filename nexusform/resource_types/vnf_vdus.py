@@ -8,9 +8,9 @@ from typing import Any, Final
 from nexusform.diagnostics import did_you_mean
 from nexusform.importers.vnf_model import Vdu, Vnf
 from nexusform.plain_data import Path
-from nexusform.planning.vms.fit import unknown_sku
 from nexusform.ports import Problem, Surroundings
 from nexusform.resource_types.arguments import is_known, whole_number_problems
+from nexusform.resource_types.vm_skus import unknown_sku
 from nexusform.scheduling.racks.model import VmSku
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
 from nexusform.value_types import NUMBER, STRING

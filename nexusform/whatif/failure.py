@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nexusform.planning.vms.fit import explain_shortage
+from nexusform.planning.verdicts.fit import explain_shortage
 from nexusform.planning.vms.sites import demand_for
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.model import Placement

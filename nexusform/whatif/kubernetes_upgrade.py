@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nexusform.planning.vms.fit import explain_shortage
+from nexusform.planning.verdicts.fit import explain_shortage
 from nexusform.planning.vms.sites import demand_for, vm_name
 from nexusform.planning.vms.triggers import batch_size
 from nexusform.scheduling.racks.engine import RackScheduler

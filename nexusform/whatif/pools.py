@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from nexusform.address import Address, AddressPattern
 from nexusform.demands import PoolDemand
+from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import PlacementAction, PlacementChange, PlacementTable
-from nexusform.planning.request import PlanResult
 from nexusform.planning.vms.placed_note import placed_by
 from nexusform.state.model import State
 

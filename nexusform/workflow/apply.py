@@ -15,9 +15,9 @@ from nexusform.applying.outcomes import known_parts
 from nexusform.applying.recorder import Recorder
 from nexusform.applying.standing import provider_of
 from nexusform.diagnostics import Diagnostic, error
-from nexusform.planning.finalising import finalised
 from nexusform.planning.plan import Action, CheckResult, Mode, Plan
 from nexusform.planning.planner import make_plan
+from nexusform.planning.replanning.finalising import finalised
 from nexusform.planning.request import PlanRequest
 from nexusform.ports import BackendProblem
 from nexusform.state import codec

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from nexusform.diagnostics import Diagnostic, Severity, error
 from nexusform.language.syntax import Traversal, TraverseAttribute
-from nexusform.planning.conditions import PROBLEMS
+from nexusform.planning.instances.conditions import PROBLEMS
 
 _SUMMARIES = frozenset(PROBLEMS.values())
 _KEY = re.compile(r'\["(?:[^"\\]|\\.)*"\]|\[\d+\]')

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 from nexusform.address import Address, AddressPattern, AddressProblem, address_order, parse_pattern
 from nexusform.demands import StandingVm, VmDemand
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
+from nexusform.planning.conclusion.result import Explained, PlanResult
 from nexusform.planning.fleet.placement import PLACEMENT_TYPES
 from nexusform.planning.plan import PlacementChange
 from nexusform.planning.planner import make_plan
 from nexusform.planning.pods.blocks import MANIFEST_TYPE
 from nexusform.planning.pods.reasons import PodReason
-from nexusform.planning.request import Explained, PlanRequest, PlanResult
+from nexusform.planning.request import PlanRequest
 from nexusform.planning.vms.placed_note import placed_by
 from nexusform.ports import Registries
 from nexusform.scheduling.decision import Certainty

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from nexusform.address import Address, AddressPattern
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
 from nexusform.importers.kubernetes_manifests import Manifest
+from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.fleet.placement import PlacementPlan
 from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.planning.planner import make_plan
-from nexusform.planning.request import PlanRequest, PlanResult
+from nexusform.planning.request import PlanRequest
 from nexusform.planning.vms.placed_note import placed_by
 from nexusform.scheduling.fleet.explanation import Drift, Explanation, drift, explain
 from nexusform.scheduling.fleet.model import BindingState

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from nexusform.address import AddressPattern
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error, warning
+from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import PlacementAction
 from nexusform.planning.planner import make_plan
 from nexusform.planning.pods.reasons import PodReason, pod_reasons
-from nexusform.planning.request import PlanRequest, PlanResult
+from nexusform.planning.request import PlanRequest
 
 NODES_UNKNOWN = "Nodes unknown"
 _MOST_NAMES = 20

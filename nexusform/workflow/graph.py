@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nexusform.diagnostics import Diagnostic
-from nexusform.planning.order import planning_order
 from nexusform.planning.plan import Plan
+from nexusform.planning.preparation.order import planning_order
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.workflow.project import Place, load_configuration

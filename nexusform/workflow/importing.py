@@ -11,8 +11,13 @@ import nexusform
 from nexusform.address import Address, AddressProblem, parse_address
 from nexusform.configuration.model import Configuration, ResourceBlock
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors, warning
-from nexusform.planning.importing import ImportTarget, adopted, import_targets, without_configuration
-from nexusform.planning.order import modules
+from nexusform.planning.preparation.importing import (
+    ImportTarget,
+    adopted,
+    import_targets,
+    without_configuration,
+)
+from nexusform.planning.preparation.order import modules
 from nexusform.planning.request import Imported, PlanRequest
 from nexusform.ports import BackendProblem, Provider, ProviderProblem
 from nexusform.providers.registry import DEFAULT

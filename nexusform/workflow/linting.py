@@ -12,7 +12,7 @@ from nexusform.advice.rehearsal import rehearsal
 from nexusform.configuration.model import Configuration
 from nexusform.demands import PoolDemand
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.planning.request import PlanResult
+from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_phase import VmObject
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST

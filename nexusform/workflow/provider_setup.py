@@ -9,7 +9,7 @@ from typing import Any
 from nexusform.configuration.evaluation import prepare_body
 from nexusform.configuration.model import ProviderBlock
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
-from nexusform.planning.blocks import PreparedBodies
+from nexusform.planning.names.bodies import PreparedBodies
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.setting import setting_for
 from nexusform.planning.request import PlanRequest

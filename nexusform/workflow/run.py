@@ -12,9 +12,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
 from nexusform.diagnostics import Diagnostic, error, has_errors
+from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import Mode
 from nexusform.planning.planner import make_plan
-from nexusform.planning.request import PlanRequest, PlanResult
+from nexusform.planning.request import PlanRequest
 from nexusform.ports import Clock, Provider, ProviderProblem
 from nexusform.state.model import EMPTY
 from nexusform.workflow.importing import Imports, find_imports, refusal_to_generate, with_generated

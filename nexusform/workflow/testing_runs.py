@@ -14,10 +14,10 @@ from nexusform.configuration.references import check_expression
 from nexusform.configuration.testing_blocks import RunBlock, RunFile
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error, has_errors, warning
 from nexusform.language.evaluator import evaluate
-from nexusform.planning.conditions import evaluate_condition, failure
+from nexusform.planning.instances.conditions import evaluate_condition, failure
+from nexusform.planning.names.standing import StandingEvaluation, standing_evaluation
 from nexusform.planning.plan import Mode, Plan
 from nexusform.planning.request import PlanRequest
-from nexusform.planning.vms.standing import StandingEvaluation, standing_evaluation
 from nexusform.ports import Clock
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile

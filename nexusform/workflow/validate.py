@@ -50,7 +50,7 @@ def further_problems(
     place: Place, configuration: Configuration, told: Sequence[Diagnostic]
 ) -> list[Diagnostic]:
     """What planning would find wrong whatever the state, without what is told already."""
-    from nexusform.planning.validation import validate
+    from nexusform.planning.modules.validation import validate
 
     request = PlanRequest(
         configuration=configuration,

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import PlacementChange
-from nexusform.planning.request import PlanResult
 from nexusform.state.model import State
 from tests.planning.harness import attributes
 

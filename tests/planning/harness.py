@@ -13,9 +13,10 @@ from typing import Any
 from nexusform.address import Address, parse_address
 from nexusform.configuration.loader import load, read_variables
 from nexusform.diagnostics import Diagnostic, Severity, has_errors
+from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import Action, Change, PlacementChange, Plan
 from nexusform.planning.planner import make_plan
-from nexusform.planning.request import PlanRequest, PlanResult
+from nexusform.planning.request import PlanRequest
 from nexusform.ports import Registries
 from nexusform.resource_types.registry import registries
 from nexusform.state.model import EMPTY, InstanceState, ObjectState, State

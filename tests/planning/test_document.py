@@ -11,8 +11,8 @@ from functools import cache
 
 import pytest
 
+from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import PlacementTable
-from nexusform.planning.request import PlanResult
 from nexusform.state.model import EMPTY, State
 from tests.planning.harness import applied, good, is_empty, places, plan, state_of, triggers, vms
 

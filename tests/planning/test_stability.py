@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from nexusform.planning.request import PlanResult
+from nexusform.planning.conclusion.result import PlanResult
 from nexusform.state.model import EMPTY, State
 from tests.planning.harness import applied, errors, is_empty, places, plan, triggers
 from tests.planning.site_model import (

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nexusform.diagnostics import Diagnostic
-from nexusform.planning.request import PlanResult
+from nexusform.planning.conclusion.result import PlanResult
 from nexusform.resource_types.registry import RESOURCE_TYPES
 from nexusform.state.model import EMPTY, State
 from nexusform.values import UNKNOWN

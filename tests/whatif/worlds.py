@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from nexusform.planning.request import PlanResult
+from nexusform.planning.conclusion.result import PlanResult
 from nexusform.state.model import EMPTY, State
 from nexusform.whatif.standing import things_after, things_of_state
 from nexusform.whatif.world_view import SiteView, WorldView, view_world

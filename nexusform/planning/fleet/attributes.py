@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nexusform.planning.difference import unknown_paths
+from nexusform.plain_data import unknown_paths
 from nexusform.scheduling.fleet.eviction import Eviction
 from nexusform.scheduling.fleet.model import Binding, BindingState, Condition, PolicySnapshot
 from nexusform.scheduling.fleet.status import ClusterStatus, PlacementStatus

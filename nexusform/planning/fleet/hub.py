@@ -15,7 +15,7 @@ from nexusform.importers.fleet_model import (
     HubObjects,
 )
 from nexusform.importers.kubernetes_manifests import Manifest, unwrapped
-from nexusform.planning.instances import Instance
+from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import Action
 from nexusform.ports import Problem
 from nexusform.scheduling.fleet.staged import transition_problem

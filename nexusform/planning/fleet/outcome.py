@@ -19,7 +19,7 @@ from nexusform.planning.fleet.attributes import (
 from nexusform.planning.fleet.placement import PLACEMENT_TYPES, PlacementPlan
 from nexusform.planning.fleet.rows import removed_rows
 from nexusform.planning.fleet.selection import availability_tracked, write_selected
-from nexusform.planning.instances import Instance
+from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import PlacementChange
 from nexusform.scheduling.fleet.roster import Roster
 from nexusform.scheduling.fleet.status import (

@@ -14,8 +14,6 @@ from nexusform.address import Address
 from nexusform.configuration.model import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.importers.fleet_model import FleetMember, FleetPlacement
-from nexusform.planning.blocks import Blocks
-from nexusform.planning.difference import planned_attributes
 from nexusform.planning.fleet.hub import Hub, read_hub
 from nexusform.planning.fleet.outcome import FleetOutcome, conclude_placement
 from nexusform.planning.fleet.placement import PLACEMENT_TYPES, PlacementPlan, begin
@@ -36,11 +34,13 @@ from nexusform.planning.fleet.world import (
     remember,
     remembered,
 )
-from nexusform.planning.instances import Instance, decide, undecided, undecided_error
+from nexusform.planning.instances.blocks import Blocks
+from nexusform.planning.instances.difference import planned_attributes
+from nexusform.planning.instances.instance import Instance, decide, undecided, undecided_error
+from nexusform.planning.instances.triggered import is_triggered
 from nexusform.planning.names.evaluation import Evaluation
-from nexusform.planning.order import Order
 from nexusform.planning.plan import PlacementChange
-from nexusform.planning.triggered import is_triggered
+from nexusform.planning.preparation.order import Order
 from nexusform.planning.vms.vm_phase import VmObject
 from nexusform.ports import Problem
 from nexusform.scheduling.decision import Refusal

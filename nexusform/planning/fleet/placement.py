@@ -10,7 +10,7 @@ from nexusform.importers.fleet_model import FleetOverride, FleetPlacement
 from nexusform.importers.kubernetes_manifests import Manifest
 from nexusform.planning.fleet.attributes import is_fulfilled, read_bindings, read_snapshot
 from nexusform.planning.fleet.overrides import Renders
-from nexusform.planning.instances import Instance
+from nexusform.planning.instances.instance import Instance
 from nexusform.scheduling.fleet.cycle import CycleResult
 from nexusform.scheduling.fleet.decisions import SchedulingStatus
 from nexusform.scheduling.fleet.eviction import Eviction

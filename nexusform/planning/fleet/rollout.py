@@ -10,7 +10,7 @@ from nexusform.importers.fleet_model import EXTERNAL, FleetRun
 from nexusform.planning.fleet.hub import Hub
 from nexusform.planning.fleet.placement import PlacementPlan
 from nexusform.planning.fleet.selection import availability_tracked
-from nexusform.planning.instances import Instance
+from nexusform.planning.instances.instance import Instance
 from nexusform.ports import Problem
 from nexusform.scheduling.fleet.changes import check_budget
 from nexusform.scheduling.fleet.eviction import Target, after, evict

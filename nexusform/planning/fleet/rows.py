@@ -9,7 +9,7 @@ from nexusform.address import Address
 from nexusform.planning.fleet.attributes import read_bindings
 from nexusform.planning.fleet.placement import PlacementPlan
 from nexusform.planning.fleet.world import FleetMemberState
-from nexusform.planning.instances import Instance
+from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.fleet.decisions import selected

@@ -9,17 +9,13 @@ from typing import Any
 
 from nexusform.address import parse_address
 from nexusform.configuration.model import ResourceBlock
-from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
+from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.language.functions.registry import standard_functions
-from nexusform.planning.blocks import PreparedBodies, Prior
-from nexusform.planning.difference import unknown_paths
+from nexusform.plain_data import unknown_paths
+from nexusform.planning.names.bodies import PreparedBodies
 from nexusform.planning.names.evaluation import Setting
 from nexusform.planning.request import PlanRequest
-from nexusform.planning.vms.surroundings import CLUSTER_TYPE, PlanSurroundings
 from nexusform.ports import Problem, ReadContext, ResourceType
-from nexusform.scheduling.catalogue import CATALOGUES, NEWEST, catalogue
-from nexusform.scheduling.racks.model import VmSku
-from nexusform.scheduling.world import Inventory
 
 
 class PlanClock:
@@ -153,50 +149,3 @@ def _managed(request: PlanRequest) -> frozenset[str]:
         name = str(attributes.get("name"))
         found.add(f"{cluster}/{name}" if cluster else name)
     return frozenset(found)
-
-
-def vm_skus(request: PlanRequest, inventory: Inventory) -> tuple[dict[str, VmSku], list[Diagnostic]]:
-    """All VM SKUs: the catalogue's (the state's version, else the configured or the newest), and
-    the user's own.
-    """
-    settings = request.configuration.settings
-    wanted = settings.sku_catalogue or request.state.catalogue or NEWEST
-    found = catalogue(wanted)
-    problems = []
-    if found is None:
-        known = ", ".join(sorted(CATALOGUES))
-        problems.append(
-            error(
-                "Unknown SKU catalogue",
-                f'There is no SKU catalogue "{wanted}".{did_you_mean(wanted, CATALOGUES)} Known: {known}.',
-                settings.sku_catalogue_span,
-            )
-        )
-        found = CATALOGUES[NEWEST]
-    return {**found.vm_skus, **{sku.name: sku for sku in inventory.skus.values()}}, problems
-
-
-def catalogue_version(request: PlanRequest) -> str:
-    """The version that the plan uses and state will record."""
-    return request.configuration.settings.sku_catalogue or request.state.catalogue or NEWEST
-
-
-def surroundings_before(
-    prior: Prior, skus: Mapping[str, VmSku], types: Mapping[str, ResourceType]
-) -> PlanSurroundings:
-    """The SKUs and clusters as they stood: what prior arguments meant."""
-    known = dict(skus)
-    inventory = Inventory()
-    found = PlanSurroundings(known, targets=lambda _resource_id: (frozenset(), frozenset()))
-    for address, state in prior.instances.items():
-        resource_type = types.get(address.type)
-        if resource_type is None or state.current is None:
-            continue
-        attributes = state.current.attributes
-        if resource_type.name == CLUSTER_TYPE:
-            found.clusters.setdefault(resource_type.identify(attributes), attributes)
-        elif resource_type.offer is not None and resource_type.phase == 1:
-            resource_type.offer(attributes, str(address), inventory)
-    for sku in inventory.skus.values():
-        known.setdefault(sku.name, sku)
-    return found

@@ -10,11 +10,12 @@ from nexusform.address import Address
 from nexusform.configuration.model import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean
 from nexusform.importers.kubernetes_manifests import Manifest, read_manifests, unwrapped
-from nexusform.planning.blocks import Blocks, Prior
-from nexusform.planning.instances import Instance, undecided, undecided_error
+from nexusform.planning.instances.blocks import Blocks
+from nexusform.planning.instances.instance import Instance, undecided, undecided_error
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.pods.nodes import clusters_with_nodes
 from nexusform.planning.pods.phase import PodPhase, PriorPods
+from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.vms.vm_phase import VmObject
 from nexusform.ports import Problem
 from nexusform.scheduling.pods.warnings import PodWarning

@@ -17,7 +17,6 @@ from nexusform.importers.yaml_text import LineFinding
 from nexusform.planning.fleet.world import Render
 from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.planning.pods.nodes import NodeCluster
-from nexusform.planning.vms.separation import PodPlace
 from nexusform.scheduling.pods import forecast
 from nexusform.scheduling.pods.forecast import PodOutcome, Prediction
 from nexusform.scheduling.pods.model import Cluster, PodSpec, StandingPod, Workload
@@ -50,6 +49,18 @@ PodMap = dict[str, dict[str, Any]]
 # Who brings pods (the address of a hub manifest or a placement, as text) and to which cluster (its id).
 Key = tuple[str, str]
 PodKey = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PodPlace:
+    """A planned pod: whose it is and the VM (cluster id and node name) that it runs on."""
+
+    cluster_id: str
+    node: str
+    namespace: str
+    name: str
+    labels: Mapping[str, str]
+    trigger: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from nexusform.diagnostics import Diagnostic, did_you_mean, error
+from nexusform.planning.preparation.prior import Prior
+from nexusform.planning.request import PlanRequest
+from nexusform.ports import ResourceType
+from nexusform.scheduling.catalogue import CATALOGUES, NEWEST, catalogue
 from nexusform.scheduling.racks.model import Machine, VmSku
+from nexusform.scheduling.world import Inventory
 
 CLUSTER_TYPE = "nexus_kubernetes_cluster"
 
@@ -45,3 +51,50 @@ class PlanSurroundings:
     def machines(self, site_id: str) -> Sequence[Machine] | None:
         """The machines of a site."""
         return self.sites.get(site_id)
+
+
+def vm_skus(request: PlanRequest, inventory: Inventory) -> tuple[dict[str, VmSku], list[Diagnostic]]:
+    """All VM SKUs: the catalogue's (the state's version, else the configured or the newest), and
+    the user's own.
+    """
+    settings = request.configuration.settings
+    wanted = settings.sku_catalogue or request.state.catalogue or NEWEST
+    found = catalogue(wanted)
+    problems = []
+    if found is None:
+        known = ", ".join(sorted(CATALOGUES))
+        problems.append(
+            error(
+                "Unknown SKU catalogue",
+                f'There is no SKU catalogue "{wanted}".{did_you_mean(wanted, CATALOGUES)} Known: {known}.',
+                settings.sku_catalogue_span,
+            )
+        )
+        found = CATALOGUES[NEWEST]
+    return {**found.vm_skus, **{sku.name: sku for sku in inventory.skus.values()}}, problems
+
+
+def catalogue_version(request: PlanRequest) -> str:
+    """The version that the plan uses and state will record."""
+    return request.configuration.settings.sku_catalogue or request.state.catalogue or NEWEST
+
+
+def surroundings_before(
+    prior: Prior, skus: Mapping[str, VmSku], types: Mapping[str, ResourceType]
+) -> PlanSurroundings:
+    """The SKUs and clusters as they stood: what prior arguments meant."""
+    known = dict(skus)
+    inventory = Inventory()
+    found = PlanSurroundings(known, targets=lambda _resource_id: (frozenset(), frozenset()))
+    for address, state in prior.instances.items():
+        resource_type = types.get(address.type)
+        if resource_type is None or state.current is None:
+            continue
+        attributes = state.current.attributes
+        if resource_type.name == CLUSTER_TYPE:
+            found.clusters.setdefault(resource_type.identify(attributes), attributes)
+        elif resource_type.offer is not None and resource_type.phase == 1:
+            resource_type.offer(attributes, str(address), inventory)
+    for sku in inventory.skus.values():
+        known.setdefault(sku.name, sku)
+    return found

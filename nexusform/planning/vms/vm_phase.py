@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from nexusform.demands import PlacedVm, PoolDemand, StandingVm, VmDemand
-from nexusform.planning.instances import Instance
+from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import Action
 from nexusform.planning.vms.sites import SitePlan, demand_for, vm_name
 from nexusform.planning.vms.surroundings import PlanSurroundings

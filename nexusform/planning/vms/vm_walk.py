@@ -13,13 +13,14 @@ from nexusform.address import Address
 from nexusform.configuration.model import ResourceBlock
 from nexusform.demands import VmDemand
 from nexusform.diagnostics import Diagnostic, did_you_mean
-from nexusform.planning.blocks import Blocks
-from nexusform.planning.difference import planned_attributes, unknown_paths
-from nexusform.planning.instances import Instance, decide, undecided, undecided_error
+from nexusform.plain_data import unknown_paths
+from nexusform.planning.instances.blocks import Blocks
+from nexusform.planning.instances.difference import planned_attributes
+from nexusform.planning.instances.instance import Instance, decide, undecided, undecided_error
+from nexusform.planning.instances.triggered import is_triggered
 from nexusform.planning.names.evaluation import Evaluation, address_key
 from nexusform.planning.names.views import ResourceView
 from nexusform.planning.plan import Action
-from nexusform.planning.triggered import is_triggered
 from nexusform.planning.vms.hint_targets import HintTargets
 from nexusform.planning.vms.placed_note import note_placed
 from nexusform.planning.vms.pool_replacement import last_system_pools

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.pods.reasons import PodReason, pod_reasons
-from nexusform.planning.request import PlanResult
 from nexusform.rendering.answers.outline_text import outline_text
 from nexusform.rendering.answers.pod_outline import pod_document, pod_outline
 from tests.planning.harness import RACKS, applied, good, plan
-from tests.planning.test_pods import HOSTNAME, deployment, manifest, workers
+from tests.planning.pods.test_pods import HOSTNAME, deployment, manifest, workers
 
 ADDRESS = "fleet_hub_manifest.m"
 TEXT = RACKS + workers(2) + manifest("m", deployment("web", 3, apart=HOSTNAME))

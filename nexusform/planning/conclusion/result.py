@@ -1,0 +1,55 @@
+"""What comes out besides the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from nexusform.address import Address
+from nexusform.diagnostics import Diagnostic
+from nexusform.planning.fleet.outcome import FleetOutcome
+from nexusform.planning.plan import Plan
+from nexusform.planning.pods.phase import PodPhase
+from nexusform.planning.verdicts.fit import Unplaced
+from nexusform.planning.verdicts.separation import Finding
+from nexusform.planning.vms.sites import SitePlan
+from nexusform.planning.vms.vm_phase import VmObject
+from nexusform.scheduling.racks.explanation import Explanation
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Why one VM is where it is: the decision, and its share of the repeated tie-breaks."""
+
+    address: Address
+    object: str
+    explanation: Explanation
+    trigger: str
+
+
+Edge: TypeAlias = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanResult:
+    """A plan with what only displays need: the resource graph as (from, to) addresses, the
+    explanations asked for, the shortages behind the errors, and the separation rules that may not
+    hold.
+    """
+
+    plan: Plan
+    edges: tuple[Edge, ...] = ()
+    nodes: tuple[str, ...] = ()
+    explained: tuple[Explained, ...] = ()
+    unplaced: tuple[Unplaced, ...] = ()
+    objects: Mapping[Address, VmObject] = field(default_factory=dict)
+    sites: Mapping[str, SitePlan] = field(default_factory=dict)
+    separations: tuple[Finding, ...] = ()
+    fleet: FleetOutcome = field(default_factory=FleetOutcome)
+    pods: PodPhase | None = None
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """All that was found."""
+        return self.plan.diagnostics

@@ -1,0 +1,1 @@
+"""Blocks to instances: their arguments, what changes, and what becomes of each. Start at blocks.py."""

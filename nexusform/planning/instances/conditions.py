@@ -1,0 +1,94 @@
+"""Conditions: what one comes to, and the pre- and postconditions of resources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nexusform.configuration.model import Condition
+from nexusform.diagnostics import Diagnostic, error
+from nexusform.language.evaluator import Scope, notes_on
+from nexusform.planning.instances.instance import Instance
+from nexusform.planning.names.evaluation import Evaluation
+from nexusform.planning.plan import CheckResult
+
+PROBLEMS = {
+    "precondition": "Resource precondition failed",
+    "postcondition": "Resource postcondition failed",
+    "output": "Module output value precondition failed",
+    "variable": "Invalid value for variable",
+    "check": "Check block assertion failed",
+    "assert": "Test assertion failed",
+}
+
+
+def evaluate_condition(
+    condition: Condition, evaluation: Evaluation, scope: Scope, address: str
+) -> tuple[str, str]:
+    """The status (pass, fail, error, unknown) of one condition and its message."""
+    value = evaluation.evaluated(condition.condition, scope)
+    if value is None:
+        return "error", ""
+    if not value.is_known:
+        return "unknown", ""
+    if value.raw is True or value.raw == "true":
+        return "pass", ""
+    if value.raw is not False and value.raw != "false":
+        evaluation.diagnostics.append(
+            error(
+                "Invalid condition result",
+                "A condition must be true or false.",
+                condition.condition.span,
+                address=address,
+            )
+        )
+        return "error", ""
+    message = evaluation.evaluated(condition.error_message, scope)
+    text = "This check failed, but has an invalid error message as described in the other messages."
+    if message is not None and isinstance(message.raw, str):
+        text = "(sensitive value)" if message.has_marks else message.raw
+    return "fail", text
+
+
+def failure(
+    condition: Condition, kind: str, message: str, address: str, block: str, scope: Scope
+) -> Diagnostic:
+    """The diagnostic of a condition that does not hold, with the values that it refers to."""
+    values = notes_on(condition.condition, scope)
+    subject = condition.condition.span
+    return error(PROBLEMS[kind], message, subject, address=address, block=block, values=values)
+
+
+def check_conditions(
+    instance: Instance, evaluation: Evaluation
+) -> tuple[list[Diagnostic], list[CheckResult]]:
+    """The pre- and postconditions of an instance whose planned values are known."""
+    lifecycle = instance.lifecycle
+    if not lifecycle.preconditions and not lifecycle.postconditions:
+        return [], []
+    assert instance.module is not None
+    assert instance.repetition is not None
+    address = str(instance.address)
+    header = instance.block.header if instance.block is not None else ""
+    found: list[Diagnostic] = []
+    worst, messages = "pass", []
+    both: Iterable[tuple[str, Condition]] = [
+        *(("precondition", c) for c in lifecycle.preconditions),
+        *(("postcondition", c) for c in lifecycle.postconditions),
+    ]
+    for kind, condition in both:
+        this = instance.view if kind == "postcondition" else None
+        scope = evaluation.scope(instance.module, instance.repetition, this)
+        status, message = evaluate_condition(condition, evaluation, scope, address)
+        if status == "fail":
+            found.append(failure(condition, kind, message, address, header, scope))
+            messages.append(message)
+        worst = worse(worst, status)
+    return found, [CheckResult("resource", address, worst, tuple(messages))]
+
+
+_RANK = ("pass", "unknown", "fail", "error")
+
+
+def worse(one: str, other: str) -> str:
+    """The worse of two statuses."""
+    return max(one, other, key=_RANK.index)

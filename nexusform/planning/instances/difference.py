@@ -1,0 +1,172 @@
+"""Prior against planned: what changes, and what a change means for the object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from nexusform.plain_data import Path, unknown_paths
+from nexusform.schema import BlockSchema, NestedBlock, Nesting, OnChange, order_attribute
+from nexusform.value_types import ListType, MapType, PrimitiveType, SetType
+from nexusform.values import UNKNOWN
+
+
+def planned_attributes(
+    schema: BlockSchema,
+    config: Mapping[str, Any],
+    prior: Mapping[str, Any] | None,
+    computed: Mapping[str, Any],
+) -> dict[str, Any]:
+    """All attributes of the object as planned: what the user wrote, else what nexusform computes,
+    else what stands.
+    """
+    planned: dict[str, Any] = {}
+    for name, attribute in schema.attributes.items():
+        value = config.get(name) if attribute.configurable else None
+        if value is None and name in computed:
+            value = computed[name]
+        elif value is None and attribute.computed:
+            value = prior.get(name) if prior is not None else UNKNOWN
+        planned[name] = value
+    for name, block in schema.blocks.items():
+        planned[name] = config.get(name, _absent(block))
+        if block.nesting is Nesting.MAP:
+            planned[order_attribute(name)] = config.get(order_attribute(name), [])
+    return planned
+
+
+def _absent(block: NestedBlock) -> Any:
+    return {Nesting.SINGLE: None, Nesting.LIST: [], Nesting.MAP: {}}[block.nesting]
+
+
+def replacing_paths(
+    schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any]
+) -> tuple[Path, ...]:
+    """The arguments whose change replaces the object. An argument that the user leaves out and
+    nexusform fills in does not count.
+    """
+    return tuple(_replacing(schema, prior, config, ()))
+
+
+def _replacing(
+    schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any], at: Path
+) -> Iterable[Path]:
+    for name, attribute in schema.attributes.items():
+        if attribute.on_change is not OnChange.REPLACE or not attribute.configurable:
+            continue
+        before, after = prior.get(name), config.get(name)
+        if after is None and attribute.computed:
+            continue
+        if before != after:
+            yield (*at, name)
+    for name, block in schema.blocks.items():
+        before, after = prior.get(name) or _absent(block), config.get(name) or _absent(block)
+        if before == after:
+            continue
+        if block.on_change is OnChange.REPLACE:
+            yield (*at, name)
+        elif block.nesting is Nesting.SINGLE and isinstance(before, dict) and isinstance(after, dict):
+            yield from _replacing(block.schema, before, after, (*at, name))
+
+
+def pool_replacing_paths(
+    schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any], at: Path = ()
+) -> Iterator[Path]:
+    """The changed arguments that re-place the VMs of the pool they stand in; a pool that comes or
+    goes has none.
+    """
+    for name, attribute in schema.attributes.items():
+        replaces = attribute.on_change is OnChange.REPLACE_POOL and attribute.configurable
+        if replaces and _differ(prior.get(name), config.get(name)):
+            yield (*at, name)
+    for name, block in schema.blocks.items():
+        before, after = prior.get(name), config.get(name)
+        if block.on_change is OnChange.REPLACE_POOL and _differ(before, after):
+            yield (*at, name)
+        elif block.nesting is Nesting.MAP and isinstance(before, Mapping) and isinstance(after, Mapping):
+            for label in before.keys() & after.keys():
+                yield from pool_replacing_paths(block.schema, before[label], after[label], (*at, name, label))
+
+
+def _differ(before: Any, after: Any) -> bool:
+    return (before or None) != (after or None)
+
+
+def undecided_paths(schema: BlockSchema, config: Mapping[str, Any], at: Path = ()) -> Iterable[Path]:
+    """Unknown values at arguments that decide placements."""
+    for name, attribute in schema.attributes.items():
+        if attribute.decides_placement and attribute.configurable:
+            yield from unknown_paths(config.get(name), (*at, name))
+    for name, block in schema.blocks.items():
+        value = config.get(name)
+        if value is UNKNOWN and _decides(block.schema):
+            yield (*at, name)
+        for path, part in _parts(block, value):
+            yield from undecided_paths(block.schema, part, (*at, name, *path))
+
+
+def null_elements(schema: BlockSchema, config: Mapping[str, Any], at: Path = ()) -> Iterable[Path]:
+    """Arguments that are lists, sets or maps of plain values with a null among them."""
+    for name, attribute in schema.attributes.items():
+        kind, value = attribute.type, config.get(name)
+        if isinstance(kind, ListType | SetType | MapType) and isinstance(kind.element, PrimitiveType):
+            elements = list(value.values()) if isinstance(value, dict) else value
+            if isinstance(elements, list) and None in elements:
+                yield (*at, name)
+    for name, block in schema.blocks.items():
+        for path, part in _parts(block, config.get(name)):
+            yield from null_elements(block.schema, part, (*at, name, *path))
+
+
+def _parts(block: NestedBlock, value: Any) -> Iterable[tuple[Path, Mapping[str, Any]]]:
+    """The bodies of a nested block by their path below its name."""
+    if block.nesting is Nesting.SINGLE:
+        return [((), value)] if isinstance(value, dict) else []
+    if isinstance(value, dict):
+        return [((label,), part) for label, part in value.items()]
+    return [((index,), part) for index, part in enumerate(value)] if isinstance(value, list) else []
+
+
+def _decides(schema: BlockSchema) -> bool:
+    own = any(a.decides_placement for a in schema.attributes.values())
+    return own or any(_decides(b.schema) for b in schema.blocks.values())
+
+
+def ignoring(
+    config: Mapping[str, Any], prior: Mapping[str, Any], paths: Iterable[Path], *, everything: bool
+) -> dict[str, Any]:
+    """The configuration with the values at ignored paths taken from what stands."""
+    if everything:
+        return {name: prior.get(name, value) for name, value in config.items()}
+    result = dict(config)
+    for path in paths:
+        _take_over(result, prior, path)
+    return result
+
+
+def _take_over(target: dict[Any, Any], prior: Any, path: Path) -> None:
+    step, rest = path[0], path[1:]
+    if not isinstance(prior, dict) or (step not in prior and step not in target):
+        return
+    if not rest:
+        if step in prior:
+            target[step] = prior[step]
+        else:
+            target.pop(step, None)
+        return
+    inner = target.get(step)
+    if isinstance(inner, dict):
+        copy = dict(inner)
+        _take_over(copy, prior.get(step), rest)
+        target[step] = copy
+    elif isinstance(inner, list) and isinstance(rest[0], int) and rest[0] < len(inner):
+        before = prior.get(step)
+        if isinstance(before, list) and rest[0] < len(before):
+            items = list(inner)
+            if len(rest) == 1:
+                items[rest[0]] = before[rest[0]]
+            elif isinstance(items[rest[0]], dict):
+                part = dict(items[rest[0]])
+                _take_over(part, before[rest[0]], rest[1:])
+                items[rest[0]] = part
+            target[step] = items

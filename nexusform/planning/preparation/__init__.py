@@ -1,0 +1,1 @@
+"""Before anything is planned: addresses that moved, imports, the order of blocks, the selection."""

@@ -1,0 +1,207 @@
+"""import blocks: which objects are to be taken over, and the state with those that were found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nexusform.address import Address
+from nexusform.configuration.model import ImportBlock, ResourceBlock
+from nexusform.configuration.moving_blocks import pattern_of
+from nexusform.diagnostics import Diagnostic, error
+from nexusform.language.syntax import (
+    Expression,
+    Index,
+    RelativeTraversal,
+    Step,
+    Traversal,
+    TraverseIndex,
+)
+from nexusform.plain_data import to_plain
+from nexusform.planning.names.evaluation import Evaluation, InstanceScope
+from nexusform.planning.names.repetition import ONCE, Repetition, expand
+from nexusform.planning.names.standing import standing_evaluation
+from nexusform.planning.preparation.moves import apply_moves
+from nexusform.planning.preparation.order import modules
+from nexusform.planning.preparation.prior import Prior
+from nexusform.planning.preparation.selection import Selection
+from nexusform.planning.request import Imported, PlanRequest
+from nexusform.schema import BlockSchema, Nesting, order_attribute
+from nexusform.source import Span
+from nexusform.state.model import InstanceState, State
+
+
+@dataclass(frozen=True, slots=True)
+class ImportTarget:
+    """One object to take over: where to, its id, who serves it, and the block it belongs to (None:
+    there is none yet).
+    """
+
+    address: Address
+    id: str
+    provider: str
+    span: Span
+    block: ResourceBlock | None
+
+
+def import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[Diagnostic]]:
+    """What the import blocks ask for and the state does not hold yet.
+
+    Their expressions see variables, locals, and resources as far as the state has them.
+    """
+    wanted = request.configuration.root.imports
+    if not wanted:
+        return [], []
+    moved, _ = apply_moves(request.configuration, request.state)
+    evaluation = standing_evaluation(replace(request, state=moved.state))
+    blocks = {b.address: b for m in modules(request.configuration.root) for b in m.resources.values()}
+    found: dict[Address, ImportTarget] = {}
+    problems: list[Diagnostic] = []
+    for block in wanted:
+        for address, object_id in _asked(block, evaluation, problems):
+            earlier = found.get(address)
+            if earlier is not None:
+                problems.append(_twice(block, address, earlier))
+            elif address not in moved.state.instances:
+                owner = blocks.get(address.config)
+                provider = (owner.provider if owner is not None else "") or block.provider
+                found[address] = ImportTarget(address, object_id, provider, block.to.span, owner)
+    problems += evaluation.diagnostics
+    return list(found.values()), problems
+
+
+def _asked(
+    block: ImportBlock, evaluation: Evaluation, problems: list[Diagnostic]
+) -> Iterator[tuple[Address, str]]:
+    scope = evaluation.scope(evaluation.root)
+    repetitions: Iterable[Repetition] = (ONCE,)
+    if block.for_each is not None:
+        expansion, wrong = expand(None, block.for_each, lambda e: evaluation.evaluated(e, scope), "import")
+        problems += wrong
+        if expansion is None or expansion.unknown:
+            if expansion is not None:
+                problems.append(_unknown("Invalid for_each argument", "for_each", block.for_each))
+            return
+        repetitions = expansion.repetitions
+    for repetition in repetitions:
+        inner = evaluation.scope(evaluation.root, repetition)
+        address = _address(block.to, inner, problems)
+        object_id = _id(block, inner, problems)
+        if address is not None and object_id is not None:
+            yield address, object_id
+
+
+def _id(block: ImportBlock, scope: InstanceScope, problems: list[Diagnostic]) -> str | None:
+    value = scope.evaluation.evaluated(block.id, scope)
+    if value is None:
+        return None
+    plain = to_plain(value)[0]
+    if not value.is_known:
+        problems.append(_unknown("Invalid import id argument", "id", block.id))
+    elif value.has_marks:
+        detail = "The import ID cannot be sensitive: it is shown in the plan."
+        problems.append(error("Invalid import id argument", detail, block.id.span, block="import"))
+    elif not isinstance(plain, str) or not plain:
+        detail = "The import ID must be a text that is not empty."
+        problems.append(error("Invalid import id argument", detail, block.id.span, block="import"))
+    else:
+        return plain
+    return None
+
+
+def _unknown(summary: str, name: str, at: Expression) -> Diagnostic:
+    detail = (
+        f'The "{name}" of an import block must be known before anything is planned; it may refer to '
+        "variables, locals, and resources that the state holds already."
+    )
+    return error(summary, detail, at.span, block="import")
+
+
+def _twice(block: ImportBlock, address: Address, earlier: ImportTarget) -> Diagnostic:
+    place = f"{earlier.span.filename}:{earlier.span.start.line},{earlier.span.start.column}"
+    detail = (
+        f"An import block for the resource {address} was already declared at {place}. Remove one of them."
+    )
+    return error(f'Duplicate import configuration for "{address}"', detail, block.to.span, block="import")
+
+
+def _address(to: Expression, scope: InstanceScope, problems: list[Diagnostic]) -> Address | None:
+    """The address of `to`, the keys in it evaluated."""
+    steps = _steps(to, scope, problems)
+    if steps is None:
+        return None
+    root = _root(to)
+    pattern = pattern_of(Traversal(root.root, tuple(steps), to.span), problems)
+    if pattern is None or not pattern.type:
+        return None
+    return Address(pattern.module, "managed", pattern.type, pattern.name, pattern.key)
+
+
+def _root(to: Expression) -> Traversal:
+    while not isinstance(to, Traversal):
+        assert isinstance(to, (Index, RelativeTraversal))
+        to = to.collection if isinstance(to, Index) else to.source
+    return to
+
+
+def _steps(to: Expression, scope: InstanceScope, problems: list[Diagnostic]) -> list[Step] | None:
+    if isinstance(to, Traversal):
+        return list(to.steps)
+    if isinstance(to, RelativeTraversal):
+        before = _steps(to.source, scope, problems)
+        return None if before is None else [*before, *to.steps]
+    assert isinstance(to, Index)
+    before = _steps(to.collection, scope, problems)
+    value = scope.evaluation.evaluated(to.key, scope)
+    if value is None or before is None:
+        return None
+    plain = to_plain(value)[0]
+    if isinstance(plain, bool) or not isinstance(plain, (str, int)) or value.has_marks:
+        detail = "An instance key must be a known text or whole number, and not sensitive."
+        problems.append(error("Invalid import address", detail, to.key.span, block="import"))
+        return None
+    return [*before, TraverseIndex(plain, to.key.span)]
+
+
+# --- what was found ----------------------------------------------------------------------------
+
+
+def adopted(schema: BlockSchema, attributes: Mapping[str, Any], object_id: str) -> dict[str, Any]:
+    """An object's attributes in the shape of its type: what the provider left out is null or empty."""
+    found: dict[str, Any] = {name: attributes.get(name) for name in schema.attributes}
+    for name, block in schema.blocks.items():
+        empty: Any = {Nesting.SINGLE: None, Nesting.LIST: [], Nesting.MAP: {}}[block.nesting]
+        found[name] = attributes.get(name, empty)
+        if block.nesting is Nesting.MAP:
+            found[order_attribute(name)] = attributes.get(order_attribute(name), list(found[name]))
+    if "id" in found and found["id"] is None:
+        found["id"] = object_id
+    return found
+
+
+def with_imports(state: State, imports: Mapping[Address, Imported]) -> State:
+    """The state as if it held the objects that are to be taken over."""
+    if not imports:
+        return state
+    instances = {**state.instances, **{a: InstanceState(i.object) for a, i in imports.items()}}
+    last = max(state.last_creation, *(i.object.creation for i in imports.values()))
+    return replace(state, instances=instances, last_creation=last)
+
+
+def drop_unselected(prior: Prior, imports: Mapping[Address, Imported], selection: Selection) -> None:
+    """Objects that this plan leaves out are not taken over by it."""
+    for address in imports:
+        if not selection.has(address):
+            prior.instances.pop(address, None)
+            prior.by_block[address.config].remove(address)
+
+
+def without_configuration(address: Address, span: Span) -> Diagnostic:
+    """The error for an import whose target is not in the configuration."""
+    detail = (
+        f"The configuration for the given import target {address} does not exist. All target instances must "
+        "have an associated configuration to be imported. Write its block, or let -generate-config-out=FILE "
+        "write it (for resources of the root module without count and for_each)."
+    )
+    return error("Configuration for import target does not exist", detail, span, block="import")

@@ -1,0 +1,159 @@
+"""moved blocks: prior objects under their new addresses, before anything is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from nexusform.address import Address, AddressPattern, ModulePath, ModuleStep
+from nexusform.configuration.model import Configuration, Moved, ResourceBlock
+from nexusform.diagnostics import Diagnostic, error, warning
+from nexusform.planning.preparation.order import modules
+from nexusform.state.model import ObjectState, State
+
+MOST_ROUNDS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    module: tuple[str, ...]
+    moved: Moved
+
+
+@dataclass(frozen=True, slots=True)
+class MovedState:
+    """The state under its new addresses; `previous` maps a new address to the old one."""
+
+    state: State
+    previous: Mapping[Address, Address]
+
+
+def apply_moves(configuration: Configuration, state: State) -> tuple[MovedState, list[Diagnostic]]:
+    """Follow moved blocks (chains too), then the implicit moves between a block with count and one
+    without. An object does not move onto one that stands.
+    """
+    statements = [_Statement(m.path, s) for m in modules(configuration.root) for s in m.moved]
+    blocks = {b.address: b for m in modules(configuration.root) for b in m.resources.values()}
+    instances = dict(state.instances)
+    previous: dict[Address, Address] = {}
+    problems: list[Diagnostic] = []
+    for address in list(instances):
+        target = _explicit(address, statements)
+        if target is None:
+            problems.append(_circle(address))
+            continue
+        if target == address:
+            target = _implicit(address, blocks.get(address.config))
+        if target == address:
+            continue
+        if target in instances:
+            if any(True for _ in _matching(address, statements)):
+                problems.append(_occupied(address, target))
+            continue
+        instances[target] = instances.pop(address)
+        previous[target] = address
+    if not previous:
+        return MovedState(state, {}), problems
+    return MovedState(replace(state, instances=instances), previous), problems
+
+
+def refreshed_after(
+    refreshed: Mapping[Address, ObjectState | None], previous: Mapping[Address, Address]
+) -> dict[Address, ObjectState | None]:
+    """What the providers found, under the new addresses."""
+    renamed = {old: new for new, old in previous.items()}
+    return {renamed.get(address, address): found for address, found in refreshed.items()}
+
+
+def _explicit(address: Address, statements: list[_Statement]) -> Address | None:
+    """Where moved blocks lead from an address; None when they lead round in a circle."""
+    current, seen = address, {address}
+    for _ in range(MOST_ROUNDS):
+        target = next(_matching(current, statements), current)
+        if target == current:
+            return current
+        if target in seen:
+            return None
+        seen.add(target)
+        current = target
+    return None
+
+
+def _matching(address: Address, statements: list[_Statement]) -> Iterator[Address]:
+    for statement in statements:
+        depth = len(statement.module)
+        if tuple(step.name for step in address.module[:depth]) != statement.module:
+            continue
+        inner = replace(address, module=address.module[depth:])
+        target = _moved(inner, statement.moved.source, statement.moved.target)
+        if target is not None and target != inner:
+            yield replace(target, module=address.module[:depth] + target.module)
+
+
+def _moved(address: Address, source: AddressPattern, target: AddressPattern) -> Address | None:
+    if not source.type:
+        path = _module_moved(address.module, source.module, target.module)
+        return None if path is None else replace(address, module=path)
+    named = (address.module, address.mode, address.type, address.name)
+    if named != (source.module, source.mode, source.type, source.name):
+        return None
+    whole = source.key is None and target.key is None
+    if not whole and address.key != source.key:
+        return None
+    key = address.key if whole else target.key
+    return Address(target.module, target.mode or "managed", target.type, target.name, key)
+
+
+def _module_moved(path: ModulePath, source: ModulePath, target: ModulePath) -> ModulePath | None:
+    if len(path) < len(source) or path[: len(source) - 1] != source[:-1]:
+        return None
+    have, want, new = path[len(source) - 1], source[-1], target[-1]
+    if have.name != want.name:
+        return None
+    whole = want.key is None and new.key is None
+    if not whole and have.key != want.key:
+        return None
+    step = ModuleStep(new.name, have.key) if whole else new
+    return (*target[:-1], step, *path[len(source) :])
+
+
+def _implicit(address: Address, block: ResourceBlock | None) -> Address:
+    if block is None:
+        return address
+    if address.key is None and block.count is not None:
+        return replace(address, key=0)
+    if address.key == 0 and block.count is None and block.for_each is None:
+        return replace(address, key=None)
+    return address
+
+
+def _circle(address: Address) -> Diagnostic:
+    return error(
+        "Cyclic dependency in move statements",
+        f"The moved blocks lead from {address} back to where they began, so nobody can tell where the object "
+        "belongs. To exchange two objects, move one to a third name in a plan of its own first.",
+        address=str(address),
+    )
+
+
+def _occupied(address: Address, target: Address) -> Diagnostic:
+    return warning(
+        "Unresolved resource instance address changes",
+        f"{address} could not move to {target}, because an object stands there already. It is planned "
+        "under its old "
+        "address. Remove one of the two from the state, or correct the moved block.",
+        address=str(address),
+    )
+
+
+def forgotten(configuration: Configuration, address: Address) -> tuple[bool, bool]:
+    """Whether a `removed` block names the address, and whether it only forgets the object."""
+    for module in modules(configuration.root):
+        depth = len(module.path)
+        if tuple(step.name for step in address.module[:depth]) != module.path:
+            continue
+        inner = replace(address, module=address.module[depth:])
+        for removed in module.removed:
+            if removed.source.matches(inner):
+                return True, not removed.destroy
+    return False, False

@@ -1,0 +1,75 @@
+"""Machines that became smaller than what stands on them: their VMs stay, and the user is told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from nexusform.address import Address
+from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.planning.instances.instance import Instance
+from nexusform.planning.plan import Action
+from nexusform.planning.vms.sites import SitePlan
+from nexusform.planning.vms.vm_phase import VmObject
+from nexusform.ports import Problem
+from nexusform.scheduling.racks.model import Machine
+
+MOST_NAMED = 5
+
+
+def overfull(
+    instances: Mapping[Address, Instance], sites: Mapping[str, SitePlan], objects: Iterable[VmObject]
+) -> list[Diagnostic]:
+    """A warning per rack or machine resource that this plan changes and whose machines are then smaller
+    than the VMs that stay on them.
+    """
+    if not any(found.moves.stay for found in objects):
+        return []
+    changed = {str(a): i for a, i in instances.items() if i.type.offer and i.action is not Action.NO_OP}
+    found: dict[str, list[str]] = {}
+    for site in sites.values():
+        watched = {name for name, address in site.offered_by.items() if address in changed}
+        for name in _exceeded(site, watched):
+            found.setdefault(site.offered_by[name], []).append(name)
+    return [_warning(changed[address], names) for address, names in found.items()]
+
+
+def _exceeded(site: SitePlan, watched: set[str]) -> list[str]:
+    if not watched:
+        return []
+    cpus: Counter[tuple[str, int]] = Counter()
+    memory: Counter[tuple[str, int]] = Counter()
+    disk: Counter[str] = Counter()
+    for vm in site.scheduler.vms():
+        machine = vm.placement.machine
+        if machine in watched:
+            disk[machine] += vm.sku.disk_gib
+            for cell in vm.placement.cells:
+                cpus[machine, cell] += vm.sku.cpus_in_cell
+                memory[machine, cell] += vm.sku.memory_in_cell
+
+    small = {name for name, used in disk.items() if used > site.machines[name].disk_gib}
+    small |= {
+        name
+        for (name, cell), used in cpus.items()
+        if not _holds(site.machines[name], cell, used, memory[name, cell])
+    }
+    return [name for name in site.machines if name in small]
+
+
+def _holds(machine: Machine, cell: int, cpus: int, memory: int) -> bool:
+    return cell < machine.cells and cpus <= machine.cpus_per_cell and memory <= machine.memory_gib_per_cell
+
+
+def _warning(instance: Instance, machines: list[str]) -> Diagnostic:
+    named = ", ".join(machines[:MOST_NAMED])
+    more = f" and {len(machines) - MOST_NAMED} more" if len(machines) > MOST_NAMED else ""
+    return instance.problem(
+        Problem(
+            (),
+            "Machine smaller than what stands on it",
+            f"With these figures {named}{more} of {instance.address} cannot hold the VMs that stand there. "
+            "They stay and are counted; the machine takes no new VM until there is room again.",
+            Severity.WARNING,
+        )
+    )

@@ -1,0 +1,398 @@
+"""Separation rules: do groups of clusters, pools and workloads share hardware? In the plan, and in every
+repeated tie-break.
+
+A rule moves nobody. It is judged on where everything stands after the plan; VMs that this plan
+places are looked up again in each repetition, all others stand where they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from nexusform.address import Address
+from nexusform.demands import PoolDemand
+from nexusform.diagnostics import Diagnostic, Severity, did_you_mean
+from nexusform.planning.instances.instance import Instance
+from nexusform.planning.plan import SeparationVerdict, SeparationViolation
+from nexusform.planning.pods.phase import PodPlace
+from nexusform.planning.verdicts.certainty import SiteCertainty
+from nexusform.planning.vms.sites import SitePlan
+from nexusform.planning.vms.triggers import VmKey
+from nexusform.planning.vms.vm_phase import VmObject
+from nexusform.ports import Problem
+from nexusform.scheduling.racks.certainty import Token
+from nexusform.scheduling.racks.model import Placement
+
+RULE_TYPE: Final = "nexus_separation_rule"
+BROKEN: Final = "Separation rule does not hold"
+_PACKED: Final = "extra-large VMs are packed onto machines that house one of another cluster"
+_NAMED_PLACES: Final = 5
+_NAMED_MEMBERS: Final = 4
+_LISTED_PLACES: Final = 100
+
+# Where something is, as far as the rule's scope looks: site, rack ("" = any), machine ("" = any).
+Location = tuple[str, str, str]
+Outcome = Mapping[str, Mapping[Token, Placement | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A VM of a group, or a pod and the VM below it. `rank` orders by arrival; VMs that stood before
+    the plan have rank -1. `token` is the VM's handle when this plan placed it.
+    """
+
+    label: str
+    vm: tuple[Address, VmKey]
+    site_id: str
+    place: Placement
+    token: int | None
+    rank: int
+    trigger: str
+    pool: PoolDemand
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A rule that may not hold: what the search for zone sets starts from. `groups` are its members."""
+
+    instance: Instance
+    verdict: SeparationVerdict
+    groups: tuple[tuple[Member, ...], ...]
+
+
+@dataclass(slots=True)
+class Verdicts:
+    """What came of all rules."""
+
+    verdicts: list[SeparationVerdict] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def judge(
+    instances: Iterable[Instance],
+    objects: Mapping[Address, VmObject],
+    sites: Mapping[str, SitePlan],
+    certainty: Mapping[str, SiteCertainty],
+    pods: Sequence[PodPlace] = (),
+) -> Verdicts:
+    """Judge every separation rule of a plan, in planning order."""
+    found = Verdicts()
+    rules = [i for i in instances if i.type.name == RULE_TYPE and not (i.going or i.broken)]
+    if not rules:
+        return found
+    roll = _Roll(objects, sites, pods)
+    outcomes = list(_outcomes(certainty))
+    for instance in rules:
+        groups, problems = _groups(instance, roll)
+        found.diagnostics += problems
+        if any(p.severity is Severity.ERROR for p in problems):
+            continue
+        verdict = _verdict(instance, groups, outcomes)
+        found.verdicts.append(verdict)
+        if verdict.holds != "always":
+            found.diagnostics.append(_refusal(instance, verdict))
+            found.findings.append(Finding(instance, verdict, groups))
+    return found
+
+
+def _outcomes(certainty: Mapping[str, SiteCertainty]) -> Iterator[Outcome]:
+    runs = max((len(sure.outcomes) for sure in certainty.values()), default=0)
+    for run in range(runs):
+        yield {site: sure.outcomes[run] for site, sure in certainty.items() if sure.outcomes}
+
+
+class _Roll:
+    """All VMs and pods after the plan, by the ids that groups name."""
+
+    def __init__(
+        self, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan], pods: Sequence[PodPlace]
+    ) -> None:
+        self.clusters: dict[str, list[VmObject]] = {}
+        self.pools: dict[str, tuple[VmObject, PoolDemand]] = {}
+        self.pods = pods
+        self._ranks: dict[str, dict[Token, int]] = {}
+        for site in sites.values():
+            steps = (getattr(o, "token", None) for o in site.operations)
+            self._ranks[site.id] = {token: at for at, token in enumerate(steps) if token is not None}
+        for found in objects.values():
+            if found.going or found.wanted is None:
+                continue
+            wanted = found.wanted
+            cluster_id = wanted.parent_id or f"{wanted.site_id}/{wanted.cluster}"
+            values = found.instance.config or found.instance.planned
+            if values is not None and not wanted.parent_id:
+                cluster_id = found.instance.type.identify(values)
+            self.clusters.setdefault(cluster_id, []).append(found)
+            for pool in wanted.pools:
+                self.pools[f"{cluster_id}/{pool.pool}"] = (found, pool)
+
+    def cluster(self, cluster_id: str) -> Iterator[Member]:
+        """The VMs of a cluster, its separate pools included."""
+        for found in self.clusters.get(cluster_id, ()):
+            for pool in found.wanted.pools if found.wanted is not None else ():
+                yield from self.pool(found, pool)
+
+    def pool(self, found: VmObject, pool: PoolDemand) -> Iterator[Member]:
+        """The VMs of one pool that have a place."""
+        for number, name in zip(pool.numbers, pool.names, strict=True):
+            place = found.places.get((pool.pool, number))
+            if place is not None:
+                yield self._member(found, pool, (pool.pool, number), name, place)
+
+    def _member(self, found: VmObject, pool: PoolDemand, key: VmKey, name: str, place: Placement) -> Member:
+        assert found.wanted is not None
+        token = found.tokens.get(key)
+        rank = self._ranks.get(found.wanted.site_id, {}).get(token, -1) if token is not None else -1
+        trigger = found.moves.again.get(key) or found.moves.arrive.get(key) or ""
+        return Member(
+            name,
+            (found.instance.address, key),
+            found.wanted.site_id,
+            place,
+            token,
+            rank,
+            trigger if token is not None else "",
+            pool,
+            found.wanted.owner,
+        )
+
+    def selected(self, selector: Mapping[str, Any]) -> Iterator[Member]:
+        """The pods that a workload_selector chooses, each standing where its node stands."""
+        labels = dict(selector.get("match_labels") or {})
+        namespaces = set(selector.get("namespaces") or ())
+        nodes: dict[str, dict[str, Member]] = {}
+        for pod in self.pods:
+            if namespaces and pod.namespace not in namespaces:
+                continue
+            if any(pod.labels.get(name) != value for name, value in labels.items()):
+                continue
+            if pod.cluster_id not in nodes:
+                nodes[pod.cluster_id] = {m.label: m for m in self.cluster(pod.cluster_id)}
+            vm = nodes[pod.cluster_id].get(pod.node)
+            if vm is not None:
+                label = f"{pod.namespace}/{pod.name} on {vm.label}"
+                yield Member(
+                    label,
+                    vm.vm,
+                    vm.site_id,
+                    vm.place,
+                    vm.token,
+                    vm.rank,
+                    vm.trigger or pod.trigger,
+                    vm.pool,
+                    vm.cluster,
+                )
+
+
+# --- groups ------------------------------------------------------------------------------------
+
+
+def _groups(instance: Instance, roll: _Roll) -> tuple[tuple[tuple[Member, ...], ...], list[Diagnostic]]:
+    assert instance.config is not None
+    problems: list[Problem] = []
+    groups = []
+    for index, values in enumerate(instance.config.get("group") or ()):
+        groups.append(tuple(_members(values, roll, ("group", index), problems)))
+    owners: dict[tuple[Address, VmKey, str], int] = {}
+    for index, group in enumerate(groups):
+        twice = next((m.label for m in group if owners.get((*m.vm, m.label), index) != index), None)
+        if twice is not None:
+            problems.append(
+                Problem(
+                    ("group", index),
+                    "Overlapping separation groups",
+                    f"{twice} belongs to two groups of this rule, so it could never be apart from itself. "
+                    "Name it in one group only.",
+                )
+            )
+        owners |= {(*m.vm, m.label): index for m in group}
+    return tuple(groups), [instance.problem(p) for p in problems]
+
+
+def _members(
+    values: Mapping[str, Any], roll: _Roll, path: tuple[str | int, ...], problems: list[Problem]
+) -> Iterator[Member]:
+    seen: set[tuple[Address, VmKey]] = set()
+    for cluster_id in values.get("cluster_ids") or ():
+        if cluster_id not in roll.clusters:
+            known = sorted(roll.clusters)
+            problems.append(_unknown((*path, "cluster_ids"), "cluster", cluster_id, known))
+        for member in roll.cluster(cluster_id):
+            seen.add(member.vm)
+            yield member
+    for pool_id in values.get("pool_ids") or ():
+        entry = roll.pools.get(pool_id)
+        if entry is None:
+            problems.append(_unknown((*path, "pool_ids"), "pool", pool_id, sorted(roll.pools)))
+            continue
+        yield from (m for m in roll.pool(*entry) if m.vm not in seen)
+    selector = values.get("workload_selector")
+    if isinstance(selector, Mapping):
+        yield from roll.selected(selector)
+
+
+def _unknown(path: tuple[str | int, ...], what: str, given: str, known: Sequence[str]) -> Problem:
+    listed = f" Known: {', '.join(known[:10])}." if known else ""
+    return Problem(
+        path, f"Unknown {what}", f'No {what} has the id "{given}".{did_you_mean(given, known)}{listed}'
+    )
+
+
+# --- verdict -----------------------------------------------------------------------------------
+
+
+def _verdict(
+    instance: Instance, groups: Sequence[Sequence[Member]], outcomes: Sequence[Outcome]
+) -> SeparationVerdict:
+    assert instance.config is not None
+    scope = str(instance.config["scope"])
+    planned = _violations(groups, scope, None, None)
+    held = 0
+    broken: tuple[SeparationViolation, ...] = planned
+    for seed, outcome in enumerate(outcomes):
+        if not _shares(groups, scope, outcome):
+            held += 1
+        elif not broken:
+            broken = _violations(groups, scope, outcome, seed)
+    kept = held + (not planned)
+    holds = "always" if kept == len(outcomes) + 1 else "sometimes" if kept else "never"
+    return SeparationVerdict(
+        instance.address,
+        scope,
+        str(instance.config["enforcement"]),
+        holds,
+        broken,
+        len(outcomes),
+        held,
+    )
+
+
+def _place(member: Member, outcome: Outcome | None) -> Placement | None:
+    if outcome is None or member.token is None:
+        return member.place
+    return outcome.get(member.site_id, {}).get(member.token, member.place)
+
+
+def _location(member: Member, place: Placement, scope: str) -> Location:
+    if scope == "site":
+        return member.site_id, "", ""
+    return member.site_id, place.rack, place.machine if scope == "machine" else ""
+
+
+def _shares(groups: Sequence[Sequence[Member]], scope: str, outcome: Outcome) -> bool:
+    taken: set[Location] = set()
+    for group in groups:
+        here = set()
+        for member in group:
+            place = _place(member, outcome)
+            if place is not None:
+                here.add(_location(member, place, scope))
+        if not taken.isdisjoint(here):
+            return True
+        taken |= here
+    return False
+
+
+def _violations(
+    groups: Sequence[Sequence[Member]], scope: str, outcome: Outcome | None, seed: int | None
+) -> tuple[SeparationViolation, ...]:
+    found: dict[Location, list[tuple[int, Member]]] = {}
+    for index, group in enumerate(groups):
+        for member in group:
+            place = _place(member, outcome)
+            if place is not None:
+                found.setdefault(_location(member, place, scope), []).append((index, member))
+    shared = {at: there for at, there in found.items() if len({index for index, _ in there}) > 1}
+    return tuple(_violation(at, shared[at], seed) for at in sorted(shared, key=_natural))
+
+
+def _violation(at: Location, there: Sequence[tuple[int, Member]], seed: int | None) -> SeparationViolation:
+    arrived = sorted(there, key=lambda item: item[1].rank)
+    first = arrived[0][0]
+    joiner = next(member for index, member in arrived if index != first)
+    packed = joiner.pool.sku.extra_large and at[2] and joiner.token is not None and not joiner.pool.pinned
+    beside = any(
+        m.pool.sku.extra_large and m.cluster != joiner.cluster for _, m in arrived if m.rank <= joiner.rank
+    )
+    return SeparationViolation(
+        *at,
+        tuple(member.label for _, member in arrived),
+        joiner.label,
+        joiner.trigger,
+        _PACKED if packed and beside else "",
+        seed,
+    )
+
+
+def _natural(at: Location) -> tuple[tuple[tuple[int, str], ...], ...]:
+    """Digits count as numbers: rack2 before rack10."""
+    return tuple(_parts(name) for name in at)
+
+
+def _parts(name: str) -> tuple[tuple[int, str], ...]:
+    parts: list[tuple[int, str]] = []
+    digits = ""
+    for sign in [*name, ""]:
+        if sign.isdecimal() and sign.isascii():
+            digits += sign
+            continue
+        if digits:
+            parts.append((int(digits), ""))
+            digits = ""
+        if sign:
+            parts.append((-1, sign))
+    return tuple(parts)
+
+
+# --- words -------------------------------------------------------------------------------------
+
+
+def _refusal(instance: Instance, verdict: SeparationVerdict) -> Diagnostic:
+    severity = Severity.ERROR if verdict.enforcement == "deny" else Severity.WARNING
+    return instance.problem(Problem((), BROKEN, refusal_text(verdict), severity, id="separation"))
+
+
+def refusal_text(verdict: SeparationVerdict) -> str:
+    """Which hardware is shared, by whom, and which step brought them together."""
+    what = verdict.scope if len(verdict.violations) == 1 else f"{verdict.scope}s"
+    count = len(verdict.violations)
+    lines = [f"{verdict.address} {_how_often(verdict)}. Its groups share {count} {what}{_where(verdict)}:"]
+    lines += [f" - {violation_text(v)}" for v in verdict.violations[:_NAMED_PLACES]]
+    if count > _NAMED_PLACES:
+        rest = [_where_shared(v) for v in verdict.violations[_NAMED_PLACES:]]
+        more = f" and {len(rest) - _LISTED_PLACES} more" if len(rest) > _LISTED_PLACES else ""
+        lines.append(f" - likewise {', '.join(rest[:_LISTED_PLACES])}{more}")
+    return "\n".join(lines)
+
+
+def _how_often(verdict: SeparationVerdict) -> str:
+    if verdict.holds == "never":
+        return "does not hold" + (
+            f", neither in the plan nor in any of {verdict.runs} tie-breaks" if verdict.runs else ""
+        )
+    return f"holds only sometimes: in {verdict.held} of {verdict.runs} tie-breaks"
+
+
+def _where(verdict: SeparationVerdict) -> str:
+    seed = verdict.violations[0].tie_break if verdict.violations else None
+    return " in the plan" if seed is None else f" with tie-break seed {seed} (none in the plan itself)"
+
+
+def violation_text(violation: SeparationViolation) -> str:
+    """`rack1-bm01 (rack1): a-np1-0, b-np1-3; joined by b-np1-3 (new: ...)`."""
+    names = violation.members[:_NAMED_MEMBERS]
+    more = len(violation.members) - len(names)
+    who = ", ".join(names) + (f" and {more} more" if more else "")
+    place = _where_shared(violation)
+    inside = f" ({violation.rack})" if violation.machine else ""
+    how = violation.trigger or "stands there already"
+    why = f": {violation.reason}" if violation.reason else ""
+    return f"{place}{inside}: {who}; joined by {violation.joined_by} ({how}{why})"
+
+
+def _where_shared(violation: SeparationViolation) -> str:
+    return violation.machine or violation.rack or violation.site_id

@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.plan import CheckResult
+from nexusform.values import UNKNOWN
+from tests.planning.harness import Unreadable, errors, plan, warnings
+
+INNER = """
+variable "zone" {
+  type = string
+  validation {
+    condition     = length(var.zone) == 1
+    error_message = "The zone ${var.zone} has more than one letter."
+  }
+}
+locals {
+  machines = nexus_rack.r.machine_count
+}
+resource "nexus_site" "s" {
+  name = "site-${var.zone}"
+}
+resource "nexus_rack" "r" {
+  site_id       = nexus_site.s.id
+  name          = "r"
+  machine_count = 2
+}
+output "machines" {
+  value = local.machines
+  precondition {
+    condition     = local.machines > 1
+    error_message = "Only ${local.machines} machines in ${var.zone}."
+  }
+}
+output "hidden" {
+  value     = "x${var.zone}"
+  sensitive = true
+}
+check "even" {
+  assert {
+    condition     = local.machines % 2 == 0
+    error_message = "An odd number of machines in ${var.zone}."
+  }
+}
+"""
+ROOT = """
+variable "zones" {
+  type    = set(string)
+  default = ["a", "b"]
+}
+module "m" {
+  source   = "./inner"
+  for_each = var.zones
+  zone     = each.key
+}
+"""
+
+
+def tree(root: str = "", inner: str = INNER, **options: Any) -> PlanResult:
+    return plan({"main.nf.hcl": ROOT + root, "inner/main.nf.hcl": inner}, **options)
+
+
+def verdicts(result: PlanResult) -> dict[str, CheckResult]:
+    return {check.address: check for check in result.plan.checks}
+
+
+def test_conditions_of_every_instance_of_a_module_are_judged() -> None:
+    result = tree()
+    assert not errors(result)
+    found = verdicts(result)
+    assert sorted(found) == [
+        f'module.m["{key}"].{name}' for key in "ab" for name in ("check.even", "output.machines", "var.zone")
+    ]
+    assert {c.status for c in found.values()} == {"pass"}
+    assert {c.kind for c in found.values()} == {"check", "output_value", "input_variable"}
+
+
+def test_a_validation_inside_a_module_names_the_argument_of_the_call() -> None:
+    result = tree(variables=['zones=["a","bb"]'])
+    (wrong,) = errors(result)
+    assert wrong.summary == "Invalid value for variable"
+    assert wrong.detail.startswith("The zone bb has more than one letter.\n\n")
+    assert "validation rule at " in wrong.detail
+    assert wrong.subject is not None
+    assert wrong.subject.filename.endswith("main.nf.hcl")
+    assert "inner" not in wrong.subject.filename
+    assert wrong.address == 'module.m["bb"]'
+    assert verdicts(result)['module.m["bb"].var.zone'].status == "fail"
+    assert verdicts(result)['module.m["a"].var.zone'].status == "pass"
+
+
+def test_an_output_precondition_inside_a_module_is_an_error() -> None:
+    result = tree(inner=INNER.replace("machine_count = 2", "machine_count = 1"))
+    assert {e.summary for e in errors(result)} == {"Module output value precondition failed"}
+    assert {e.detail for e in errors(result)} == {"Only 1 machines in a.", "Only 1 machines in b."}
+
+
+def test_a_check_block_warns_and_does_not_stop_the_plan() -> None:
+    result = tree(inner=INNER.replace("machine_count = 2", "machine_count = 3"))
+    assert not result.plan.errored
+    assert {(w.summary, w.detail) for w in warnings(result)} == {
+        ("Check block assertion failed", "An odd number of machines in a."),
+        ("Check block assertion failed", "An odd number of machines in b."),
+    }
+    check = verdicts(result)['module.m["a"].check.even']
+    assert (check.status, check.problems) == ("fail", ("An odd number of machines in a.",))
+
+
+@pytest.mark.parametrize(
+    ("condition", "status"),
+    [
+        ("true", "pass"),
+        ("false", "fail"),
+        ('tonumber("x") == 1', "error"),
+        ('timestamp() == "x"', "unknown"),
+        ("[]", "error"),
+    ],
+)
+def test_the_status_of_a_check_and_never_an_error(condition: str, status: str) -> None:
+    text = f'check "c" {{\n  assert {{\n    condition = {condition}\n    error_message = "no"\n  }}\n}}\n'
+    result = plan(text)
+    assert not errors(result)
+    assert verdicts(result)["check.c"].status == status
+    assert bool(warnings(result)) == (status in ("fail", "error"))
+
+
+def test_a_sensitive_message_is_not_shown() -> None:
+    result = plan(
+        'variable "s" {\n  default = "hush"\n  sensitive = true\n}\n'
+        'check "c" {\n  assert {\n    condition = false\n    error_message = "it is ${var.s}"\n  }\n}\n'
+    )
+    (told,) = warnings(result)
+    assert "hush" not in told.detail
+
+
+def test_a_root_validation_may_refer_to_what_is_planned() -> None:
+    text = (
+        'variable "least" {\n  default = 3\n  validation {\n'
+        "    condition = nexus_rack.r.machine_count >= var.least\n"
+        '    error_message = "too few"\n  }\n}\n'
+        'resource "nexus_site" "s" {}\n'
+        'resource "nexus_rack" "r" {\n  site_id = nexus_site.s.id\n  machine_count = 2\n}\n'
+    )
+    result = plan(text)
+    assert [e.detail.split("\n")[0] for e in errors(result)] == ["too few"]
+    assert not errors(plan(text, variables=["least=2"]))
+
+
+def test_three_levels_with_count_and_for_each_need_nothing_known_beforehand() -> None:
+    files = {
+        "main.nf.hcl": ROOT.replace("zone     = each.key", 'zones = ["1", "2"]\n  name = each.key'),
+        "inner/main.nf.hcl": (
+            'variable "zones" {\n  type = list(string)\n}\nvariable "name" {}\n'
+            'module "deep" {\n  source = "./deep"\n  count = length(var.zones)\n'
+            '  name = "${var.name}${var.zones[count.index]}"\n}\n'
+            'output "all" {\n  value = module.deep[*].id\n}\n'
+        ),
+        "inner/deep/main.nf.hcl": (
+            'variable "name" {}\nresource "nexus_site" "s" {\n  name = var.name\n}\n'
+            'output "id" {\n  value = nexus_site.s.id\n}\noutput "path" {\n  value = path.module\n}\n'
+        ),
+    }
+    result = plan({**files, "out.nf.hcl": 'output "o" {\n  value = module.m["a"].all\n}\n'})
+    assert not errors(result)
+    assert [str(c.address) for c in result.plan.changes] == [
+        f'module.m["{key}"].module.deep[{n}].nexus_site.s' for key in "ab" for n in (0, 1)
+    ]
+    assert result.plan.planned_outputs["o"].value == ["a1", "a2"]
+
+
+def test_a_sensitive_output_of_a_module_stays_sensitive() -> None:
+    result = tree('output "h" {\n  value = module.m["a"].hidden\n}\n')
+    assert [e.summary for e in errors(result)] == ["Output refers to sensitive values"]
+    assert not errors(tree('output "h" {\n  value = module.m["a"].hidden\n  sensitive = true\n}\n'))
+
+
+def test_two_checks_may_not_name_their_data_alike() -> None:
+    text = "".join(
+        f'check "{name}" {{\n  data "nexus_inventory" "i" {{\n    directory = "x"\n  }}\n'
+        '  assert {\n    condition = true\n    error_message = "no"\n  }\n}\n'
+        for name in "ab"
+    )
+    with pytest.raises(Unreadable) as refused:
+        plan(text)
+    assert [p.summary for p in refused.value.problems] == ['Duplicate data "nexus_inventory" configuration']
+
+
+def test_what_targeting_leaves_out_is_unknown_rather_than_absent() -> None:
+    text = (
+        'resource "nexus_site" "s" {}\n'
+        'resource "nexus_rack" "r" {\n  count = 2\n  name = "r${count.index}"\n'
+        "  site_id = nexus_site.s.id\n  machine_count = 1\n}\n"
+        'output "machines" {\n  value = sum([for r in nexus_rack.r : r.machine_count])\n}\n'
+        'output "racks" {\n  value = length(nexus_rack.r)\n}\n'
+        'check "c" {\n  assert {\n    condition = length(nexus_rack.r) == 0\n'
+        '    error_message = "no"\n  }\n}\n'
+    )
+    result = plan(text, targets=("nexus_site.s",))
+    assert not errors(result)
+    assert result.plan.planned_outputs["machines"].value is UNKNOWN
+    assert result.plan.planned_outputs["racks"].value == 2
+    assert result.plan.checks == ()

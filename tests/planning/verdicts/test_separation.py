@@ -1,0 +1,249 @@
+"""Separation rules, judged on the document's site and on small ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.plan import SeparationVerdict
+from nexusform.planning.saved import plan_file
+from nexusform.rendering.report.separation import separation_documents
+from tests.planning.harness import (
+    RACKS,
+    Unreadable,
+    attributes,
+    cluster,
+    errors,
+    good,
+    line_of,
+    plan,
+    pool,
+    state_of,
+    warnings,
+)
+
+EIGHT_RACKS = """
+resource "nexus_site" "s" {}
+resource "nexus_rack" "r" {
+  for_each          = toset([for number in range(1, 9) : tostring(number)])
+  name              = "rack${each.key}"
+  availability_zone = each.key
+  site_id           = nexus_site.s.id
+  machine_count     = 16
+}
+"""
+EXTRA_LARGE = "NC_P46_224_v1"
+
+
+def zones(*names: str) -> str:
+    listed = ", ".join(f'"{name}"' for name in names)
+    return f"availability_zones = [{listed}]"
+
+
+def document_clusters(a: str = "", b: str = "", c: str = zones("1", "4")) -> str:
+    """Clusters A, B and C of the document, their pools (and control planes) in these zones."""
+    text = cluster(
+        "a",
+        plane="NC_G12_56_v1",
+        count=3,
+        pools=pool("pool1", 24, EXTRA_LARGE, a) + pool("pool2", 6, "NC_G6_28_v1", a),
+    )
+    text = text.replace("count       = 3\n", f"count = 3\n{a}\n", 1)
+    other = cluster(
+        "b",
+        plane="NC_G24_112_v1",
+        count=5,
+        pools=pool("pool1", 48, EXTRA_LARGE, b) + pool("pool2", 24, "NC_P22_112_v1", b),
+    )
+    text += other.replace("count       = 5\n", f"count = 5\n{b}\n", 1)
+    third = cluster("c", plane="NC_G12_56_v1", count=3, pools=pool("pool1", 12, EXTRA_LARGE, c))
+    return text + third.replace("count       = 3\n", f"count = 3\n{a}\n", 1)
+
+
+def rule(*groups: str, scope: str = "machine", more: str = "") -> str:
+    bodies = "".join(f"  group {{\n    {body}\n  }}\n" for body in groups)
+    return f'resource "nexus_separation_rule" "apart" {{\n  scope = "{scope}"\n  {more}\n{bodies}}}\n'
+
+
+def of(*names: str) -> str:
+    return "cluster_ids = [" + ", ".join(f"nexus_kubernetes_cluster.{name}.id" for name in names) + "]"
+
+
+def verdict(result: PlanResult) -> SeparationVerdict:
+    (only,) = result.plan.separation_rules
+    return only
+
+
+def test_the_documents_clusters_share_machines() -> None:
+    text = EIGHT_RACKS + document_clusters() + rule(of("a", "c"), of("b"))
+    result = plan(text, tie_breaks=20, ways_out=True)
+    found = verdict(result)
+    assert result.plan.errored
+    assert (found.holds, found.held, found.runs) == ("never", 0, 20)
+    where = {row.object: row.target["machine"] for row in result.plan.placements if row.target is not None}
+    ours = {machine for name, machine in where.items() if name.startswith(("a-", "c-"))}
+    theirs = {machine for name, machine in where.items() if name.startswith("b-")}
+    assert {v.machine for v in found.violations} == ours & theirs
+    for violation in found.violations:
+        assert {where[name] for name in violation.members} == {violation.machine}
+        assert violation.joined_by in violation.members
+        assert violation.trigger == "new"
+    packed = [v for v in found.violations if "extra-large" in v.reason]
+    assert packed
+    assert all("-pool1-" in v.joined_by for v in packed)
+    (problem,) = errors(result)
+    assert problem.summary == "Separation rule does not hold"
+    assert line_of(problem) == ("main.nf.hcl", text[: text.index("nexus_separation_rule")].count("\n") + 1)
+    assert all(v.machine in problem.detail for v in found.violations)
+    assert found.violations[0].joined_by in problem.detail
+
+
+def test_zone_sets_that_are_offered_satisfy_the_rule() -> None:
+    text = EIGHT_RACKS + document_clusters() + rule(of("a", "c"), of("b"))
+    result = plan(text, tie_breaks=5, ways_out=True)
+    (problem,) = errors(result)
+    (way,) = problem.extra["fit"]["ways_out"]
+    first, second = (set(group["availability_zones"]) for group in way["groups"])
+    assert not first & second
+    assert {"1", "4"} <= first
+    # 36 and 63 cells of extra-large size are asked for, and a rack has 32.
+    assert (len(first), len(second)) == (2, 2)
+    tried = EIGHT_RACKS + document_clusters(zones(*first), zones(*second)) + rule(of("a", "c"), of("b"))
+    assert verdict(good(plan(tried, tie_breaks=20))).holds == "always"
+
+
+def test_a_rule_that_no_zones_can_mend_takes_no_way_out_from_another() -> None:
+    site = rule(of("a", "c"), of("b"), scope="site").replace('"apart"', '"sites"')
+    text = EIGHT_RACKS + document_clusters() + rule(of("a", "c"), of("b")) + site
+    found = {d.address: d for d in errors(plan(text, tie_breaks=3, ways_out=True))}
+    (way,) = found["nexus_separation_rule.apart"].extra["fit"]["ways_out"]
+    assert "nexus_separation_rule.sites still would not hold" in way["text"]
+    assert not found["nexus_separation_rule.sites"].extra["fit"]["ways_out"]
+    first, second = (zones(*group["availability_zones"]) for group in way["groups"])
+    mended = EIGHT_RACKS + document_clusters(first, second) + rule(of("a", "c"), of("b")) + site
+    assert [d.address for d in errors(plan(mended, tie_breaks=3))] == ["nexus_separation_rule.sites"]
+
+
+@pytest.mark.parametrize("scope", ["machine", "rack"])
+def test_zones_of_their_own_hold_in_every_outcome(scope: str) -> None:
+    text = EIGHT_RACKS + document_clusters(zones("1", "2", "3", "4"), zones("5", "6", "7", "8"))
+    result = good(plan(text + rule(of("a", "c"), of("b"), scope=scope), tie_breaks=20))
+    found = verdict(result)
+    assert (found.holds, found.held, found.runs, found.violations) == ("always", 20, 20, ())
+
+
+def test_what_one_tie_break_keeps_apart_another_may_join() -> None:
+    # Four machines take one cluster each; on which of them the fifth lands is a matter of ties.
+    one_rack = RACKS.replace("count         = 3\n", "count = 1\n", 1)
+    text = one_rack + "".join(cluster(name) for name in "abcde")
+    found = [verdict(plan(text + rule(of(name), of("e")), tie_breaks=60)) for name in "abcd"]
+    assert [v.holds for v in found] == ["sometimes"] * 4
+    # In every outcome exactly one of the four has it beside itself.
+    assert sum(v.runs - v.held for v in found) == 60
+    assert sum(v.violations[0].tie_break is None for v in found) == 1
+    (unlucky,) = (v for v in found if v.violations[0].tie_break is None)
+    (violation,) = unlucky.violations
+    assert violation.joined_by == "e-control-plane-0"
+    refused = plan(text + rule(of("a"), of("e")), tie_breaks=60)
+    assert refused.plan.errored
+    assert not plan(text + rule(of("a"), of("e")), tie_breaks=0).plan.separation_rules[0].runs
+
+
+def test_warn_does_not_fail_the_plan() -> None:
+    text = RACKS + cluster("a", count=3) + cluster("b", count=3)
+    result = good(plan(text + rule(of("a"), of("b"), scope="rack", more='enforcement = "warn"')))
+    assert verdict(result).holds == "never"
+    (told,) = warnings(result)
+    assert "r0" in told.detail
+
+
+def test_site_scope_and_clusters_that_stand() -> None:
+    text = RACKS + cluster("a", count=1) + cluster("b", count=1)
+    standing = state_of(text)
+    result = plan(text + rule(of("a"), of("b"), scope="site"), standing, ways_out=True)
+    (violation,) = verdict(result).violations
+    assert (violation.site_id, violation.rack, violation.machine, violation.trigger) == ("s", "", "", "")
+    assert set(violation.members) == {"a-control-plane-0", "b-control-plane-0"}
+    (problem,) = errors(result)
+    assert "another site" in problem.detail
+
+
+def test_what_stands_is_left_in_place_by_the_zone_sets_if_that_is_enough() -> None:
+    first = RACKS + cluster("a", pools=pool("p", 2, more=zones("r0")))
+    first = first.replace("count       = 1\n", f"count = 1\n{zones('r0')}\n", 1)
+    standing = state_of(first)
+    text = first + cluster("b", count=3, pools=pool("p", 9)) + rule(of("a"), of("b"))
+    result = plan(text, standing, ways_out=True)
+    assert verdict(result).violations
+    (problem,) = errors(result)
+    (way,) = problem.extra["fit"]["ways_out"]
+    assert way["replaced_vms"] == 0
+    assert next(g["availability_zones"] for g in way["groups"]) == ["r0"]
+
+
+def test_what_stands_is_not_given_zones_while_what_comes_can_be() -> None:
+    first = RACKS + cluster("a")
+    standing = state_of(first)
+    rack = next(iter(attributes(standing, "nexus_kubernetes_cluster.a")["nodes"].values()))["rack"]
+    text = first + cluster("b", count=3) + rule(of("b"), of("a"), scope="rack")
+    result = plan(text, standing, ways_out=True)
+    (violation,) = verdict(result).violations
+    assert (violation.rack, violation.trigger) == (rack, "new")
+    assert violation.joined_by.startswith("b-")
+    assert violation.members[0].startswith("a-")
+    (problem,) = errors(result)
+    (way,) = problem.extra["fit"]["ways_out"]
+    assert way["replaced_vms"] == 0
+    ours, theirs = (group["availability_zones"] for group in way["groups"])
+    assert theirs == [rack]
+    assert rack not in ours
+
+
+def test_pools_by_id_and_the_step_that_joined_them() -> None:
+    first = RACKS + cluster("a", pools=pool("x", 6))
+    standing = state_of(first)
+    grown = first.replace("count       = 6", "count       = 12") + cluster("b", pools=pool("y", 12))
+    groups = ('pool_ids = ["s/a/x"]', 'pool_ids = ["s/b/y"]')
+    found = verdict(plan(grown + rule(*groups), standing))
+    assert found.violations
+    assert {name.rpartition("-")[0] for v in found.violations for name in v.members} == {"a-x", "b-y"}
+    assert {v.trigger for v in found.violations} <= {"new", "scale_out"}
+    assert all(v.joined_by.startswith("b-y") for v in found.violations)
+
+
+def test_unknown_and_empty_groups_are_errors_at_their_line() -> None:
+    text = RACKS + cluster("a")
+    result = plan(text + rule(of("a"), 'cluster_ids = ["s/nobody"]'))
+    (problem,) = errors(result)
+    assert problem.summary == "Unknown cluster"
+    assert "s/nobody" in problem.detail
+    (problem,) = errors(plan(text + rule(of("a"), "")))
+    assert problem.summary == "Empty separation group"
+    (problem,) = errors(plan(text + rule(of("a"), 'pool_ids = ["s/a/control-plane"]')))
+    assert problem.summary == "Overlapping separation groups"
+    try:
+        found = errors(plan(text + rule(of("a"))))
+    except Unreadable as refused:
+        found = list(refused.problems)
+    assert any("group" in d.detail for d in found)
+
+
+def test_the_verdict_is_no_part_of_state_and_survives_the_plan_file() -> None:
+    text = (
+        RACKS + cluster("a") + cluster("b") + rule(of("a"), of("b"), scope="rack", more='enforcement="warn"')
+    )
+    result = good(plan(text, tie_breaks=10))
+    stored = state_of(text)
+    (values,) = [
+        s.current.attributes
+        for a, s in stored.instances.items()
+        if a.type == "nexus_separation_rule" and s.current
+    ]
+    assert set(values) == {"id", "name", "scope", "enforcement", "group"}
+    assert not plan(text, stored).plan.has_changes
+    saved, _ = plan_file.read(plan_file.write(result.plan, {}))
+    assert saved is not None
+    assert saved.plan.separation_rules == result.plan.separation_rules
+    (shown,) = separation_documents(result.plan)
+    assert shown["address"] == "nexus_separation_rule.apart"
+    assert {"enforcement", "holds", "violations"} <= shown.keys()
