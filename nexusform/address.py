@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 Key: TypeAlias = int | str | None
 Mode: TypeAlias = Literal["managed", "data"]
@@ -15,8 +16,7 @@ Mode: TypeAlias = Literal["managed", "data"]
 _NAME = re.compile(r"[^\W\d][\w-]*")
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleStep:
+class ModuleStep(Struct, frozen=True):
     """One module call on the way from the root, with the instance key if it has one."""
 
     name: str
@@ -30,8 +30,7 @@ ModulePath: TypeAlias = tuple[ModuleStep, ...]
 ROOT: ModulePath = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigAddress:
+class ConfigAddress(Struct, frozen=True):
     """A block as written: the static module path (call names) and what it declares."""
 
     module: tuple[str, ...]
@@ -44,8 +43,7 @@ class ConfigAddress:
         return "".join(f"module.{m}." for m in self.module) + f"{data}{self.type}.{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     """One instance of a resource or data block."""
 
     module: ModulePath
@@ -100,8 +98,7 @@ def address_order(address: Address) -> tuple[object, ...]:
     return (path, address.mode, address.type, address.name, key_order(address.key))
 
 
-@dataclass(frozen=True, slots=True)
-class AddressPattern:
+class AddressPattern(Struct, frozen=True):
     """What `-target`, `moved` and `state` commands name: a module path, optionally a resource in
     it, optionally an instance. `key` is None when none was written: every instance matches.
     """

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from nexusform.plain_data import Path
 from nexusform.scheduling.racks.model import Hint, Placement, VmSku
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRule:
+class GroupRule(Struct, frozen=True):
     """A placement group among the VMs of one resource: all VMs of `pools` together, or apart.
 
     `scope` is "machine", "rack" or "site". `most` VMs of the group may share one machine or rack
@@ -25,8 +25,7 @@ class GroupRule:
     most: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class PoolDemand:
+class PoolDemand(Struct, frozen=True):
     """The VMs of one pool that a resource wants.
 
     `numbers` and `names` run in parallel (names as shown: `cluster-a-np1-0`). `sku` is the
@@ -57,8 +56,7 @@ class PoolDemand:
     system: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class VmDemand:
+class VmDemand(Struct, frozen=True):
     """All VMs that one resource wants: whose they are and on which site.
 
     `owner` and `cluster` are as in racks.model.VmName. `version` is the kubernetes_version: a
@@ -76,8 +74,7 @@ class VmDemand:
     provenance: str = "predicted"
 
 
-@dataclass(frozen=True, slots=True)
-class StandingVm:
+class StandingVm(Struct, frozen=True):
     """A VM that the prior state says stands."""
 
     pool: str
@@ -89,8 +86,7 @@ class StandingVm:
     platform_name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedVm:
+class PlacedVm(Struct, frozen=True):
     """A VM with its place after planning, as `assemble` gets it."""
 
     pool: str

@@ -10,9 +10,10 @@ what is wrong, why it matters when that is not plain, and what to do.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct, field
 
 from nexusform.source import Span
 
@@ -24,16 +25,14 @@ class Severity(StrEnum):
     WARNING = "warning"
 
 
-@dataclass(frozen=True, slots=True)
-class ValueNote:
+class ValueNote(Struct, frozen=True):
     """The value of a sub-expression involved, e.g. traversal `var.zones`, statement `is null`."""
 
     traversal: str
     statement: str
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnostic:
+class Diagnostic(Struct, frozen=True):
     """One problem.
 
     `id` is the stable name of a lint rule or of a family of errors ("zones-pinned"), empty when

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
+
+from msgspec import Struct, field
 
 from nexusform.address import Address, Mode
 from nexusform.demands import PlacedVm, StandingVm, VmDemand
@@ -46,8 +47,7 @@ __all__ = [
 # --- resource types ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """Something wrong with a resource's values: where in them (a path; () = the block itself),
     and the words of a diagnostic. The planner finds the line.
     """
@@ -85,8 +85,7 @@ class Surroundings(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class VmFamily:
+class VmFamily(Struct, frozen=True):
     """How a resource type of phase 4 speaks of its VMs. All of these are pure.
 
     `demand(attributes, surroundings, address)` -> what it wants (None with problems when it
@@ -102,8 +101,7 @@ class VmFamily:
     unknown_skus: Callable[[Mapping[str, Any], Collection[str]], list[Problem]] = lambda _values, _names: []
 
 
-@dataclass(frozen=True, slots=True)
-class ReadContext:
+class ReadContext(Struct, frozen=True):
     """What a data source may use: files, the time, and the directory of the root module.
 
     `managed` names what the configuration already stands for (prior state and import blocks):
@@ -116,8 +114,7 @@ class ReadContext:
     managed: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class ResourceType:
+class ResourceType(Struct, frozen=True):
     """One resource type or data source; attribute values are plain data.
 
     `phase` is its planning phase (1..7; 0 for data). `identify(attributes)` gives the id.
@@ -150,8 +147,7 @@ class ResourceType:
 # --- providers ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectKey:
+class ObjectKey(Struct, frozen=True):
     """What an object is to a provider. `creation` 0 = unknown (import)."""
 
     type: str
@@ -159,8 +155,7 @@ class ObjectKey:
     creation: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReadRequest:
+class ReadRequest(Struct, frozen=True):
     """Read one object; `attributes` is what state remembers of it. `address` is for messages and
     fault drills.
     """
@@ -170,8 +165,7 @@ class ReadRequest:
     address: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadAnswer:
+class ReadAnswer(Struct, frozen=True):
     """What stands: attributes, or None when the object is gone. `observed` says that the
     provider looked at a reality rather than echoing what it was asked.
     """
@@ -180,8 +174,7 @@ class ReadAnswer:
     observed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeRequest:
+class ChangeRequest(Struct, frozen=True):
     """Create, update or delete one object. `address` is for messages and fault drills; `prior`
     is None on create, `planned` None on delete. Creates are idempotent by the key.
     """
@@ -192,8 +185,7 @@ class ChangeRequest:
     planned: Mapping[str, Any] | None
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderAnswer:
+class ProviderAnswer(Struct, frozen=True):
     """The attributes after a create or update; `observed` are the paths that the provider saw
     for itself (a predicted value there may differ from the plan).
     """
@@ -246,8 +238,7 @@ class Provider(Protocol):
 # --- state backends ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class LockInfo:
+class LockInfo(Struct, frozen=True):
     """Who holds a lock: JSON keys ID, Operation, Info, Who, Version, Created, Path and our own
     Host, Pid, Link (the CI job).
     """
@@ -343,8 +334,7 @@ class AppendsMany(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Registries:
+class Registries(Struct, frozen=True):
     """The tables of plug-ins, passed in by the workflow: names to what they stand for."""
 
     resource_types: Mapping[str, ResourceType] = field(default_factory=dict)

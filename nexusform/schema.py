@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
+
+from msgspec import Struct, field
 
 from nexusform.value_types import STRING, ListType, MapType, ObjectType, Type
 
@@ -31,8 +32,7 @@ class OnChange(StrEnum):
     REPLACE_POOL = "replace_pool"
 
 
-@dataclass(frozen=True)
-class Attribute:
+class Attribute(Struct, frozen=True):
     """One argument or computed value.
 
     Exactly one of required, optional, computed-only holds; `computed` with `optional` means the
@@ -67,8 +67,7 @@ class Attribute:
         return self.required or self.optional
 
 
-@dataclass(frozen=True)
-class NestedBlock:
+class NestedBlock(Struct, frozen=True):
     """A nested block type. `label` names the label of MAP blocks. That blocks exclude each other is
     said by the resource type's own check.
     """
@@ -82,8 +81,7 @@ class NestedBlock:
     on_change: OnChange = OnChange.UPDATE
 
 
-@dataclass(frozen=True)
-class BlockSchema:
+class BlockSchema(Struct, frozen=True):
     """The body of a block."""
 
     attributes: Mapping[str, Attribute]

@@ -6,11 +6,10 @@ Positions follow HCL: line and column count from 1, columns in grapheme clusters
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Position:
+class Position(Struct, frozen=True, order=True):
     """A place in a file: line and column from 1, byte offset from 0."""
 
     line: int
@@ -18,8 +17,7 @@ class Position:
     byte: int
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """A range of a named file; `end` is exclusive."""
 
     filename: str
@@ -31,8 +29,7 @@ class Span:
         return Span(self.filename, self.start, other.end)
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFile:
+class SourceFile(Struct, frozen=True):
     """A file's name (as shown to the user, relative to where the command ran) and its text."""
 
     name: str

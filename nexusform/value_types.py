@@ -6,12 +6,12 @@ Converting one type to another is the language's business: language/conversion.p
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class PrimitiveType:
+
+class PrimitiveType(Struct, frozen=True):
     """string, number, bool, and `any` (dynamic: a type not known yet)."""
 
     name: str
@@ -23,36 +23,31 @@ BOOL: Final = PrimitiveType("bool")
 DYNAMIC: Final = PrimitiveType("dynamic")
 
 
-@dataclass(frozen=True, slots=True)
-class ListType:
+class ListType(Struct, frozen=True):
     """list(element)."""
 
     element: Type
 
 
-@dataclass(frozen=True, slots=True)
-class SetType:
+class SetType(Struct, frozen=True):
     """set(element)."""
 
     element: Type
 
 
-@dataclass(frozen=True, slots=True)
-class MapType:
+class MapType(Struct, frozen=True):
     """map(element)."""
 
     element: Type
 
 
-@dataclass(frozen=True, slots=True)
-class TupleType:
+class TupleType(Struct, frozen=True):
     """tuple([...])."""
 
     elements: tuple[Type, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectType:
+class ObjectType(Struct, frozen=True):
     """object({...}); attributes sorted by name.
 
     `optional` names may be absent on conversion and become null or their default (`defaults`, as

@@ -8,15 +8,15 @@ what the configuration's literals tell.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from nexusform.scheduling.racks.model import CONTROL_PLANE, Machine, Placement, VmSku
 from nexusform.source import Span
 
 
-@dataclass(frozen=True, slots=True)
-class PoolFacts:
+class PoolFacts(Struct, frozen=True):
     """One pool of VMs as it stands after the plan.
 
     Rules speak of the pools that have `new_numbers` (no-surge-room of their whole site).
@@ -61,8 +61,7 @@ class PoolFacts:
         return self.pool == CONTROL_PLANE
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What a rehearsal came to.
 
     `unplaced` VMs found no room. By owner: `shared` is how many machines house more than one VM of
@@ -84,8 +83,7 @@ Rehearse: TypeAlias = Callable[[Sequence[PoolFacts]], Outcome]
 CountFree: TypeAlias = Callable[[VmSku, frozenset[str] | None], int]
 
 
-@dataclass(frozen=True, slots=True)
-class SiteFacts:
+class SiteFacts(Struct, frozen=True):
     """A site: its machines in order of rack, slot and name.
 
     `rehearse(pools)` places the new VMs of these pools in this order on the site as it was before
@@ -112,8 +110,7 @@ class SiteFacts:
         return [m for m in self.machines if not m.refusal and (zones is None or m.availability_zone in zones)]
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """Everything that rules look at.
 
     `pools` in the order in which they are created; `vm_skus` are the SKUs of the catalogue. Where

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from nexusform.advice import (
     no_surge_room,
@@ -18,8 +19,7 @@ from nexusform.advice.facts import Facts
 from nexusform.diagnostics import Diagnostic
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """A lint rule. `literal` rules also speak in `validate`, as far as literals tell."""
 
     id: str

@@ -6,9 +6,10 @@ or three VMs on racks no two of which are neighbours: an upgrade takes rack afte
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 from typing import Final
+
+from msgspec.structs import replace
 
 from nexusform.advice.facts import Facts, Outcome, PoolFacts, SiteFacts
 from nexusform.advice.wording import NAMED, finding

@@ -7,8 +7,9 @@ there the platform has the last word, and what it says is taken over as observed
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from nexusform.plain_data import Path
 from nexusform.schema import Attribute, BlockSchema, at_path
@@ -17,8 +18,7 @@ from nexusform.values import UNKNOWN
 PROVENANCE: Final = "provenance"
 
 
-@dataclass(frozen=True, slots=True)
-class Miss:
+class Miss(Struct, frozen=True):
     """A prediction that did not come true: where, what was foretold and what is."""
 
     address: str
@@ -27,8 +27,7 @@ class Miss:
     observed: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Agreement:
+class Agreement(Struct, frozen=True):
     """What the comparison gave.
 
     `attributes` are to be remembered (provenance set where something was observed);
@@ -63,8 +62,7 @@ def agree(
     return Agreement(attributes, surprising, tally.hits, tuple(tally.misses))
 
 
-@dataclass(slots=True)
-class _Tally:
+class _Tally(Struct):
     hits: int = 0
     misses: list[Miss] = field(default_factory=list)
 

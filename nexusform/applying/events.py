@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
+
+from msgspec import Struct
 
 from nexusform.planning.plan import StepKind
 
@@ -17,8 +18,7 @@ class Outcome(StrEnum):
     SKIPPED = "skipped"
 
 
-@dataclass(frozen=True, slots=True)
-class StepEvent:
+class StepEvent(Struct, frozen=True):
     """A step started, goes on, or ended (`outcome` set). `elapsed` in seconds; `error` the
     message of a failure, or why it was skipped.
     """

@@ -8,9 +8,10 @@ that came in meanwhile are written in the same go, so that a busy run costs one 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Final
+
+from msgspec import Struct, field
 
 from nexusform.applying.agreement import Miss
 from nexusform.applying.events import Listener, Outcome, StepEvent
@@ -30,8 +31,7 @@ WIDEST: Final = 32  # times the parallelism: how many quick steps may be handed 
 CHECKPOINT_SECONDS: Final = 20.0  # how often a backend without a journal of its own gets the state
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(Struct, frozen=True):
     """How to apply.
 
     `parallelism` steps at a time; `fail_fast`: the first failure stops the rest; `stopping` is
@@ -45,8 +45,7 @@ class Options:
     checkpoint: Callable[[State], None] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(Struct, frozen=True):
     """What came of a plan.
 
     `ends` are the steps' ends in the plan's order; `added`, `changed`, `destroyed` and
@@ -91,8 +90,7 @@ def execute(
     return run.run()
 
 
-@dataclass(slots=True)
-class _Counts:
+class _Counts(Struct):
     added: int = 0
     changed: int = 0
     destroyed: int = 0
@@ -111,14 +109,12 @@ class _Counts:
             self.changed += 1
 
 
-@dataclass(slots=True)
-class _Timing:
+class _Timing(Struct):
     started: float
     told: float
 
 
-@dataclass(slots=True)
-class _Graph:
+class _Graph(Struct):
     """What waits for what, and what waits for nothing any more (smallest id first)."""
 
     dependents: dict[int, list[int]] = field(default_factory=dict)

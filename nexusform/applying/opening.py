@@ -6,7 +6,7 @@ stay.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.applying.standing import remembered, with_current

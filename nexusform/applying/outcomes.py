@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.applying.agreement import Agreement, Miss, agree
 from nexusform.applying.requests import Call
@@ -19,8 +21,7 @@ from nexusform.state.model import InstanceState
 from nexusform.values import UNKNOWN
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """How a step ended.
 
     `instance` is what stands at its address now, `error` "" when all is well; `hits` and `misses`

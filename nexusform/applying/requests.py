@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from nexusform.applying.standing import deposed_key
 from nexusform.planning.plan import Action, Change, Step, StepKind
 from nexusform.ports import ChangeRequest, ObjectKey, Provider, ProviderAnswer
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A step with everything that carrying it out takes.
 
     `deposed` is the key of the deposed object that a delete removes, "" for the current one.

@@ -8,8 +8,9 @@ it by its key tells.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from nexusform.applying.standing import DEFAULT_PROVIDER, with_current, with_successor, without_deposed
 from nexusform.planning.plan import StepKind

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 from nexusform.ports import ProviderProblem
 
@@ -14,8 +15,7 @@ Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 
 
-@dataclass(frozen=True, slots=True)
-class Finished(Generic[Task, Answer]):
+class Finished(Struct, Generic[Task, Answer], frozen=True):
     """A call that ended: with an answer, or with the problem that the provider raised."""
 
     task: Task

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from threading import RLock
+
+from msgspec import Struct, field
 
 from nexusform.backends.workspace_names import DEFAULT, check_name
 from nexusform.ports import BackendProblem, LockHeld, LockInfo
 
 
-@dataclass(slots=True)
-class _Workspace:
+class _Workspace(Struct):
     document: bytes | None = None
     backup: bytes | None = None
     journal: list[bytes] = field(default_factory=list)

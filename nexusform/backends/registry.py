@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from nexusform.backends.local_file import LocalBackend
 from nexusform.backends.memory import MemoryBackend
@@ -16,8 +17,7 @@ from nexusform.value_types import STRING
 DEFAULT_PATH: Final = "state/nexusform.nfstate"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a run takes place.
 
     `directory` is the root module's; `data_directory` (NF_DATA_DIR) is for what a remote backend
@@ -28,8 +28,7 @@ class Place:
     data_directory: str
 
 
-@dataclass(frozen=True)
-class BackendKind:
+class BackendKind(Struct, frozen=True):
     """One kind: the settings of its `backend` block, and how to make one from them.
 
     `open` takes the settings as plain data (absent: null) and raises BackendProblem.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import click
+from msgspec import Struct
 
 from nexusform.cli.commands import option
 from nexusform.cli.screen import Screen
@@ -21,8 +21,7 @@ FINDING: Final = 2  # exit code when the answer is bad
 _PAGE_WIDTH = 100
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """One answer: for people, and as data.
 
     `text` (colour, width) writes it for the terminal where the outline alone would not do.

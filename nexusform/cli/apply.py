@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import click
+from msgspec import Struct
 
 from nexusform.cli import flags
 from nexusform.cli.commands import command, option, switch
@@ -75,8 +75,7 @@ def apply(planfile: str | None, **given: Any) -> int:
     return _apply_saved(planfile, given)
 
 
-@dataclass(frozen=True)
-class _Job:
+class _Job(Struct, frozen=True):
     """One apply: its flags, its voice, its reports."""
 
     given: dict[str, Any]

@@ -17,11 +17,11 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final, TypeVar, cast
 
 import click
+from msgspec import Struct
 
 from nexusform.diagnostics import did_you_mean
 
@@ -183,8 +183,7 @@ def _environment_arguments(ctx: click.Context) -> list[str]:
     return words
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """Where a command lives (`module:attribute`) and what the help of its group says of it."""
 
     target: str

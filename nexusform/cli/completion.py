@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import click
+from msgspec import Struct
 
 from nexusform.cli.commands import Command, Flag, LazyGroup, command, switch
 
@@ -74,8 +74,7 @@ complete --no-files --command nexusform --arguments '(_nexusform_completion)'
 SCRIPTS: Final = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """Something that may stand next: a word and its meaning; or `file`/`directory` with what is typed
     of its path, and as `meaning` what stands before it in the same word.
     """

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from nexusform.cli import flags
 from nexusform.cli.commands import command, option, switch

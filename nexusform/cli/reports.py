@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import click
+from msgspec import Struct
 
 from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import did_you_mean
@@ -22,8 +22,7 @@ from nexusform.workflow.writing import write_output
 MAX_BYTES: Final = 65_000
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """What a report is about. `max_bytes` bounds reports for comments (Markdown)."""
 
     plan: Plan
@@ -114,8 +113,7 @@ FORMATS: Final[Mapping[str, Callable[[Subject], bytes]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """One -report flag."""
 
     format: str

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from nexusform.cli import flags
 from nexusform.cli.commands import command, option, switch

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.language.conversion import convert, describe

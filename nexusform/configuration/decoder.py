@@ -6,8 +6,10 @@ The files of a called module are asked for through a function, so that nothing h
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.address import ConfigAddress, Mode
 from nexusform.configuration.condition_blocks import decode_conditions
@@ -60,8 +62,7 @@ _CHECK_FACE = BodySchema(blocks={"data": ("type", "name"), "assert": ()})
 LARGEST_TREE = 10_000  # module calls in all: far above honest use, and low enough to end in a message
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedFile:
+class ParsedFile(Struct, frozen=True):
     """One file of a module: its own name, text, tree, and the lint ids of comments by line.
 
     `broken` when its syntax is wrong: then what it seems to lack is no mistake.
@@ -75,8 +76,7 @@ class ParsedFile:
     broken: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleFiles:
+class ModuleFiles(Struct, frozen=True):
     """The files of one directory, by name.
 
     `directory` is as shown to the user; `identity` is equal for two spellings of one directory.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
 from nexusform.language.bodies import BodySchema, content
@@ -40,8 +41,7 @@ _PARTS = BodySchema(attributes={"for_each": True, "iterator": False, "labels": F
 _SUMMARY = "Invalid dynamic for_each value"
 
 
-@dataclass(frozen=True, slots=True)
-class DynamicBlock:
+class DynamicBlock(Struct, frozen=True):
     """`dynamic "type" { for_each, iterator, labels, content }` as written."""
 
     type: str

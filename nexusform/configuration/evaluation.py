@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
+
+from msgspec.structs import replace
 
 from nexusform.configuration.arguments import Argument
 from nexusform.configuration.constants import NO_NAMES, is_constant

@@ -7,8 +7,9 @@ import os
 import stat
 import tempfile
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from nexusform.configuration.decoder import ModuleFiles, ParsedFile, decode
 from nexusform.configuration.ignore_comments import ignored_rules

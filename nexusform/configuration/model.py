@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from nexusform.address import AddressPattern, ConfigAddress, Mode
 from nexusform.language.syntax import Block, Body, Expression, JsonBody, Traversal
@@ -15,8 +16,7 @@ from nexusform.values import Value
 AnyBody: TypeAlias = Body | JsonBody
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """`condition` with its `error_message`: a validation, pre- or postcondition, or assert."""
 
     condition: Expression
@@ -24,8 +24,7 @@ class Condition:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Variable:
+class Variable(Struct, frozen=True):
     """A `variable` block. `type` carries optional attributes and their defaults; `default` None
     means required.
     """
@@ -40,8 +39,7 @@ class Variable:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Local:
+class Local(Struct, frozen=True):
     """One name of a `locals` block."""
 
     name: str
@@ -49,8 +47,7 @@ class Local:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(Struct, frozen=True):
     """An `output` block."""
 
     name: str
@@ -62,8 +59,7 @@ class Output:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Lifecycle:
+class Lifecycle(Struct, frozen=True):
     """The `lifecycle` block. `ignore_changes` are relative paths (`agent_pool["np1"].count`) as
     steps; `ignore_all` for the keyword `all`.
     """
@@ -78,8 +74,7 @@ class Lifecycle:
     span: Span | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceBlock:
+class ResourceBlock(Struct, frozen=True):
     """A `resource` or `data` block. `body` is what remains for the type's schema (meta-arguments
     and lifecycle taken out). `position` orders blocks: (file name, byte); a module's blocks stand
     at the position of its module call, so positions are compared as nested tuples.
@@ -107,8 +102,7 @@ class ResourceBlock:
         return f'{"data" if self.mode == "data" else "resource"} "{self.type}" "{self.name}"'
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleCall:
+class ModuleCall(Struct, frozen=True):
     """A `module` block: the module it calls, and its inputs as expressions by name."""
 
     name: str
@@ -122,8 +116,7 @@ class ModuleCall:
     header_span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderBlock:
+class ProviderBlock(Struct, frozen=True):
     """A `provider` block; `key` is `name` or `name.alias`."""
 
     key: str
@@ -133,8 +126,7 @@ class ProviderBlock:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(Struct, frozen=True):
     """A `moved` block: addresses relative to the module that holds it."""
 
     source: AddressPattern
@@ -142,8 +134,7 @@ class Moved:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Removed:
+class Removed(Struct, frozen=True):
     """A `removed` block; `destroy` false forgets the object."""
 
     source: AddressPattern
@@ -151,8 +142,7 @@ class Removed:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class ImportBlock:
+class ImportBlock(Struct, frozen=True):
     """An `import` block: the traversal written in `to`, the id, and the provider (`name` or
     `name.alias`, "" when it is not written).
     """
@@ -164,8 +154,7 @@ class ImportBlock:
     provider: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """A `check` block; failures are warnings."""
 
     name: str
@@ -174,8 +163,7 @@ class Check:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Module:
+class Module(Struct, frozen=True):
     """One module: everything its directory's files declare. `path` is the static path of call
     names from the root, `directory` where its files are, as given to the user (path.module).
     """
@@ -194,8 +182,7 @@ class Module:
     checks: tuple[Check, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """The `nexusform` settings block of the root module. `backend` is its type and body (None =
     local with defaults).
     """
@@ -209,8 +196,7 @@ class Settings:
     span: Span | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
+class Configuration(Struct, frozen=True):
     """A module tree and its settings. `files` holds every file read, by name, for the source
     lines of diagnostics and for the snapshot in a saved plan.
     """

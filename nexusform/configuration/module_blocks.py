@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from nexusform.configuration.constants import constant_text
 from nexusform.configuration.model import ProviderBlock
@@ -28,8 +29,7 @@ PROVIDER_FACE = BodySchema(attributes={"alias": False})
 _LOCAL = ("./", "../")
 
 
-@dataclass(frozen=True, slots=True)
-class CallHeader:
+class CallHeader(Struct, frozen=True):
     """A `module` block before the module it calls has been read; `source` is "" when it is wrong."""
 
     name: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from nexusform.configuration.model import AnyBody
 from nexusform.configuration.resource_blocks import remaining

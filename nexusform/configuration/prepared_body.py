@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from nexusform.configuration.arguments import Argument
 from nexusform.configuration.dynamic_blocks import DynamicBlock, iterations, label_text, unknown_iteration
@@ -114,8 +115,7 @@ class PreparedBody:
 # --- nested blocks -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """A nested block as written."""
 
     label: str
@@ -123,8 +123,7 @@ class Item:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Repeated:
+class Repeated(Struct, frozen=True):
     """A dynamic block with its content."""
 
     dynamic: DynamicBlock
@@ -136,8 +135,7 @@ class Repeated:
         return self.dynamic.header_span
 
 
-@dataclass(frozen=True, slots=True)
-class _Made:
+class _Made(Struct, frozen=True):
     """A nested block with its values."""
 
     label: str

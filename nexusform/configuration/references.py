@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 from difflib import get_close_matches
 from typing import Final
+
+from msgspec.structs import replace
 
 from nexusform.address import Mode
 from nexusform.configuration.dependencies import dependencies

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from nexusform.address import ConfigAddress, Mode
 from nexusform.configuration.condition_blocks import decode_conditions
@@ -51,8 +52,7 @@ _LIFECYCLES: Mapping[Mode, BodySchema] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Registered:
+class Registered(Struct, frozen=True):
     """The resource types and data sources known, by name; None when they are not to be checked."""
 
     managed: Mapping[str, BlockSchema] | None = None
@@ -63,8 +63,7 @@ class Registered:
         return self.managed if mode == "managed" else self.data
 
 
-@dataclass(frozen=True, slots=True)
-class Home:
+class Home(Struct, frozen=True):
     """Where a block stands.
 
     `module` is its module's static path, `prefix` the position of the module's call, `file` the

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from nexusform import __version__
 from nexusform.configuration.constants import constant_text, constant_texts

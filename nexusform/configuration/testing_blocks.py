@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from nexusform.address import AddressPattern
 from nexusform.configuration.condition_blocks import decode_conditions
@@ -51,8 +52,7 @@ _DEFAULTS_FACE = BodySchema(attributes={"defaults": False})
 Expressions = Mapping[str, Expression]
 
 
-@dataclass(frozen=True, slots=True)
-class Override:
+class Override(Struct, frozen=True):
     """Values that stand in for those of one resource, data block or module."""
 
     target: AddressPattern
@@ -60,8 +60,7 @@ class Override:
     span: Span
 
 
-@dataclass(slots=True)
-class Overrides:
+class Overrides(Struct):
     """The override blocks of a file or a run, the later ones winning."""
 
     resources: list[Override] = field(default_factory=list)
@@ -69,8 +68,7 @@ class Overrides:
     modules: list[Override] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Mock:
+class Mock(Struct, frozen=True):
     """A mock_provider block: defaults by resource type and by data source."""
 
     key: str
@@ -79,8 +77,7 @@ class Mock:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class RunBlock:
+class RunBlock(Struct, frozen=True):
     """A run block. `mode` is "normal" or "refresh-only"; `source` the directory of another module
     to run, "" for the one that is tested; `providers` maps a name to the configuration to use.
     """
@@ -107,8 +104,7 @@ class RunBlock:
         return f'run "{self.name}"'
 
 
-@dataclass(frozen=True, slots=True)
-class RunFile:
+class RunFile(Struct, frozen=True):
     """One test file."""
 
     name: str

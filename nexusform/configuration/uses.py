@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from nexusform.configuration.model import (
     Check,
@@ -25,8 +26,7 @@ Kind: TypeAlias = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """One thing of a module that may need others: the module's static path, what it is, its name.
 
     The name of a resource or data block is `type.name`, that of a provider its key; an import's is
@@ -43,8 +43,7 @@ class Node:
         return "".join(f"module.{m}." for m in self.module) + prefix + self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Sight:
+class Sight(Struct, frozen=True):
     """Which names an expression may use beyond those of its module.
 
     `block` is the resource that it stands in, `scoped` the data block of its check, `whole` tells
@@ -59,8 +58,7 @@ class Sight:
     whole: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(Struct, frozen=True):
     """A reference made by a node; `header` is the block it stands in."""
 
     node: Node

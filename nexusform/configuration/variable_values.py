@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from nexusform.configuration.constants import constant
 from nexusform.configuration.model import Variable
@@ -22,8 +23,7 @@ from nexusform.values import SENSITIVE, Value, string, unknown
 ENVIRONMENT_PREFIX = "NF_VAR_"
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Where a value came from: "default", "-var", "environment variable NF_VAR_x" or a file's name.
 
     `span` is the place of its text where there is one.
@@ -33,8 +33,7 @@ class Origin:
     span: Span | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(Struct, frozen=True):
     """One assignment: text from the command line or the environment, or an expression of a file."""
 
     name: str

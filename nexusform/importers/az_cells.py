@@ -8,7 +8,8 @@ here is an inference.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from nexusform.diagnostics import Severity
 from nexusform.importers.arm import id_key, name_of

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class StandardFile:
+
+class StandardFile(Struct, frozen=True):
     """One kind of document.
 
     `pattern` is a further set of files that are read with it (one agent pool list per cluster).

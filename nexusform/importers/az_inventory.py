@@ -7,9 +7,10 @@ capacity. Everything that is wrong comes back as findings; nothing raises.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, TypeAlias
+
+from msgspec.structs import replace
 
 from nexusform.diagnostics import Severity
 from nexusform.importers.arm import Item, resources

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 CONTROL_PLANE = "control-plane"
 
 
-@dataclass(frozen=True, slots=True)
-class AzRack:
+class AzRack(Struct, frozen=True):
     """A compute rack. `machine_sku` is what its rack SKU stands for in the catalogue, or None."""
 
     name: str
@@ -18,8 +17,7 @@ class AzRack:
     machine_sku: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class AzMachine:
+class AzMachine(Struct, frozen=True):
     """A bare-metal machine and the states that decide whether it takes new VMs.
 
     `name` is the ARM name, `machine_name` the host name that operators set. `roles` are plain
@@ -40,8 +38,7 @@ class AzMachine:
     detailed_status: str
 
 
-@dataclass(frozen=True, slots=True)
-class AzPlacement:
+class AzPlacement(Struct, frozen=True):
     """Where a VM stands.
 
     `cells` are inferred (Azure does not report them), ascending; () when the machine's hardware is
@@ -54,8 +51,7 @@ class AzPlacement:
     cells: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AzShape:
+class AzShape(Struct, frozen=True):
     """What a VM takes on its machine: host vCPUs, GiB of memory and disk, how many NUMA cells."""
 
     cpu_cores: int
@@ -64,8 +60,7 @@ class AzShape:
     numa_cells: int
 
 
-@dataclass(frozen=True, slots=True)
-class AzNode:
+class AzNode(Struct, frozen=True):
     """A node of an NKS cluster; `placement` None while it is not scheduled."""
 
     name: str
@@ -79,8 +74,7 @@ class AzNode:
     created_at: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AzHint:
+class AzHint(Struct, frozen=True):
     """A placement hint of a virtual machine, as the platform stores it."""
 
     hint_type: str
@@ -89,8 +83,7 @@ class AzHint:
     scope: str
 
 
-@dataclass(frozen=True, slots=True)
-class AzVirtualMachine:
+class AzVirtualMachine(Struct, frozen=True):
     """A plain virtual machine; `placement` None while it is not scheduled."""
 
     name: str
@@ -101,8 +94,7 @@ class AzVirtualMachine:
     created_at: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AzTaint:
+class AzTaint(Struct, frozen=True):
     """A taint; Azure packs value and effect into one text."""
 
     key: str
@@ -110,8 +102,7 @@ class AzTaint:
     effect: str
 
 
-@dataclass(frozen=True, slots=True)
-class AzPool:
+class AzPool(Struct, frozen=True):
     """An agent pool. `availability_zones` () = all."""
 
     name: str
@@ -129,8 +120,7 @@ class AzPool:
     created_at: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AzCluster:
+class AzCluster(Struct, frozen=True):
     """An NKS cluster with its pools in order of creation and its nodes by name."""
 
     name: str
@@ -144,8 +134,7 @@ class AzCluster:
     created_at: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AzCapacity:
+class AzCapacity(Struct, frozen=True):
     """The only capacity that the platform reports: totals of the whole site."""
 
     cores_total: int | None
@@ -154,8 +143,7 @@ class AzCapacity:
     memory_gb_available: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class AzInventory:
+class AzInventory(Struct, frozen=True):
     """A whole site: everything sorted by name.
 
     `exported_at` (RFC 3339) is None when nothing in the export tells its age; `age_certain` says

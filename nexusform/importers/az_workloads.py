@@ -6,8 +6,9 @@ Where they stand is a machine's ARM id here; az_cells.py turns it into a placeme
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from nexusform.diagnostics import Severity
 from nexusform.importers.arm import Item, id_key, name_of
@@ -26,8 +27,7 @@ from nexusform.scheduling.racks.model import VmSku
 OWN_FIGURES: Final = "Unknown VM SKU"
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """A VM and the id of the machine that the export puts it on, "" while it is not scheduled.
 
     `item` is the place in the document, for findings.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from nexusform.diagnostics import Severity
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One remark. `where` is a place for people: "line 3, column 5", or a JSON path ("[4].rackId")."""
 
     file: str

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from nexusform.diagnostics import did_you_mean
 from nexusform.importers.yaml_node import ELISION, Node, Notes
@@ -29,8 +30,7 @@ _AMOUNTS: Final = frozenset({"max_unavailable", "max_surge", "min_available", "m
 _ALIASES: Final = {"metric_sorter": "property_sorter"}
 
 
-@dataclass(frozen=True, slots=True)
-class FleetDocument:
+class FleetDocument(Struct, frozen=True):
     """One object: the arguments of its spec, and where each part of them was written."""
 
     name: str = ""

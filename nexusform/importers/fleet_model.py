@@ -6,8 +6,9 @@ Read by resource_types/fleet_reading.py, planned by planning/fleet/phase.py.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+
+from msgspec import Struct, field
 
 from nexusform.importers.kubernetes_manifests import Manifest
 from nexusform.scheduling.fleet.eviction import DisruptionBudget
@@ -23,8 +24,7 @@ ONLY_NAMESPACE = "NamespaceOnly"
 WITH_SELECTED = "NamespaceWithResourceSelectors"
 
 
-@dataclass(frozen=True, slots=True)
-class FleetMember:
+class FleetMember(Struct, frozen=True):
     """A member cluster as written. With `cluster_id` its figures follow from that cluster's nodes, and
     `properties` (its costs among them) are added; without, `properties` and `resources` are given.
     """
@@ -39,8 +39,7 @@ class FleetMember:
     resources: ResourceUsage = field(default_factory=ResourceUsage)
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectSelector:
+class ObjectSelector(Struct, frozen=True):
     """Objects of one kind: by name, by labels, or all of them ("" and None)."""
 
     group: str
@@ -51,8 +50,7 @@ class ObjectSelector:
     scope: str = WITH_RESOURCES
 
 
-@dataclass(frozen=True, slots=True)
-class FleetPlacement:
+class FleetPlacement(Struct, frozen=True):
     """A placement as written. `namespace` is "" for a cluster resource placement; `policy` None = none
     written (PickAll). `report_diff`: differences are reported and nothing is applied.
     """
@@ -82,16 +80,14 @@ class FleetPlacement:
         return self.policy.number_of_clusters if self.policy else None
 
 
-@dataclass(frozen=True, slots=True)
-class HubObjects:
+class HubObjects(Struct, frozen=True):
     """Objects on the hub, in the order of the text. With `cluster_id` they go to that cluster directly."""
 
     manifests: tuple[Manifest, ...]
     cluster_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class JsonPatch:
+class JsonPatch(Struct, frozen=True):
     """One operation (add, remove or replace) at a JSON pointer; `value` is plain data."""
 
     operation: str
@@ -99,8 +95,7 @@ class JsonPatch:
     value: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class OverrideRule:
+class OverrideRule(Struct, frozen=True):
     """Changes for the clusters that any of `clusters` selects; an empty tuple selects every cluster,
     None none. `delete`: the object is left out there.
     """
@@ -110,8 +105,7 @@ class OverrideRule:
     delete: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FleetOverride:
+class FleetOverride(Struct, frozen=True):
     """An override. `namespace` is "" for cluster objects; `placement` "" = every placement."""
 
     name: str
@@ -121,16 +115,14 @@ class FleetOverride:
     rules: tuple[OverrideRule, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FleetBudget:
+class FleetBudget(Struct, frozen=True):
     """A disruption budget; `placement` is the placement of the same name."""
 
     placement: str
     budget: DisruptionBudget
 
 
-@dataclass(frozen=True, slots=True)
-class FleetEviction:
+class FleetEviction(Struct, frozen=True):
     """The wish to evict a placement from a cluster, once."""
 
     name: str
@@ -138,16 +130,14 @@ class FleetEviction:
     cluster: str
 
 
-@dataclass(frozen=True, slots=True)
-class FleetStrategy:
+class FleetStrategy(Struct, frozen=True):
     """A staged update strategy."""
 
     name: str
     stages: tuple[Stage, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FleetRun:
+class FleetRun(Struct, frozen=True):
     """A staged update run. `resource_index` None = the latest. `approvals` are the approval requests that
     are granted (`<run>-before-<stage>`, `<run>-after-<stage>`).
     """

@@ -6,8 +6,10 @@ Tolerant, like tosca.py: what stands in the wrong place is read as meant, with a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.importers.hot_groups import read_server_group, rules_of
 from nexusform.importers.hot_servers import (
@@ -39,8 +41,7 @@ _DEEPEST: Final = 8
 _MOST_RESOURCES: Final = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class HotVnf:
+class HotVnf(Struct, frozen=True):
     """The VNF of a HOT file, and what is to be said about each document."""
 
     vnf: Vnf

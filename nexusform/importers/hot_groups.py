@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from nexusform.diagnostics import did_you_mean
 from nexusform.importers.hot_values import Reference, Template, Unresolved
@@ -21,8 +22,7 @@ _POLICIES: Final[Mapping[str, tuple[bool, bool]]] = {
 _MOST: Final = "max_server_per_host"
 
 
-@dataclass(frozen=True, slots=True)
-class ServerGroup:
+class ServerGroup(Struct, frozen=True):
     """A server group; `policy` "" when it has none that is known. `title` is its name in the cloud."""
 
     name: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from nexusform.importers.hot_groups import ServerGroup
 from nexusform.importers.hot_values import Reference, Template, Unresolved
@@ -26,8 +27,7 @@ _DESIRED: Final = ("desired_capacity", "DesiredCapacity", "size")
 _MIB_PER_GIB: Final = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Repeat:
+class Repeat(Struct, frozen=True):
     """How often what is being read is made: least, most, wanted; and the scaling group that says so."""
 
     least: int = 1
@@ -37,8 +37,7 @@ class Repeat:
     said: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Hints:
+class Hints(Struct, frozen=True):
     """scheduler_hints that stand outside of a server, around it."""
 
     value: Any
@@ -46,8 +45,7 @@ class Hints:
     notes: Notes
 
 
-@dataclass(slots=True)
-class Reading:
+class Reading(Struct):
     """What has been found so far in all templates."""
 
     nested: Mapping[str, str]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct
 
 from nexusform.importers.yaml_node import ELISION, Node, Notes
 
@@ -14,23 +15,20 @@ _DEEPEST: Final = 40
 _LONGEST: Final = 100_000
 
 
-@dataclass(frozen=True, slots=True)
-class Unresolved:
+class Unresolved(Struct, frozen=True):
     """A value that only the cloud knows, or a parameter without a value; `what` names it."""
 
     what: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """A resource of a template: `scope` tells templates apart."""
 
     scope: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(Struct, frozen=True):
     """One template being read. `values` are the parameters that its user gives, already resolved.
 
     `scope` tells it from others; `repeated` says that it is instantiated once per member of a group.
@@ -41,7 +39,7 @@ class Template:
     values: Mapping[str, Any]
     scope: str = ""
     repeated: bool = False
-    chain: tuple[str, ...] = field(default=())
+    chain: tuple[str, ...] = ()
 
     def parameter(self, name: str) -> Any:
         """A parameter's value, else its default, else Unresolved."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from nexusform.importers.manifest_fields import Fields
 from nexusform.scheduling.matching import (
@@ -30,16 +31,14 @@ _MOST_WEIGHT: Final = 100
 _EFFECTS: Final = ("", NO_SCHEDULE, "NoExecute", "PreferNoSchedule")
 
 
-@dataclass(frozen=True, slots=True)
-class NodeAffinity:
+class NodeAffinity(Struct, frozen=True):
     """nodeAffinity: required terms (None = no requirement) and preferred ones with their weights."""
 
     required: tuple[NodeTerm, ...] | None
     preferred: tuple[tuple[int, NodeTerm], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PodAffinity:
+class PodAffinity(Struct, frozen=True):
     """podAffinity or podAntiAffinity: required and preferred terms."""
 
     required: tuple[PodTerm, ...]

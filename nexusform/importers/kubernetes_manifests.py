@@ -7,8 +7,9 @@ members hold what is in it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct
 
 from nexusform.diagnostics import Severity
 from nexusform.importers.yaml_text import LineFinding, Place, YamlDocument, finding, read_yaml
@@ -36,8 +37,7 @@ _CLUSTER_SCOPED: Final = frozenset(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(Struct, frozen=True):
     """One object: what identifies it, its labels and its body as plain data (not to be changed).
 
     `namespace` is "" for objects of the cluster. `group` is "" for the core API. `line` counts from 1.
@@ -52,7 +52,7 @@ class Manifest:
     body: Mapping[str, Any]
     line: int
     file: str = ""
-    place: Place = field(default=Place(1, 1), repr=False, compare=False)
+    place: Place = Place(1, 1)
 
     @property
     def title(self) -> str:
@@ -64,8 +64,7 @@ class Manifest:
         return YamlDocument(self.body, self.place).find(*path)
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestReading:
+class ManifestReading(Struct, frozen=True):
     """The manifests of a text in its order, and everything that is wrong with it."""
 
     manifests: tuple[Manifest, ...]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from nexusform.diagnostics import Severity
 from nexusform.importers.kubernetes_affinity import (
@@ -42,8 +43,7 @@ _HOST_NETWORK: Final = Toleration(_NODE + "network-unavailable", EXISTS, "", NO_
 Amounts = dict[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Priorities:
+class Priorities(Struct, frozen=True):
     """PriorityClasses by name, and the value of pods that name none."""
 
     by_name: Mapping[str, int] = field(default_factory=dict)
@@ -65,8 +65,7 @@ def read_priorities(manifests: Iterable[Manifest]) -> Priorities:
     return Priorities(found, default)
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(Struct, frozen=True):
     """Of whom a pod is: namespace, controller kind, labels that the controller adds to its pods.
 
     `spreads` are the pods that default spreading counts (None = none).

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.diagnostics import Severity
 from nexusform.importers.kubernetes_affinity import read_selector
@@ -48,8 +50,7 @@ _TEMPLATE_LABEL: Final = {
 _PERCENT: Final = re.compile(r"([0-9]{1,4})%\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadReading:
+class WorkloadReading(Struct, frozen=True):
     """The workloads of some manifests in their order, and what is wrong with or left out of them."""
 
     workloads: tuple[Workload, ...]

@@ -7,8 +7,9 @@ passed over in silence.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from nexusform.diagnostics import did_you_mean
 from nexusform.importers.tosca_legacy import legacy_placement

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from nexusform.importers.tosca_topology import Topology
 from nexusform.importers.vnf_model import CORRECTED, IGNORED, MOST_INSTANCES, Aspect, Origin, Steps
@@ -15,8 +16,7 @@ _PLACEMENT: Final = "tosca.policies.tacker.placement"
 _POLICIES: Final = {"affinity": True, "anti-affinity": False}
 
 
-@dataclass(frozen=True, slots=True)
-class LegacyScaling:
+class LegacyScaling(Struct, frozen=True):
     """One Scaling policy: the VDUs it scales, and its figures."""
 
     aspect: Aspect

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from nexusform.diagnostics import did_you_mean
 from nexusform.importers.tosca_legacy import legacy_scaling
@@ -12,8 +13,7 @@ from nexusform.importers.vnf_model import CORRECTED, IGNORED, MOST_INSTANCES, As
 from nexusform.importers.yaml_node import Node, Notes
 
 
-@dataclass(frozen=True, slots=True)
-class Scaling:
+class Scaling(Struct, frozen=True):
     """Initial sizes (with where they stand) and bounds by VDU, aspects, and instantiation levels."""
 
     initial: Mapping[str, tuple[int, Node]] = field(default_factory=dict)
@@ -23,8 +23,7 @@ class Scaling:
     bounds: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class _Deltas:
+class _Deltas(Struct, frozen=True):
     """What one aspect adds to one VDU, by delta id, and the policy that says so."""
 
     policy: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from nexusform.importers.vnf_model import CORRECTED, IGNORED
 from nexusform.importers.yaml_node import Node, Notes
@@ -14,8 +15,7 @@ _BODY: Final = ("type", "members", "targets", "properties", "description")
 _DEEPEST_INPUT: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Topology:
+class Topology(Struct, frozen=True):
     """Nodes, groups and policies of one or more documents, by name in source order.
 
     `parents` maps declared types to what they are derived from; `inputs` are values by name.

@@ -6,7 +6,8 @@ where both state the same one, the stricter form does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.importers.hot import BASE_HOT, HotVnf, read_hot
 from nexusform.importers.tosca import read_vnfd
@@ -27,8 +28,7 @@ from nexusform.importers.yaml_text import LineFinding, Place
 VNFD = "vnfd"
 
 
-@dataclass(frozen=True, slots=True)
-class ReadVnf:
+class ReadVnf(Struct, frozen=True):
     """A VNF and everything that was found while reading it, document by document."""
 
     vnf: Vnf

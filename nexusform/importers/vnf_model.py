@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 MACHINE: Final = "machine"
 RACK: Final = "rack"
@@ -21,8 +22,7 @@ CONTRADICTORY: Final = "Contradictory documents"
 INVALID_DOCUMENT: Final = "Invalid VNF document"
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Where something was declared: the document (`vnfd`, `base_hot`, `nested["x.yaml"]`) and the line."""
 
     file: str
@@ -32,8 +32,7 @@ class Origin:
         return f"{self.file}:{self.line}"
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(Struct, frozen=True):
     """What one VM asks for: vCPUs, GiB of memory and of local disk, rounded up; None = not said."""
 
     vcpus: int | None = None
@@ -41,8 +40,7 @@ class Size:
     disk_gib: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Vdu:
+class Vdu(Struct, frozen=True):
     """One kind of VM. `initial` is its number at scale level 0; `maximum` None = unbounded. `stated` and
     `bounded`: the document gives the number, the bounds.
     """
@@ -57,8 +55,7 @@ class Vdu:
     bounded: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """All VMs of `vdus` together (`affinity`) or apart, in one `scope` ("machine", "rack", "site").
 
     Under anti-affinity at most `most` of them share a place. `label` is the scope as written.
@@ -74,8 +71,7 @@ class Rule:
     label: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
+class Steps(Struct, frozen=True):
     """How many VMs of one VDU each scale level adds; the last step repeats."""
 
     vdu: str
@@ -88,8 +84,7 @@ class Steps:
         return sum(self.added[:level]) + self.added[-1] * max(level - len(self.added), 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Aspect:
+class Aspect(Struct, frozen=True):
     """A scaling aspect: levels 0..max_level, and what they add to each VDU."""
 
     name: str
@@ -98,8 +93,7 @@ class Aspect:
     origin: Origin
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(Struct, frozen=True):
     """An instantiation level: the scale level of each aspect, and the size of each VDU where given."""
 
     name: str
@@ -111,8 +105,7 @@ class Level:
         return hash((self.name, self.origin))
 
 
-@dataclass(frozen=True, slots=True)
-class Vnf:
+class Vnf(Struct, frozen=True):
     """What the documents say about placement. VDUs in source order."""
 
     vdus: tuple[Vdu, ...] = ()
@@ -126,8 +119,7 @@ class Vnf:
         return next((v for v in self.vdus if v.name == name), None)
 
 
-@dataclass(frozen=True, slots=True)
-class VnfSources:
+class VnfSources(Struct, frozen=True):
     """The texts as given; `nested` by file name. `parameters` are plain data."""
 
     vnfd: str | None = None

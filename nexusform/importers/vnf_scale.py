@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from nexusform.diagnostics import did_you_mean
 from nexusform.importers.vnf_model import MACHINE, RACK, SCOPES, SITE, Level, Rule, Vnf
 
 
-@dataclass(frozen=True, slots=True)
-class SizeProblem:
+class SizeProblem(Struct, frozen=True):
     """What is wrong with the size asked for. `aspect` "" = it concerns the instantiation level."""
 
     aspect: str
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Clamped:
+class Clamped(Struct, frozen=True):
     """A VDU that would leave the bounds of its profile: what was asked for, and the bound that was taken."""
 
     vdu: str
@@ -26,16 +25,14 @@ class Clamped:
     taken: int
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(Struct, frozen=True):
     """VMs per VDU, and what was cut to the bounds of its profile."""
 
     numbers: Mapping[str, int]
     clamped: tuple[Clamped, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Unmet:
+class Unmet(Struct, frozen=True):
     """A rule that so many VMs cannot meet: room for `room` of `wanted`; `against` conflicts with it."""
 
     rule: Rule

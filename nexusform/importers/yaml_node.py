@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from nexusform.diagnostics import Severity
 from nexusform.importers.yaml_text import LineFinding, Place, YamlDocument, finding
@@ -13,8 +14,7 @@ from nexusform.importers.yaml_text import LineFinding, Place, YamlDocument, find
 ELISION: Final = "..."
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """Plain data and where it was written (the nearest part that was written, when it is absent)."""
 
     data: Any

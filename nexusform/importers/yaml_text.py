@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from nexusform.diagnostics import Severity
 from nexusform.importers.findings import Finding
@@ -24,16 +25,14 @@ INVALID: Final = "Invalid YAML"
 DUPLICATE: Final = "Duplicate YAML key"
 
 
-@dataclass(frozen=True, slots=True)
-class LineFinding(Finding):
+class LineFinding(Finding, frozen=True):
     """A remark that also carries the place as numbers: line and column count from 1, 0 = none."""
 
     line: int = 0
     column: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a value was written: line and column from 1; the places of its keys or items."""
 
     line: int
@@ -41,8 +40,7 @@ class Place:
     children: dict[str | int, Place] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class YamlDocument:
+class YamlDocument(Struct, frozen=True):
     """One document: plain data (shared where aliases share it; not to be changed) and its places."""
 
     data: Any
@@ -59,8 +57,7 @@ class YamlDocument:
         return place
 
 
-@dataclass(frozen=True, slots=True)
-class YamlStream:
+class YamlStream(Struct, frozen=True):
     """The documents of a text (empty ones left out) and everything that is wrong with it."""
 
     documents: tuple[YamlDocument, ...]

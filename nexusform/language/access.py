@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from nexusform.diagnostics import did_you_mean
 from nexusform.language.conversion import convert
@@ -24,8 +25,7 @@ from nexusform.value_types import (
 from nexusform.values import DYNAMIC_UNKNOWN, UNKNOWN, Value
 
 
-@dataclass(frozen=True, slots=True)
-class AccessProblem:
+class AccessProblem(Struct, frozen=True):
     """Why a step into a value cannot be taken: a diagnostic's summary and detail."""
 
     summary: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from nexusform.language.expression_parser import ExpressionParser
 from nexusform.language.positions import describe
@@ -44,8 +44,7 @@ _UNCLOSED = (
 )
 
 
-@dataclass(slots=True)
-class _Items:
+class _Items(Struct):
     """What a body has so far."""
 
     attributes: dict[str, Attribute] = field(default_factory=dict)

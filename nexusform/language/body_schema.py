@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.language.syntax import Attribute, Block
 from nexusform.source import Span
 
 
-@dataclass(frozen=True, slots=True)
-class BodySchema:
+class BodySchema(Struct, frozen=True):
     """The arguments (name -> whether required) and blocks (type -> names of its labels) allowed."""
 
     attributes: Mapping[str, bool] = field(default_factory=dict)
     blocks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(Struct, frozen=True):
     """What a body holds of its schema: arguments by name and blocks, both in source order.
 
     `end_span` is where the body ends, for complaints about what is missing.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from nexusform.language.scanner import END, IDENT, NEWLINE
 from nexusform.language.syntax import (
@@ -24,8 +25,7 @@ _KEYWORD_NAMES = {True: "true", False: "false", None: "null"}
 _INVALID_FOR = "Invalid 'for' expression"
 
 
-@dataclass(slots=True)
-class _ForParts:
+class _ForParts(Struct):
     """What a for expression says, before it is known to build a tuple or an object."""
 
     key_name: str | None

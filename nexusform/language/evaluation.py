@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, Final, Protocol, TypeAlias
+
+from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic, ValueNote, error, has_errors
 from nexusform.exact_numbers import number_from_decimal

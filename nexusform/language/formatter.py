@@ -7,8 +7,9 @@ interpolations (an argument `"${x}"` becomes `x`) and of bare labels, which get 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from itertools import pairwise
+
+from msgspec import Struct, field
 
 from nexusform.diagnostics import Diagnostic
 from nexusform.language.parser import parse_file
@@ -42,8 +43,7 @@ _OPERATORS = frozenset({"+", "-", "*", "/", "%", "==", "!=", ">", ">=", "<", "<=
 _BEFORE_NEGATION = _OPENING | _OPERATORS | {",", "=", ":", "?", "=>", ""}
 
 
-@dataclass(slots=True)
-class _Token:
+class _Token(Struct):
     """A token with the spaces to write before it."""
 
     kind: str
@@ -60,8 +60,7 @@ class _Token:
 _NOTHING = _Token("", "")
 
 
-@dataclass(slots=True)
-class _Line:
+class _Line(Struct):
     """One line in three cells, of which the second and third are aligned with their neighbours'."""
 
     lead: list[_Token]
@@ -141,8 +140,7 @@ def _unwrapped(row: list[_Token], wrapped: set[int]) -> list[_Token]:
     return result
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(Struct):
     """What is written in an older way, by character offset: wrapped values and bare labels."""
 
     wrapped: set[int] = field(default_factory=set)

@@ -8,7 +8,8 @@ are the names of object properties.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.language.json_reader import read_json

@@ -8,7 +8,8 @@ Comments are left out unless asked for; a comment that ends its line counts as t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 IDENT = "name"
 NUMBER = "number"
@@ -67,8 +68,7 @@ _HEREDOC_NAME = re.compile(r"<<-?(.*?)\r?\n")
 _SPACE = " \t\n\v\f\r\x85\xa0"
 
 
-@dataclass(slots=True)
-class Tokens:
+class Tokens(Struct):
     """The tokens of one text, in order, an END token last."""
 
     text: str
@@ -87,8 +87,7 @@ class Tokens:
         return self.text[self.starts[index] : self.ends[index]]
 
 
-@dataclass(slots=True)
-class _Template:
+class _Template(Struct):
     """A template the scanner is inside of: how it ends."""
 
     ending: str  # CLOSE_QUOTE, CLOSE_HEREDOC or END
@@ -96,8 +95,7 @@ class _Template:
     line_start: bool = True
 
 
-@dataclass(slots=True)
-class _Sequence:
+class _Sequence(Struct):
     """A `${` or `%{` the scanner is inside of, and how many braces are open within."""
 
     braces: int = 0

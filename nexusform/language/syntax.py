@@ -7,25 +7,24 @@ templates parsed, and JSON bodies stay `JsonBody` until a schema says what is a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from nexusform.source import Span
 
 # --- expressions -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(Struct, frozen=True):
     """`12`, `true`, `null`. Numbers are exact decimals."""
 
     value: Decimal | int | bool | None
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class StringLiteral:
+class StringLiteral(Struct, frozen=True):
     """A piece of literal text: escapes decoded, NFC-normalised.
 
     Only inside Template, or a whole template without interpolation.
@@ -35,8 +34,7 @@ class StringLiteral:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(Struct, frozen=True):
     """A quoted string or heredoc with several parts.
 
     A template that is exactly one interpolation is `TemplateWrap` instead; one with no
@@ -47,16 +45,14 @@ class Template:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class TemplateWrap:
+class TemplateWrap(Struct, frozen=True):
     """`"${expression}"`: gives the expression's own value and type."""
 
     wrapped: Expression
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class TemplateIf:
+class TemplateIf(Struct, frozen=True):
     """`%{ if c }...%{ else }...%{ endif }` inside a Template; branches are parts."""
 
     condition: Expression
@@ -65,8 +61,7 @@ class TemplateIf:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class TemplateFor:
+class TemplateFor(Struct, frozen=True):
     """`%{ for k, v in c }...%{ endfor }` inside a Template; the body is parts."""
 
     key_name: str | None
@@ -76,24 +71,21 @@ class TemplateFor:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class TraverseRoot:
+class TraverseRoot(Struct, frozen=True):
     """The first name of a traversal: `var` in `var.a["b"]`."""
 
     name: str
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class TraverseAttribute:
+class TraverseAttribute(Struct, frozen=True):
     """`.name`, also the legacy `.0` (name "0")."""
 
     name: str
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class TraverseIndex:
+class TraverseIndex(Struct, frozen=True):
     """`["key"]` or `[0]` with a literal key."""
 
     key: str | int | Decimal
@@ -103,8 +95,7 @@ class TraverseIndex:
 Step: TypeAlias = TraverseAttribute | TraverseIndex
 
 
-@dataclass(frozen=True, slots=True)
-class Traversal:
+class Traversal(Struct, frozen=True):
     """An absolute traversal: a variable name and literal steps into it."""
 
     root: TraverseRoot
@@ -112,8 +103,7 @@ class Traversal:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class RelativeTraversal:
+class RelativeTraversal(Struct, frozen=True):
     """Literal steps into the value of any other expression: `f(x).a[0]`."""
 
     source: Expression
@@ -121,8 +111,7 @@ class RelativeTraversal:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Index:
+class Index(Struct, frozen=True):
     """`collection[key]` where the key is an expression."""
 
     collection: Expression
@@ -130,8 +119,7 @@ class Index:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Splat:
+class Splat(Struct, frozen=True):
     """`source[*].a.b[0]` (full) or `source.*.a` (legacy).
 
     Only attribute steps belong to a legacy splat; an index after them applies to the result and
@@ -145,15 +133,13 @@ class Splat:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class SplatElement:
+class SplatElement(Struct, frozen=True):
     """The element at hand inside a Splat."""
 
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Unary:
+class Unary(Struct, frozen=True):
     """`-x`, `!x`."""
 
     operator: str
@@ -161,8 +147,7 @@ class Unary:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Binary:
+class Binary(Struct, frozen=True):
     """`a + b` and the like; operator as written."""
 
     operator: str
@@ -171,8 +156,7 @@ class Binary:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Conditional:
+class Conditional(Struct, frozen=True):
     """`c ? a : b`."""
 
     condition: Expression
@@ -181,8 +165,7 @@ class Conditional:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """`name(arguments...)`; `expand` when the last argument is followed by `...`."""
 
     name: str
@@ -192,16 +175,14 @@ class Call:
     name_span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class TupleCons:
+class TupleCons(Struct, frozen=True):
     """`[a, b]`."""
 
     items: tuple[Expression, ...]
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectKey:
+class ObjectKey(Struct, frozen=True):
     """A key of an object constructor.
 
     A bare name (`a = 1`) is a Traversal of one name with `bare` true and means the text itself;
@@ -213,16 +194,14 @@ class ObjectKey:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectCons:
+class ObjectCons(Struct, frozen=True):
     """`{ k = v, ... }`."""
 
     items: tuple[tuple[ObjectKey, Expression], ...]
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class ForTuple:
+class ForTuple(Struct, frozen=True):
     """`[for k, v in c : value if condition]`."""
 
     key_name: str | None
@@ -233,8 +212,7 @@ class ForTuple:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class ForObject:
+class ForObject(Struct, frozen=True):
     """`{for k, v in c : key => value... if condition}`; `group` for the `...`."""
 
     key_name: str | None
@@ -247,8 +225,7 @@ class ForObject:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Parentheses:
+class Parentheses(Struct, frozen=True):
     """`(x)`."""
 
     inner: Expression
@@ -282,8 +259,7 @@ Expression: TypeAlias = (
 # --- structure ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(Struct, frozen=True):
     """`name = expression`."""
 
     name: str
@@ -292,16 +268,14 @@ class Attribute:
     name_span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
+class Label(Struct, frozen=True):
     """A block label and where it stands."""
 
     value: str
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """`type "label" { body }`. `header_span` covers type and labels; `span` all of it."""
 
     type: str
@@ -312,8 +286,7 @@ class Block:
     type_span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(Struct, frozen=True):
     """Attributes and blocks in source order.
 
     `end_span` is where a missing item is reported (the closing brace, or the end of the file).
@@ -325,8 +298,7 @@ class Body:
     end_span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class JsonProperty:
+class JsonProperty(Struct, frozen=True):
     """One property of a JSON object: name, value, and where the name stands."""
 
     name: str
@@ -334,24 +306,21 @@ class JsonProperty:
     name_span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class JsonObject:
+class JsonObject(Struct, frozen=True):
     """A JSON object with its properties as written, repeated names included."""
 
     properties: tuple[JsonProperty, ...]
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class JsonArray:
+class JsonArray(Struct, frozen=True):
     """A JSON array."""
 
     items: tuple[JsonValue, ...]
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class JsonScalar:
+class JsonScalar(Struct, frozen=True):
     """A JSON string, number (exact), boolean or null."""
 
     value: str | int | Decimal | bool | None
@@ -361,8 +330,7 @@ class JsonScalar:
 JsonValue: TypeAlias = JsonObject | JsonArray | JsonScalar
 
 
-@dataclass(frozen=True, slots=True)
-class JsonBody:
+class JsonBody(Struct, frozen=True):
     """A JSON object (or array of objects) standing for a body.
 
     Which properties are attributes and which are blocks is decided by the schema (bodies.content).

@@ -7,7 +7,8 @@ work on literal pieces as written; then the directives give the row its shape.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from nexusform.diagnostics import did_you_mean
 from nexusform.language.positions import describe
@@ -44,8 +45,7 @@ _ENDS = {"if": "endif", "for": "endfor"}
 _KEYWORDS = ("if", "for", "else", "endif", "endfor")
 
 
-@dataclass(slots=True)
-class _Text:
+class _Text(Struct):
     """A literal piece; `begin` and `end` are character offsets."""
 
     value: str
@@ -53,15 +53,13 @@ class _Text:
     end: int
 
 
-@dataclass(slots=True)
-class _Interpolation:
+class _Interpolation(Struct):
     """`${ expression }`."""
 
     expression: Expression
 
 
-@dataclass(slots=True)
-class _Directive:
+class _Directive(Struct):
     """`%{ keyword ... }`; the names only of a `for`."""
 
     keyword: str
@@ -74,8 +72,7 @@ class _Directive:
 _Piece = _Text | _Interpolation | _Directive
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(Struct):
     """A directive whose end has not come yet, and the parts read for it."""
 
     directive: _Directive | None

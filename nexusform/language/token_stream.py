@@ -6,7 +6,7 @@ the whole expression) it stands in, where reading goes on; the exception never l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.language.positions import Positions
@@ -48,8 +48,7 @@ class MalformedError(Exception):
     """Unwinds to the nearest place where reading can go on; its diagnostic is already noted."""
 
 
-@dataclass(slots=True)
-class TokenStream:
+class TokenStream(Struct):
     """The tokens of a text, where reading stands in them, and what was wrong so far.
 
     With `skip_newlines`, as inside parentheses, newline tokens are passed over. `depth` counts

@@ -8,7 +8,6 @@ is named by its number in that order. Positions and spans have tables of their o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import fields
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -58,7 +57,7 @@ _NODES: tuple[tuple[type[Any], str], ...] = (
     (syntax.JsonBody, "ts"),
 )
 _TAGS = {cls: tag for tag, (cls, _) in enumerate(_NODES)}
-_NAMES = [tuple(each.name for each in fields(cls)) for cls, _ in _NODES]
+_NAMES = [cls.__struct_fields__ for cls, _ in _NODES]
 _LARGEST_INTEGER = 2**53
 
 _Place = tuple[int, int, int]  # height, tag, number within that group

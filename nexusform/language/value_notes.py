@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import fields
 from itertools import islice
 from typing import Any, Final
+
+from msgspec import Struct
 
 from nexusform.diagnostics import ValueNote
 from nexusform.language.numbers import number_text
@@ -108,12 +109,12 @@ def _traversals(node: Any, inner: frozenset[str] = frozenset()) -> Iterable[Trav
     elif isinstance(node, tuple):
         for item in node:
             yield from _traversals(item, inner)
-    elif hasattr(node, "__dataclass_fields__") and not isinstance(node, Span):
+    elif isinstance(node, Struct) and not isinstance(node, Span):
         if getattr(node, "bare", False):
             return
         named = inner
         if isinstance(node, ForTuple | ForObject | TemplateFor):
             named = inner | {node.value_name, node.key_name or node.value_name}
-        for field in fields(node):
-            names = inner if field.name == "collection" else named
-            yield from _traversals(getattr(node, field.name), names)
+        for name in node.__struct_fields__:
+            names = inner if name == "collection" else named
+            yield from _traversals(getattr(node, name), names)

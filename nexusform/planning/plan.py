@@ -5,9 +5,10 @@ beyond counting.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct, field
 
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic
@@ -40,8 +41,7 @@ class Mode(StrEnum):
     REFRESH_ONLY = "refresh-only"
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One object's change; every instance has one, no-ops too.
 
     `before`/`after` are plain data (None: does not exist; UNKNOWN leaves in `after`).
@@ -95,8 +95,7 @@ class StepKind(StrEnum):
     GATE = "gate"
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One thing apply does: `change` indexes Plan.changes; `waits_for` are ids of steps.
 
     `prior` and `planned` are what the provider is given (None: does not exist). `main` marks the
@@ -122,8 +121,7 @@ class PlacementAction(StrEnum):
     UPDATE = "update"
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementChange:
+class PlacementChange(Struct, frozen=True):
     """One VM, binding or pod and where it goes.
 
     `source`/`target` are what JSON shows as from/to: for a VM {machine, rack, availability_zone,
@@ -151,8 +149,7 @@ class PlacementChange:
     rejected: tuple[Refusal, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementTable:
+class PlacementTable(Struct, frozen=True):
     """One row of the document's tables: a pool and how it is spread.
 
     `expected_vms_per_rack` is (floor, ceiling) of count / expected racks; `actual_vms_per_rack`
@@ -178,8 +175,7 @@ class PlacementTable:
     fewest_left_on_a_rack: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Drift:
+class Drift(Struct, frozen=True):
     """An object that changed outside nexusform; `after` None: it is gone."""
 
     address: Address
@@ -189,8 +185,7 @@ class Drift:
     relevant: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class OutputChange:
+class OutputChange(Struct, frozen=True):
     """A root output before and after; `after` None with action delete."""
 
     name: str
@@ -201,8 +196,7 @@ class OutputChange:
     sensitive: bool
 
 
-@dataclass(frozen=True, slots=True)
-class VariableValue:
+class VariableValue(Struct, frozen=True):
     """A root variable as the plan saw it."""
 
     value: Any
@@ -211,8 +205,7 @@ class VariableValue:
     given: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
+class CheckResult(Struct, frozen=True):
     """The verdict of a condition: kind (resource, output_value, check, input_variable), address,
     status (pass, fail, error, unknown) and messages.
     """
@@ -223,8 +216,7 @@ class CheckResult:
     problems: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class InventoryRead:
+class InventoryRead(Struct, frozen=True):
     """An inventory that the plan stands on: the data source's address and when it says its figures
     were taken (RFC 3339, "" when nothing tells).
     """
@@ -233,8 +225,7 @@ class InventoryRead:
     exported_at: str
 
 
-@dataclass(frozen=True, slots=True)
-class SeparationViolation:
+class SeparationViolation(Struct, frozen=True):
     """One piece of hardware that two groups of a separation rule share.
 
     `rack` and `machine` are "" where the rule's scope is wider. `members` are the VMs and pods there,
@@ -253,8 +244,7 @@ class SeparationViolation:
     tie_break: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SeparationVerdict:
+class SeparationVerdict(Struct, frozen=True):
     """Whether a separation rule holds: `holds` is "always", "sometimes" or "never" over the plan and
     `runs` repeated tie-breaks, in `held` of which (the plan left out) it does. `violations` are those of
     the plan, or of the first repetition in which it does not hold.
@@ -269,8 +259,7 @@ class SeparationVerdict:
     held: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """A whole plan.
 
     `lineage` is "" for a first plan; `serial` the prior state's. `refreshed` holds objects as

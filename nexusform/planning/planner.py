@@ -9,7 +9,8 @@ stands becomes a Change (changes), and steps say in which order apply follows (s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from nexusform.address import Address, ConfigAddress, address_order, parse_address
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors, warning

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from nexusform.address import Address, AddressPattern
 from nexusform.configuration.model import Configuration
@@ -16,8 +17,7 @@ from nexusform.state.model import ObjectState, State
 from nexusform.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Adjustment:
+class Adjustment(Struct, frozen=True):
     """One argument of one instance taken as something else: how ways out are tried."""
 
     address: Address
@@ -25,8 +25,7 @@ class Adjustment:
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
+class Imported(Struct, frozen=True):
     """An object that is to be taken over: its id, what the provider found, and where it was asked for."""
 
     id: str
@@ -34,8 +33,7 @@ class Imported:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class DataValues:
+class DataValues(Struct, frozen=True):
     """What stands in for reading data: for the blocks that a pattern names, or (None) for all of a
     type. Attributes that are not among the values are as written, or null.
     """
@@ -49,8 +47,7 @@ class DataValues:
         return address.type == self.type if self.pattern is None else self.pattern.matches(address)
 
 
-@dataclass(frozen=True, slots=True)
-class PlanRequest:
+class PlanRequest(Struct, frozen=True):
     """Everything a plan depends on.
 
     `now` is RFC 3339, UTC. `refreshed` holds objects as the providers found them where a provider

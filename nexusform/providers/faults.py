@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from nexusform.plain_data import Path
 from nexusform.ports import ProviderProblem
@@ -17,8 +18,7 @@ _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
 _STEP: Final = re.compile(r'\.?([^\W\d][\w-]*)|\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]')
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """One `fault` block. `delay` in seconds; `times` 0 = always; `answer` pairs of path, value."""
 
     pattern: re.Pattern[str]
@@ -30,8 +30,7 @@ class Fault:
     answer: tuple[tuple[Path, Any], ...] = ()
 
 
-@dataclass(slots=True)
-class Faults:
+class Faults(Struct):
     """The planted faults, each counted for itself."""
 
     faults: Sequence[Fault]

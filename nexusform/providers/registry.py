@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
 
 from nexusform.applying.standing import DEFAULT_PROVIDER
 from nexusform.ports import Provider
@@ -17,8 +18,7 @@ Make: TypeAlias = Callable[[Mapping[str, Any], str, ExitStack], Provider]
 DEFAULT: Final = DEFAULT_PROVIDER
 
 
-@dataclass(frozen=True)
-class ProviderKind:
+class ProviderKind(Struct, frozen=True):
     """A kind of provider: its settings and how it is made.
 
     `make(settings, directory, leaving)`: evaluated settings as plain data, the root module's

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from nexusform.importers.fleet_model import FleetObject, FleetRun
 from nexusform.resource_types.fleet_kinds import FleetKind, Values, fleet_type

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.importers.fleet_documents import FleetDocument
 from nexusform.importers.fleet_model import FleetObject
@@ -28,8 +30,7 @@ CONFLICT: Final = "Conflicting arguments"
 MISSING: Final = "Missing required argument"
 
 
-@dataclass(frozen=True)
-class FleetKind:
+class FleetKind(Struct, frozen=True):
     """A kind of the fleet API. `spec` holds what its blocks may say; `as_json` as in
     read_fleet_document.
     """
@@ -37,7 +38,7 @@ class FleetKind:
     kind: str
     spec: BlockSchema
     namespaced: bool = False
-    as_json: tuple[Attribute, ...] = field(default=())
+    as_json: tuple[Attribute, ...] = ()
 
     def document(self, attributes: Values) -> FleetDocument | None:
         """The manifest as read; None without one, or while it is not known."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from nexusform.diagnostics import did_you_mean
 from nexusform.ports import Problem, ResourceType

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.demands import PlacedVm, PoolDemand, StandingVm, VmDemand

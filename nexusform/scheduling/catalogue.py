@@ -6,14 +6,14 @@ A new version is a new entry in CATALOGUES; an old one is never changed, because
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from nexusform.scheduling.racks.model import MachineSku, VmSku
 
 
-@dataclass(frozen=True, slots=True)
-class Catalogue:
+class Catalogue(Struct, frozen=True):
     """The SKUs of one version by name, in published order, with their source and its date (ISO 8601)."""
 
     version: str

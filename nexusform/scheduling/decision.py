@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """One candidate that a rule refused.
 
     Who (`candidate`, a machine, cluster or node name), which rule (its file's name, e.g. "fits"), and
@@ -18,8 +17,7 @@ class Refusal:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Certainty:
+class Certainty(Struct, frozen=True):
     """In which share of the repeated tie-breaks the object has this rack and this machine, 0..1."""
 
     rack: float

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 IN, NOT_IN, EXISTS, DOES_NOT_EXIST = "In", "NotIn", "Exists", "DoesNotExist"
 GREATER, LESS = "Gt", "Lt"
@@ -25,8 +26,7 @@ LONGEST_NAME = 63
 LONGEST_SUBDOMAIN = 253
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(Struct, frozen=True):
     """One expression over labels. Label selectors know In, NotIn, Exists and DoesNotExist; node
     selectors Gt and Lt too (one whole number).
     """
@@ -36,8 +36,7 @@ class Requirement:
     values: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class LabelSelector:
+class LabelSelector(Struct, frozen=True):
     """All pairs and all expressions must hold; an empty selector selects everything.
 
     `match_labels` is sorted by key: make one with `label_selector`.
@@ -47,8 +46,7 @@ class LabelSelector:
     match_expressions: tuple[Requirement, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Taint:
+class Taint(Struct, frozen=True):
     """A mark on a node or cluster that keeps away what does not tolerate it."""
 
     key: str
@@ -56,8 +54,7 @@ class Taint:
     effect: str = NO_SCHEDULE
 
 
-@dataclass(frozen=True, slots=True)
-class Toleration:
+class Toleration(Struct, frozen=True):
     """What a pod or placement puts up with. An empty effect stands for all, an empty key with Exists for
     every taint.
     """

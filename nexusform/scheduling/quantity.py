@@ -7,9 +7,10 @@ away from zero) and a binary one never above 2**63 - 1.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+
+from msgspec import Struct
 
 _NANO = -9
 _LARGEST_BINARY = 2**63 - 1
@@ -37,16 +38,14 @@ class Form(Enum):
     EXPONENT = "decimal exponent"
 
 
-@dataclass(frozen=True, slots=True)
-class Malformed:
+class Malformed(Struct, frozen=True):
     """A text that is no quantity, and Kubernetes' own words about it."""
 
     text: str
     message: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Quantity:
+class Quantity(Struct, frozen=True, eq=False):
     """An exact amount: `unscaled` * 10**`scale`, which is `nano` thousand-millionths.
 
     Compared by value: 1Gi equals 1024Mi. `written` is the user's text where that already is canonical
@@ -61,6 +60,9 @@ class Quantity:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Quantity) and self.nano == other.nano
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # a Struct has one of its own, by identity
 
     def __hash__(self) -> int:
         return hash(self.nano)
@@ -130,8 +132,7 @@ def parse_quantity(text: str) -> Quantity | Malformed:
     return Quantity(unscaled, scale, form, unscaled * int(10 ** (scale - _NANO)), written)
 
 
-@dataclass(frozen=True, slots=True)
-class _Number:
+class _Number(Struct, frozen=True):
     """Sign, digits before the point without leading zeros, digits after it, whether any were written."""
 
     sign: int

@@ -7,13 +7,13 @@ is (site, name), whoever describes it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from nexusform.scheduling.racks.model import DEFAULT_SEED, Machine, RackSpread, VmSku
 
 
-@dataclass(frozen=True, slots=True)
-class SiteOffer:
+class SiteOffer(Struct, frozen=True):
     """A site and how its scheduler decides."""
 
     id: str
@@ -22,8 +22,7 @@ class SiteOffer:
     seed: int = DEFAULT_SEED
 
 
-@dataclass(frozen=True, slots=True)
-class RackOffer:
+class RackOffer(Struct, frozen=True):
     """A rack: `planned` racks take no VM yet; machines by name."""
 
     id: str
@@ -35,8 +34,7 @@ class RackOffer:
     evacuating: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Occupied:
+class Occupied(Struct, frozen=True):
     """Capacity of a machine held by a VM outside nexusform. `cells` is how many it spans;
     `cell_numbers` None = inferred by step 5 of the placement rule, in name order.
     """
@@ -50,8 +48,7 @@ class Occupied:
     cell_numbers: tuple[int, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MachineOffer:
+class MachineOffer(Struct, frozen=True):
     """A machine described on its own: it replaces the one its rack makes in that slot, or adds
     one.
     """
@@ -62,8 +59,7 @@ class MachineOffer:
     occupied: tuple[Occupied, ...] = ()
 
 
-@dataclass(slots=True)
-class Inventory:
+class Inventory(Struct):
     """What phases 1 to 3 of a plan offer, by address of the resource that offers it (text).
 
     `taken` says which address has a name: (kind, where, name) -> address. The types that offer keep
@@ -81,8 +77,7 @@ class Inventory:
         return frozenset(s.id for s in self.sites.values())
 
 
-@dataclass(frozen=True, slots=True)
-class MachineClash:
+class MachineClash(Struct, frozen=True):
     """Two descriptions of one machine name (or slot) on one site."""
 
     site_id: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.state.journal import Begun, Done, Finished, Intent, Moved, OpenIntent, Record

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from nexusform.address import Address, AddressPattern, ModulePath, ModuleStep, address_order
 from nexusform.state.model import InstanceState, ObjectState, State

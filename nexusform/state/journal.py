@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
+
+from msgspec import Struct, field
 
 from nexusform.address import Address, AddressProblem, parse_address
 from nexusform.diagnostics import Diagnostic, error
@@ -36,8 +37,7 @@ _MIDDLE: Final = b'","record":'
 _CHECK_LENGTH: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Begun:
+class Begun(Struct, frozen=True):
     """An apply makes its first change: the state gets this lineage and serial.
 
     `plan_digest` is the digest of the saved plan, "" when there is none.
@@ -50,8 +50,7 @@ class Begun:
     plan_digest: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Intent:
+class Intent(Struct, frozen=True):
     """A step is about to call its provider.
 
     `kind` is the step's kind ("create", "update", "delete", "release"). `key_type`, `key_id` and
@@ -70,8 +69,7 @@ class Intent:
     deposed: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Struct, frozen=True):
     """What stands at an address now, in full (None: nothing).
 
     It closes the intent with this address and creation number. A step that failed and changed
@@ -85,15 +83,13 @@ class Done:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(Struct, frozen=True):
     """Instances got new addresses, all at once: (from, to) pairs."""
 
     pairs: tuple[tuple[Address, Address], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Struct, frozen=True):
     """An apply came to its end, with failed steps or without: the root outputs and the checks."""
 
     outputs: Mapping[str, OutputState] = field(default_factory=dict)
@@ -103,8 +99,7 @@ class Finished:
 Record: TypeAlias = Begun | Intent | Done | Moved | Finished
 
 
-@dataclass(frozen=True, slots=True)
-class OpenIntent:
+class OpenIntent(Struct, frozen=True):
     """An intent without an outcome, and what the state knew of its address at that time."""
 
     intent: Intent

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.plain_data import Path
 from nexusform.value_types import Type
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectState:
+class ObjectState(Struct, frozen=True):
     """One object that a provider made.
 
     `attributes` is plain data of the type's schema; `sensitive` the paths in it that must not be
@@ -33,8 +34,7 @@ class ObjectState:
     private: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class InstanceState:
+class InstanceState(Struct, frozen=True):
     """What stands at one address: the current object, and deposed ones by their 8-hex key (left
     over when the old object of a create_before_destroy replacement was not destroyed yet).
     """
@@ -43,8 +43,7 @@ class InstanceState:
     deposed: Mapping[str, ObjectState] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class OutputState:
+class OutputState(Struct, frozen=True):
     """A root output: plain value, its type, and whether it is sensitive."""
 
     value: Any
@@ -52,8 +51,7 @@ class OutputState:
     sensitive: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     """All that is remembered.
 
     `lineage` is the id of the state's history ("" before the first apply), `serial` grows by one

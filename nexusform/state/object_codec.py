@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from nexusform.diagnostics import did_you_mean
 from nexusform.plain_data import Path
@@ -14,8 +15,7 @@ from nexusform.state.model import ObjectState
 _NAME: Final = re.compile(r"[^\W\d][\w-]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """What a member must be: the check, and the same in words."""
 
     holds: Callable[[Any], bool]
@@ -23,8 +23,7 @@ class Rule:
     required: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Mistake:
+class Mistake(Struct, frozen=True):
     """A member that is not as it must be: where, and a sentence that says what is wrong."""
 
     path: Path

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from nexusform.whatif.world_view import Cluster, Kind, Pool, SiteView, Vm
 
@@ -13,8 +14,7 @@ def quorum_of(members: int) -> int:
     return members // 2 + 1
 
 
-@dataclass(frozen=True, slots=True)
-class PoolLeft:
+class PoolLeft(Struct, frozen=True):
     """A pool of which VMs are down.
 
     `quorum` is how many must be up (0 unless it is a control plane).

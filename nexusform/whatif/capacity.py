@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.model import Machine, VmSku
@@ -14,8 +15,7 @@ from nexusform.whatif.mix import MixAnswer, MixPart, fill_with_mix
 from nexusform.whatif.world_view import SiteView
 
 
-@dataclass(frozen=True, slots=True)
-class ZoneRoom:
+class ZoneRoom(Struct, frozen=True):
     """How many more VMs of a SKU the racks of one zone hold; `planned` counts planned racks alone."""
 
     zone: str
@@ -24,8 +24,7 @@ class ZoneRoom:
     planned: int
 
 
-@dataclass(frozen=True, slots=True)
-class SkuRoom:
+class SkuRoom(Struct, frozen=True):
     """How many more VMs of a SKU fit, nothing else being placed.
 
     `without_rack` says for each rack how many the other racks hold as they stand: the VMs of the lost
@@ -57,8 +56,7 @@ class SkuRoom:
         return min(self.without_rack.values(), default=0)
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
+class Figures(Struct, frozen=True):
     """vCPUs and GiB on machines that take new VMs: in all, and free."""
 
     machines: int
@@ -68,8 +66,7 @@ class Figures:
     free_memory_gib: int
 
 
-@dataclass(frozen=True, slots=True)
-class CapacityAnswer:
+class CapacityAnswer(Struct, frozen=True):
     """The room of one site. `zones` None = all. `closed` are machines that take no new VMs, by why."""
 
     site_id: str

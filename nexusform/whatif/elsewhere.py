@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from nexusform.scheduling.racks.model import Demand, Machine, VmSku
 from nexusform.scheduling.racks.rules import hints
@@ -23,8 +24,7 @@ class Need(StrEnum):
     HINT = "hint"  # a hard hint must go
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(Struct, frozen=True):
     """One machine and everything that would have to change there; nothing = the rule ranks it lower.
 
     `leaving` are the fewest VMs that would have to leave; `refusal` says why the machine takes none.

@@ -7,8 +7,9 @@ where the placement rule puts it; that is played through here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from nexusform.planning.verdicts.fit import explain_shortage
 from nexusform.planning.vms.sites import demand_for
@@ -39,8 +40,7 @@ class Scope(StrEnum):
     SITE = "site"
 
 
-@dataclass(frozen=True, slots=True)
-class Comeback:
+class Comeback(Struct, frozen=True):
     """A VM that is created anew: where it stood and where the rule puts it (None: no room)."""
 
     name: str
@@ -49,8 +49,7 @@ class Comeback:
     goes: Placement | None
 
 
-@dataclass(frozen=True, slots=True)
-class PoolComeback:
+class PoolComeback(Struct, frozen=True):
     """The VMs of one pool that come back; `reason` says why some do not fit, "" when all do."""
 
     cluster_id: str
@@ -66,8 +65,7 @@ class PoolComeback:
         return sum(vm.goes is None for vm in self.vms)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeDeletion:
+class NodeDeletion(Struct, frozen=True):
     """The command that has a cluster's nodes on lost machines created anew.
 
     `reachable` is False when the cluster's control plane has lost its quorum and cannot answer.
@@ -87,8 +85,7 @@ class NodeDeletion:
         return f"kubectl delete node -l '{MACHINE_LABEL} in ({','.join(self.machines)})'"
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """What the loss does. `stay_down` are VMs that wait for their machine: plain VMs and VNFs (with the
     address that places one anew), and those outside nexusform. `workloads` are those that lose pods,
     where pods are known.

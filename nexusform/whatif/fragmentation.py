@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from nexusform.scheduling.racks.model import Machine, VmSku
 from nexusform.scheduling.racks.standing import StandingVm
 from nexusform.whatif.world_view import SiteView
 
 
-@dataclass(frozen=True, slots=True)
-class BrokenBy:
+class BrokenBy(Struct, frozen=True):
     """A pool whose VM was the first in so many broken cells."""
 
     cluster: str
@@ -20,8 +20,7 @@ class BrokenBy:
     cells: int
 
 
-@dataclass(frozen=True, slots=True)
-class Fragmentation:
+class Fragmentation(Struct, frozen=True):
     """NUMA cells seen from the `yardstick`, the SKU that they should be able to take.
 
     Every cell is counted once: `open` can take its share now; `taken` holds a VM that asks at least
@@ -49,8 +48,7 @@ class Fragmentation:
     free_memory_gib: int
 
 
-@dataclass(slots=True)
-class _Cell:
+class _Cell(Struct):
     """What is left of a cell, and who stands in it, first come first."""
 
     vcpus: int

@@ -7,7 +7,8 @@ what is free on the others counts; the VMs of the lost rack are not created agai
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from nexusform.demands import PoolDemand
 from nexusform.planning.plan import Plan
@@ -18,8 +19,7 @@ from nexusform.scheduling.racks.model import CONTROL_PLANE, VmSku
 from nexusform.whatif.plan_sites import PlanSite, sites_after, sites_before
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(Struct, frozen=True):
     """What is free on a site at one moment.
 
     `free` VMs of the SKU fit; `rack_lost` of them are left when the rack that holds most of them is
@@ -34,8 +34,7 @@ class Room:
     clusters: int
 
 
-@dataclass(frozen=True, slots=True)
-class Headroom:
+class Headroom(Struct, frozen=True):
     """The room of one site for the largest SKU in play, which spans `cells` NUMA cells; None where
     the site does not stand.
     """

@@ -7,7 +7,8 @@ new VMs of a batch are placed while the old ones still hold their room, then the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from nexusform.planning.verdicts.fit import explain_shortage
 from nexusform.planning.vms.sites import demand_for, vm_name
@@ -20,8 +21,7 @@ from nexusform.whatif.pods_down import ClusterPods, strict_budgets
 from nexusform.whatif.world_view import Cluster, Pool, SiteView, Vm
 
 
-@dataclass(frozen=True, slots=True)
-class NodeMove:
+class NodeMove(Struct, frozen=True):
     """A node: where it stands, and where the new VM goes (None: it found no room)."""
 
     name: str
@@ -29,8 +29,7 @@ class NodeMove:
     goes: Placement | None
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """Nodes that are upgraded together. `up` is how many of the pool's nodes are up meanwhile."""
 
     number: int
@@ -43,8 +42,7 @@ class Batch:
         return all(move.goes is not None for move in self.moves)
 
 
-@dataclass(frozen=True, slots=True)
-class PoolUpgrade:
+class PoolUpgrade(Struct, frozen=True):
     """One pool. `surge` and `unavailable` are VMs; a pool surges when `surge` is above 0.
 
     It stops at its first batch that does not fit: `reason` says why, `fitting_surge` is the largest
@@ -87,8 +85,7 @@ class PoolUpgrade:
         return self.quorum_lost or (self.count > 0 and self.fewest_up == 0)
 
 
-@dataclass(frozen=True, slots=True)
-class KubernetesUpgrade:
+class KubernetesUpgrade(Struct, frozen=True):
     """The upgrade of one cluster, pools in the order in which they take their turn.
 
     `budgets` are PodDisruptionBudgets (`<namespace>/<name>`) that allow no eviction: they block a drain.
@@ -126,8 +123,7 @@ def simulate_kubernetes_upgrade(
     return KubernetesUpgrade(cluster.id, cluster.name, site.id, version, tuple(pools), budgets)
 
 
-@dataclass(frozen=True, slots=True)
-class _Walk:
+class _Walk(Struct, frozen=True):
     batches: tuple[Batch, ...]
     shortage: Shortage | None
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.model import Demand, VmName, VmSku
@@ -11,16 +12,14 @@ from nexusform.scheduling.racks.model import Demand, VmName, VmSku
 _OWNER = "what-if"
 
 
-@dataclass(frozen=True, slots=True)
-class MixPart:
+class MixPart(Struct, frozen=True):
     """So many VMs of a SKU in every set."""
 
     count: int
     sku: VmSku
 
 
-@dataclass(frozen=True, slots=True)
-class MixAnswer:
+class MixAnswer(Struct, frozen=True):
     """How often the mix fits, placed by the rule.
 
     `sets` whole sets fit when all VMs are placed at once, larger SKUs first, and `sets` + 1 do not;

@@ -6,8 +6,9 @@ A saved plan holds every object on both sides, so its sites can be looked at lon
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from nexusform.address import Address
 from nexusform.demands import PoolDemand, StandingVm, VmDemand
@@ -20,8 +21,7 @@ from nexusform.whatif.standing import Ground, Thing, lay_ground, stand
 Attributes = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class HousedVm:
+class HousedVm(Struct, frozen=True):
     """One VM of a resource where it stands; `sku` has zeros when nothing is known of it."""
 
     address: Address
@@ -35,8 +35,7 @@ class HousedVm:
     provenance: str
 
 
-@dataclass(frozen=True, slots=True)
-class OutsideVm:
+class OutsideVm(Struct, frozen=True):
     """A VM that nexusform does not manage: capacity that an `occupied` block holds."""
 
     name: str
@@ -44,8 +43,7 @@ class OutsideVm:
     placement: Placement
 
 
-@dataclass(slots=True)
-class PlanSite:
+class PlanSite(Struct):
     """One site at one moment: its scheduler with everybody in it, and who they are.
 
     `pools` are the pools of NKS clusters with the name of their cluster, in the plan's order.

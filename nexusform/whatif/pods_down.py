@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.scheduling.matching import LabelSelector, matches
 from nexusform.scheduling.pods.forecast import PodOutcome
@@ -23,8 +25,7 @@ _BARE = "Pod"
 _DAEMONS = "DaemonSet"
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(Struct, frozen=True):
     """A PodDisruptionBudget: one of the two amounts stands, as written ("1", "50%")."""
 
     namespace: str
@@ -34,8 +35,7 @@ class Budget:
     max_unavailable: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterPods:
+class ClusterPods(Struct, frozen=True):
     """What runs on one cluster. Nodes are named as the VMs are; `standing` are the pods as they stand."""
 
     cluster_id: str
@@ -45,8 +45,7 @@ class ClusterPods:
     budgets: tuple[Budget, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PodMove:
+class PodMove(Struct, frozen=True):
     """A pod that lost its node: where it runs meanwhile ("" = nowhere, and `reason` says why).
 
     `certain`: any run of the scheduler would decide so; otherwise it is one outcome among several.
@@ -59,8 +58,7 @@ class PodMove:
     certain: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadLeft:
+class WorkloadLeft(Struct, frozen=True):
     """One workload while nodes are down: pods that ran before, that run the moment the nodes go
     (`at_once`), and that run after replacements. `held_up_by` are budgets that a drain cannot satisfy.
     """
@@ -103,8 +101,7 @@ def outcome_of(left: WorkloadLeft, *, drained: bool) -> PodsOutcome:
     return PodsOutcome.RESTARTED if left.before and not left.at_once else PodsOutcome.KEPT
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadVerdict:
+class WorkloadVerdict(Struct, frozen=True):
     """A workload over all waves. `certain`: no lot of the scheduler could change what is said."""
 
     cluster_id: str
@@ -119,8 +116,7 @@ class WorkloadVerdict:
     held_up_by: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class PodsWalk:
+class PodsWalk(Struct):
     """The pods of one cluster through waves of nodes that go down and come back."""
 
     pods: ClusterPods

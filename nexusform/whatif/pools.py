@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from nexusform.address import Address, AddressPattern
 from nexusform.demands import PoolDemand
@@ -14,8 +15,7 @@ from nexusform.planning.vms.placed_note import placed_by
 from nexusform.state.model import State
 
 
-@dataclass(frozen=True, slots=True)
-class Coming:
+class Coming(Struct, frozen=True):
     """How many VMs of a pool came for one reason; `serial` is that of the apply, None: this plan."""
 
     trigger: str
@@ -23,8 +23,7 @@ class Coming:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class PoolReason:
+class PoolReason(Struct, frozen=True):
     """One pool: its row of the placement table, its zones (None: all), how its VMs came, their names."""
 
     address: Address

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.whatif.availability import PoolLeft, pools_hit, quorum_of
 from nexusform.whatif.pods_down import (
@@ -37,8 +39,7 @@ class Strategy(StrEnum):
     PAUSE_AFTER_RACK = "PauseAfterRack"
 
 
-@dataclass(frozen=True, slots=True)
-class UpgradeOptions:
+class UpgradeOptions(Struct, frozen=True):
     """How the upgrade goes. `max_unavailable` None = all machines of a rack at once.
 
     `drain`: nodes are cordoned and drained before their machine goes down.
@@ -49,8 +50,7 @@ class UpgradeOptions:
     drain: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Wave:
+class Wave(Struct, frozen=True):
     """Machines that are down together; `batch` of `batches` in their rack, from 1.
 
     `pools` are those with VMs down; afterwards the VMs are back on the same machines. `outsiders` are
@@ -86,8 +86,7 @@ class Outcome(StrEnum):
     LOST = "lost"
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """A pool over the whole upgrade: the fewest VMs up, in which waves it has VMs down or is lost."""
 
     cluster_id: str
@@ -111,8 +110,7 @@ class Verdict:
         return Outcome.INTERRUPTED if self.kind is Kind.VM else Outcome.KEPT
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeUpgrade:
+class RuntimeUpgrade(Struct, frozen=True):
     """The upgrade of one site. `unexpected_order` names two racks that people would expect the other
     way round (r10 goes before r2), or is empty.
     """

@@ -6,8 +6,9 @@ The attributes may be those of the state, or those that a plan found or will lea
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from nexusform.address import Address
 from nexusform.demands import PoolDemand, StandingVm, VmDemand
@@ -21,8 +22,7 @@ from nexusform.scheduling.world import Inventory
 from nexusform.state.model import State
 
 
-@dataclass(frozen=True, slots=True)
-class Thing:
+class Thing(Struct, frozen=True):
     """One object: its address, attributes (plain data) and creation number."""
 
     address: Address
@@ -30,8 +30,7 @@ class Thing:
     creation: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ground:
+class Ground(Struct, frozen=True):
     """The sites that things describe, by id and without any VM.
 
     `things` are those of known types, in the order given, with their type. `skus` are all VM SKUs that

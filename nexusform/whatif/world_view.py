@@ -6,10 +6,12 @@ The attributes may be those of the state or those that a plan will leave; a ques
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.address import Address, address_order
 from nexusform.demands import PoolDemand, StandingVm, VmDemand
@@ -36,8 +38,7 @@ _PLAIN_VM = "nexus_virtual_machine"
 _VNF = "tacker_vnf"
 
 
-@dataclass(frozen=True, slots=True)
-class Vm:
+class Vm(Struct, frozen=True):
     """One VM where it stands. `handle` is the site scheduler's; `number` its number in the pool."""
 
     name: str
@@ -46,8 +47,7 @@ class Vm:
     handle: int
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
+class Pool(Struct, frozen=True):
     """The VMs of one pool. `wanted` and `demand` are what its resource asks for.
 
     `drain_timeout` is seconds. `astray` names VMs whose machine is not there any more.
@@ -72,8 +72,7 @@ class Pool:
         return self.demand.sku
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+class Cluster(Struct, frozen=True):
     """An NKS cluster with its separate pools, a VNF, or a plain VM, in order of creation."""
 
     id: str
@@ -88,8 +87,7 @@ class Cluster:
         return sum(len(pool.vms) for pool in self.pools)
 
 
-@dataclass(frozen=True)
-class SiteView:
+class SiteView(Struct, frozen=True, dict=True):
     """One site. The scheduler is never changed: questions take copies.
 
     `racks` by name, planned ones among them; `outsiders` are (machine, name) of VMs that nexusform
@@ -138,8 +136,7 @@ class SiteView:
         return scheduler, handles
 
 
-@dataclass(frozen=True)
-class WorldView:
+class WorldView(Struct, frozen=True):
     """All sites by id, in byte order."""
 
     sites: Mapping[str, SiteView] = field(default_factory=dict)
@@ -155,8 +152,7 @@ def view_world(things: Iterable[Thing], registries: Registries, catalogue: str =
     return _Reader(lay_ground(in_order, registries, catalogue)).read()
 
 
-@dataclass
-class _Reader:
+class _Reader(Struct):
     """Puts VMs on the machines of their sites and gathers them by cluster."""
 
     ground: Ground

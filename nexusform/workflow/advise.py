@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.advice.registry import RULE_IDS
 from nexusform.diagnostics import Diagnostic, has_errors
@@ -16,8 +18,7 @@ from nexusform.workflow.saved_plans import read_plan
 from nexusform.workflow.stored import read_stored
 
 
-@dataclass(frozen=True)
-class Advice:
+class Advice(Struct, frozen=True):
     """The findings; `diagnostics` are other problems, errors among them when nothing was found out.
 
     `origin` says in words what was looked at.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.applying.events import Listener
 from nexusform.applying.executor import Applied, Options, execute
@@ -31,8 +33,7 @@ from nexusform.workflow.writing import write_output
 RESCUE: Final = "errored.nfstate"
 
 
-@dataclass(frozen=True)
-class ApplyOptions:
+class ApplyOptions(Struct, frozen=True):
     """How to apply; see applying.executor.Options. `plan_digest` is that of a saved plan."""
 
     parallelism: int = 10
@@ -41,8 +42,7 @@ class ApplyOptions:
     plan_digest: str = ""
 
 
-@dataclass(frozen=True)
-class ApplyOutcome:
+class ApplyOutcome(Struct, frozen=True):
     """What came of it.
 
     `sends` tells whether any provider of the plan sends to a site; `provider_names` are the short

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from nexusform.backends.registry import BACKENDS, Place
 from nexusform.configuration.constants import NO_NAMES
@@ -18,8 +19,7 @@ from nexusform.ports import BackendProblem, StateBackend
 _MEMORY = "backend.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """A kind of backend and its settings; `given` are those of -backend-config alone."""
 
     kind: str

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.configuration.loader import read_variables
 from nexusform.configuration.model import Configuration, Module, Settings
@@ -39,8 +41,7 @@ _OPENING: Final = frozenset({"{", "[", "(", INTERPOLATION, DIRECTIVE, OPEN_HERED
 _CLOSING: Final = frozenset({"}", "]", ")", SEQUENCE_END, CLOSE_HEREDOC})
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The text of a result, None when there was an error."""
 
     text: str | None
@@ -48,8 +49,7 @@ class Answer:
     sources: Mapping[str, SourceFile]
 
 
-@dataclass(frozen=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """A console, None when the configuration or the state is in error."""
 
     console: Console | None

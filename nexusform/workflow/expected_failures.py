@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic, Severity, error
 from nexusform.language.syntax import Traversal, TraverseAttribute

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.address import Address, AddressPattern, AddressProblem, address_order, parse_pattern
 from nexusform.demands import StandingVm, VmDemand
@@ -37,8 +39,7 @@ from nexusform.workflow.stored import Stored, read_stored
 POD_TYPES = (*PLACEMENT_TYPES, MANIFEST_TYPE)
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(Struct, frozen=True):
     """One object and why it is where it is.
 
     `stands` is where state has it (None: it is new in the plan) and `provenance` how that is known;
@@ -60,8 +61,7 @@ class Reason:
     came: tuple[str, int] | None = None
 
 
-@dataclass(frozen=True)
-class Explanations:
+class Explanations(Struct, frozen=True):
     """What was found, or what is wrong. Without the name of an object: the `pools` of what has some, else
     `objects`, the names to choose from.
     """
@@ -133,8 +133,7 @@ def _asked_of(place: Place, plan_path: str) -> tuple[Opened, PlanRequest | None,
     return opened, request, problems
 
 
-@dataclass(frozen=True)
-class _Question:
+class _Question(Struct, frozen=True):
     project: Project
     request: PlanRequest
     pattern: AddressPattern

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.address import Address, AddressPattern
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
@@ -22,8 +24,7 @@ MANIFEST_TYPE = "fleet_hub_manifest"
 OVERRIDE_TYPES = ("fleet_cluster_resource_override", "fleet_resource_override")
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementReason:
+class PlacementReason(Struct, frozen=True):
     """One placement, and one of its clusters or ("") all of them.
 
     `explanation` is of the clusters as they are: against what the placement held before the plan where

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from nexusform.address import AddressPattern
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error, warning

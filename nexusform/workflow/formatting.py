@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from difflib import unified_diff
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 from nexusform.backends.atomic_file import write_whole
 from nexusform.configuration.loader import LARGEST_FILE
@@ -19,8 +20,7 @@ ENDINGS: Final = (".nf.hcl", ".nfvars.hcl", ".nftest.hcl")
 STDIN: Final = "<stdin>"
 
 
-@dataclass(frozen=True, slots=True)
-class Formatted:
+class Formatted(Struct, frozen=True):
     """One text before and after; equal when it was in style already."""
 
     source: SourceFile
@@ -46,8 +46,7 @@ class Formatted:
         )
 
 
-@dataclass
-class Formatting:
+class Formatting(Struct):
     """What was looked at: files in order, and what could not be read, understood or written."""
 
     files: list[Formatted] = field(default_factory=list)

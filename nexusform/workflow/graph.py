@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from nexusform.diagnostics import Diagnostic
 from nexusform.planning.plan import Plan
@@ -16,8 +17,7 @@ from nexusform.workflow.saved_plans import read_plan
 Edge = tuple[str, str]
 
 
-@dataclass(frozen=True)
-class Graph:
+class Graph(Struct, frozen=True):
     """Names and (from, to) pairs: `from` needs `to`. Not `drawable` when there are errors."""
 
     nodes: tuple[str, ...] = ()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 import nexusform
 from nexusform.address import Address, AddressProblem, parse_address
@@ -30,8 +32,7 @@ from nexusform.workflow.project import Project, load_configuration
 ENDING = ".nf.hcl"
 
 
-@dataclass
-class Imports:
+class Imports(Struct):
     """What import blocks come to.
 
     `found` are the objects to take over; `generated` is configuration for those that have none.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from nexusform.configuration.constants import constant
 from nexusform.configuration.model import Configuration, Module
@@ -33,8 +34,7 @@ from nexusform.workflow.surroundings import RealFiles, SystemClock
 _PLAIN = Choice("local", {}, {})
 
 
-@dataclass(frozen=True)
-class InitOptions:
+class InitOptions(Struct, frozen=True):
     """`backend_config` are the -backend-config flags; what to do when the backend changed."""
 
     backend_config: tuple[str, ...] = ()
@@ -44,8 +44,7 @@ class InitOptions:
     locking: Locking = field(default_factory=Locking)
 
 
-@dataclass(frozen=True)
-class Initialised:
+class Initialised(Struct, frozen=True):
     """What was found and done. `lines` tell it to people."""
 
     lines: tuple[str, ...] = ()

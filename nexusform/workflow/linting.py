@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.advice.facts import Facts, PoolFacts, SiteFacts

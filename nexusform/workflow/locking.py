@@ -7,8 +7,9 @@ import os
 import socket
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 import nexusform
 from nexusform.diagnostics import Diagnostic, error, warning
@@ -28,16 +29,14 @@ _LINKS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Locking:
+class Locking(Struct, frozen=True):
     """Whether to lock, and how many seconds to wait for somebody else's lock."""
 
     wanted: bool = True
     timeout: float = 0.0
 
 
-@dataclass(slots=True)
-class HeldLock:
+class HeldLock(Struct):
     """A lock that was taken; `warnings` tell of a dead holder that was replaced."""
 
     backend: StateBackend

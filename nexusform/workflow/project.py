@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from nexusform.configuration.loader import load, read_variables
 from nexusform.configuration.model import Configuration
@@ -20,8 +21,7 @@ from nexusform.workflow.surroundings import RealFiles
 DEFAULT_WORKSPACE = "default"
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a command runs and what it is given from outside.
 
     `directory` is the root module's. `environment` are the process's variables. `state_path` is
@@ -55,8 +55,7 @@ def selection_file(place: Place) -> Path:
     return Path(place.data_directory) / "environment"
 
 
-@dataclass(frozen=True)
-class Project:
+class Project(Struct, frozen=True):
     """An opened configuration. `sources` are all files read, for the source lines of messages;
     `data_values` stand in for data sources (in tests).
     """
@@ -76,8 +75,7 @@ class Project:
         return self.place.workspace
 
 
-@dataclass(frozen=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """What opening gave: the project unless there were errors, and all that was found."""
 
     project: Project | None

@@ -9,7 +9,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.planning.conclusion.result import PlanResult
@@ -28,8 +30,7 @@ from nexusform.workflow.stored import Stored, read_stored, settle_stored
 from nexusform.workflow.surroundings import SystemClock, plan_time
 
 
-@dataclass(frozen=True)
-class Notices:
+class Notices(Struct, frozen=True):
     """What a run tells while it goes on: that it waits for a lock, what it reads, each planned object."""
 
     waiting: Callable[[str], None] = lambda _: None
@@ -38,8 +39,7 @@ class Notices:
     planned: Callable[[], None] = lambda: None
 
 
-@dataclass(frozen=True)
-class PlanOptions:
+class PlanOptions(Struct, frozen=True):
     """What shapes a plan; see PlanRequest.
 
     `generate_config_out` is the file for the configuration of what import blocks name and the
@@ -57,8 +57,7 @@ class PlanOptions:
     generate_config_out: str = ""
 
 
-@dataclass
-class Run:
+class Run(Struct):
     """A run in progress. `stored` is what the backend holds, journal settled."""
 
     project: Project

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.configuration.loader import load, read_variables
 from nexusform.configuration.model import Configuration
@@ -130,8 +132,7 @@ def _other_variables(place: Place, configuration: Configuration, plan: Plan) -> 
 # --- may it be applied -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What is to be applied (None: refused) and what to say of it."""
 
     plan: Plan | None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from nexusform.address import Address, AddressPattern, AddressProblem, address_order, parse_pattern
 from nexusform.configuration.model import Configuration
@@ -20,8 +21,7 @@ from nexusform.workflow.stored import read_stored, schemas
 from nexusform.workflow.surroundings import RealFiles
 
 
-@dataclass(frozen=True)
-class Shown:
+class Shown(Struct, frozen=True):
     """What was found.
 
     Either a saved plan with its configuration and prior state, or a state of which `instances` are

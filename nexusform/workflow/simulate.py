@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.resource_types.registry import registries
@@ -19,8 +21,7 @@ from nexusform.workflow.saved_plans import read_plan
 from nexusform.workflow.stored import read_stored
 
 
-@dataclass(frozen=True)
-class World:
+class World(Struct, frozen=True):
     """The world to ask, or None and what is wrong. `origin` says in words where it is from.
 
     `pods` are the pods of the clusters of which any are known, by cluster id.

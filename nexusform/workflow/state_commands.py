@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 import nexusform
 from nexusform.address import Address, AddressPattern, AddressProblem, parse_pattern
@@ -20,16 +22,14 @@ from nexusform.workflow.stored import Stored, read_stored
 from nexusform.workflow.surroundings import SystemClock
 
 
-@dataclass(frozen=True)
-class Session:
+class Session(Struct, frozen=True):
     """What a command may ask for besides its flags: a clock, and to be told that it waits."""
 
     clock: Clock = field(default_factory=SystemClock)
     waiting: Callable[[str], None] = lambda _: None
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     """What reading gave; `state` None when it could not be read (the diagnostics say why)."""
 
     state: State | None
@@ -37,8 +37,7 @@ class Found:
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Changed:
+class Changed(Struct, frozen=True):
     """What a change gave: the state before and after, None when nothing was written."""
 
     before: State | None

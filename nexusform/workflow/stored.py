@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
+
+from msgspec import Struct
 
 from nexusform.applying.outcomes import path_text
 from nexusform.applying.settling import settle
@@ -18,8 +19,7 @@ from nexusform.state.journal import OpenIntent
 from nexusform.state.model import EMPTY, State
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(Struct, frozen=True):
     """What was found.
 
     `state` has its journal replayed; `open_intents` are those without an outcome; `has_journal`

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from nexusform.configuration.loader import automatic_files, load
 from nexusform.configuration.model import Configuration
@@ -35,8 +36,7 @@ class Status(StrEnum):
 _RANK = tuple(Status)
 
 
-@dataclass
-class RunResult:
+class RunResult(Struct):
     """What came of one run block. `plan` is what was planned, `state` what an apply left."""
 
     name: str
@@ -47,8 +47,7 @@ class RunResult:
     state: State | None = None
 
 
-@dataclass
-class FileResult:
+class FileResult(Struct):
     """What came of one test file; `diagnostics` are those of no run: reading it, and tearing down."""
 
     name: str
@@ -63,8 +62,7 @@ class FileResult:
         return max([*own, *(run.status for run in self.runs)], key=_RANK.index, default=Status.PASS)
 
 
-@dataclass(frozen=True)
-class TestOptions:
+class TestOptions(Struct, frozen=True):
     """Which files: those of `wanted` (all when empty), beside the configuration and below `directory`."""
 
     __test__ = False  # not a case for test collectors
@@ -73,8 +71,7 @@ class TestOptions:
     directory: str = DEFAULT_DIRECTORY
 
 
-@dataclass
-class Tests:
+class Tests(Struct):
     """The test files of a configuration, ready to be run; nothing when there are errors."""
 
     __test__ = False

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.address import Address, AddressPattern
 from nexusform.configuration.model import Configuration, Module, ModuleCall, Output, ProviderBlock
@@ -20,8 +22,7 @@ from nexusform.providers.registry import DEFAULT
 from nexusform.workflow.testing_scope import GivenScope
 
 
-@dataclass(frozen=True, slots=True)
-class StandIns:
+class StandIns(Struct, frozen=True):
     """Values given beforehand: for resources by pattern, for all resources of a type by provider, and
     for data sources.
     """

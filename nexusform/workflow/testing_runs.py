@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.applying.events import Outcome, StepEvent
 from nexusform.backends.memory import MemoryBackend
@@ -46,8 +48,7 @@ class RunFailed(Exception):
         self.plan = plan
 
 
-@dataclass
-class Done:
+class Done(Struct):
     """A run that was carried out. `failed` when an expectation was not met: then the next may run."""
 
     diagnostics: list[Diagnostic]
@@ -56,16 +57,14 @@ class Done:
     failed: bool = False
 
 
-@dataclass
-class _Used:
+class _Used(Struct):
     """A module that was run: how to destroy what it made."""
 
     project: Project
     stand_ins: StandIns
 
 
-@dataclass
-class Bench:
+class Bench(Struct):
     """Where the runs of one file take place. States are kept by module, outputs by run."""
 
     place: Place

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from nexusform.configuration.model import Variable
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
@@ -18,8 +19,7 @@ from nexusform.values import DYNAMIC_UNKNOWN, SENSITIVE, Value
 Answer = tuple[Value, int, list[Diagnostic]]
 
 
-@dataclass(frozen=True, slots=True)
-class GivenScope:
+class GivenScope(Struct, frozen=True):
     """Outside of a configuration: `var.` as given from outside, and `run.NAME` of earlier runs."""
 
     functions: Mapping[str, Any]
@@ -43,8 +43,7 @@ class GivenScope:
         return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
 
 
-@dataclass(frozen=True, slots=True)
-class AssertScope:
+class AssertScope(Struct, frozen=True):
     """Inside of the configuration that was run: its names, `output.NAME`, and `run.NAME`."""
 
     inner: InstanceScope

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import Diagnostic, has_errors
@@ -17,8 +19,7 @@ from nexusform.workflow.surroundings import RealFiles, plan_time
 from nexusform.workflow.testing_files import find_test_files, read_test_file
 
 
-@dataclass(frozen=True)
-class Validation:
+class Validation(Struct, frozen=True):
     """All that was found, and the files for showing where."""
 
     diagnostics: tuple[Diagnostic, ...]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 import nexusform
 from nexusform.address import address_order
@@ -20,8 +22,7 @@ from nexusform.workflow.stored import read_stored
 OVERRIDE = "NF_WORKSPACE"
 
 
-@dataclass(frozen=True)
-class Workspaces:
+class Workspaces(Struct, frozen=True):
     """What a command on workspaces gave; `names` are those that exist, empty on errors."""
 
     names: tuple[str, ...] = ()

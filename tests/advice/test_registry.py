@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from nexusform.advice.facts import Facts, PoolFacts, SiteFacts
 from nexusform.advice.no_surge_room import surge_count

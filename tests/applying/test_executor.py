@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from threading import Lock
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from nexusform.applying.executor import Applied, Options, execute
 from nexusform.applying.opening import opening_records

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nexusform.applying.recorder import Recorder
 from nexusform.applying.requests import call_for

@@ -13,7 +13,8 @@ import argparse
 import resource
 import time
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from nexusform.scheduling.fleet.cycle import CycleResult, settle
 from nexusform.scheduling.fleet.model import (

@@ -4,11 +4,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.backends.registry import BACKENDS, Place
 from nexusform.ports import AppendsMany, BackendProblem, LockHeld, LockInfo, StateBackend
@@ -23,8 +24,7 @@ SETTINGS: dict[str, Callable[[Path], dict[str, Any]]] = {
 FORGETFUL = {"memory"}
 
 
-@dataclass
-class Opened:
+class Opened(Struct):
     """A backend and the way to open the same place again, as another process would."""
 
     backend: StateBackend

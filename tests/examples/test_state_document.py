@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
+from msgspec.structs import replace
 from pathlib import Path
 
 from nexusform.state import codec

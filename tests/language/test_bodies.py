@@ -1,13 +1,13 @@
 """Bodies by schema: both syntaxes mean the same, and every mistake is said with its place."""
 
 import json
-from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import Struct
 
 from nexusform.language import syntax
 from nexusform.language.bodies import BodySchema, Content, content, just_attributes
@@ -320,8 +320,8 @@ def shape(node: Any) -> Any:
     """A tree without its places."""
     if isinstance(node, tuple):
         return tuple(shape(item) for item in node)
-    if is_dataclass(node):
-        kept = [each.name for each in fields(node) if not each.name.endswith("span")]
+    if isinstance(node, Struct):
+        kept = [name for name in node.__struct_fields__ if not name.endswith("span")]
         return (type(node).__name__, *(shape(getattr(node, name)) for name in kept))
     return node
 

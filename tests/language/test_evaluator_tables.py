@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct, field
 
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.language.conversion import convert
@@ -32,8 +32,7 @@ _GIVES = re.compile(r"gives (.*?) := (.*?)( sensitive)?\Z", re.DOTALL)
 _FUNCTIONS: Functions = {f.name: f for _, family in described_families() for f in family}
 
 
-@dataclass
-class TableScope:
+class TableScope(Struct):
     """Names with values."""
 
     variables: Mapping[str, Value]

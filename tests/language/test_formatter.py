@@ -1,11 +1,11 @@
 """Canonical style: cases as pairs, and what must hold for any configuration."""
 
 import random
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 from nexusform.language.formatter import format_text
 from nexusform.language.parser import parse_file
@@ -109,8 +109,8 @@ def meaning(node: Any) -> Any:
         return meaning(node.wrapped)
     if isinstance(node, tuple):
         return tuple(meaning(item) for item in node)
-    if is_dataclass(node):
-        kept = [each.name for each in fields(node) if not each.name.endswith("span")]
+    if isinstance(node, Struct):
+        kept = [name for name in node.__struct_fields__ if not name.endswith("span")]
         return (type(node).__name__, *(meaning(getattr(node, name)) for name in kept))
     return node
 

@@ -9,12 +9,12 @@ import os
 import random
 from ast import literal_eval
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic
 from nexusform.language import syntax
@@ -39,16 +39,16 @@ def place(span: Span) -> str:
 
 def tree_lines(node: Any, depth: int = 0, role: str = "") -> Iterator[str]:
     own, below = [], []
-    for each in fields(node):
-        value = getattr(node, each.name)
+    for field in node.__struct_fields__:
+        value = getattr(node, field)
         if isinstance(value, Span):
-            if each.name != "span":
-                own.append(f"{each.name}={place(value)}")
-        elif is_dataclass(value):
-            below.append((each.name, [value]))
+            if field != "span":
+                own.append(f"{field}={place(value)}")
+        elif isinstance(value, Struct):
+            below.append((field, [value]))
         elif isinstance(value, tuple):
             items = [item for pair in value for item in (pair if isinstance(pair, tuple) else (pair,))]
-            below.append((each.name, items))
+            below.append((field, items))
         else:
             own.append(str(value) if isinstance(value, Decimal) else repr(value))
     label = f"{role}: " if role else ""
@@ -110,11 +110,11 @@ CONFIGURATION = (CASES / "everything.hcl").read_text("utf-8")
 
 
 def inner_nodes(node: Any) -> Iterator[Any]:
-    for each in fields(node):
-        value = getattr(node, each.name)
+    for field in node.__struct_fields__:
+        value = getattr(node, field)
         for item in value if isinstance(value, tuple) else (value,):
             for one in item if isinstance(item, tuple) else (item,):
-                if is_dataclass(one) and not isinstance(one, Span):
+                if isinstance(one, Struct) and not isinstance(one, Span):
                     yield one
 
 

@@ -6,8 +6,10 @@ of removals, re-placements, rolling batches and arrivals inside one plan is mode
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.racks.model import Demand, Machine, Placement, RackSpread, VmName
@@ -21,8 +23,7 @@ Key = tuple[str, int]
 Place = tuple[str, tuple[int, ...]]
 
 
-@dataclass(frozen=True)
-class Pool:
+class Pool(Struct, frozen=True):
     name: str
     count: int
     sku: str
@@ -34,8 +35,7 @@ class Pool:
     unavailable: str = "0"
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(Struct, frozen=True):
     """A cluster (its first pool is the control plane), or a pool of its own `of` a cluster."""
 
     name: str
@@ -64,15 +64,13 @@ class Block:
         return next((p for p in self.pools if p.name == name), None)
 
 
-@dataclass(frozen=True)
-class Rack:
+class Rack(Struct, frozen=True):
     name: str
     machines: int
     overrides: tuple[tuple[int, str], ...] = ()
 
 
-@dataclass(frozen=True)
-class Site:
+class Site(Struct, frozen=True):
     racks: tuple[Rack, ...]
     blocks: tuple[Block, ...]
     spread: str = "pool"
@@ -139,8 +137,7 @@ def _pool(pool: Pool) -> dict[str, Any]:
 # --- what the rule says ------------------------------------------------------------------------
 
 
-@dataclass
-class Standing:
+class Standing(Struct):
     """A block as it was applied: when it was created, and where its VMs are."""
 
     block: Block
@@ -149,8 +146,7 @@ class Standing:
     skus: dict[Key, str] = field(default_factory=dict)
 
 
-@dataclass
-class Foretold:
+class Foretold(Struct):
     """What one plan does: per VM that something happens to its (action, trigger); the blocks after; the
     (cluster, pool) that do not fit, and those that are refused as the last System pool.
     """
@@ -164,8 +160,7 @@ class Foretold:
         return {s.block.vm(key): place for s in self.after.values() for key, place in s.places.items()}
 
 
-@dataclass
-class _Work:
+class _Work(Struct):
     standing: Standing | None
     block: Block | None
     leave: dict[Key, str] = field(default_factory=dict)

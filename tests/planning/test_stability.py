@@ -7,10 +7,11 @@ NF_TEST_SITES raises how many sites are tried.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
 
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.state.model import EMPTY, State
@@ -75,8 +76,7 @@ def sites(draw: st.DrawFn) -> Site:
     )
 
 
-@dataclass
-class Edited:
+class Edited(Struct):
     """An edited site, and the -replace options that go with it."""
 
     site: Site

@@ -6,8 +6,9 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from nexusform.cli.main import run
 from nexusform.planning.saved.plan_file import SavedPlan
@@ -21,8 +22,7 @@ NOW = "1772287200"
 REGISTRIES = registries()
 
 
-@dataclass(frozen=True)
-class RealPlan:
+class RealPlan(Struct, frozen=True):
     """A saved plan, the sources it was made from, and where it stands."""
 
     saved: SavedPlan

@@ -4,12 +4,12 @@ import copy
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from nexusform.address import Address, ModuleStep, parse_address
 from nexusform.diagnostics import Diagnostic

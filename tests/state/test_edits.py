@@ -1,8 +1,7 @@
 """Moving, removing and tainting by hand."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from nexusform.address import AddressPattern, parse_address, parse_pattern
 from nexusform.state.edits import EditProblem, matching, moved, moves, only_instance, with_taint, without

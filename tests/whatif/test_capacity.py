@@ -1,8 +1,7 @@
-from dataclasses import replace
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST

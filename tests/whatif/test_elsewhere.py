@@ -1,7 +1,6 @@
-from dataclasses import replace
-
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from nexusform.rendering.answers.elsewhere_text import elsewhere_lines
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST

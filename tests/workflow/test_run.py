@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import json
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nexusform.backends.memory import MemoryBackend
 from nexusform.diagnostics import Diagnostic

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
+
+from msgspec import Struct
 
 from nexusform.language.conversion import convert, describe
 from nexusform.language.functions.function import Example, Function, FunctionProblem, Parameter, anything
@@ -25,8 +26,7 @@ _MODES: Final = "vtbdoxXeEfgGsq"
 _WIDEST: Final = 100_000
 
 
-@dataclass(frozen=True, slots=True)
-class _Verb:
+class _Verb(Struct, frozen=True):
     text: str
     offset: int
     flags: str

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic
 from nexusform.language.conversion import convert, describe
@@ -31,8 +32,7 @@ class FunctionProblem(Exception):
         self.argument = argument
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """One parameter. What is not allowed is refused (null) or handled before the function runs.
 
     `inner_marks`: marks inside the argument stay where they are, since the function only moves
@@ -49,8 +49,7 @@ class Parameter:
     inner_marks: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
+class Example(Struct, frozen=True):
     """A call and what it gives, both as expressions; run as a test."""
 
     call: str
@@ -75,8 +74,7 @@ ResultType: TypeAlias = Type | Callable[[Sequence[Value]], Type]
 Thunk: TypeAlias = Callable[[], tuple[Value, list[Diagnostic]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(Struct, frozen=True):
     """A function: `body` takes one Value for each argument and gives a Value.
 
     `returns` is the result's type, or finds it from the arguments (which may be unknown); both

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Final
+
+from msgspec.structs import replace
 
 from nexusform.language.functions import (
     conversions,

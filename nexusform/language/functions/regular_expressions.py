@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
+
+from msgspec import Struct
 
 from nexusform.language.functions.function import Example, Function, FunctionProblem, Parameter, check_length
 from nexusform.value_types import DYNAMIC, STRING, ListType, ObjectType, TupleType, Type
@@ -20,8 +21,7 @@ from nexusform.values import UNKNOWN, Value, object_value, tuple_value
 _MOST_MEMORY: Final = 64 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(Struct, frozen=True):
     """A compiled pattern. `names` has one item for every group, None where it has no name."""
 
     engine: Any

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform import __version__
 from nexusform.address import Address
@@ -40,8 +42,7 @@ from nexusform.state.model import OutputState
 OF_EACH = frozenset(PROBLEMS.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Struct, frozen=True):
     """Where planning has got to. `given` is the request as it came, `request` the same after
     moved blocks were followed.
     """
@@ -58,8 +59,7 @@ class Work:
     pods: PodPhase | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Results:
+class Results(Struct, frozen=True):
     """Outputs, verdicts of conditions and the inventories that were read."""
 
     outputs: Sequence[OutputChange]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic
@@ -18,8 +19,7 @@ from nexusform.planning.vms.vm_phase import VmObject
 from nexusform.scheduling.racks.explanation import Explanation
 
 
-@dataclass(frozen=True, slots=True)
-class Explained:
+class Explained(Struct, frozen=True):
     """Why one VM is where it is: the decision, and its share of the repeated tie-breaks."""
 
     address: Address
@@ -31,8 +31,7 @@ class Explained:
 Edge: TypeAlias = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class PlanResult:
+class PlanResult(Struct, frozen=True):
     """A plan with what only displays need: the resource graph as (from, to) addresses, the
     explanations asked for, the shortages behind the errors, and the separation rules that may not
     hold.

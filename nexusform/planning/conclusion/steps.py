@@ -8,9 +8,10 @@ nothing. Where many steps wait for all of many, one gate stands between.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import inf
 from typing import Any
+
+from msgspec import Struct, field
 
 from nexusform.address import Address
 from nexusform.planning.conclusion.uses import FleetUses
@@ -24,8 +25,7 @@ from nexusform.scheduling.racks.certainty import Release
 GATE_ABOVE = 4
 
 
-@dataclass(slots=True)
-class _Draft:
+class _Draft(Struct):
     id: int
     kind: StepKind
     change: int
@@ -85,7 +85,7 @@ def build_steps(
     for change in changes:
         _reference_waits(graph, change)
     _destroy_waits(graph)
-    uses = _Uses(changes, objects, sites)
+    uses = _Uses(changes, objects, sites, FleetUses(changes))
     for change in changes:
         _use_waits(graph, change, uses)
     waits = _room_waits(graph, objects)
@@ -176,19 +176,17 @@ def _destroy_waits(graph: _Graph) -> None:
                 graph.wait(step, graph.gate(("updated", need), updated.get(need, [])))
 
 
-@dataclass(slots=True)
-class _Uses:
+class _Uses(Struct):
     """Who uses what without referring to it: by ids in arguments, and by the machines of VMs."""
 
     changes: Sequence[Change]
     objects: Mapping[Address, VmObject]
     sites: Mapping[str, SitePlan]
+    fleet: FleetUses
     by_id_after: dict[tuple[str, str], Address] = field(default_factory=dict)
     by_id_before: dict[tuple[str, str], Address] = field(default_factory=dict)
-    fleet: FleetUses = field(init=False)
 
     def __post_init__(self) -> None:
-        self.fleet = FleetUses(self.changes)
         for change in self.changes:
             kind = change.address.type
             for values, table in ((change.after, self.by_id_after), (change.before, self.by_id_before)):

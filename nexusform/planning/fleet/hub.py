@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from nexusform.diagnostics import Diagnostic
 from nexusform.importers.fleet_model import (
@@ -24,8 +25,7 @@ _DOING = (Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FI
 _ONCE = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
 
-@dataclass(slots=True)
-class Hub:
+class Hub(Struct):
     """`manifests` in the order of their resources and documents. `evictions` and `runs` are those that
     this plan carries out, with the instance they come from.
     """

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic
@@ -33,8 +35,7 @@ from nexusform.scheduling.fleet.status import (
 )
 
 
-@dataclass(frozen=True)
-class FleetOutcome:
+class FleetOutcome(Struct, frozen=True):
     """The rows of all bindings, the placements by address, and the fleet after the last round."""
 
     rows: tuple[PlacementChange, ...] = ()

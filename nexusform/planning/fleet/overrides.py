@@ -10,9 +10,10 @@ import copy
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
+
+from msgspec import Struct
 
 from nexusform.importers.fleet_model import FleetOverride, JsonPatch, ObjectSelector, OverrideRule
 from nexusform.importers.kubernetes_manifests import Manifest, manifest_from
@@ -27,8 +28,7 @@ class _Failed(Exception):
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class Rendered:
+class Rendered(Struct, frozen=True):
     """The objects as one cluster gets them. `digest` tells which changes were made ("" = none); `failure`
     why overriding failed there, "" when it did not.
     """

@@ -8,7 +8,8 @@ watcher's table, until no binding changes. Then bindings are rolled out and ever
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from nexusform.address import Address
 from nexusform.configuration.model import ResourceBlock
@@ -46,8 +47,7 @@ from nexusform.ports import Problem
 from nexusform.scheduling.decision import Refusal
 
 
-@dataclass(slots=True)
-class FleetPhase:
+class FleetPhase(Struct):
     """The fleet of one plan. `clusters` are those that members may stand for, by id."""
 
     blocks: Blocks

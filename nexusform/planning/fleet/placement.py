@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.importers.fleet_model import FleetOverride, FleetPlacement
 from nexusform.importers.kubernetes_manifests import Manifest
@@ -35,8 +37,7 @@ OLD_NODE_COUNT: Final = "kubernetes.azure.com/node-count"
 NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
 
 
-@dataclass(slots=True)
-class PlacementPlan:
+class PlacementPlan(Struct):
     """`prior` is what state holds (empty when the object is new or replaced), `held` what it holds as
     rounds go by, `picked` and `released` why clusters came and went.
     """

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.importers.fleet_model import EXTERNAL
@@ -21,8 +23,7 @@ from nexusform.scheduling.fleet.watcher import MemberChange, queued
 MOST_ROUNDS = 1000
 
 
-@dataclass(slots=True)
-class Rounds:
+class Rounds(Struct):
     """`roster` is the fleet as it stood after the last round; `placed` are the (placement, cluster) whose
     pods were looked at.
     """

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
+
+from msgspec import Struct
 
 from nexusform.address import Address
 from nexusform.importers.fleet_model import FleetMember
@@ -57,8 +58,7 @@ class Pods(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class NodePlace:
+class NodePlace(Struct, frozen=True):
     """A node of a cluster: its SKU's figures and where it stands."""
 
     sku_name: str
@@ -70,8 +70,7 @@ class NodePlace:
     site_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class FleetCluster:
+class FleetCluster(Struct, frozen=True):
     """A cluster of this configuration that may be a member: its id and nodes."""
 
     id: str
@@ -201,8 +200,7 @@ def _amounts(texts: Mapping[str, str] | None) -> dict[str, Quantity]:
     return found
 
 
-@dataclass(slots=True)
-class FleetMemberState:
+class FleetMemberState(Struct):
     """One member during a plan. `before` is what state remembers (None: it is new, or unknown);
     `now` as it stands in this plan (None: it goes).
     """

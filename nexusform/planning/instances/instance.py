@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.configuration.evaluation import PreparedBody
@@ -33,8 +35,7 @@ from nexusform.values import UNKNOWN
 UNDECIDED = "Placement depends on an unknown value"
 
 
-@dataclass(slots=True)
-class Instance:
+class Instance(Struct):
     """One instance of a managed resource.
 
     `prior` is the object as the provider found it (None: nothing stands). `config` are the

@@ -5,7 +5,9 @@ check blocks. They are looked at when everything is planned, in every instance o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.configuration.model import Check, Condition, Configuration, ResourceBlock, Variable
@@ -17,8 +19,7 @@ from nexusform.planning.plan import CheckResult
 from nexusform.planning.preparation.order import modules
 
 
-@dataclass(slots=True)
-class Verdicts:
+class Verdicts(Struct):
     """Problems to tell, and a verdict for everything that has conditions."""
 
     problems: list[Diagnostic] = field(default_factory=list)
@@ -40,8 +41,7 @@ class Verdicts:
             self.checks.append(CheckResult(subject.kind, subject.address, worst, tuple(messages)))
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """What conditions are about: its kind and address in results, and the header of its block."""
 
     kind: str

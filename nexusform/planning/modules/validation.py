@@ -5,7 +5,8 @@ once. Values that depend on variables without a value, on repetition or on resou
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from nexusform.address import Address, ModuleStep
 from nexusform.configuration.model import Configuration, Module, ResourceBlock

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from nexusform.address import ROOT, Address, ConfigAddress, Key, Mode, ModulePath, ModuleStep
 from nexusform.configuration.evaluation import PreparedBody
@@ -27,8 +28,7 @@ from nexusform.values import Value, boolean, null, number, object_value, string,
 SENSITIVE = frozenset({"sensitive"})
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleInstance:
+class ModuleInstance(Struct, frozen=True):
     """One instance of a module: the root, or a call's with its key."""
 
     path: ModulePath
@@ -41,8 +41,7 @@ class ModuleInstance:
 ResourceKey = tuple[ModulePath, str, str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """What all passes of one plan share.
 
     `tentative`: values that are not given yet are unknown, so that a repetition which is not known
@@ -296,8 +295,7 @@ def unknown_repetition(argument: str, block: ModuleCall | ResourceBlock, header:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class InstanceScope:
+class InstanceScope(Struct, frozen=True):
     """The names visible in one block instance (a Scope of the evaluator)."""
 
     evaluation: Evaluation

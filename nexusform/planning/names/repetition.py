@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from math import isfinite
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from nexusform.address import Key
 from nexusform.diagnostics import Diagnostic, error
@@ -16,8 +17,7 @@ from nexusform.value_types import MapType, ObjectType, SetType, friendly_name, h
 from nexusform.values import Value, string
 
 
-@dataclass(frozen=True, slots=True)
-class Repetition:
+class Repetition(Struct, frozen=True):
     """One instance of a repeated block: its key, and each.value (None under count)."""
 
     key: Key = None
@@ -33,8 +33,7 @@ MOST_INSTANCES = 1_000_000
 SINGLE, LIST, MAP = "single", "list", "map"
 
 
-@dataclass(frozen=True, slots=True)
-class Expansion:
+class Expansion(Struct, frozen=True):
     """The instances of a block, in planning order; `shape` is SINGLE, LIST or MAP.
 
     `unknown` names the argument ("count", "for_each") that is not known in this pass.

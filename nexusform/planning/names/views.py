@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from nexusform.address import Key, key_order
 from nexusform.plain_data import Path, from_plain
@@ -14,8 +15,7 @@ from nexusform.value_types import DYNAMIC
 from nexusform.values import Value, object_value, tuple_value, unknown
 
 
-@dataclass(slots=True)
-class ObjectView:
+class ObjectView(Struct):
     """An instance's attributes as expressions see them; parts become Values when asked for."""
 
     attributes: Mapping[str, Any] | None
@@ -49,8 +49,7 @@ class ObjectView:
         return from_plain(part, kind, inner)
 
 
-@dataclass(slots=True)
-class ResourceView:
+class ResourceView(Struct):
     """All instances of one block in one module instance. `shape` "" = not known in this pass."""
 
     shape: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from nexusform.demands import PoolDemand
 from nexusform.planning.vms.surroundings import CLUSTER_TYPE
@@ -21,8 +22,7 @@ _GIB: Final = 2**30
 _KINDS: Final = ("nks", "vnf")
 
 
-@dataclass(frozen=True, slots=True)
-class NodeCluster:
+class NodeCluster(Struct, frozen=True):
     """A cluster with known nodes. `fresh` are the nodes that this plan makes anew under their old
     name: their pods are lost. `seed` is the tie-break of its site.
     """
@@ -33,7 +33,7 @@ class NodeCluster:
     nodes: tuple[Node, ...]
     fresh: frozenset[str]
     seed: int = DEFAULT_SEED
-    by_name: Mapping[str, Node] = field(default_factory=dict, repr=False, compare=False)
+    by_name: Mapping[str, Node] = field(default_factory=dict)
 
     def node(self, name: str) -> Node | None:
         """One of its nodes."""

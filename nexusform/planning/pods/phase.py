@@ -7,8 +7,10 @@ gone leave first. What is called for later sees what was placed earlier.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.address import Address, parse_address
 from nexusform.importers.kubernetes_manifests import Manifest, unwrapped
@@ -51,8 +53,7 @@ Key = tuple[str, str]
 PodKey = tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class PodPlace:
+class PodPlace(Struct, frozen=True):
     """A planned pod: whose it is and the VM (cluster id and node name) that it runs on."""
 
     cluster_id: str
@@ -63,8 +64,7 @@ class PodPlace:
     trigger: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PriorPods:
+class PriorPods(Struct, frozen=True):
     """What state holds of the pods that one object brought to one cluster. `manifests` are what they
     were made from, as far as state tells.
     """
@@ -75,8 +75,7 @@ class PriorPods:
     manifests: tuple[Manifest, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
+class Scene(Struct, frozen=True):
     """What a prediction started from, so that it can be replayed for an explanation."""
 
     model: Cluster
@@ -86,8 +85,7 @@ class Scene:
     recreated: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class PodDecision:
+class PodDecision(Struct, frozen=True):
     """A pod of the plan, the scene in which it was first looked at, and what stands beside it afterwards."""
 
     cluster: NodeCluster
@@ -96,8 +94,7 @@ class PodDecision:
     others: tuple[StandingPod, ...]
 
 
-@dataclass(slots=True)
-class _Brought:
+class _Brought(Struct):
     # The pods of one object on one cluster. `before` are those of state, `after` those of the last call,
     # `shown` the value that was given out, `outcomes` what became of each pod (by workload and number).
     before: dict[str, dict[str, StandingPod]] = field(default_factory=dict)

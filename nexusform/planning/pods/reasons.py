@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from nexusform.planning.pods.phase import PodDecision, PodPhase
 from nexusform.scheduling.pods.explanation import NodeVerdict, consider, explain
 from nexusform.scheduling.pods.forecast import PodOutcome
 
 
-@dataclass(frozen=True, slots=True)
-class PodReason:
+class PodReason(Struct, frozen=True):
     """One pod on one cluster. `nodes` are the verdicts of all its nodes, best first; `today` says that they
     are of things as they are (the pod stays), not of the plan's decision. `machine` and `zone` are "" for
     a Pending pod.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.configuration.model import ImportBlock, ResourceBlock
@@ -32,8 +34,7 @@ from nexusform.source import Span
 from nexusform.state.model import InstanceState, State
 
 
-@dataclass(frozen=True, slots=True)
-class ImportTarget:
+class ImportTarget(Struct, frozen=True):
     """One object to take over: where to, its id, who serves it, and the block it belongs to (None:
     there is none yet).
     """

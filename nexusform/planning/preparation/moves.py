@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.address import Address, AddressPattern, ModulePath, ModuleStep
 from nexusform.configuration.model import Configuration, Moved, ResourceBlock
@@ -14,14 +16,12 @@ from nexusform.state.model import ObjectState, State
 MOST_ROUNDS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class _Statement:
+class _Statement(Struct, frozen=True):
     module: tuple[str, ...]
     moved: Moved
 
 
-@dataclass(frozen=True, slots=True)
-class MovedState:
+class MovedState(Struct, frozen=True):
     """The state under its new addresses; `previous` maps a new address to the old one."""
 
     state: State

@@ -6,8 +6,9 @@ and outputs, and data blocks.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from nexusform.address import ConfigAddress
 from nexusform.configuration.model import Configuration, Module, ResourceBlock
@@ -17,8 +18,7 @@ from nexusform.graph import cycles, ordered
 from nexusform.ports import ResourceType
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(Struct, frozen=True):
     """Blocks in planning order; `needs` gives, for each, the blocks it directly depends on
     (in planning order); `data_needs` the same for data blocks.
     """

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from nexusform.address import Address, ConfigAddress
 from nexusform.planning.request import PlanRequest
 from nexusform.state.model import InstanceState, ObjectState
 
 
-@dataclass(slots=True)
-class Prior:
+class Prior(Struct):
     """What stands, by block: the recorded state with what the providers found put over it."""
 
     instances: dict[Address, InstanceState]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from nexusform.address import Address, AddressPattern, AddressProblem, ConfigAddress, parse_pattern
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, warning
 from nexusform.planning.preparation.order import Order
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """Which instances are planned; the others keep what they have. `replace` are whole instances,
     `heal` single VMs by address.
     """

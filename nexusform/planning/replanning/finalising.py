@@ -5,8 +5,9 @@ time and random functions answering; what was known must come out the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, error

@@ -7,9 +7,11 @@ larger clusters first, and a smaller SKU last.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, Severity
@@ -25,8 +27,7 @@ MOST_ZONE_TRIALS = 40
 MOST_COUNT_TRIALS = 12
 
 
-@dataclass(frozen=True, slots=True)
-class WayOut:
+class WayOut(Struct, frozen=True):
     """One way out: what kind it is, in words, and as data (`change`) for machines."""
 
     kind: str

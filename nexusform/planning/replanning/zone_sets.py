@@ -7,9 +7,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.diagnostics import Severity
 from nexusform.planning.conclusion.result import PlanResult
@@ -28,8 +30,7 @@ Trial = Callable[[Sequence[Adjustment]], PlanResult | None]
 Zones = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
+class _Side(Struct, frozen=True):
     # A group of the rule on its site: zones it must have (pinned pools, VMs that cannot be moved), those
     # it may take in order of preference, how many it needs at least, and the pools to change.
     names: tuple[str, ...]

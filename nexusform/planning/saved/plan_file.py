@@ -11,9 +11,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
+
+from msgspec import Struct
 
 import nexusform
 from nexusform.diagnostics import Diagnostic, error
@@ -36,8 +37,7 @@ _LARGE: Final = ("changes", "steps", "placements")
 _MEMBERS: Final = (_PLAN, *[f"{name}.json" for name in _LARGE], _CONFIGURATION, _PRIOR)
 
 
-@dataclass(frozen=True, slots=True)
-class SavedPlan:
+class SavedPlan(Struct, frozen=True):
     """What a plan file holds.
 
     `snapshot` maps the names of the configuration's files to their text; `prior_state` is the

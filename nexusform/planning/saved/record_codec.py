@@ -1,6 +1,6 @@
 """Frozen records to plain JSON data and back, by their annotations.
 
-A record (dataclass) becomes an object of its fields; fields at their default are left out, so a
+A record (Struct) becomes an object of its fields; fields at their default are left out, so a
 field added later reads as its default from older data. Known annotations: str, int, float, bool,
 None, Any (plain data, kept as it is), enums, records, Address, Type, tuples, mappings from str or
 Address, and unions with None or of str and int. Tuples inside plain data come back as lists.
@@ -9,11 +9,13 @@ Address, and unions with None or of str and int. Tuples inside plain data come b
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Final, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+from msgspec import NODEFAULT, Struct
+from msgspec.structs import fields
 
 from nexusform.address import Address, AddressProblem, parse_address
 from nexusform.plain_data import Path
@@ -176,14 +178,14 @@ class _Field(NamedTuple):
     name: str
     write: Write | None
     read: Read
-    default: Any  # MISSING when the field must be there
+    default: Any  # NODEFAULT when the field must be there
 
 
 def _record(kind: type[Any]) -> Shape:
     hints = get_type_hints(kind)
     parts = [_Field(f.name, *shape_of(hints[f.name]), _default_of(f)) for f in fields(kind)]
     readers = {part.name: part.read for part in parts}
-    required = {part.name for part in parts if part.default is MISSING}
+    required = {part.name for part in parts if part.default is NODEFAULT}
 
     def write(record: Any) -> dict[str, Any]:
         found = {}
@@ -207,9 +209,9 @@ def _record(kind: type[Any]) -> Shape:
 
 
 def _default_of(given: Any) -> Any:
-    if given.default is not MISSING:
+    if given.default is not NODEFAULT:
         return given.default
-    return given.default_factory() if given.default_factory is not MISSING else MISSING
+    return NODEFAULT if given.default_factory is NODEFAULT else given.default_factory()
 
 
 # --- from annotation to shape ------------------------------------------------------------------
@@ -247,7 +249,7 @@ def _build_shape(annotation: Any) -> Shape:
         return _address()
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         return _enum(annotation)
-    if is_dataclass(annotation) and isinstance(annotation, type):
+    if isinstance(annotation, type) and issubclass(annotation, Struct):
         return _record(annotation)
     raise TypeError(f"{annotation} cannot be written")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.scheduling.decision import Certainty
@@ -11,8 +12,7 @@ from nexusform.scheduling.racks.certainty import Place, PoolCertainty, Token, de
 from nexusform.scheduling.racks.model import Placement
 
 
-@dataclass(frozen=True, slots=True)
-class SiteCertainty:
+class SiteCertainty(Struct, frozen=True):
     """What the repetitions of one site said: per VM (its handle) and per pool. `outcomes` holds, per
     run, where each VM (its handle) stood, None where it did not fit; kept only when asked for.
     """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from nexusform.address import Address
 from nexusform.demands import PoolDemand
@@ -17,8 +18,7 @@ from nexusform.scheduling.racks.shortage import Binding, Shortage
 MOST_CULPRITS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Unplaced:
+class Unplaced(Struct, frozen=True):
     """A pool of which not every VM found a place. `placed` counts those that stand or were placed,
     `standing` those that stood before.
     """
@@ -32,8 +32,7 @@ class Unplaced:
     standing: int
 
 
-@dataclass(frozen=True, slots=True)
-class Failures:
+class Failures(Struct, frozen=True):
     """The errors, and every pool that failed."""
 
     diagnostics: tuple[Diagnostic, ...]

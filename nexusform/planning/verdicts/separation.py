@@ -8,8 +8,9 @@ places are looked up again in each repetition, all others stand where they stand
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from nexusform.address import Address
 from nexusform.demands import PoolDemand
@@ -37,8 +38,7 @@ Location = tuple[str, str, str]
 Outcome = Mapping[str, Mapping[Token, Placement | None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """A VM of a group, or a pod and the VM below it. `rank` orders by arrival; VMs that stood before
     the plan have rank -1. `token` is the VM's handle when this plan placed it.
     """
@@ -54,8 +54,7 @@ class Member:
     cluster: str
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """A rule that may not hold: what the search for zone sets starts from. `groups` are its members."""
 
     instance: Instance
@@ -63,8 +62,7 @@ class Finding:
     groups: tuple[tuple[Member, ...], ...]
 
 
-@dataclass(slots=True)
-class Verdicts:
+class Verdicts(Struct):
     """What came of all rules."""
 
     verdicts: list[SeparationVerdict] = field(default_factory=list)

@@ -5,7 +5,8 @@ removals, so that certainty can be measured by taking the same steps again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from nexusform.demands import PoolDemand, VmDemand
 from nexusform.scheduling.racks.certainty import Operation, Place, Release, Stand
@@ -23,8 +24,7 @@ from nexusform.scheduling.world import (
 )
 
 
-@dataclass(slots=True)
-class SitePlan:
+class SitePlan(Struct):
     """One site while it is planned. `base` is the scheduler as it stood when the removals had
     left; `operations` what happened since. Handles are the scheduler's.
     """

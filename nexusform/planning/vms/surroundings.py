@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+
+from msgspec import Struct, field
 
 from nexusform.diagnostics import Diagnostic, did_you_mean, error
 from nexusform.planning.preparation.prior import Prior
@@ -23,8 +24,7 @@ def _nothing(_resource_id: str) -> Targets | None:
     return None
 
 
-@dataclass(slots=True)
-class PlanSurroundings:
+class PlanSurroundings(Struct):
     """The answers at one moment of a plan (a Surroundings of the ports)."""
 
     skus: Mapping[str, VmSku]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from nexusform.demands import PoolDemand, StandingVm, VmDemand
 
 VmKey: TypeAlias = tuple[str, "int | str"]  # pool, number
 
 
-@dataclass(slots=True)
-class Moves:
+class Moves(Struct):
     """What happens to the VMs of one resource instance, each with its trigger.
 
     `leave`: gone for good. `again`: placed anew under the same name (they leave first, but
@@ -25,8 +25,7 @@ class Moves:
     stay: list[VmKey] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(Struct, frozen=True):
     """What bears on the VMs of one instance besides its arguments.
 
     `whole` is the trigger that concerns every VM ("cluster_replaced", "requested", or the one of

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from nexusform.demands import PlacedVm, PoolDemand, StandingVm, VmDemand
 from nexusform.planning.instances.instance import Instance
@@ -19,8 +20,7 @@ from nexusform.scheduling.racks.shortage import Shortage
 ROLLING = "kubernetes_version_changed"
 
 
-@dataclass(slots=True)
-class VmObject:
+class VmObject(Struct):
     """The VMs of one instance. `held` is the room its prior VMs hold: site and handle. `places`
     is where its VMs stand after; `tokens` the handles of those that this plan placed.
     """
@@ -84,8 +84,7 @@ class VmObject:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class Wishes:
+class Wishes(Struct, frozen=True):
     """What the user asks of single VMs and of the plan: names to heal by address (text), and the
     (address, name) of VMs whose decision is to be explained; None = every VM that is placed.
     """

@@ -6,8 +6,9 @@ block by block: the new VMs, each seeing what was placed before it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from nexusform.address import Address
 from nexusform.configuration.model import ResourceBlock
@@ -31,8 +32,7 @@ from nexusform.ports import Problem
 from nexusform.scheduling.world import Inventory
 
 
-@dataclass(slots=True)
-class VmWalk:
+class VmWalk(Struct):
     """Phase 4 of one plan."""
 
     blocks: Blocks

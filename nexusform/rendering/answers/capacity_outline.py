@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.scheduling.racks.model import VmSku

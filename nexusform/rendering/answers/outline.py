@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from nexusform.scheduling.racks.model import Placement
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One row of a table; a `bad` one is part of the finding."""
 
     cells: tuple[str, ...]
     bad: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """Heads, rows, and which columns hold figures (aligned to the right)."""
 
     heads: tuple[str, ...]
@@ -25,8 +24,7 @@ class Table:
     figures: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """A part of an answer. A `folded` one is detail: closed at first where the format can.
 
     `commands` are to be copied as they stand.
@@ -40,8 +38,7 @@ class Section:
     bad: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Outline:
+class Outline(Struct, frozen=True):
     """The whole answer. `bad` says that the verdict is a finding."""
 
     title: str

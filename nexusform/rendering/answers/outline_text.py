@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from nexusform.rendering.answers.outline import Outline, Section, Table
 from nexusform.rendering.notation.colours import Painter, columns, harmless, pad, wrap

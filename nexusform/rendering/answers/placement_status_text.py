@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from nexusform.importers.fleet_model import EXTERNAL, FleetPlacement, ObjectSelector
 from nexusform.planning.fleet.attributes import read_bindings, read_status

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from nexusform.diagnostics import Diagnostic
 from nexusform.rendering.notation.colours import Painter
@@ -20,8 +21,7 @@ _WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ShownRun:
+class ShownRun(Struct, frozen=True):
     """One run: its name, status (pass, fail, error, skip), how long it took, and what it said."""
 
     name: str
@@ -31,8 +31,7 @@ class ShownRun:
     details: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ShownFile:
+class ShownFile(Struct, frozen=True):
     """One file with its runs; `diagnostics` are those of no run."""
 
     name: str
@@ -42,8 +41,7 @@ class ShownFile:
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """How text looks: in colour, and how wide."""
 
     colour: bool = False

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from nexusform.plain_data import Path, PathStep
 
@@ -26,8 +27,7 @@ def trie(paths: Iterable[Path]) -> Any:
     return root
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
+class Marks(Struct, frozen=True):
     """Paths as tries, seen from one value: True = this value, a dict = parts of it, None = none."""
 
     old: Any = None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic
 from nexusform.source import SourceFile, Span
@@ -13,8 +14,7 @@ from nexusform.source import SourceFile, Span
 MAX_LINES = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Snippet:
+class Snippet(Struct, frozen=True):
     """Whole source lines from `start_line` on; the highlight is a byte range of `code`.
 
     `more` is how many further lines of the construct are not shown.

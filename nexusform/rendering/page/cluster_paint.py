@@ -7,8 +7,9 @@ patterns change with them, so that no cluster is known by its colour alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from nexusform.rendering.page.rack_map import OUTSIDE, short_names
 
@@ -26,8 +27,7 @@ GREY: Final = ("#bdbdbd", "#000000")
 PATTERNS: Final = ("plain", "rising", "level", "dots", "falling", "upright", "cross")
 
 
-@dataclass(frozen=True, slots=True)
-class Paint:
+class Paint(Struct, frozen=True):
     """What a cluster's VMs look like; `colour` and `pattern` are indexes, -1 is grey and plain."""
 
     cluster: str

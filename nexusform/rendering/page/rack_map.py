@@ -7,9 +7,10 @@ number in the order in which they take up room.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct, field
 
 from nexusform.planning.plan import PlacementAction, PlacementChange, Plan
 from nexusform.ports import Registries
@@ -31,8 +32,7 @@ class Mark(StrEnum):
     REMOVED = "removed"
 
 
-@dataclass(frozen=True, slots=True)
-class MapVm:
+class MapVm(Struct, frozen=True):
     """One VM; `row` is what the plan says of it (None for what it leaves alone without a row).
 
     `before` and `after` are where it stands on each side, None where it does not.
@@ -55,8 +55,7 @@ class MapVm:
         return self.row.trigger if self.row is not None else ""
 
 
-@dataclass(frozen=True, slots=True)
-class MapMachine:
+class MapMachine(Struct, frozen=True):
     """A machine with the numbers of its VMs on each side.
 
     `mark` is PLACED for one that comes, REMOVED for one that goes.
@@ -68,8 +67,7 @@ class MapMachine:
     after: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MapRack:
+class MapRack(Struct, frozen=True):
     """A rack and its machines by slot; `planned` racks take no VM yet."""
 
     name: str
@@ -78,8 +76,7 @@ class MapRack:
     machines: tuple[MapMachine, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SiteMap:
+class SiteMap(Struct, frozen=True):
     """A site: racks in natural order of name, clusters in the plan's order (outsiders last)."""
 
     id: str
@@ -140,8 +137,7 @@ def _rows(plan: Plan) -> dict[_Key, list[PlacementChange]]:
     return found
 
 
-@dataclass(slots=True)
-class _SiteDraft:
+class _SiteDraft(Struct):
     """One site on its way to a map."""
 
     old: PlanSite | None

@@ -7,8 +7,9 @@ in the boxes, one tooltip per machine, and only the side after the plan.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from nexusform.planning.plan import Plan, place_of
 from nexusform.ports import Registries
@@ -25,8 +26,7 @@ _MARGIN: Final = 16
 _HEADING: Final = 26
 
 
-@dataclass(frozen=True, slots=True)
-class _Scale:
+class _Scale(Struct, frozen=True):
     """Sizes in pixels. A machine's row is `row` high with `gap` below it; `label` is left of it."""
 
     row: int

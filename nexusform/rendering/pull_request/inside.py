@@ -6,8 +6,9 @@ deepdiff is slow, so it is imported and asked only here, only for values that di
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from nexusform.plain_data import Path
 from nexusform.rendering.notation.hcl_text import KNOWN_AFTER_APPLY, SENSITIVE, attribute_name, quoted, scalar
@@ -18,8 +19,7 @@ _ABSENT: Final = object()
 _SHORT: Final = 60
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedPart:
+class ChangedPart(Struct, frozen=True):
     """A place (`agent_pool["np1"].count`) and its value before and after as short text; "" = absent."""
 
     place: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from nexusform.advice.registry import RULE_IDS
 from nexusform.diagnostics import Diagnostic, Severity
@@ -13,8 +14,7 @@ from nexusform.rendering.notation.markup import Markup, shape
 from nexusform.rendering.report.overview import SeparationRule, violation_text
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """One test case: `outcome` is "" when it passed, else failure, error or skipped; how many
     `seconds` it took where that is known.
     """

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 # Below this a shortened part would say nothing.
 _LEAST: Final = 300
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """A part of a report: its lines, and how they become text.
 
     `importance` decides what is cut first (lowest first); 0 lines of a part are never shown. A part

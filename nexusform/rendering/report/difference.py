@@ -7,9 +7,10 @@ data's own shape is taken.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from nexusform.rendering.notation.colours import columns
 from nexusform.rendering.notation.hcl_text import TOO_DEEP, attribute_name, is_too_deep, quoted
@@ -70,8 +71,7 @@ class _Absent:
 ABSENT: Final = _Absent()
 
 
-@dataclass(frozen=True, slots=True)
-class Walk:
+class Walk(Struct, frozen=True):
     """Options of one walk.
 
     `show_unchanged` keeps unchanged parts in the tree; `keep_null` takes a null for a value of its

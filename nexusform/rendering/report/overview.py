@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
+
+from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.plan import Action, PlacementAction, Plan
@@ -22,8 +23,7 @@ from nexusform.words import counted
 SeparationRule = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceCount:
+class ResourceCount(Struct, frozen=True):
     """How many objects of a type the plan adds, changes, destroys (replaced ones count as both)."""
 
     type: str
@@ -32,8 +32,7 @@ class ResourceCount:
     destroy: int
 
 
-@dataclass(frozen=True, slots=True)
-class TriggerCount:
+class TriggerCount(Struct, frozen=True):
     """How many placements of a kind do what, for one reason."""
 
     kind: str
@@ -42,8 +41,7 @@ class TriggerCount:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class RoomRow:
+class RoomRow(Struct, frozen=True):
     """One figure of the room table, as text per site: (before, after) pairs."""
 
     label: str
@@ -51,8 +49,7 @@ class RoomRow:
     worse: tuple[bool, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Overview:
+class Overview(Struct, frozen=True):
     """The first lines.
 
     `denied` is "" when the plan may be applied, else by which rules it may not; `reasons` are what

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 from nexusform.address import Address
 from nexusform.planning.plan import PlacementAction, PlacementChange, PlacementTable, Plan
@@ -35,8 +36,7 @@ _SYMBOLS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementLine:
+class PlacementLine(Struct, frozen=True):
     """One line: symbol, which objects (`cluster-d-pool1-0..23`), from where, to where, why.
 
     `count` is how many objects it stands for; `origin` and `target` are "" when there is none.
@@ -51,8 +51,7 @@ class PlacementLine:
     count: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementGroup:
+class PlacementGroup(Struct, frozen=True):
     """The lines of one pool (or placement, or workload); `table` None when it has none.
 
     `name` is `cluster/pool` (of a binding the placement's address). `certainty` is a clause such as
@@ -67,8 +66,7 @@ class PlacementGroup:
     certainty: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementSummary:
+class PlacementSummary(Struct, frozen=True):
     """How many objects of a kind ("vm", "binding", "pod"; "" = all) do what."""
 
     kind: str

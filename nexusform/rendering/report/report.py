@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic
@@ -56,8 +57,7 @@ _STATUSES: Final = "placement_statuses"
 SchemaOf = Callable[[Address], BlockSchema | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Stanza:
+class Stanza(Struct, frozen=True):
     """One object's change: `address headline`, comments, the block's header and its body.
 
     `symbol` is "+", "-", "~", "-/+", "+/-", "<=", "." or "" (moved or imported only).
@@ -73,8 +73,7 @@ class Stanza:
     source: Span | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """Everything a renderer shows of a plan.
 
     `verdict` is the `Plan:` line, or the `No changes.` sentence when applying would do nothing;

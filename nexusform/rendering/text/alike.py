@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from nexusform.planning.plan import Change, Plan
 from nexusform.rendering.notation.hcl_text import quoted
@@ -14,16 +15,14 @@ from nexusform.rendering.text.stanza_text import stanza_text
 from nexusform.schema import order_attribute
 
 
-@dataclass(frozen=True, slots=True)
-class Alike:
+class Alike(Struct, frozen=True):
     """One change told in full, and the addresses of those like it."""
 
     change: Change
     others: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AlikeStanzas:
+class AlikeStanzas(Struct, frozen=True):
     """One stanza drawn, and the addresses of those that differ from it in their own names only."""
 
     text: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic, Severity, has_errors
 from nexusform.rendering.notation.colours import Painter, harmless, wrap

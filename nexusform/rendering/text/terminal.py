@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from nexusform.planning.plan import Mode, Plan
 from nexusform.ports import Registries
@@ -29,8 +30,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class PlanTextOptions:
+class PlanTextOptions(Struct, frozen=True):
     """How a plan is drawn.
 
     `width` in terminal columns. `placements` is the flag of that name. `hints` false leaves out

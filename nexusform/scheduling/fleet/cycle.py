@@ -7,8 +7,9 @@ Source: KubeFleet pkg/scheduler/framework.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from itertools import chain, islice
+
+from msgspec import Struct
 
 from nexusform.scheduling.fleet import decisions
 from nexusform.scheduling.fleet.decisions import SchedulingStatus
@@ -31,8 +32,7 @@ from nexusform.scheduling.fleet.rules import cluster_eligibility
 from nexusform.scheduling.fleet.screening import Screening, screen
 
 
-@dataclass(frozen=True, slots=True)
-class CycleResult:
+class CycleResult(Struct, frozen=True):
     """What one cycle, or a chain of them, left behind.
 
     `bindings` in name order. `status` None: none was written (another cycle follows at once, the cycle
@@ -48,8 +48,7 @@ class CycleResult:
     cycles: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
+class _Outcome(Struct, frozen=True):
     """How a cycle ended."""
 
     status: SchedulingStatus | None = None

@@ -6,8 +6,9 @@ The texts are KubeFleet's, letter for letter.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import islice
+
+from msgspec import Struct
 
 from nexusform.scheduling.fleet.model import Binding, Condition, Decision
 
@@ -18,8 +19,7 @@ FULFILLED = "SchedulingPolicyFulfilled"
 UNFULFILLED = "SchedulingPolicyUnfulfilled"
 
 
-@dataclass(frozen=True, slots=True)
-class SchedulingStatus:
+class SchedulingStatus(Struct, frozen=True):
     """The status that a cycle writes: the Scheduled condition, the bindings of selected clusters (created
     ones, patched ones, then those that stood) and the decisions on unselected ones.
     """

@@ -7,7 +7,9 @@ pick the same cluster again.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.scheduling.fleet.amounts import Amount
 from nexusform.scheduling.fleet.model import Binding, BindingState, Condition, PlacementType
@@ -31,16 +33,14 @@ MISCONFIGURED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DisruptionBudget:
+class DisruptionBudget(Struct, frozen=True):
     """At most so many bindings not available, or at least so many available: exactly one of the two."""
 
     max_unavailable: Amount | None = None
     min_available: Amount | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """The placement an eviction names. `number` is N of a PickN.
 
     `available`: clusters whose resources are available; `failed`: where they failed for good or are only
@@ -55,8 +55,7 @@ class Target:
     deleting: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Eviction:
+class Eviction(Struct, frozen=True):
     """What became of an eviction: invalid, executed, or valid and not executed; and why."""
 
     cluster: str

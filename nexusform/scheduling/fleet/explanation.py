@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import islice
+
+from msgspec import Struct
 
 from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.fleet import cycle, decisions
@@ -29,8 +30,7 @@ from nexusform.scheduling.fleet.standing import Standing
 from nexusform.scheduling.quantity import Quantity
 
 
-@dataclass(frozen=True, slots=True)
-class Preference:
+class Preference(Struct, frozen=True):
     """What one preferred term gives a cluster: points, and where it sorts by a property the share of the
     weight (0..1) that they are rounded from.
     """
@@ -48,8 +48,7 @@ class Preference:
         return f"{self.share * 100:.2f}".rstrip("0").rstrip(".") + " %"
 
 
-@dataclass(frozen=True, slots=True)
-class Margin:
+class Margin(Struct, frozen=True):
     """A cluster's scores less those of the last one picked. The first part that is not 0 decides; when all
     are, the larger name does.
     """
@@ -67,8 +66,7 @@ class Margin:
         return "name"
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterExplanation:
+class ClusterExplanation(Struct, frozen=True):
     """One cluster. `binding` is what the placement holds there; `picked`: it would get a binding now.
 
     `refusals` follow the profile's order: the first is the one KubeFleet reports. For a cluster that is
@@ -94,8 +92,7 @@ class ClusterExplanation:
         return self.refusals[0] if self.refusals else None
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Struct, frozen=True):
     """One placement over the whole fleet, clusters in name order, then names that are not in it.
 
     `wanted` is N (None: all that pass, or those named), `last_picked` the last of the clusters that would
@@ -110,8 +107,7 @@ class Explanation:
     abort: Abort | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Drift:
+class Drift(Struct, frozen=True):
     """What a fresh schedule would choose and what the present one holds: information, never an action."""
 
     gained: tuple[str, ...]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from nexusform.scheduling.fleet.model import Binding, BindingChange, BindingState, Cause, Change
 from nexusform.scheduling.fleet.roster import Mask, Roster

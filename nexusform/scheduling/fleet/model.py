@@ -7,8 +7,9 @@ worked out once for all placements that share it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from nexusform.scheduling.matching import LabelSelector, Taint, Toleration
 from nexusform.scheduling.quantity import Quantity
@@ -43,8 +44,7 @@ class Health(StrEnum):
     LEAVING = "Leaving"
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceUsage:
+class ResourceUsage(Struct, frozen=True):
     """Sums over a cluster's nodes by resource name ("cpu", "memory"): capacity, what pods may take of
     it, and what is left.
     """
@@ -54,8 +54,7 @@ class ResourceUsage:
     available: Mapping[str, Quantity] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """A member cluster as the hub sees it. Names are unique in a fleet.
 
     `properties` holds non-resource properties as texts. `namespaces` None = not collected (then no
@@ -76,8 +75,7 @@ class Member:
         return self.health is Health.LEAVING
 
 
-@dataclass(frozen=True, slots=True)
-class PropertyRequirement:
+class PropertyRequirement(Struct, frozen=True):
     """A comparison of a property with one quantity: operator Gt, Ge, Lt, Le, Eq or Ne."""
 
     name: str
@@ -85,16 +83,14 @@ class PropertyRequirement:
     values: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PropertySorter:
+class PropertySorter(Struct, frozen=True):
     """Ranks clusters by a property, "Ascending" or "Descending"."""
 
     name: str
     sort_order: str
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterTerm:
+class ClusterTerm(Struct, frozen=True):
     """What a cluster must be (in a required term) or had better be (in a preferred one).
 
     `property_selector` None = none written. A required term may not have a sorter, a preferred one no
@@ -106,16 +102,14 @@ class ClusterTerm:
     property_sorter: PropertySorter | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PreferredTerm:
+class PreferredTerm(Struct, frozen=True):
     """A preference and its weight, -100 to 100."""
 
     weight: int
     preference: ClusterTerm
 
 
-@dataclass(frozen=True, slots=True)
-class SpreadConstraint:
+class SpreadConstraint(Struct, frozen=True):
     """Picks are spread over the values of a label; "DoNotSchedule" or "ScheduleAnyway"."""
 
     topology_key: str
@@ -123,8 +117,7 @@ class SpreadConstraint:
     when_unsatisfiable: str = "DoNotSchedule"
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """A placement policy. `required` None = no such block; an empty tuple restricts nothing either.
 
     A placement without a policy is PickAll; its hash differs from an explicit PickAll's (snapshots.py).
@@ -140,8 +133,7 @@ class Policy:
     tolerations: tuple[Toleration, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PolicySnapshot:
+class PolicySnapshot(Struct, frozen=True):
     """The latest policy of a placement: its number (from 0), the policy's hash, and N."""
 
     index: int
@@ -149,8 +141,7 @@ class PolicySnapshot:
     number_of_clusters: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(Struct, frozen=True):
     """A placement's hold on a cluster.
 
     `previous_state` stands only beside Unscheduled. The scores are those of the batch that picked it,
@@ -168,16 +159,14 @@ class Binding:
     deleting: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Struct, frozen=True):
     """What a placement asks of every cluster. `namespace` is set for a namespaced placement only."""
 
     policy: Policy
     namespace: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """What the scheduler says about one cluster; scores None where none were given."""
 
     cluster: str
@@ -187,8 +176,7 @@ class Decision:
     topology_spread_score: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """A Kubernetes condition: status "True", "False" or "Unknown"."""
 
     type: str
@@ -197,8 +185,7 @@ class Condition:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Abort:
+class Abort(Struct, frozen=True):
     """Why a whole cycle stopped: one cluster's value that the rule (a plugin) cannot read."""
 
     plugin: str
@@ -226,8 +213,7 @@ class Cause(StrEnum):
     DELETED = "deleted"
 
 
-@dataclass(frozen=True, slots=True)
-class BindingChange:
+class BindingChange(Struct, frozen=True):
     """One change to one binding, in the order in which the scheduler made them."""
 
     cluster: str

@@ -7,7 +7,8 @@ only; PickFixed runs none, and asks for eligibility alone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from nexusform.scheduling.fleet.model import Abort, Ask
 from nexusform.scheduling.fleet.roster import Mask, Roster
@@ -22,8 +23,7 @@ from nexusform.scheduling.fleet.rules import (
 from nexusform.scheduling.fleet.standing import Standing
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(Struct, frozen=True):
     """A rule that refuses: its plugin's name, its file's name, whom it admits, and why not the others.
 
     `steady`: it looks at members alone, never at what the placement already holds.

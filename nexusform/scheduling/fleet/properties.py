@@ -6,7 +6,7 @@ member's resource usage; any other name from its properties, read as a quantity.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from nexusform.scheduling.fleet.model import Member
 from nexusform.scheduling.fleet.roster import Roster
@@ -17,8 +17,7 @@ TOTAL, ALLOCATABLE, AVAILABLE = "total", "allocatable", "available"
 CAPACITY_TYPES = (ALLOCATABLE, AVAILABLE, TOTAL)
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
+class Unreadable(Struct, frozen=True):
     """Why a property of a member stops a whole cycle."""
 
     message: str
@@ -60,8 +59,7 @@ def values_of(roster: Roster, name: str) -> tuple[Value, ...]:
     return roster.remember(("property", name), lambda: tuple(property_of(m, name) for m in roster.members))
 
 
-@dataclass(frozen=True, slots=True)
-class Extremes:
+class Extremes(Struct, frozen=True):
     """The least and the greatest value in the whole fleet, None when no member has one."""
 
     least: Quantity | None

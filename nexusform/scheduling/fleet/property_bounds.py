@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from nexusform.scheduling.fleet.model import PropertyRequirement
 from nexusform.scheduling.quantity import Malformed, Quantity, parse_quantity
 
 
-@dataclass(frozen=True, slots=True)
-class _Bound:
+class _Bound(Struct, frozen=True):
     value: Quantity
     strict: bool
 

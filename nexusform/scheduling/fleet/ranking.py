@@ -6,7 +6,8 @@ The parts are compared one after the other, never added.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from nexusform.scheduling.fleet.model import Abort, Ask
 from nexusform.scheduling.fleet.roster import Mask, Roster, ascending, descending
@@ -14,8 +15,7 @@ from nexusform.scheduling.fleet.rules import cluster_affinity, same_placement_af
 from nexusform.scheduling.fleet.standing import Standing
 
 
-@dataclass(frozen=True, slots=True)
-class Scored:
+class Scored(Struct, frozen=True):
     """A member's position in the roster and its two recorded scores."""
 
     position: int
@@ -23,8 +23,7 @@ class Scored:
     topology_spread: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
+class Ranking(Struct, frozen=True):
     """Members by topology spread score and by affinity score, each from high to low."""
 
     spreads: tuple[tuple[int, Mask], ...]

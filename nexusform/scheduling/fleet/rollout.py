@@ -7,7 +7,9 @@ wave starts is ready before the next one, unless the caller says that it never w
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.scheduling.fleet.amounts import Amount
 from nexusform.scheduling.fleet.model import Binding, BindingState, PlacementType, Policy
@@ -16,8 +18,7 @@ QUARTER = Amount(25, percent=True)
 DEFAULT_PERIOD = 60
 
 
-@dataclass(frozen=True, slots=True)
-class RollingUpdate:
+class RollingUpdate(Struct, frozen=True):
     """Percentages are of the target and round up. The period (seconds) is waited after a wave only where
     the availability of what it placed cannot be tracked.
     """
@@ -27,8 +28,7 @@ class RollingUpdate:
     unavailable_period_seconds: int = DEFAULT_PERIOD
 
 
-@dataclass(frozen=True, slots=True)
-class Readiness:
+class Readiness(Struct, frozen=True):
     """What is known of the clusters' resources, beyond their bindings.
 
     `unready`: what is there now is not available. `never_ready`: what a wave places there does not become
@@ -44,8 +44,7 @@ class Readiness:
     trackable: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Wave:
+class Wave(Struct, frozen=True):
     """Clusters whose binding is deleted, updated in place and bound at once; then a wait in seconds."""
 
     deleted: tuple[str, ...]
@@ -54,8 +53,7 @@ class Wave:
     wait_seconds: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Rollout:
+class Rollout(Struct, frozen=True):
     """The waves, the bindings after them, and the clusters that stayed behind (a stalled rollout)."""
 
     waves: tuple[Wave, ...]
@@ -68,8 +66,7 @@ class Rollout:
         return not self.stalled
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(Struct, frozen=True):
     """How many bindings a wave may take down, and how many it may add."""
 
     to_remove: int
@@ -129,8 +126,7 @@ def roll_out(
 _Pending = tuple[list[str], list[str], list[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Now:
+class _Now(Struct, frozen=True):
     """Clusters that failed for good and those that are not available, before a wave."""
 
     failed: set[str]

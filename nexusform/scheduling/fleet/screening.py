@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import takewhile
+
+from msgspec import Struct
 
 from nexusform.scheduling.fleet.model import Abort, Ask
 from nexusform.scheduling.fleet.profile import FILTERS, Filter
@@ -15,8 +16,7 @@ _STEADY = tuple(takewhile(lambda rule: rule.steady, FILTERS))
 _MOVING = FILTERS[len(_STEADY) :]
 
 
-@dataclass(frozen=True, slots=True)
-class Screening:
+class Screening(Struct, frozen=True):
     """The members that pass, and by rule those that it was the first to refuse.
 
     A member that the placement already holds is neither, when nothing before that rule refuses it.

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.scheduling.fleet.amounts import Amount
 from nexusform.scheduling.fleet.model import Binding, BindingState, Member, PolicySnapshot
@@ -28,16 +30,14 @@ class RunState(StrEnum):
     STOP = "Stop"
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(Struct, frozen=True):
     """Something to wait for before or after a stage: an approval, or a number of seconds."""
 
     type: str
     wait_seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Struct, frozen=True):
     """A stage of a strategy. `label_selector` None selects nobody, an empty one every picked cluster.
 
     With a sorting key, clusters come by that label read as a whole number, then by name.
@@ -46,13 +46,12 @@ class Stage:
     name: str
     label_selector: LabelSelector | None = None
     sorting_label_key: str | None = None
-    max_concurrency: Amount = Amount(1)  # noqa: RUF009 - frozen
+    max_concurrency: Amount = Amount(1)
     before: tuple[Task, ...] = ()
     after: tuple[Task, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class StagePlan:
+class StagePlan(Struct, frozen=True):
     """A stage with its clusters in order and how many are updated at a time."""
 
     name: str
@@ -62,8 +61,7 @@ class StagePlan:
     after: tuple[Task, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RunPlan:
+class RunPlan(Struct, frozen=True):
     """What a run fixed when it was initialised; `deletes` are the unpicked clusters, by name."""
 
     policy_snapshot: int
@@ -72,8 +70,7 @@ class RunPlan:
     deletes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RunProblem:
+class RunProblem(Struct, frozen=True):
     """Why a run cannot be initialised. `transient`: it would be tried again."""
 
     message: str
@@ -180,8 +177,7 @@ class StepKind(StrEnum):
     DELETE = "delete"
 
 
-@dataclass(frozen=True, slots=True)
-class RunStep:
+class RunStep(Struct, frozen=True):
     """One step: the clusters it updates or deletes, or the task it waits for (an approval's name)."""
 
     kind: StepKind
@@ -191,8 +187,7 @@ class RunStep:
     wait_seconds: float = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RunOutcome:
+class RunOutcome(Struct, frozen=True):
     """The steps taken, the bindings after them, and what the run waits for or stopped on ("" = done)."""
 
     steps: tuple[RunStep, ...]

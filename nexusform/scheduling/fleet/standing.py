@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from nexusform.scheduling.fleet.roster import Mask
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """`current`: members with a scheduled or bound binding under the present policy snapshot;
     `obsolete`: members whose binding was made under an earlier one.
     """

@@ -7,7 +7,8 @@ end at the first that is not True.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from nexusform.scheduling.fleet.decisions import SchedulingStatus
 from nexusform.scheduling.fleet.model import Binding, BindingState, Condition, PlacementType, Policy
@@ -17,8 +18,7 @@ CLUSTER_SCOPED, NAMESPACED = "ClusterResourcePlacement", "ResourcePlacement"
 NO_OVERRIDES = "No override rules are configured for the selected resources"
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """How far a cluster got: each step "True", "False" or "Unknown", in order.
 
     `overrides`: override rules apply there. `trackable`: availability can be seen. `diff_reported` stands
@@ -36,8 +36,7 @@ class Progress:
     resource_snapshot: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterStatus:
+class ClusterStatus(Struct, frozen=True):
     """One entry of placementStatuses; `cluster` is "" where none could be scheduled."""
 
     cluster: str
@@ -45,16 +44,14 @@ class ClusterStatus:
     observed_resource_index: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementStatus:
+class PlacementStatus(Struct, frozen=True):
     """The placement's conditions and its clusters, selected ones first."""
 
     conditions: tuple[Condition, ...]
     clusters: tuple[ClusterStatus, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(Struct, frozen=True):
     """A condition type with its reason and its text (a count goes in) per status, for the placement and
     for one cluster.
     """

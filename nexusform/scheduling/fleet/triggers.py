@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from nexusform.scheduling.fleet.model import BindingChange, Cause, Change
 
@@ -32,8 +33,7 @@ class Trigger(StrEnum):
     LABELS_NO_LONGER_MATCH = "labels_no_longer_match"
 
 
-@dataclass(frozen=True, slots=True)
-class Occasion:
+class Occasion(Struct, frozen=True):
     """What made a placement run its chain of cycles, all edits of one plan together.
 
     `members` has the trigger of each member that queued it. `evicted`, `left`: clusters whose binding an

@@ -7,7 +7,8 @@ and apis/placement/v1beta1.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from nexusform.scheduling.fleet.amounts import Amount
 from nexusform.scheduling.fleet.model import (
@@ -58,8 +59,7 @@ _TEXT_PROPERTIES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """A refusal, or with `warning` something that a real hub treats differently.
 
     `path` names blocks and arguments as in the configuration, repeated blocks by their number from 0.

@@ -8,7 +8,8 @@ fulfilled PickN is never looked at again because a cluster got better or worse.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from nexusform.scheduling.fleet.model import Ask, Member, PlacementType
 from nexusform.scheduling.fleet.roster import Roster
@@ -17,8 +18,7 @@ from nexusform.scheduling.fleet.standing import Standing
 from nexusform.scheduling.fleet.triggers import Trigger
 
 
-@dataclass(frozen=True, slots=True)
-class Watched:
+class Watched(Struct, frozen=True):
     """A placement as the watcher sees it. `fulfilled`: its Scheduled condition is True."""
 
     key: str
@@ -26,16 +26,14 @@ class Watched:
     fulfilled: bool
 
 
-@dataclass(frozen=True, slots=True)
-class MemberChange:
+class MemberChange(Struct, frozen=True):
     """One member's change that queues placements; several at once show as the first of the table."""
 
     member: str
     trigger: Trigger
 
 
-@dataclass(frozen=True, slots=True)
-class Queued:
+class Queued(Struct, frozen=True):
     """A placement to be scheduled again, and the changes that ask for it, by member name."""
 
     placement: str
@@ -103,8 +101,7 @@ def queued(
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(Struct, frozen=True):
     """A change of a picked member that would keep it from being picked today, and moves nothing."""
 
     member: str

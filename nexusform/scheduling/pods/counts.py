@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from nexusform.scheduling.matching import NO_SCHEDULE, LabelSelector, matches, untolerated
 from nexusform.scheduling.pods.board import Board, Group

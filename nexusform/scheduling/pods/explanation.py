@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.pods.model import DEFAULT_SEED, Cluster, PodSpec, StandingPod, Workload
@@ -12,8 +13,7 @@ from nexusform.scheduling.pods.scheduler import Predictor
 from nexusform.scheduling.pods.session import Session
 
 
-@dataclass(frozen=True, slots=True)
-class NodeVerdict:
+class NodeVerdict(Struct, frozen=True):
     """One node for one pod: all reasons against it, or its points per rule (weighted) and their sum."""
 
     node: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.pods.model import PodSpec, StandingPod, Workload
@@ -18,8 +19,7 @@ TEMPLATE_CHANGED = "template_changed"
 WORKLOAD_REMOVED = "workload_removed"
 
 
-@dataclass(frozen=True, slots=True)
-class PodOutcome:
+class PodOutcome(Struct, frozen=True):
     """What becomes of one pod.
 
     `node` "" = Pending (or removed, when `action` says so), and then `reason` says why, as Kubernetes
@@ -39,7 +39,7 @@ class PodOutcome:
     score: int | None = None
     reason: str = ""
     refusals: tuple[Refusal, ...] = ()
-    spec: PodSpec | None = field(default=None, repr=False)
+    spec: PodSpec | None = None
     age: int = 0
 
     @property
@@ -48,8 +48,7 @@ class PodOutcome:
         return self.action != REMOVE and not self.node
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
+class Reach(Struct, frozen=True):
     """The least and the most pods that hard rules let through, exactly or as bounds."""
 
     least: int
@@ -57,8 +56,7 @@ class Reach:
     exact: bool
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadForecast:
+class WorkloadForecast(Struct, frozen=True):
     """A workload after the prediction: wanted and running pods, their counts per machine and per zone.
 
     Counts leave out nodes whose machine or zone nobody knows. `stuck`: a rolling update cannot go on.
@@ -74,8 +72,7 @@ class WorkloadForecast:
     stuck: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
+class Prediction(Struct, frozen=True):
     """The outcomes in order of decision (removed pods last), and a forecast per workload key."""
 
     outcomes: tuple[PodOutcome, ...]

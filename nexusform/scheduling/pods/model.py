@@ -7,9 +7,10 @@ read these: kube-scheduler (default profile); see profile.py.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct, field
 
 from nexusform.scheduling.matching import LabelSelector, Requirement, Taint, Toleration
 
@@ -21,8 +22,7 @@ DEFAULT_SEED: Final = 8
 Pairs = tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """A worker: its labels and taints, what pods may use of it, and the hardware below it.
 
     `others` are further resources (`nvidia.com/gpu`, `ephemeral-storage`); machine, rack and zone are ""
@@ -42,8 +42,7 @@ class Node:
     others: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Requests:
+class Requests(Struct, frozen=True):
     """What a pod asks of a node: max(sum of containers, init containers) + overhead."""
 
     cpu: int = 0
@@ -51,8 +50,7 @@ class Requests:
     others: tuple[tuple[str, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NodeTerm:
+class NodeTerm(Struct, frozen=True):
     """Expressions over a node's labels and over its fields (only metadata.name); all must hold.
 
     A term without any matches no node.
@@ -62,8 +60,7 @@ class NodeTerm:
     fields: tuple[Requirement, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PodTerm:
+class PodTerm(Struct, frozen=True):
     """One term of pod affinity or anti-affinity, matchLabelKeys already merged into the selector.
 
     A selector of None matches nothing; an empty one everything. `namespaces` is never empty unless
@@ -77,8 +74,7 @@ class PodTerm:
     weight: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class SpreadConstraint:
+class SpreadConstraint(Struct, frozen=True):
     """One topologySpreadConstraint, matchLabelKeys already merged into the selector.
 
     `hard` is DoNotSchedule. `honor_affinity` and `honor_taints` are the two node inclusion policies.
@@ -93,8 +89,7 @@ class SpreadConstraint:
     honor_taints: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class HostPort:
+class HostPort(Struct, frozen=True):
     """A port of the node that a pod claims."""
 
     port: int
@@ -102,8 +97,7 @@ class HostPort:
     address: str = "0.0.0.0"  # noqa: S104 - Kubernetes' word for every address; nothing listens here
 
 
-@dataclass(frozen=True, slots=True)
-class PodSpec:
+class PodSpec(Struct, frozen=True):
     """What the scheduler reads of a pod; equal for all pods of one workload's template.
 
     `scored` are the requests with 100m and 200 MiB for containers that name none. `node_terms` None means
@@ -139,8 +133,7 @@ class Strategy(StrEnum):
     ON_DELETE = "OnDelete"
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
+class Workload(Struct, frozen=True):
     """A controller and its pods. A DaemonSet's replicas are its nodes; a bare Pod has one.
 
     `max_surge` and `max_unavailable` are pods (percentages resolved as Kubernetes rounds them);
@@ -178,8 +171,7 @@ class Workload:
         return 0 if self.kind == "Pod" else int(pod_name.rpartition("-")[2])
 
 
-@dataclass(frozen=True, slots=True)
-class StandingPod:
+class StandingPod(Struct, frozen=True):
     """A pod that exists: of which workload (key), its number, its node ("" = Pending).
 
     `spec` is what it was made from; `age` orders pods by creation (larger is newer), equal ages by number.
@@ -192,8 +184,7 @@ class StandingPod:
     age: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+class Cluster(Struct, frozen=True):
     """The nodes that pods of one cluster can use, and labels of its namespaces (their name is implied)."""
 
     name: str

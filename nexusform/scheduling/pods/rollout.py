@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from nexusform.scheduling.pods.model import StandingPod, Strategy, Workload
 from nexusform.scheduling.pods.order import removal_order
@@ -12,8 +13,7 @@ from nexusform.scheduling.pods.session import Session, Verdict
 PlacePod = Callable[[int], Verdict]
 
 
-@dataclass(slots=True)
-class Rollout:
+class Rollout(Struct):
     """How far a replacement got: old pods that remain, old ones that went, new ones by number.
 
     `made` begins with the new pods that were just decided; `standing` counts those that stood before.

@@ -9,8 +9,9 @@ the rules of usage give them. A pod that is placed moves only the nodes whose co
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.pods import profile
@@ -27,8 +28,7 @@ _FEW_DOMAINS: Final = 24
 Trait = int | tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """The best nodes of a pod (ids, all with the highest total) and how many were feasible."""
 
     tied: tuple[int, ...]

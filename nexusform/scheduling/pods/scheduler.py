@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from nexusform.scheduling.pods import bounds, forecast, profile
 from nexusform.scheduling.pods.forecast import PodOutcome, Prediction, Reach, WorkloadForecast
@@ -37,8 +38,7 @@ def predict(
     return Predictor(cluster, standing, workloads, seed, recreated, removed).run()
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class _Asked:
+class _Asked(Struct, frozen=True, order=True):
     # A pod to place: its number, the only node for it (DaemonSets), where it was, why;
     # was it Pending, and since when?
     number: int
@@ -49,8 +49,7 @@ class _Asked:
     age: int = 0
 
 
-@dataclass(slots=True)
-class _Work:
+class _Work(Struct):
     # One workload on its way: pods that stay, pods to place, what was decided.
     workload: Workload
     had_pods: bool

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.pods import profile
@@ -19,8 +20,7 @@ from nexusform.scheduling.pods.run import Choice, Run
 from nexusform.scheduling.pods.statics import Statics
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """Where a pod goes ("" = nowhere), how sure that is, and why not elsewhere."""
 
     node: str

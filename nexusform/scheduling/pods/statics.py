@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from nexusform.scheduling.pods import profile
 from nexusform.scheduling.pods.model import Node, PodSpec
 from nexusform.scheduling.pods.rules import node_affinity, taints
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFacts:
+class NodeFacts(Struct, frozen=True):
     """The nodes (by index) that would take a pod whatever stands on them, and their points.
 
     `points`: unwanted taints and the weights of preferred terms, before they are scaled. `mask`: the

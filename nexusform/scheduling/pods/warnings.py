@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct
 
 from nexusform.scheduling.matching import LabelSelector, matches
 from nexusform.scheduling.pods.board import Board
@@ -43,8 +44,7 @@ _TEMPLATE_KEY: Final = "pod-template-hash"
 _MOST_NAMES: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
-class PodWarning:
+class PodWarning(Struct, frozen=True):
     """One risk of one workload (key).
 
     `kind` is the constant of this file; `summary` and `detail` are for people. `topology_key` is the key
@@ -63,8 +63,7 @@ class PodWarning:
     proposed_key: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Scene:
+class _Scene(Struct, frozen=True):
     # A workload among the nodes that would take its pods at all.
     cluster: Cluster
     board: Board
@@ -73,7 +72,7 @@ class _Scene:
     workload: Workload
     forecast: WorkloadForecast
     outcomes: tuple[PodOutcome, ...]
-    running: tuple[PodOutcome, ...] = field(default=())
+    running: tuple[PodOutcome, ...] = ()
 
     def about_itself(self, terms: Iterable[PodTerm]) -> list[PodTerm]:
         group = self.board.group(self.workload.pod)

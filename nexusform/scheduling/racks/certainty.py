@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.engine import RackScheduler
@@ -18,24 +20,21 @@ Token = Hashable
 PoolId = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A VM was placed. `token` names it for later operations and in the answer."""
 
     token: Token
     demand: Demand
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(Struct, frozen=True):
     """A VM left: one placed by an earlier operation (by token), or one that stood before (by handle)."""
 
     token: Token = None
     handle: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Stand:
+class Stand(Struct, frozen=True):
     """A VM was set on a machine that the plan did not choose (a pinned one).
 
     With `infer_cells` its cells are inferred there, otherwise `placement` names them. It has no
@@ -52,8 +51,7 @@ class Stand:
 Operation = Place | Release | Stand
 
 
-@dataclass(frozen=True, slots=True)
-class PoolCertainty:
+class PoolCertainty(Struct, frozen=True):
     """What held for the VMs that the plan placed for one pool.
 
     `vms` were placed; `rack_certain` and `machine_certain` of them had the same rack, machine in
@@ -76,8 +74,7 @@ class PoolCertainty:
         return sum(self.counts.get(rack, 0) for rack in self.certain_racks)
 
 
-@dataclass(frozen=True, slots=True)
-class Repetition:
+class Repetition(Struct, frozen=True):
     """The outcome of `runs` repetitions.
 
     `outcomes[run][token]` is where the VM stood, None where it did not fit; it is kept only when asked

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from nexusform.scheduling.racks import hinted
 from nexusform.scheduling.racks.explanation import Explanation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.racks.faces import KeyPart
@@ -10,16 +10,14 @@ from nexusform.scheduling.racks.model import Demand, Placement
 from nexusform.scheduling.racks.shortage import Shortage
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(Struct, frozen=True):
     """How many machines a filter (its rule's name) left."""
 
     rule: str
     machines: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(Struct, frozen=True):
     """A rack or machine with its keys and, where it ties with the best, its tie-break digest (hex)."""
 
     name: str
@@ -27,8 +25,7 @@ class Ranked:
     digest: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Struct, frozen=True):
     """One decision, step by step.
 
     `filters` follow the profile's order. `racks` and `machines` (of the chosen rack) are ranked best

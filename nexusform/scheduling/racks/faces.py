@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from nexusform.scheduling.racks.model import Machine
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(Struct, frozen=True):
     """A machine: what is free per cell (vCPUs, GiB) and of its disk (GiB), never below 0.
 
     Beside it the GiB used by VMs, the VMs of the demand's cluster and pool, and whether an extra-large
@@ -25,8 +24,7 @@ class Host:
     houses_other_extra_large: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RackUse:
+class RackUse(Struct, frozen=True):
     """A rack: VMs and GiB on it, VMs of the demand's cluster and pool."""
 
     name: str
@@ -36,8 +34,7 @@ class RackUse:
     pool_vms: int
 
 
-@dataclass(frozen=True, slots=True)
-class KeyPart:
+class KeyPart(Struct, frozen=True):
     """One figure by which candidates are compared.
 
     The rule's name, the figure (lower wins), and the figure in words for people ("" = not worth saying).

@@ -5,8 +5,9 @@ Frozen; no behaviour beyond arithmetic on one value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 CONTROL_PLANE = "control-plane"
 DEFAULT_SEED = 8
@@ -19,8 +20,7 @@ class RackSpread(StrEnum):
     CLUSTER = "cluster"
 
 
-@dataclass(frozen=True, slots=True)
-class MachineSku:
+class MachineSku(Struct, frozen=True):
     """A bare-metal server type: NUMA cells, vCPUs and GiB per cell, ephemeral disk in GiB."""
 
     name: str
@@ -30,8 +30,7 @@ class MachineSku:
     disk_gib: int
 
 
-@dataclass(frozen=True, slots=True)
-class VmSku:
+class VmSku(Struct, frozen=True):
     """A VM size. `vcpus` are guest vCPUs; the host gives `host_vcpus` = guest + emulator threads.
 
     `numa_cells` is the number of cells it spans; every cell gives ceil(host_vcpus / cells) vCPUs
@@ -65,8 +64,7 @@ class VmSku:
         return -(-self.memory_gib // self.numa_cells)
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """A bare-metal machine as it stands in a plan. Names are unique on a site.
 
     `machine_sku` is None when the machine is described by figures of its own (then any VM SKU
@@ -86,8 +84,7 @@ class Machine:
     refusal: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class VmName:
+class VmName(Struct, frozen=True):
     """Whose VM it is, as the placement rule counts and breaks ties: cluster, pool, number.
 
     `owner` tells clusters of different kinds with one name apart when VMs are counted (an NKS
@@ -107,8 +104,7 @@ class HintScope(StrEnum):
     RACK = "Rack"
 
 
-@dataclass(frozen=True, slots=True)
-class Hint:
+class Hint(Struct, frozen=True):
     """Be with (`affinity`) or away from a target: machines or racks by name.
 
     Hard hints filter between steps 2 and 3; soft ones count as violated or not, first key of step 3 (rack
@@ -123,8 +119,7 @@ class Hint:
     target: str
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(Struct, frozen=True):
     """A VM that wants a machine.
 
     `zones` None = all. `last_resort` is a machine tried only when no other candidate is left (heal).
@@ -137,8 +132,7 @@ class Demand:
     last_resort: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(Struct, frozen=True):
     """Where a VM stands. `cells` ascending, numbered from 0."""
 
     machine: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from nexusform.scheduling.racks.ledger import Ledger, Record
 from nexusform.scheduling.racks.model import Demand, Machine, VmSku
@@ -24,8 +25,7 @@ class Binding(StrEnum):
     HINTS = "hints"
 
 
-@dataclass(frozen=True, slots=True)
-class BrokenBy:
+class BrokenBy(Struct, frozen=True):
     """A pool whose VMs were the first in cells that would otherwise hold the demand, and in how many."""
 
     owner: str
@@ -34,8 +34,7 @@ class BrokenBy:
     cells: int
 
 
-@dataclass(frozen=True, slots=True)
-class Shortage:
+class Shortage(Struct, frozen=True):
     """Why nothing fits. Counts are machines in the zones asked for, each after the step before.
 
     `broken_cells` are cells of listed, schedulable machines in these zones that would hold the

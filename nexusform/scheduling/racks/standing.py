@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from nexusform.scheduling.racks.ledger import Ledger, Record
 from nexusform.scheduling.racks.model import Placement, VmName, VmSku
 
 
-@dataclass(frozen=True, slots=True)
-class StandingVm:
+class StandingVm(Struct, frozen=True):
     """One VM on the site."""
 
     handle: int

@@ -7,11 +7,12 @@ NF_TEST_SITES raises how many sites are tried.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.planning.plan import Mode, Plan, StepKind
 from nexusform.state.model import EMPTY, State
@@ -23,8 +24,7 @@ NAMES = "abcd"
 SKUS = ("NC_P46_224_v1", "NC_P22_112_v1", "NC_G6_28_v1")
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """A cluster, or with `cpus` a plain VM, that may refer to others."""
 
     name: str
@@ -55,8 +55,7 @@ class Part:
         return {**found, "agent_pool": {"p": size}} if self.pool else found
 
 
-@dataclass(frozen=True)
-class Small:
+class Small(Struct, frozen=True):
     racks: tuple[int, ...]
     parts: tuple[Part, ...]
     options: dict[str, Any] = field(default_factory=dict)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
+from msgspec.structs import replace
 
 from tests.planning.fleet_harness import (
     binding_rows,
@@ -156,9 +155,9 @@ def test_what_members_are_compared_with_never_makes_a_plan() -> None:
     instance = state.instances[next(a for a in state.instances if a.type == "fleet_member_cluster")]
     assert instance.current is not None
     assert instance.current.private
-    bare = dataclasses.replace(instance.current, private=None)
+    bare = replace(instance.current, private=None)
     address = next(a for a in state.instances if a.type == "fleet_member_cluster")
-    assert is_empty(plan(text, state.with_instance(address, dataclasses.replace(instance, current=bare))))
+    assert is_empty(plan(text, state.with_instance(address, replace(instance, current=bare))))
 
 
 def test_properties_sort() -> None:
@@ -213,6 +212,6 @@ def test_a_binding_that_was_removed_outside_is_made_again() -> None:
     current = state.instances[address].current
     assert current is not None
     held = {n: b for n, b in current.attributes["bindings"].items() if n != "b"}
-    found = dataclasses.replace(current, attributes={**current.attributes, "bindings": held})
+    found = replace(current, attributes={**current.attributes, "bindings": held})
     result = good(plan(text, state, refreshed={address: found}))
     assert moves(result) == {"b": ("place", "evicted")}

@@ -6,10 +6,11 @@ NF_TEST_FLEETS raises how many fleets are tried.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from tests.planning.fleet_harness import bindings, hub, member, moves, pick_n, placement
 from tests.planning.harness import applied, good, is_empty, plan, state_of
@@ -22,8 +23,7 @@ NAMES = tuple(f"c{n}" for n in range(1, 8))
 REGIONS = ("east", "west", "north", "")
 
 
-@dataclass(frozen=True)
-class Cluster:
+class Cluster(Struct, frozen=True):
     region: str = "east"
     nodes: int = 3
     taint: str = ""
@@ -40,8 +40,7 @@ class Cluster:
         return member(name, labels, "\n  ".join(lines))
 
 
-@dataclass(frozen=True)
-class Policy:
+class Policy(Struct, frozen=True):
     number: int | None = 2  # None: PickAll
     region: str = ""
     sorter: str = ""
@@ -72,8 +71,7 @@ class Policy:
         return pick_n(self.number, more) if self.number is not None else 'placement_type = "PickAll"\n' + more
 
 
-@dataclass(frozen=True)
-class Fleet:
+class Fleet(Struct, frozen=True):
     clusters: dict[str, Cluster] = field(default_factory=dict)
     policy: Policy = field(default_factory=Policy)
     colour: str = "blue"

@@ -4,9 +4,8 @@ removed, deposed objects and taint, as far as they bear on placements.
 
 from __future__ import annotations
 
-from dataclasses import replace as exchanged
-
 import pytest
+from msgspec.structs import replace as exchanged
 
 from nexusform.planning.plan import Mode, StepKind
 from nexusform.state.model import InstanceState, State

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import Struct
 
 from nexusform.state.model import EMPTY, State
 from tests.planning.harness import RACKS, applied, attributes, cluster, good, is_empty, plan, pool
@@ -15,8 +15,7 @@ from tests.planning.pods.test_pods import HOSTNAME, MACHINE, ZONE, deployment, m
 FEWER_EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """One workload: its replicas, what keeps them apart ("" = nothing), CPU of a pod, its image."""
 
     replicas: int
@@ -25,8 +24,7 @@ class Wanted:
     image: str
 
 
-@dataclass(frozen=True)
-class Situation:
+class Situation(Struct, frozen=True):
     workers: int
     workloads: tuple[Wanted, ...]
 

@@ -4,12 +4,12 @@ import io
 import json
 import zipfile
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from nexusform.address import Address, ModuleStep
 from nexusform.diagnostics import Diagnostic, Severity, ValueNote

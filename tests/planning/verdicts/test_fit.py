@@ -5,11 +5,11 @@ a way out works when it is followed.
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic
 from nexusform.planning.conclusion.result import PlanResult

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace as exchanged
-
 import pytest
+from msgspec.structs import replace as exchanged
 
 from nexusform.state.model import InstanceState, State
 from tests.planning.harness import (

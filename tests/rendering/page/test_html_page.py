@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 from types import SimpleNamespace
 from typing import Any
+
+from msgspec.structs import replace
 
 from nexusform.diagnostics import error
 from nexusform.planning.plan import Action, Plan, VariableValue

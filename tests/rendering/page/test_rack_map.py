@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from nexusform.rendering.page.rack_map import OUTSIDE, Mark, build_rack_maps, short_names
 from tests.rendering.real_plans import REGISTRIES, RealPlan

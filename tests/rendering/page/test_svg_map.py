@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from nexusform.planning.plan import Plan
 from nexusform.rendering.page.svg_map import render_svg

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from dataclasses import replace
 from types import SimpleNamespace
+
+from msgspec.structs import replace
 
 from nexusform.diagnostics import error
 from nexusform.planning.plan import CheckResult, Plan

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from nexusform.diagnostics import error
 from nexusform.planning.plan import Action, CheckResult, InventoryRead, Plan

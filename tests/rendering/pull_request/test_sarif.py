@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
+
+from msgspec.structs import replace
 
 from nexusform.diagnostics import error, warning
 from nexusform.planning.plan import Action, Plan

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nexusform.planning.plan import PlacementAction, PlacementChange, Plan
 from nexusform.rendering.report.placement_rows import Detail, either_text, placement_groups, summaries

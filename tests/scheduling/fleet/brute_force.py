@@ -7,8 +7,10 @@ the quantity parser, nothing else. Slow and plain on purpose.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from decimal import ROUND_HALF_UP, Decimal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.scheduling.fleet.model import Binding, BindingState, Health, Member, Policy, PolicySnapshot
 from nexusform.scheduling.matching import LabelSelector
@@ -23,8 +25,7 @@ class Stopped(Exception):
     """A cycle that stops on a value it cannot read."""
 
 
-@dataclass
-class Answer:
+class Answer(Struct):
     bindings: list[Binding]
     decisions: list[tuple[str, bool, str]] | None = None
     condition: tuple[str, str] | None = None
@@ -32,8 +33,7 @@ class Answer:
     stopped: bool = False
 
 
-@dataclass
-class Model:
+class Model(Struct):
     members: list[Member]
     policy: Policy
     snapshot: PolicySnapshot

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from nexusform.scheduling.fleet.cycle import CycleResult, schedule, settle
 from nexusform.scheduling.fleet.model import (

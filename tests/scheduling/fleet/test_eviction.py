@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from nexusform.scheduling.fleet import eviction
 from nexusform.scheduling.fleet.amounts import Amount

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from hashlib import sha256
+
+from msgspec.structs import replace
 
 from nexusform.scheduling.fleet.model import Policy, SpreadConstraint
 from nexusform.scheduling.fleet.snapshots import next_snapshot, policy_hash

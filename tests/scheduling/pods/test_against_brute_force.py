@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from nexusform.scheduling.matching import Requirement, Taint, Toleration, label_selector
 from nexusform.scheduling.pods import run

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from nexusform.scheduling.matching import LabelSelector, Requirement, Taint, Toleration, label_selector
 from nexusform.scheduling.pods.explanation import consider

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from nexusform.scheduling.matching import Requirement, label_selector
 from nexusform.scheduling.pods import warnings

@@ -3,14 +3,14 @@ product's deciding code; only its words (Machine, VmSku, Demand, ...) are used."
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import blake2b
+
+from msgspec import Struct
 
 from nexusform.scheduling.racks.model import Demand, Hint, Machine, Placement, RackSpread, VmName, VmSku
 
 
-@dataclass
-class Standing:
+class Standing(Struct):
     vm: VmName
     sku: VmSku
     machine: str

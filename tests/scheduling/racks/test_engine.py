@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.racks.engine import RackScheduler

@@ -7,7 +7,7 @@ because the skew is too big already.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from nexusform.scheduling.fleet.model import Ask, SpreadConstraint
 from nexusform.scheduling.fleet.roster import Mask, Roster
@@ -18,8 +18,7 @@ SCHEDULE_ANYWAY = "ScheduleAnyway"
 PENALTY = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """`refused`: constraint in order of evaluation -> members it refuses first. `by_score`: topology
     spread score -> members, over the members that no constraint refuses.
     """
@@ -28,8 +27,7 @@ class Verdict:
     by_score: dict[int, Mask]
 
 
-@dataclass(frozen=True, slots=True)
-class DomainCount:
+class DomainCount(Struct, frozen=True):
     """One domain of a constraint: its members, how many are picked, how a further pick changes the skew,
     and whether that violates the constraint.
     """
