@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from nexusform.rendering.notation.marks import NO_MARKS, Marks
-from nexusform.rendering.notation.sequences import paired
+from nexusform.rendering.report import difference
 from nexusform.rendering.report.difference import (
     ABSENT,
-    IMPORTANT,
+    CHANGED,
+    CREATED,
+    DELETED,
     REPLACED,
     SAME,
     Difference,
     Kind,
     Walk,
-    difference,
-    leaf,
-    name_width,
-    same,
-    skips,
 )
+from nexusform.rendering.report.sequences import paired
 from nexusform.schema import BlockSchema, NestedBlock, Nesting, order_attribute
 from nexusform.value_types import DYNAMIC, Type
 from nexusform.values import UNKNOWN
@@ -54,54 +52,82 @@ def _body(
     walk: Walk,
     condensed: Mapping[str, str],
 ) -> Difference:
-    blocks = schema.blocks if schema else {}
-    orders = {order_attribute(name): name for name, b in blocks.items() if b.nesting is Nesting.MAP}
-    children: list[Difference] = []
-    nested: list[Difference] = []
-    hidden = hidden_blocks = width = 0
-    for name in sorted({**old, **new}):
-        if name in blocks:
-            inner, left_out = _blocks(
-                name,
-                old.get(name),
-                new.get(name),
-                blocks[name],
-                order=_label_order(name, old, new),
-                marks=marks,
-                walk=walk,
-            )
-            nested += inner
-            hidden_blocks += left_out
-            continue
-        before, after = _absent(old.get(name)), _absent(new.get(name))
-        if before is ABSENT and after is ABSENT:
-            continue
-        if name in orders and not _reordered(before, after):
-            continue
-        width = max(width, name_width(name))
-        of, at_name = _type_of(schema, name), marks.at(name, name)
-        if name not in IMPORTANT and skips(before, after, of, marks=at_name, walk=walk):
-            hidden += 1
-            continue
-        child = _attribute(name, before, after, of, marks=at_name, walk=walk, condensed=condensed)
-        if walk.show_unchanged or child.symbol != SAME or name in IMPORTANT:
-            children.append(child)
-        else:
-            hidden += 1
-    changed = any(c.symbol for c in children) or any(b.symbol for b in nested)
-    return Difference(
-        Kind.BLOCK,
-        "~" if changed else SAME,
-        children=tuple(children),
-        blocks=tuple(nested),
-        hidden=hidden,
-        hidden_blocks=hidden_blocks,
-        width=width,
+    block_types = schema.blocks if schema else {}
+    names = sorted({**old, **new})
+    attributes = _attributes(
+        [name for name in names if name not in block_types],
+        old,
+        new,
+        schema,
+        marks=marks,
+        walk=walk,
+        condensed=condensed,
+    )
+    blocks: list[Difference] = []
+    for name in names:
+        if name in block_types:
+            blocks += _blocks(name, old, new, block_types[name], marks=marks.at(name, name), walk=walk)
+    shown = tuple(block for block in blocks if difference.is_shown(block, walk))
+    return attributes._replace(
+        symbol=CHANGED if any(part.symbol for part in (*attributes.children, *shown)) else SAME,
+        blocks=shown,
+        hidden_blocks=len(blocks) - len(shown),
     )
 
 
-def _absent(plain: Any) -> Any:
-    return ABSENT if plain is None else plain
+# --- attributes --------------------------------------------------------------------------------
+
+
+def _attributes(
+    names: Iterable[str],
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    schema: BlockSchema | None,
+    *,
+    marks: Marks,
+    walk: Walk,
+    condensed: Mapping[str, str],
+) -> Difference:
+    """The body with its attributes alone, as yet without symbol and blocks."""
+    order_attributes = _order_attributes(schema)
+    children: list[Difference] = []
+    hidden = width = 0
+    for name in names:
+        before, after = difference.attribute_of(old, name), difference.attribute_of(new, name)
+        if before is ABSENT and after is ABSENT:
+            continue
+        if name in order_attributes and not _reordered(before, after):
+            continue
+        width = max(width, difference.name_width(name))
+        important = name in difference.IMPORTANT
+        of, own_marks = _type_of(schema, name), marks.at(name, name)
+        if not important and difference.skips(before, after, of, marks=own_marks, walk=walk):
+            hidden += 1
+            continue
+        child = _condensed(name, before, after, condensed)
+        if child is None:
+            child = difference.value_difference(name, before, after, of, marks=own_marks, walk=walk)
+        if important or difference.is_shown(child, walk):
+            children.append(child)
+        else:
+            hidden += 1
+    return Difference(Kind.BLOCK, SAME, children=tuple(children), hidden=hidden, width=width)
+
+
+def _order_attributes(schema: BlockSchema | None) -> frozenset[str]:
+    """The attributes that hold the source order of labelled blocks."""
+    if schema is None:
+        return frozenset()
+    labelled = (name for name, block in schema.blocks.items() if block.nesting is Nesting.MAP)
+    return frozenset(order_attribute(name) for name in labelled)
+
+
+def _reordered(old: Any, new: Any) -> bool:
+    # The order list of labelled blocks says something only when blocks that stay swap places.
+    if old.__class__ is not list or new.__class__ is not list:
+        return False
+    staying = set(old) & set(new)
+    return [label for label in old if label in staying] != [label for label in new if label in staying]
 
 
 def _type_of(schema: BlockSchema | None, name: str) -> Type:
@@ -109,97 +135,97 @@ def _type_of(schema: BlockSchema | None, name: str) -> Type:
     return attribute.type if attribute else DYNAMIC
 
 
-def _attribute(
-    name: str, old: Any, new: Any, of: Type, *, marks: Marks, walk: Walk, condensed: Mapping[str, str]
-) -> Difference:
-    if name in condensed and old is not new:
-        symbol = "+" if old is ABSENT else "-" if new is ABSENT else SAME if old == new else "~"
-        if symbol:
-            return leaf(name, symbol, condensed[name])
-    return difference(name, old, new, of, marks=marks, walk=walk)
+def _condensed(name: str, old: Any, new: Any, condensed: Mapping[str, str]) -> Difference | None:
+    """The text that stands for an attribute, where there is one and the attribute differs."""
+    if name not in condensed or old is new or old == new:
+        return None
+    text = condensed[name]
+    if old is ABSENT:
+        return difference.leaf(name, CREATED, text)
+    return difference.leaf(name, DELETED if new is ABSENT else CHANGED, text)
 
 
-def _reordered(old: Any, new: Any) -> bool:
-    # The order list of labelled blocks says something only when blocks that stay swap places.
-    if old.__class__ is not list or new.__class__ is not list:
-        return False
-    kept = set(old) & set(new)
-    return [x for x in old if x in kept] != [x for x in new if x in kept]
+# --- blocks ------------------------------------------------------------------------------------
 
 
 def _blocks(
     name: str,
-    old: Any,
-    new: Any,
+    old_body: Mapping[str, Any],
+    new_body: Mapping[str, Any],
     block: NestedBlock,
     *,
-    order: list[str],
     marks: Marks,
     walk: Walk,
-) -> tuple[list[Difference], int]:
+) -> list[Difference]:
+    """The nested blocks of one type, unchanged ones too; `marks` as seen from them."""
+    old, new = old_body.get(name), new_body.get(name)
     if new is UNKNOWN:
-        return [Difference(Kind.LEAF, "~" if old else "+", name=name, new=UNKNOWN)], 0
-    inner = marks.at(name, name)
-    if block.nesting is Nesting.SINGLE:
-        found = [_block(name, "", old, new, block, marks=inner, walk=walk)] if old or new else []
-    elif block.nesting is Nesting.LIST:
-        before, after = old or [], new or []
-        found = [
-            _block(name, "", _part(before, i), _part(after, j), block, marks=inner.at(i, j), walk=walk)
-            for i, j in paired(before, after)
-        ]
-    else:
-        before, after = old or {}, new or {}
-        found = [
-            _block(
-                name,
-                label,
-                before.get(label),
-                after.get(label),
-                block,
-                marks=inner.at(label, label),
-                walk=walk,
-            )
-            for label in order
-        ]
-    shown = [b for b in found if b.symbol or walk.show_unchanged]
-    return shown, len(found) - len(shown)
+        return [Difference(Kind.LEAF, CHANGED if old else CREATED, name=name, new=UNKNOWN)]
+    match block.nesting:
+        case Nesting.SINGLE:
+            return [_block(name, "", old, new, block, marks=marks, walk=walk)] if old or new else []
+        case Nesting.LIST:
+            return _block_list(name, old or [], new or [], block, marks=marks, walk=walk)
+        case Nesting.MAP:
+            labels = _labels_in_order(name, old_body, new_body)
+            return _block_map(name, labels, old or {}, new or {}, block, marks=marks, walk=walk)
 
 
-def _part(items: list[Any], index: int | None) -> Any:
-    return None if index is None else items[index]
+def _block_list(
+    name: str, old: list[Any], new: list[Any], block: NestedBlock, *, marks: Marks, walk: Walk
+) -> list[Difference]:
+    blocks: list[Difference] = []
+    for i, j in paired(old, new):
+        before = None if i is None else old[i]
+        after = None if j is None else new[j]
+        blocks.append(_block(name, "", before, after, block, marks=marks.at(i, j), walk=walk))
+    return blocks
 
 
-def _label_order(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    # Labels in source order: those of the new side first, then those that go.
-    found: dict[str, None] = {}
+def _block_map(
+    name: str,
+    labels: Iterable[str],
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    block: NestedBlock,
+    *,
+    marks: Marks,
+    walk: Walk,
+) -> list[Difference]:
+    return [
+        _block(name, label, old.get(label), new.get(label), block, marks=marks.at(label, label), walk=walk)
+        for label in labels
+    ]
+
+
+def _labels_in_order(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Labels in source order: those of the new side first, then those that go."""
+    labels: dict[str, None] = {}
     for side in (new, old):
-        present = side.get(name)
-        if present.__class__ is dict:
-            listed = side.get(order_attribute(name))
-            first = [x for x in listed if x in present] if listed.__class__ is list else []
-            found.update(dict.fromkeys([*first, *sorted(present)]))
-    return list(found)
+        blocks = side.get(name)
+        if blocks.__class__ is not dict:
+            continue
+        order = side.get(order_attribute(name))
+        if order.__class__ is list:
+            labels.update((label, None) for label in order if label in blocks)
+        labels.update(dict.fromkeys(sorted(blocks)))
+    return list(labels)
 
 
 def _block(
     name: str, label: str, old: Any, new: Any, block: NestedBlock, *, marks: Marks, walk: Walk
 ) -> Difference:
     body = _body(old or {}, new or {}, block.schema, marks=marks, walk=walk, condensed=_NONE)
-    symbol = "+" if old is None else "-" if new is None else body.symbol
-    if symbol == SAME and not same(old, new):
-        symbol = "~"
-    if label and symbol == "~" and any(part.forces for part in (*body.children, *body.blocks)):
+    symbol = _block_symbol(old, new, body.symbol)
+    if label and symbol == CHANGED and any(part.forces for part in (*body.children, *body.blocks)):
         symbol = REPLACED
-    return Difference(
-        Kind.BLOCK,
-        symbol,
-        name=name,
-        label=label,
-        children=body.children,
-        blocks=body.blocks,
-        hidden=body.hidden,
-        hidden_blocks=body.hidden_blocks,
-        width=body.width,
-        forces=marks.forces is True,
-    )
+    return body._replace(symbol=symbol, name=name, label=label, forces=marks.forces is True)
+
+
+def _block_symbol(old: Any, new: Any, body_symbol: str) -> str:
+    if old is None:
+        return CREATED
+    if new is None:
+        return DELETED
+    # What a body leaves out, such as a null beside no attribute, may differ all the same.
+    return CHANGED if body_symbol == SAME and not difference.same(old, new) else body_symbol

@@ -6,7 +6,7 @@ data's own shape is taken.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -15,7 +15,7 @@ from msgspec import Struct
 from nexusform.rendering.notation.colours import columns
 from nexusform.rendering.notation.hcl_text import TOO_DEEP, attribute_name, is_too_deep, quoted
 from nexusform.rendering.notation.marks import NO_MARKS, Marks
-from nexusform.rendering.notation.sequences import paired
+from nexusform.rendering.report.sequences import Pair, paired
 from nexusform.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
 
 IMPORTANT: Final = frozenset({"id", "name"})
@@ -82,7 +82,7 @@ class Walk(Struct, frozen=True):
     keep_null: bool = False
 
 
-def difference(name: str, old: Any, new: Any, of: Type, *, marks: Marks, walk: Walk) -> Difference:
+def value_difference(name: str, old: Any, new: Any, of: Type, *, marks: Marks, walk: Walk) -> Difference:
     """The node of one value; ABSENT stands for "not there on this side"."""
     if is_too_deep(old) or is_too_deep(new):
         return leaf(name, _symbol(old, new, of), TOO_DEEP)
@@ -91,7 +91,7 @@ def difference(name: str, old: Any, new: Any, of: Type, *, marks: Marks, walk: W
 
 def _named(name: str, old: Any, new: Any, of: Type, *, marks: Marks, walk: Walk) -> Difference:
     node = _node(old, new, of, marks, walk)
-    forces = marks.forces is not None and node.symbol != SAME and marks.forces is True
+    forces = marks.forces is True and node.symbol != SAME
     if not name and not forces:
         return node
     return node._replace(name=name, forces=forces)
@@ -101,20 +101,14 @@ def _node(old: Any, new: Any, of: Type, marks: Marks, walk: Walk) -> Difference:
     symbol = _symbol(old, new, of)
     if marks.old is True or marks.new is True:
         return Difference(Kind.SENSITIVE, symbol or _mark_symbol(marks), note=_mark_note(old, new, marks))
-    old_class, new_class = old.__class__, new.__class__
-    if old is ABSENT or new is ABSENT or old_class is new_class:
-        sample = new_class if old is ABSENT else old_class
-        if sample is dict:
-            return _mapping(
-                symbol, {} if old is ABSENT else old, {} if new is ABSENT else new, of, marks=marks, walk=walk
-            )
-        if sample is list:
-            return _sequence(
-                symbol, [] if old is ABSENT else old, [] if new is ABSENT else new, of, marks=marks, walk=walk
-            )
-        if sample is str:
-            return _string(symbol, old, new, walk)
-    elif dict in (old_class, new_class) or list in (old_class, new_class):
+    classes = {side.__class__ for side in (old, new) if side is not ABSENT}
+    if classes == {dict}:
+        return _mapping(symbol, _present(old) or {}, _present(new) or {}, of, marks=marks, walk=walk)
+    if classes == {list}:
+        return _sequence(symbol, _present(old) or [], _present(new) or [], of, marks=marks, walk=walk)
+    if classes == {str}:
+        return _string(symbol, old, new, walk)
+    if dict in classes or list in classes:
         before = _node(old, ABSENT, of, marks, walk)
         after = _node(ABSENT, new, of, marks, walk)
         return Difference(Kind.TURNED, symbol, children=(before, after))
@@ -169,30 +163,41 @@ def _mapping(
     is_map = isinstance(of, MapType)
     types = dict(of.attributes) if isinstance(of, ObjectType) else {}
     element = of.element if isinstance(of, MapType) else DYNAMIC
+    side_of = _element_of if is_map or walk.keep_null else attribute_of
     children: list[Difference] = []
     hidden = width = 0
     for name in sorted({**old, **new}):
-        before, after = old.get(name, ABSENT), new.get(name, ABSENT)
-        if not is_map and not walk.keep_null:
-            # A null attribute of an object is one that is not there.
-            before, after = _null_is_absent(before), _null_is_absent(after)
-            if before is ABSENT and after is ABSENT:
-                continue
+        before, after = side_of(old, name), side_of(new, name)
+        if before is ABSENT and after is ABSENT:
+            continue
         width = max(width, name_width(name, quote=is_map))
-        of_child, inner = types.get(name, element), marks.at(name, name)
         important = not is_map and name in IMPORTANT
-        if not important and skips(before, after, of_child, marks=inner, walk=walk):
+        child_type, child_marks = types.get(name, element), marks.at(name, name)
+        if not important and skips(before, after, child_type, marks=child_marks, walk=walk):
             hidden += 1
             continue
-        child = _named(name, before, after, of_child, marks=inner, walk=walk)
-        if _shown(child, walk, important=important):
+        child = _named(name, before, after, child_type, marks=child_marks, walk=walk)
+        if important or is_shown(child, walk):
             children.append(child)
         else:
             hidden += 1
-    kind = Kind.MAP if is_map else Kind.OBJECT
     return Difference(
-        kind, _with_marks(symbol, children), children=tuple(children), hidden=hidden, width=width
+        Kind.MAP if is_map else Kind.OBJECT,
+        _with_marks(symbol, children),
+        children=tuple(children),
+        hidden=hidden,
+        width=width,
     )
+
+
+def _element_of(side: Mapping[str, Any], key: str) -> Any:
+    return side.get(key, ABSENT)
+
+
+def attribute_of(side: Mapping[str, Any], name: str) -> Any:
+    """One side's value of an attribute; ABSENT where it is null, which is the same as not there."""
+    plain = side.get(name)
+    return ABSENT if plain is None else plain
 
 
 def name_width(name: str, *, quote: bool = False) -> int:
@@ -202,22 +207,19 @@ def name_width(name: str, *, quote: bool = False) -> int:
     return columns(quoted(name)) - 2 if quote else columns(attribute_name(name))
 
 
-def _null_is_absent(plain: Any) -> Any:
-    return ABSENT if plain is None else plain
-
-
 def skips(old: Any, new: Any, of: Type, *, marks: Marks, walk: Walk) -> bool:
     """Whether a part is plainly unchanged and hidden, so that no node need be made for it."""
     return marks is NO_MARKS and not walk.show_unchanged and same(old, new, of)
 
 
-def _shown(child: Difference, walk: Walk, *, important: bool = False) -> bool:
-    return walk.show_unchanged or important or child.symbol != SAME
+def is_shown(node: Difference, walk: Walk) -> bool:
+    """Whether a part stands in the tree: one that differs, or any on request."""
+    return walk.show_unchanged or node.symbol != SAME
 
 
 def _with_marks(symbol: str, children: Sequence[Difference]) -> str:
     # Equal data may still differ in what is sensitive.
-    return CHANGED if symbol == SAME and any(c.symbol for c in children) else symbol
+    return CHANGED if symbol == SAME and any(child.symbol for child in children) else symbol
 
 
 def _sequence(
@@ -244,44 +246,44 @@ def _element_type(of: Type, index: int | None) -> Type:
 
 
 def _with_context(children: Sequence[Difference], walk: Walk) -> tuple[tuple[Difference, ...], int]:
-    # A changed element is shown with one unchanged neighbour on each side; where elements are
-    # left out in between, a node says how many.
-    if walk.show_unchanged or all(c.symbol for c in children):
+    """The elements of a list that are shown, and how many unchanged ones after them are not.
+
+    A changed element is shown with one unchanged neighbour on each side; where elements are left out
+    in between, a node says how many.
+    """
+    if walk.show_unchanged or all(child.symbol for child in children):
         return tuple(children), 0
-    keep = {k + step for k, c in enumerate(children) if c.symbol for step in (-1, 0, 1)}
     shown: list[Difference] = []
     hidden = 0
-    for k, child in enumerate(children):
-        if k in keep:
-            if hidden:
-                shown.append(Difference(Kind.GAP, SAME, hidden=hidden))
-            hidden = 0
-            shown.append(child)
-        else:
+    for position, child in enumerate(children):
+        around = children[max(position - 1, 0) : position + 2]
+        if not any(neighbour.symbol for neighbour in around):
             hidden += 1
+            continue
+        if hidden:
+            shown.append(Difference(Kind.GAP, SAME, hidden=hidden))
+            hidden = 0
+        shown.append(child)
     return tuple(shown), hidden
 
 
 def _set(symbol: str, old: list[Any], new: list[Any], of: SetType, walk: Walk) -> Difference:
     children: list[Difference] = []
-    hidden = 0
     for i, j in _set_pairs(old, new):
         before = ABSENT if i is None else old[i]
         after = ABSENT if j is None else new[j]
-        child = _node(before, after, of.element, NO_MARKS, walk)
-        if _shown(child, walk):
-            children.append(child)
-        else:
-            hidden += 1
-    return Difference(Kind.SET, symbol, children=tuple(children), hidden=hidden)
+        children.append(_node(before, after, of.element, NO_MARKS, walk))
+    shown = tuple(child for child in children if is_shown(child, walk))
+    return Difference(Kind.SET, symbol, children=shown, hidden=len(children) - len(shown))
 
 
-def _set_pairs(old: list[Any], new: list[Any]) -> list[tuple[int | None, int | None]]:
+def _set_pairs(old: list[Any], new: list[Any]) -> list[Pair]:
     # Elements of a set are the same or they are not: none "changes".
-    left = {repr(item): k for k, item in enumerate(old)}
-    right = {repr(item): k for k, item in enumerate(new)}
-    pairs: list[tuple[int | None, int | None]] = [(k, right.get(key)) for key, k in left.items()]
-    return pairs + [(None, k) for key, k in right.items() if key not in left]
+    before = {repr(element): position for position, element in enumerate(old)}
+    after = {repr(element): position for position, element in enumerate(new)}
+    staying_or_leaving: list[Pair] = [(position, after.get(text)) for text, position in before.items()]
+    coming: list[Pair] = [(None, position) for text, position in after.items() if text not in before]
+    return staying_or_leaving + coming
 
 
 # --- strings -----------------------------------------------------------------------------------
@@ -292,13 +294,16 @@ def _string(symbol: str, old: Any, new: Any, walk: Walk) -> Difference:
         node = _json(symbol, old, new, walk)
         if node is not None:
             return node
-    if "\n" in (_present(old) or "") or "\n" in (_present(new) or ""):
+    if any("\n" in text for text in (old, new) if text is not ABSENT):
         return _text(symbol, old, new)
     return Difference(Kind.LEAF, symbol, old=_present(old), new=_present(new))
 
 
 def _maybe_json(text: Any) -> bool:
-    return text is ABSENT or (text[:1] in "{[ \n\t" and text.strip()[:1] in ("{", "["))
+    if text is ABSENT:
+        return True
+    # The first character alone tells most texts apart; only then is the whole of one stripped.
+    return text[:1] in "{[ \n\t" and text.strip()[:1] in ("{", "[")
 
 
 def _json(symbol: str, old: Any, new: Any, walk: Walk) -> Difference | None:
@@ -311,22 +316,25 @@ def _json(symbol: str, old: Any, new: Any, walk: Walk) -> Difference | None:
         return None
     if is_too_deep(before) or is_too_deep(after):
         return None
-    inside = Walk(walk.show_unchanged, keep_null=True)
-    return Difference(Kind.JSON, symbol, children=(_node(before, after, DYNAMIC, NO_MARKS, inside),))
+    structure = _node(before, after, DYNAMIC, NO_MARKS, Walk(walk.show_unchanged, keep_null=True))
+    return Difference(Kind.JSON, symbol, children=(structure,))
 
 
 def _text(symbol: str, old: Any, new: Any) -> Difference:
     before = [] if old is ABSENT else old.split("\n")
     after = [] if new is ABSENT else new.split("\n")
-    lines: list[Difference] = []
-    for i, j in paired(before, after):
-        if i is None:
-            lines.append(Difference(Kind.LEAF, CREATED, new=after[j] if j is not None else ""))
-        elif j is None:
-            lines.append(Difference(Kind.LEAF, DELETED, old=before[i]))
-        else:
-            lines.append(Difference(Kind.LEAF, SAME, old=before[i], new=after[j]))
-    return Difference(Kind.TEXT, symbol, children=tuple(lines))
+    lines = tuple(_line(before, after, pair) for pair in paired(before, after))
+    return Difference(Kind.TEXT, symbol, children=lines)
+
+
+def _line(before: Sequence[str], after: Sequence[str], pair: Pair) -> Difference:
+    old = None if pair[0] is None else before[pair[0]]
+    new = None if pair[1] is None else after[pair[1]]
+    if old is None:
+        return Difference(Kind.LEAF, CREATED, new=new)
+    if new is None:
+        return Difference(Kind.LEAF, DELETED, old=old)
+    return Difference(Kind.LEAF, SAME, old=old, new=new)
 
 
 def leaf(name: str, symbol: str, text: str) -> Difference:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
 from nexusform.address import Address
 from nexusform.planning.plan import PlacementAction, PlacementChange, PlacementTable, Plan
+from nexusform.words import form
 
 # A run of up to this many names its machines one by one; more moves than this are folded.
 NAMED_MACHINES = 5
 SINGLE_MOVES = 10
 NAMED_RACKS = 4
+
+# Where one object stands, with the keys of its kind: a VM's rack, machine and numa_cells, a binding's
+# cluster and state, a pod's node, machine and availability_zone.
+Place: TypeAlias = Mapping[str, Any]
 
 
 class Detail(StrEnum):
@@ -87,37 +92,25 @@ KINDS = ("vm", "binding", "pod")
 
 def summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
     """The total first, then one per kind that is present (only when there are several)."""
-    counts = Counter((row.kind, row.action) for row in plan.placements)
-    listed = sum(n for (_, action), n in counts.items() if action is PlacementAction.KEEP)
-    kinds = [k for k in KINDS if any(kind == k for kind, _ in counts)]
-    found = [_summary(kind, counts) for kind in kinds]
+    counts: defaultdict[str, Counter[PlacementAction]] = defaultdict(Counter)
+    for row in plan.placements:
+        counts[row.kind][row.action] += 1
     # The plan counts what stays; rows for it exist only on request. What no row tells is VMs.
-    unlisted = max(0, plan.kept - listed)
-    if unlisted:
-        rest = found[0] if kinds[:1] == ["vm"] else PlacementSummary("vm")
-        others = found[1:] if kinds[:1] == ["vm"] else found
-        more = PlacementSummary("vm", rest.place, rest.move, rest.remove, rest.keep + unlisted, rest.update)
-        found = [more, *others]
-    total = PlacementSummary(
-        "",
-        sum(s.place for s in found),
-        sum(s.move for s in found),
-        sum(s.remove for s in found),
-        sum(s.keep for s in found),
-        sum(s.update for s in found),
-    )
-    return (total, *found) if len(found) > 1 else (total,)
+    rows_kept = sum(actions[PlacementAction.KEEP] for actions in counts.values())
+    counts["vm"][PlacementAction.KEEP] += max(0, plan.kept - rows_kept)
+    total = _summary("", sum((counts[kind] for kind in KINDS), Counter()))
+    by_kind = [_summary(kind, counts[kind]) for kind in KINDS if counts[kind].total()]
+    return (total, *by_kind) if len(by_kind) > 1 else (total,)
 
 
-def _summary(kind: str, counts: Mapping[tuple[str, PlacementAction], int]) -> PlacementSummary:
-    a = PlacementAction
+def _summary(kind: str, actions: Counter[PlacementAction]) -> PlacementSummary:
     return PlacementSummary(
         kind,
-        place=counts.get((kind, a.PLACE), 0),
-        move=counts.get((kind, a.MOVE), 0),
-        remove=counts.get((kind, a.REMOVE), 0),
-        keep=counts.get((kind, a.KEEP), 0),
-        update=counts.get((kind, a.UPDATE), 0),
+        place=actions[PlacementAction.PLACE],
+        move=actions[PlacementAction.MOVE],
+        remove=actions[PlacementAction.REMOVE],
+        keep=actions[PlacementAction.KEEP],
+        update=actions[PlacementAction.UPDATE],
     )
 
 
@@ -131,18 +124,29 @@ def placement_groups(plan: Plan, detail: Detail) -> tuple[PlacementGroup, ...]:
     """
     if detail is Detail.NONE:
         return ()
-    tables = {_group_of(t.site_id, t.address, t.cluster, "vm", t.pool): t for t in plan.placement_tables}
-    rows: dict[tuple[str, ...], list[PlacementChange]] = {}
+    rows: dict[_PoolKey, list[PlacementChange]] = {}
     for row in plan.placements:
         if row.action is not PlacementAction.KEEP or row.trigger or detail is Detail.ALL:
-            group = _group_of(row.site_id, row.address, row.cluster, row.kind, row.pool)
-            rows.setdefault(group, []).append(row)
-    order = list(tables) if detail is Detail.ALL else [k for k in tables if k in rows]
-    keys = [*order, *(k for k in rows if k not in tables)]
-    return tuple(_group(rows.get(k, []), tables.get(k), plan.tie_breaks, detail) for k in keys)
+            rows.setdefault(_pool_of_row(row), []).append(row)
+    tables = {_pool_of_table(table): table for table in plan.placement_tables}
+    if detail is not Detail.ALL:
+        tables = {pool: table for pool, table in tables.items() if pool in rows}
+    pools = dict.fromkeys([*tables, *rows])
+    return tuple(_group(rows.get(pool, []), tables.get(pool), plan.tie_breaks, detail) for pool in pools)
 
 
-def _group_of(site_id: str, address: Address, cluster: str, kind: str, pool: str) -> tuple[str, ...]:
+_PoolKey: TypeAlias = tuple[str, str, str, str]
+
+
+def _pool_of_table(table: PlacementTable) -> _PoolKey:
+    return _pool_key(table.site_id, table.address, table.cluster, "vm", table.pool)
+
+
+def _pool_of_row(row: PlacementChange) -> _PoolKey:
+    return _pool_key(row.site_id, row.address, row.cluster, row.kind, row.pool)
+
+
+def _pool_key(site_id: str, address: Address, cluster: str, kind: str, pool: str) -> _PoolKey:
     """The pool that a row belongs to: all VMs of a block of plain VMs are one."""
     if cluster == str(address.config):
         return (site_id, cluster, kind, pool)
@@ -152,19 +156,24 @@ def _group_of(site_id: str, address: Address, cluster: str, kind: str, pool: str
 def _group(
     rows: Sequence[PlacementChange], table: PlacementTable | None, tie_breaks: int, detail: Detail
 ) -> PlacementGroup:
-    runs: dict[tuple[str, str, str, str], list[PlacementChange]] = {}
+    runs: dict[tuple[str, str, _States], list[PlacementChange]] = {}
     for row in rows:
-        runs.setdefault((row.action.value, row.trigger, *_states(row)), []).append(row)
-    lines = [line for run in runs.values() for line in _lines(run, detail)]
-    first = rows[0] if rows else None
-    if table is not None:
-        name = f"{table.cluster}/{table.pool}"
-    else:
-        assert first is not None, "a group has rows or a table"
-        parts = [] if first.kind == "binding" else [first.cluster, first.pool]
-        name = "/".join(part for part in parts if part) or str(first.address)
-    certainty = certainty_text(table) if table is not None and table.placed and tie_breaks else ""
-    return PlacementGroup(name, first.kind if first else "vm", tuple(lines), table, certainty)
+        runs.setdefault((row.action.value, row.trigger, _states(row)), []).append(row)
+    lines: list[PlacementLine] = []
+    for run in runs.values():
+        lines += _lines(run, detail)
+    kind = rows[0].kind if rows else "vm"
+    name = f"{table.cluster}/{table.pool}" if table else _group_name(rows[0])
+    certainty = certainty_text(table) if table and table.placed and tie_breaks else ""
+    return PlacementGroup(name, kind, tuple(lines), table, certainty)
+
+
+def _group_name(row: PlacementChange) -> str:
+    """What the rows of a group without a table stand under."""
+    if row.kind == "binding":
+        return str(row.address)
+    names = [name for name in (row.cluster, row.pool) if name]
+    return "/".join(names) or str(row.address)
 
 
 def certainty_text(table: PlacementTable) -> str:
@@ -173,36 +182,48 @@ def certainty_text(table: PlacementTable) -> str:
     return f"{racks}, machines for {table.machines_certain} of {table.placed}"
 
 
-def _lines(run: list[PlacementChange], detail: Detail) -> list[PlacementLine]:
-    moves = run[0].action is PlacementAction.MOVE
-    if detail is Detail.ALL or len(run) == 1 or (moves and len(run) <= SINGLE_MOVES):
+def _lines(run: Sequence[PlacementChange], detail: Detail) -> list[PlacementLine]:
+    few_moves = run[0].action is PlacementAction.MOVE and len(run) <= SINGLE_MOVES
+    if detail is Detail.ALL or len(run) == 1 or few_moves:
         return [_single(row) for row in run]
-    ordered = sorted(run, key=_by_number)
-    first = ordered[0]
-    before, after = _states(first)
-    target = _many(ordered, "target") if _has_target(first) else ""
-    return [
-        PlacementLine(
-            _SYMBOLS[first.action],
-            first.action,
-            _run_label(ordered),
-            before or (_many(ordered, "source") if not _has_target(first) or moves else ""),
-            f"{after}: {target}" if after else target,
-            first.trigger,
-            len(ordered),
-        )
-    ]
+    return [_folded(sorted(run, key=_by_number))]
 
 
-def _states(row: PlacementChange) -> tuple[str, str]:
+def _folded(run: Sequence[PlacementChange]) -> PlacementLine:
+    """One line for a run of rows with one action, one trigger and the same states."""
+    first = run[0]
+    state_before, state_after = _states(first)
+    leaves = first.target is None or first.action is PlacementAction.MOVE
+    origin = _many_places(run, "source") if leaves else ""
+    target = _many_places(run, "target") if first.target is not None else ""
+    return PlacementLine(
+        _SYMBOLS[first.action],
+        first.action,
+        _run_label(run),
+        state_before or origin,
+        f"{state_after}: {target}" if state_after else target,
+        first.trigger,
+        len(run),
+    )
+
+
+_States: TypeAlias = tuple[str, str]
+
+
+def _states(row: PlacementChange) -> _States:
     """The states before and after of a binding that stays and changes its state; else both are empty."""
     if row.kind != "binding" or row.action is not PlacementAction.UPDATE:
         return "", ""
-    before, after = ((place or {}).get("state") or "" for place in (row.source, row.target))
-    return ("", "") if before == after else (str(before), str(after))
+    before, after = _state(row.source), _state(row.target)
+    return ("", "") if before == after else (before, after)
+
+
+def _state(place: Place | None) -> str:
+    return str((place or {}).get("state") or "")
 
 
 def _by_number(row: PlacementChange) -> tuple[int, int, str]:
+    """The sort key of a row: numbers by value, then keys."""
     number = _number(row)
     return (0, number, "") if isinstance(number, int) else (1, 0, number)
 
@@ -210,61 +231,87 @@ def _by_number(row: PlacementChange) -> tuple[int, int, str]:
 def _number(row: PlacementChange) -> int | str:
     """The number in the pool; of a plain VM, its index or key in its block."""
     key = row.address.key
-    return row.number if key is None or row.cluster != str(row.address.config) else key
+    if key is None or row.cluster != str(row.address.config):
+        return row.number
+    return key
 
 
-def _has_target(row: PlacementChange) -> bool:
-    return row.target is not None
+_WITHOUT_ORIGIN = (PlacementAction.PLACE, PlacementAction.KEEP)
 
 
 def _single(row: PlacementChange) -> PlacementLine:
-    origin = _place(row, row.source) if row.source else ""
-    target = _place(row, row.target) if row.target else ""
-    staying = row.action is PlacementAction.UPDATE and origin == target
-    if row.action in (PlacementAction.PLACE, PlacementAction.KEEP) or staying:
+    origin = _place_in_row(row, row.source) if row.source else ""
+    target = _place_in_row(row, row.target) if row.target else ""
+    stays = row.action is PlacementAction.UPDATE and origin == target
+    if row.action in _WITHOUT_ORIGIN or stays:
         origin = ""
     return PlacementLine(_SYMBOLS[row.action], row.action, row.object, origin, target, row.trigger)
 
 
-def _place(row: PlacementChange, place: Mapping[str, Any]) -> str:
+# --- places ------------------------------------------------------------------------------------
+
+
+def _place_in_row(row: PlacementChange, place: Place) -> str:
     # A binding is called by its cluster: only its state is worth saying beside it.
     if row.kind == "binding" and row.object == place.get("cluster"):
         return str(place.get("state") or row.object)
     return place_text(row.kind, place)
 
 
-def place_text(kind: str, place: Mapping[str, Any]) -> str:
+def place_text(kind: str, place: Place) -> str:
     """One place: `rack4 / rack4-bm07 / cell 1`, `east (Bound)`, `node-1 / rack4-bm07 / zone 4`."""
-    if kind == "binding":
-        state = place.get("state")
-        return f"{place.get('cluster', '')}{f' ({state})' if state else ''}"
-    if kind == "pod":
-        zone = place.get("availability_zone")
-        parts = [place.get("node") or "Pending", place.get("machine"), f"zone {zone}" if zone else ""]
-        return " / ".join(str(p) for p in parts if p)
+    match kind:
+        case "binding":
+            return _binding_place(place)
+        case "pod":
+            return _pod_place(place)
+        case _:
+            return _vm_place(place)
+
+
+def _binding_place(place: Place) -> str:
+    state = f" ({place['state']})" if place.get("state") else ""
+    return f"{place.get('cluster', '')}{state}"
+
+
+def _pod_place(place: Place) -> str:
+    zone = place.get("availability_zone")
+    return _joined(place.get("node") or "Pending", place.get("machine"), f"zone {zone}" if zone else "")
+
+
+def _vm_place(place: Place) -> str:
     cells = place.get("numa_cells") or []
-    word = "cell" if len(cells) == 1 else "cells"
-    numbers = f"{word} {'+'.join(str(c) for c in cells)}" if cells else ""
-    return " / ".join(str(p) for p in (place.get("rack"), place.get("machine"), numbers) if p)
+    numbers = "+".join(str(cell) for cell in cells)
+    return _joined(
+        place.get("rack"),
+        place.get("machine"),
+        f"{form(len(cells), 'cell')} {numbers}" if cells else "",
+    )
+
+
+def _joined(*parts: Any) -> str:
+    return " / ".join(str(part) for part in parts if part)
 
 
 # --- folding -----------------------------------------------------------------------------------
 
 
 def _run_label(rows: Sequence[PlacementChange]) -> str:
-    # `prefix-0..3,5`: names that are one prefix and a number; anything else is listed or counted.
+    """`prefix-0..3,5`: names that are one prefix and a number; anything else is listed or counted."""
     if rows[0].kind == "binding":
         return f"{len(rows)} clusters"
     prefixes = {_prefix(row) for row in rows}
-    if len(prefixes) == 1 and None not in prefixes:
-        numbers = [_number(row) for row in rows]
-        return f"{next(iter(prefixes))}{_ranges([n for n in numbers if isinstance(n, int)])}"
+    prefix = prefixes.pop()
+    if prefix is not None and not prefixes:
+        numbers = [number for number in map(_number, rows) if isinstance(number, int)]
+        return f"{prefix}{_ranges(numbers)}"
     if len(rows) <= NAMED_MACHINES:
         return ", ".join(row.object for row in rows)
     return f"{rows[0].object} and {len(rows) - 1} more"
 
 
 def _prefix(row: PlacementChange) -> str | None:
+    """An object's name without the number at its end; None where it does not end so."""
     number = _number(row)
     if isinstance(number, int) and row.object.endswith(str(number)):
         return row.object[: -len(str(number))]
@@ -272,55 +319,76 @@ def _prefix(row: PlacementChange) -> str | None:
 
 
 def _ranges(numbers: Iterable[int]) -> str:
-    parts: list[list[int]] = []
+    """`0..3,5`."""
+    ranges: list[tuple[int, int]] = []
     for number in sorted(numbers):
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], number)
         else:
-            parts.append([number, number])
-    return ",".join(str(a) if a == b else f"{a}..{b}" for a, b in parts)
+            ranges.append((number, number))
+    return ",".join(str(low) if low == high else f"{low}..{high}" for low, high in ranges)
 
 
-def _many(rows: Sequence[PlacementChange], side: str) -> str:
-    places: list[Mapping[str, Any]] = [p for p in (getattr(row, side) for row in rows) if p]
-    if rows[0].kind == "binding":
-        return ", ".join(str(p.get("cluster", "")) for p in places)
-    if rows[0].kind == "pod":
-        return _many_pods(places)
-    machines = [str(p.get("machine", "")) for p in places]
-    if len(machines) <= NAMED_MACHINES:
-        return ", ".join(machines)
-    return _per_rack(places)
+def _many_places(rows: Sequence[PlacementChange], side: Literal["source", "target"]) -> str:
+    """Where the objects of several rows stand on one side, in as few words as tell it."""
+    sides = [row.source if side == "source" else row.target for row in rows]
+    places = [place for place in sides if place]
+    match rows[0].kind:
+        case "binding":
+            return ", ".join(str(place.get("cluster", "")) for place in places)
+        case "pod":
+            return _many_pod_places(places)
+        case _:
+            return _many_vm_places(places)
 
 
-def _many_pods(places: Sequence[Mapping[str, Any]]) -> str:
-    pending = sum(1 for p in places if not p.get("node"))
-    counts = Counter(str(p.get("machine") or p.get("node")) for p in places if p.get("node"))
-    shown = [f"{name}: {n}" for name, n in sorted(counts.items())]
-    if len(shown) > NAMED_MACHINES:
+def _many_pod_places(places: Sequence[Place]) -> str:
+    counts: Counter[str] = Counter()
+    pending = 0
+    for place in places:
+        if place.get("node"):
+            counts[str(place.get("machine") or place["node"])] += 1
+        else:
+            pending += 1
+    texts = [f"{machine}: {count}" for machine, count in sorted(counts.items())]
+    if len(texts) > NAMED_MACHINES:
         low, high = min(counts.values()), max(counts.values())
         each = f"{low}" if low == high else f"{low} to {high}"
-        shown = [f"{each} on each of {len(counts)} machines"]
-    return ", ".join([*shown, *([f"{pending} Pending"] if pending else [])])
+        texts = [f"{each} on each of {len(counts)} machines"]
+    if pending:
+        texts.append(f"{pending} Pending")
+    return ", ".join(texts)
 
 
-def _per_rack(places: Sequence[Mapping[str, Any]]) -> str:
-    vms: Counter[str] = Counter()
-    machines: dict[str, set[str]] = {}
-    for place in places:
-        rack = str(place.get("rack", ""))
-        vms[rack] += 1
-        machines.setdefault(rack, set()).add(str(place.get("machine", "")))
-    texts = {rack: _on_machines(vms[rack], len(machines[rack])) for rack in sorted(vms, key=natural)}
+def _many_vm_places(places: Sequence[Place]) -> str:
+    machines = [str(place.get("machine", "")) for place in places]
+    if len(machines) <= NAMED_MACHINES:
+        return ", ".join(machines)
+    texts = _texts_by_rack(places)
     if len(texts) <= NAMED_RACKS:
         return ", ".join(f"{rack}: {text}" for rack, text in texts.items())
-    alike: dict[str, list[str]] = {}
+    racks_by_text: dict[str, list[str]] = {}
     for rack, text in texts.items():
-        alike.setdefault(text, []).append(rack)
-    if len(alike) == 1:
-        return f"{next(iter(alike))} in each of {len(texts)} racks"
-    ordered = sorted(alike.items(), key=lambda item: natural(item[0]))
-    return "; ".join(f"{text} in {_rack_names(racks)}" for text, racks in ordered)
+        racks_by_text.setdefault(text, []).append(rack)
+    if len(racks_by_text) == 1:
+        return f"{next(iter(racks_by_text))} in each of {len(texts)} racks"
+    ordered = sorted(racks_by_text, key=natural)
+    return "; ".join(f"{text} in {_rack_names(racks_by_text[text])}" for text in ordered)
+
+
+def _texts_by_rack(places: Iterable[Place]) -> dict[str, str]:
+    """How many VMs on how many machines, for each rack; racks in order."""
+    machines: dict[str, list[str]] = {}
+    for place in places:
+        machines.setdefault(str(place.get("rack", "")), []).append(str(place.get("machine", "")))
+    return {rack: _on_machines(machines[rack]) for rack in sorted(machines, key=natural)}
+
+
+def _on_machines(machines: Sequence[str]) -> str:
+    """`4 machines`, or `5 VMs on 4 machines`: `machines` has an entry per VM."""
+    different = len(set(machines))
+    text = f"{different} {form(different, 'machine')}"
+    return text if len(machines) == different else f"{len(machines)} VMs on {text}"
 
 
 def natural(text: str) -> list[tuple[int, int, str]]:
@@ -332,12 +400,8 @@ def natural(text: str) -> list[tuple[int, int, str]]:
 def _rack_names(racks: Sequence[str]) -> str:
     if len(racks) > 2 * NAMED_RACKS:
         return f"each of {len(racks)} racks"
-    return f"{'each of ' if len(racks) > 1 else ''}{', '.join(racks)}"
-
-
-def _on_machines(vms: int, machines: int) -> str:
-    word = "machine" if machines == 1 else "machines"
-    return f"{machines} {word}" if vms == machines else f"{vms} VMs on {machines} {word}"
+    names = ", ".join(racks)
+    return f"each of {names}" if len(racks) > 1 else names
 
 
 # --- tables ------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
@@ -25,7 +25,7 @@ from nexusform.planning.plan import (
 from nexusform.ports import Registries
 from nexusform.rendering.notation.marks import Marks
 from nexusform.rendering.report.body import body_difference
-from nexusform.rendering.report.difference import ABSENT, Difference, Walk, difference
+from nexusform.rendering.report.difference import ABSENT, CHANGED, DELETED, Difference, Walk, value_difference
 from nexusform.rendering.report.placement_rows import (
     Detail,
     PlacementGroup,
@@ -43,6 +43,7 @@ from nexusform.rendering.report.wording import (
 )
 from nexusform.schema import BlockSchema
 from nexusform.source import Span
+from nexusform.words import form
 
 # Computed maps of placements: their rows stand in the placement part, not in the stanza.
 # The kind of their rows stands beside each.
@@ -111,8 +112,8 @@ def schema_lookup(registries: Registries) -> SchemaOf:
 
     def find(address: Address) -> BlockSchema | None:
         table = registries.data_sources if address.mode == "data" else registries.resource_types
-        found = table.get(address.type)
-        return found.schema if found else None
+        resource_type = table.get(address.type)
+        return resource_type.schema if resource_type else None
 
     return find
 
@@ -120,35 +121,45 @@ def schema_lookup(registries: Registries) -> SchemaOf:
 def build_report(plan: Plan, registries: Registries, detail: Detail = Detail.CHANGED) -> Report:
     """The report of a plan. Linear in the size of what changes."""
     schema_of = schema_lookup(registries)
-    placed = _placed_rows(plan)
-    below = detail is not Detail.NONE
+    placement_counts = _placement_counts(plan)
+    placements_follow = detail is not Detail.NONE
+    stanzas = []
+    for change in plan.changes:
+        if _is_shown(change):
+            counts = placement_counts.get(change.address, _NO_PLACEMENTS)
+            stanzas.append(_stanza(change, schema_of, counts, placements_follow=placements_follow))
     groups = placement_groups(plan, detail)
-    tables = tuple(g.table for g in groups if g.table is not None)
-    shown_drift = plan.mode is Mode.REFRESH_ONLY or plan.has_changes
     return Report(
         mode=plan.mode,
         errored=plan.errored,
         has_changes=plan.has_changes,
         verdict=plan_line(plan) if plan.has_changes else NO_CHANGES[plan.mode][0],
-        actions=frozenset(c.action for c in plan.changes if c.action is not Action.NO_OP),
-        stanzas=tuple(_stanza(c, schema_of, placed, below) for c in plan.changes if _is_shown(c)),
-        drift=tuple(
-            _drift(d, schema_of)
-            for d in plan.drift
-            if shown_drift and (d.relevant or plan.mode is Mode.REFRESH_ONLY)
-        ),
-        outputs=tuple(_output(o) for o in plan.outputs if o.action is not Action.NO_OP),
+        actions=frozenset(change.action for change in plan.changes) - {Action.NO_OP},
+        stanzas=tuple(stanzas),
+        drift=tuple(_drift_stanza(drift, schema_of) for drift in _shown_drift(plan)),
+        outputs=tuple(_output(output) for output in plan.outputs if output.action is not Action.NO_OP),
         summaries=summaries(plan),
         groups=groups,
-        tables=tables,
+        tables=tuple(group.table for group in groups if group.table is not None),
         tie_breaks=plan.tie_breaks,
-        placed=sum(t.placed for t in plan.placement_tables) if below else 0,
-        racks_certain=sum(t.racks_certain for t in plan.placement_tables),
-        machines_certain=sum(t.machines_certain for t in plan.placement_tables),
-        folded=any(line.count > 1 for g in groups for line in g.lines),
+        placed=sum(table.placed for table in plan.placement_tables) if placements_follow else 0,
+        racks_certain=sum(table.racks_certain for table in plan.placement_tables),
+        machines_certain=sum(table.machines_certain for table in plan.placement_tables),
+        folded=any(_is_folded(group) for group in groups),
         diagnostics=plan.diagnostics,
         separations=plan.separation_rules,
     )
+
+
+def _shown_drift(plan: Plan) -> tuple[Drift, ...]:
+    """Drift that the plan responds to; in a refresh-only plan, all of it."""
+    if plan.mode is Mode.REFRESH_ONLY:
+        return plan.drift
+    return tuple(drift for drift in plan.drift if drift.relevant) if plan.has_changes else ()
+
+
+def _is_folded(group: PlacementGroup) -> bool:
+    return any(line.count > 1 for line in group.lines)
 
 
 def _is_shown(change: Change) -> bool:
@@ -162,16 +173,17 @@ def block_header(address: Address) -> str:
     return f'{word} "{address.type}" "{address.name}"'
 
 
-def _stanza(change: Change, schema_of: SchemaOf, placed: Mapping[Address, _Rows], below: bool) -> Stanza:
-    forgets = change.action is Action.FORGET
-    marks = Marks.of(change.sensitive_before, change.sensitive_after, change.replace_paths)
+def _stanza(
+    change: Change, schema_of: SchemaOf, counts: _PlacementCounts, *, placements_follow: bool
+) -> Stanza:
+    after = change.before if change.action is Action.FORGET else change.after
     body = body_difference(
         change.before,
-        change.before if forgets else change.after,
+        after,
         schema_of(change.address),
-        marks=marks,
+        marks=Marks.of(change.sensitive_before, change.sensitive_after, change.replace_paths),
         walk=Walk(show_unchanged=bool(change.importing)),
-        condensed=_condensed(change.before, change.after, placed.get(change.address), below),
+        condensed=_condensed(change.before, change.after, counts, placements_follow=placements_follow),
     )
     return Stanza(
         headline_address(change),
@@ -185,18 +197,21 @@ def _stanza(change: Change, schema_of: SchemaOf, placed: Mapping[Address, _Rows]
     )
 
 
-def _drift(drift: Drift, schema_of: SchemaOf) -> Stanza:
-    marks = Marks.of(drift.sensitive, drift.sensitive)
+def _drift_stanza(drift: Drift, schema_of: SchemaOf) -> Stanza:
     gone = drift.after is None
     # What an object that is gone had placed counts, not every place.
-    condensed = _condensed(drift.before, None, None, below=False) if gone else {}
+    condensed = _condensed(drift.before, None, _NO_PLACEMENTS, placements_follow=False) if gone else {}
     body = body_difference(
-        drift.before, drift.after, schema_of(drift.address), marks=marks, condensed=condensed
+        drift.before,
+        drift.after,
+        schema_of(drift.address),
+        marks=Marks.of(drift.sensitive, drift.sensitive),
+        condensed=condensed,
     )
     return Stanza(
         str(drift.address),
         Action.DELETE if gone else Action.UPDATE,
-        "-" if gone else "~",
+        DELETED if gone else CHANGED,
         "has been deleted" if gone else "has changed",
         (),
         block_header(drift.address),
@@ -206,15 +221,16 @@ def _drift(drift: Drift, schema_of: SchemaOf) -> Stanza:
 
 def _output(output: OutputChange) -> Difference:
     whole: tuple[Path, ...] = ((),) if output.sensitive else ()
+    marks = Marks.of(whole, whole)
     before = ABSENT if output.action is Action.CREATE else output.before
     after = ABSENT if output.action is Action.DELETE else output.after
-    return difference(output.name, before, after, output.type, marks=Marks.of(whole, whole), walk=Walk())
+    return value_difference(output.name, before, after, output.type, marks=marks, walk=Walk())
 
 
 # --- placements in a stanza --------------------------------------------------------------------
 
 
-class _Rows:
+class _PlacementCounts:
     """The rows of one resource: how many of a kind do what, and which objects have one."""
 
     __slots__ = ("counts", "objects")
@@ -223,16 +239,13 @@ class _Rows:
         self.counts: Counter[tuple[str, PlacementAction]] = Counter()
         self.objects: set[tuple[str, str]] = set()
 
+    def words(self, kind: str) -> list[str]:
+        """`53 placed`, `2 moved`: what happens to objects of a kind."""
+        counts = [(self.counts[kind, action], word) for action, word in _WORDS]
+        return [f"{count} {word}" for count, word in counts if count]
 
-def _placed_rows(plan: Plan) -> dict[Address, _Rows]:
-    found: dict[Address, _Rows] = {}
-    for row in plan.placements:
-        if row.action is not PlacementAction.KEEP:
-            rows = found.setdefault(row.address, _Rows())
-            rows.counts[row.kind, row.action] += 1
-            rows.objects.add((row.kind, row.object))
-    return found
 
+_NO_PLACEMENTS: Final = _PlacementCounts()
 
 _WORDS: Final = (
     (PlacementAction.PLACE, "placed"),
@@ -242,46 +255,70 @@ _WORDS: Final = (
 )
 
 
+def _placement_counts(plan: Plan) -> dict[Address, _PlacementCounts]:
+    by_address: dict[Address, _PlacementCounts] = {}
+    for row in plan.placements:
+        if row.action is not PlacementAction.KEEP:
+            counts = by_address.setdefault(row.address, _PlacementCounts())
+            counts.counts[row.kind, row.action] += 1
+            counts.objects.add((row.kind, row.object))
+    return by_address
+
+
+# The attributes of an object on one side of a change; None where it is not there.
+_Side: TypeAlias = Mapping[str, Any] | None
+
+
 def _condensed(
-    before: Mapping[str, Any] | None,
-    after: Mapping[str, Any] | None,
-    rows: _Rows | None,
-    below: bool,
+    before: _Side, after: _Side, counts: _PlacementCounts, *, placements_follow: bool
 ) -> dict[str, str]:
     """Texts such as `(53 placed, see below)` for the maps of placements of one object.
 
     A map that changes without any placement changing (observed figures) is shown as it is.
     """
-    found: dict[str, str] = {}
-    rows = rows or _Rows()
+    texts: dict[str, str] = {}
     for name, kind in PLACEMENT_MAPS.items():
-        old, new = _placements(before, name), _placements(after, name)
-        parts = [f"{rows.counts[kind, act]} {word}" for act, word in _WORDS if rows.counts[kind, act]]
-        if parts and (old or new):
+        old, new = _map_of(before, name), _map_of(after, name)
+        changes = counts.words(kind)
+        if changes and (old or new):
             # Pods stand two levels deeper, so what is kept of them cannot be told here.
-            told = parts if kind == "pod" else [*parts, *_untold(old, new, rows, kind)]
-            found[name] = f"({', '.join(told)}{', see below' if below else ''})"
+            if kind != "pod":
+                changes += _words_without_row(kind, old, new, counts)
+            hint = ", see below" if placements_follow else ""
+            texts[name] = f"({', '.join(changes)}{hint})"
         elif new and not before:
-            found[name] = f"({len(new)} placed)"
+            texts[name] = f"({len(new)} placed)"
         elif old and not after:
-            found[name] = f"({len(old)} removed)"
+            texts[name] = f"({len(old)} removed)"
+    return texts | _statuses_text(before, after) | _machines_text(before, after)
+
+
+def _words_without_row(
+    kind: str, old: Mapping[str, Any], new: Mapping[str, Any], counts: _PlacementCounts
+) -> list[str]:
+    """What stands on both sides and has no row: as it was, or changed in a way that no row tells."""
+    names = [name for name in new if name in old and (kind, name) not in counts.objects]
+    as_it_was = sum(1 for name in names if old[name] == new[name])
+    changed = len(names) - as_it_was
+    words = [(as_it_was, "kept"), (changed, "otherwise changed")]
+    return [f"{count} {word}" for count, word in words if count]
+
+
+def _statuses_text(before: _Side, after: _Side) -> dict[str, str]:
     statuses = (after or {}).get(_STATUSES)
-    if isinstance(statuses, list) and statuses and statuses != (before or {}).get(_STATUSES):
-        found[_STATUSES] = f"({len(statuses)} cluster{'' if len(statuses) == 1 else 's'})"
-    machines = _placements(before, _MACHINES) or _placements(after, _MACHINES)
-    if machines and (before is None or after is None):
-        found[_MACHINES] = f"({len(machines)} machine{'' if len(machines) == 1 else 's'})"
-    return found
+    if not isinstance(statuses, list) or not statuses or statuses == (before or {}).get(_STATUSES):
+        return {}
+    return {_STATUSES: f"({len(statuses)} {form(len(statuses), 'cluster')})"}
 
 
-def _placements(side: Mapping[str, Any] | None, name: str) -> dict[str, Any]:
+def _machines_text(before: _Side, after: _Side) -> dict[str, str]:
+    machines = _map_of(before, _MACHINES) or _map_of(after, _MACHINES)
+    stays = before is not None and after is not None
+    if stays or not machines:
+        return {}
+    return {_MACHINES: f"({len(machines)} {form(len(machines), 'machine')})"}
+
+
+def _map_of(side: _Side, name: str) -> dict[str, Any]:
     plain = (side or {}).get(name)
     return plain if plain.__class__ is dict else {}
-
-
-def _untold(old: dict[str, Any], new: dict[str, Any], rows: _Rows, kind: str) -> list[str]:
-    # What stands on both sides and has no row: as it was, or changed in a way that no row tells.
-    both = [name for name in new if name in old and (kind, name) not in rows.objects]
-    kept = sum(1 for name in both if old[name] == new[name])
-    found = [f"{kept} kept"] if kept else []
-    return [*found, f"{len(both) - kept} otherwise changed"] if len(both) > kept else found

@@ -76,13 +76,13 @@ def headline_address(change: Change) -> str:
 
 def comments(change: Change) -> tuple[str, ...]:
     """The further comment lines: why, moved from where, imported from what."""
-    found = [_reason(change)]
-    told = change.action is Action.NO_OP or change.reason == "delete_because_no_move_target"
-    if change.previous_address is not None and not told:
-        found.append(f"(moved from {change.previous_address})")
+    lines = [_reason(change)]
+    move_is_said = change.action is Action.NO_OP or change.reason == "delete_because_no_move_target"
+    if change.previous_address is not None and not move_is_said:
+        lines.append(f"(moved from {change.previous_address})")
     if change.importing and change.action is not Action.NO_OP:
-        found.append(f'(imported from "{change.importing}")')
-    return tuple(text for text in found if text)
+        lines.append(f'(imported from "{change.importing}")')
+    return tuple(line for line in lines if line)
 
 
 def _reason(change: Change) -> str:

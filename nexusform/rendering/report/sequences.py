@@ -1,0 +1,98 @@
+"""Which elements of two lists belong together: by longest common subsequence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+# Above this many cells the exact table would be slow to fill; difflib's blocks are used instead.
+_TABLE_LIMIT = 250_000
+
+# A position on each side; of a pair, None where an element stands on one side only.
+Match: TypeAlias = tuple[int, int]
+Pair: TypeAlias = tuple[int | None, int | None]
+
+
+def paired(before: Sequence[Any], after: Sequence[Any]) -> list[Pair]:
+    """Positions (before, after) in display order; None where an element stands on one side only.
+
+    Equal elements pair by longest common subsequence. Between them, objects (dicts) pair in
+    order, as one object changed in place; anything else is a removal and an addition.
+    """
+    pairs: list[Pair] = []
+    i = j = 0
+    for b, a in _common(before, after):
+        pairs += _between(before, after, range(i, b), range(j, a))
+        pairs.append((b, a))
+        i, j = b + 1, a + 1
+    pairs += _between(before, after, range(i, len(before)), range(j, len(after)))
+    return pairs
+
+
+def _between(before: Sequence[Any], after: Sequence[Any], left: range, right: range) -> list[Pair]:
+    """The pairs of the elements between two equal ones, none of which has an equal on the other side."""
+    pairs: list[Pair] = []
+    j = right.start
+    for i in left:
+        if j < right.stop and before[i].__class__ is dict and after[j].__class__ is dict:
+            pairs.append((i, j))
+            j += 1
+        else:
+            pairs.append((i, None))
+    return pairs + [(None, k) for k in range(j, right.stop)]
+
+
+def _common(before: Sequence[Any], after: Sequence[Any]) -> list[Match]:
+    """The equal elements that pair, in order."""
+    # Equal elements at the ends are the common case and cost nothing to match.
+    shorter = min(len(before), len(after))
+    head = 0
+    while head < shorter and before[head] == after[head]:
+        head += 1
+    tail = 0
+    while tail < shorter - head and before[-1 - tail] == after[-1 - tail]:
+        tail += 1
+    left, right = before[head : len(before) - tail], after[head : len(after) - tail]
+    middle = _table(left, right) if len(left) * len(right) <= _TABLE_LIMIT else _blocks(left, right)
+    matches = [(k, k) for k in range(head)]
+    matches += [(head + i, head + j) for i, j in middle]
+    matches += [(len(before) - k, len(after) - k) for k in range(tail, 0, -1)]
+    return matches
+
+
+def _table(before: Sequence[Any], after: Sequence[Any]) -> list[Match]:
+    if not before or not after:
+        return []
+    width = len(after) + 1
+    rows = [[0] * width]
+    for item in reversed(before):
+        below = rows[-1]
+        row = [0] * width
+        for j in range(width - 2, -1, -1):
+            row[j] = below[j + 1] + 1 if item == after[j] else max(below[j], row[j + 1])
+        rows.append(row)
+    rows.reverse()
+    matches: list[Match] = []
+    i = j = 0
+    while i < len(before) and j < len(after):
+        if before[i] == after[j]:
+            matches.append((i, j))
+            i, j = i + 1, j + 1
+        elif rows[i + 1][j] >= rows[i][j + 1]:
+            i += 1
+        else:
+            j += 1
+    return matches
+
+
+def _blocks(before: Sequence[Any], after: Sequence[Any]) -> list[Match]:
+    from difflib import SequenceMatcher
+
+    # difflib hashes what it compares; elements may be dicts, so numbers stand for them.
+    numbers: dict[str, int] = {}
+    left = [numbers.setdefault(repr(element), len(numbers)) for element in before]
+    right = [numbers.setdefault(repr(element), len(numbers)) for element in after]
+    matches: list[Match] = []
+    for block in SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks():
+        matches += [(block.a + step, block.b + step) for step in range(block.size)]
+    return matches
