@@ -14,9 +14,9 @@ from nexusform.applying.events import Outcome, StepEvent
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.plan import Action, Change, Drift, Plan, StepKind
 from nexusform.rendering.json.diagnostic_json import diagnostic_document
+from nexusform.rendering.json.naming import TERRAFORM_VERSION, resource_keys
 from nexusform.rendering.notation.json_values import shown
 from nexusform.rendering.report import wording
-from nexusform.rendering.report.naming import TERRAFORM_VERSION, resource_keys
 from nexusform.rendering.report.placement_rows import summaries
 from nexusform.rendering.text.progress_text import ended_line, progress_line, started_line
 from nexusform.source import SourceFile

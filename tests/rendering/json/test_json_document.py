@@ -210,6 +210,6 @@ def test_numbers_beyond_64_bits_and_lone_surrogates_are_written() -> None:
 
 
 def test_actions_are_all_named() -> None:
-    from nexusform.rendering.report.naming import ACTIONS
+    from nexusform.rendering.json.naming import ACTIONS
 
     assert set(ACTIONS) == set(Action)
