@@ -3,8 +3,9 @@
 Functions return their result together with the diagnostics they met and go on, so that a user
 sees every mistake of a run at once. Exceptions are for bugs.
 
-Wording: `summary` is short and constant (tools group by it), `detail` is full sentences that say
-what is wrong, why it matters when that is not plain, and what to do.
+Code and tools recognise a diagnostic by its `id` (diagnostic_kinds.py is the list), never by its words.
+Wording: `summary` is short, `detail` is full sentences that say what is wrong, why it matters when that is
+not plain, and what to do.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from nexusform.diagnostic_kinds import SUMMARIES
 from nexusform.source import Span
 
 
@@ -35,12 +37,12 @@ class ValueNote(Struct, frozen=True):
 class Diagnostic(Struct, frozen=True):
     """One problem.
 
-    `id` is the stable name of a lint rule or of a family of errors ("zones-pinned"), empty when
-    there is none. `address` is the resource instance concerned. `subject` is the offending
-    range; `context` the wider construct to show around it. `block` is the header of the block
-    that the subject stands in, as shown after the line number (`resource "t" "n"`).
-    `function` is the function call being evaluated. `extra` is data for the JSON form only
-    (for example `fit`: the ways out of a placement that does not fit).
+    `id` is its stable name ("unknown-site"), one of diagnostic_kinds.SUMMARIES; `summary` is what that
+    table says, or a headline with figures. `error` and `warning` make one.
+    `address` is the resource instance concerned. `subject` is the offending range; `context` the wider
+    construct to show around it. `block` is the header of the block that the subject stands in, as shown
+    after the line number (`resource "t" "n"`). `function` is the function call being evaluated. `extra`
+    is data for the JSON form only (for example `fit`: the ways out of a placement that does not fit).
     """
 
     severity: Severity
@@ -56,14 +58,32 @@ class Diagnostic(Struct, frozen=True):
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
-def error(summary: str, detail: str = "", subject: Span | None = None, **more: Any) -> Diagnostic:
-    """An error; `more` takes the other fields of Diagnostic."""
-    return Diagnostic(Severity.ERROR, summary, detail, subject, **more)
+def diagnostic(
+    severity: Severity,
+    kind: str,
+    detail: str = "",
+    subject: Span | None = None,
+    *,
+    headline: str = "",
+    **more: Any,
+) -> Diagnostic:
+    """A diagnostic of a kind (its id) with the summary that the table has for it.
+
+    `headline` stands in for that summary where names or figures belong into it; `more` takes the other
+    fields of Diagnostic. A kind that is not in the table is a bug: KeyError.
+    """
+    summary = SUMMARIES[kind]
+    return Diagnostic(severity, headline or summary, detail, subject, id=kind, **more)
 
 
-def warning(summary: str, detail: str = "", subject: Span | None = None, **more: Any) -> Diagnostic:
-    """A warning; `more` takes the other fields of Diagnostic."""
-    return Diagnostic(Severity.WARNING, summary, detail, subject, **more)
+def error(kind: str, detail: str = "", subject: Span | None = None, **more: Any) -> Diagnostic:
+    """An error, as `diagnostic` makes it."""
+    return diagnostic(Severity.ERROR, kind, detail, subject, **more)
+
+
+def warning(kind: str, detail: str = "", subject: Span | None = None, **more: Any) -> Diagnostic:
+    """A warning, as `diagnostic` makes it."""
+    return diagnostic(Severity.WARNING, kind, detail, subject, **more)
 
 
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:

@@ -48,15 +48,16 @@ __all__ = [
 
 
 class Problem(Struct, frozen=True):
-    """Something wrong with a resource's values: where in them (a path; () = the block itself),
-    and the words of a diagnostic. The planner finds the line.
+    """Something wrong with a resource's values: where in them (a path; () = the block itself), the id
+    of a diagnostic and its detail. `headline` stands in for the summary of the id, where it is given.
+    The planner finds the line.
     """
 
     path: Path
-    summary: str
+    id: str
     detail: str
     severity: Severity = Severity.ERROR
-    id: str = ""
+    headline: str = ""
 
 
 class Surroundings(Protocol):

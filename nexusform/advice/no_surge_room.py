@@ -15,7 +15,6 @@ from nexusform.diagnostics import Diagnostic
 from nexusform.words import counted, listed
 
 ID: Final = "no-surge-room"
-WHAT: Final = "no room for the surge VMs of an upgrade"
 
 
 def surge_count(max_surge: str, count: int, *, control_plane: bool = False) -> int:
@@ -43,7 +42,7 @@ def rule(facts: Facts) -> list[Diagnostic]:
             continue
         free = site.count_free(pool.sku, pool.zones)
         if free < needed:
-            found.append(finding(ID, WHAT, _detail(pool, needed, free), pool))
+            found.append(finding(ID, _detail(pool, needed, free), pool))
     return found
 
 

@@ -31,9 +31,7 @@ def rule(facts: Facts) -> list[Diagnostic]:
         site = facts.site(pools[0])
         if _pins_explain_it(pools, site, facts):
             continue
-        found.append(
-            finding(ID, "VMs of one cluster share a machine", _detail(pools, shared, site), _first_new(pools))
-        )
+        found.append(finding(ID, _detail(pools, shared, site), _first_new(pools)))
     return found
 
 

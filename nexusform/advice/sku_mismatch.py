@@ -29,7 +29,7 @@ def rule(facts: Facts) -> list[Diagnostic]:
             continue
         detail = _detail(pool, site, machines, facts.vm_skus)
         if detail:
-            found.append(finding(ID, "VM SKU made for other hardware", detail, pool))
+            found.append(finding(ID, detail, pool))
     return found
 
 

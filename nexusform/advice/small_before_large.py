@@ -15,7 +15,6 @@ from nexusform.diagnostics import Diagnostic
 from nexusform.words import counted, listed
 
 ID: Final = "small-before-large"
-WHAT: Final = "created before a larger one"
 
 
 class Group(NamedTuple):
@@ -81,7 +80,7 @@ def _clusters(created: Sequence[Group], pools: Sequence[PoolFacts], site: SiteFa
             f"{group.name} ({group.memory_gib:,} GiB in all) {was} created before {sizes}. Put larger "
             f"clusters first{when}: larger blocks of free cells stay whole. {gain}"
         )
-        findings.append(finding(ID, WHAT, detail.rstrip(), group.pools[0]))
+        findings.append(finding(ID, detail.rstrip(), group.pools[0]))
     return findings
 
 
@@ -100,7 +99,7 @@ def _inside(group: Group, pools: Sequence[PoolFacts], site: SiteFacts) -> list[D
             f"In {group.name}, {pool.pool} ({pool.memory_gib:,} GiB in all) {was} placed before {sizes}. "
             f"Put larger pools first{when}. {_gain(names, pools, _reordered(pools, order), site)}"
         )
-        return [finding(ID, WHAT, detail.rstrip(), pool)]
+        return [finding(ID, detail.rstrip(), pool)]
     return []
 
 

@@ -5,21 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from nexusform.advice.facts import PoolFacts
-from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.diagnostics import Diagnostic, warning
 from nexusform.source import Span
 
 # A sentence of advice names up to this many things.
 NAMED: Final = 6
 
 
-def finding(rule: str, what: str, detail: str, pool: PoolFacts, subject: Span | None = None) -> Diagnostic:
-    """A warning of a rule about a pool; the summary is constant for the rule."""
-    return Diagnostic(
-        Severity.WARNING,
-        f"{rule}: {what}",
-        detail,
-        subject or pool.span,
-        address=pool.address,
-        block=pool.block,
-        id=rule,
-    )
+def finding(rule: str, detail: str, pool: PoolFacts, subject: Span | None = None) -> Diagnostic:
+    """A warning of a rule about a pool."""
+    return warning(rule, detail, subject or pool.span, address=pool.address, block=pool.block)

@@ -42,7 +42,7 @@ def rule(facts: Facts) -> list[Diagnostic]:
             cost = tell(pool, as_written[site.id], site.rehearse(freed))
         advice = "Leave availability_zones out, or name as many zones as you can."
         words = [detail, cost, advice] if cost else [detail, _why(pool, site), advice]
-        found.append(finding(ID, "pool pinned to availability zones", " ".join(words), pool, pool.zones_span))
+        found.append(finding(ID, " ".join(words), pool, pool.zones_span))
     return found
 
 

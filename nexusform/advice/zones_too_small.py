@@ -31,9 +31,7 @@ def rule(facts: Facts) -> list[Diagnostic]:
             f"{pool.count} VMs: some machines must house several, and they fail together. "
             f"{_gain(pool, site, wider, enough, facts)}"
         )
-        found.append(
-            finding(ID, "fewer machines in the zones than VMs in the pool", detail, pool, pool.zones_span)
-        )
+        found.append(finding(ID, detail, pool, pool.zones_span))
     return found
 
 

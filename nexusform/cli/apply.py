@@ -165,7 +165,7 @@ def _may_ask(job: _Job) -> bool:
 
 def _cannot_ask() -> Any:
     return error(
-        "Approval is needed",
+        "approval-is-needed",
         "The plan must be approved, and no question may be asked here. Add -auto-approve, or save a plan "
         "with `nexusform plan -out=FILE` and apply that file.",
     )

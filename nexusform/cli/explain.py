@@ -52,7 +52,7 @@ def explain(address: str, name: str, **given: Any) -> int:
         for pod in found.pods:
             screen.out(_pod(pod, given, screen), end="")
         if given["format"] == "text":
-            screen.diagnostics([d for d in found.diagnostics if d.summary == NODES_UNKNOWN], found.sources)
+            screen.diagnostics([d for d in found.diagnostics if d.id == NODES_UNKNOWN], found.sources)
         return 0
     if found.pools:
         screen.out(_pools(address, found.pools, given, screen), end="")

@@ -53,7 +53,7 @@ def _all(screen: Screen, outputs: Mapping[str, OutputState], *, as_json: bool, s
         told = (
             "The state holds no outputs: the configuration declares none, or was not applied since it does."
         )
-        screen.diagnostics([warning("No outputs found", told)], {})
+        screen.diagnostics([warning("no-outputs-found", told)], {})
         return 0
     from nexusform.rendering.text.state_text import render_outputs
 
@@ -65,7 +65,7 @@ def _one(screen: Screen, name: str, outputs: Mapping[str, OutputState], *, as_js
     found = outputs.get(name)
     if found is None:
         told = f'The state holds no output "{name}".{did_you_mean(name, outputs)}'
-        screen.diagnostics([error(f'Output "{name}" not found', told)], {})
+        screen.diagnostics([error("output-not-found", told, headline=f'Output "{name}" not found')], {})
         return 1
     if as_json:
         screen.out(_json_text(found.value))
@@ -77,7 +77,7 @@ def _one(screen: Screen, name: str, outputs: Mapping[str, OutputState], *, as_js
         return 0
     if found.value is None or isinstance(found.value, (list, dict)):
         told = f'-raw prints strings, numbers and booleans; the output "{name}" is none of them. Use -json.'
-        screen.diagnostics([error("Unsupported value for raw output", told)], {})
+        screen.diagnostics([error("unsupported-value-for-raw-output", told)], {})
         return 1
     screen.out(found.value if isinstance(found.value, str) else scalar(found.value), end="")
     return 0

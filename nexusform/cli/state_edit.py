@@ -43,9 +43,7 @@ def change_from(
     )
     told = list(changed.diagnostics)
     if changed.before is not None and changed.after is None and not exists(changed.before):
-        told = [d for d in told if d.summary not in ("No matching objects found", "Nothing to move")] + [
-            NO_STATE
-        ]
+        told = [d for d in told if d.id not in ("no-matching-objects-found", "nothing-to-move")] + [NO_STATE]
     screen.diagnostics(told, changed.sources)
     return changed
 
@@ -137,7 +135,7 @@ def push(file: str, force: bool, **given: Any) -> int:
         data = read_document(file)
     except OSError as problem:
         detail = f"{file} cannot be read: {problem.strerror or problem}."
-        screen.diagnostics([error("File cannot be read", detail)], {})
+        screen.diagnostics([error("file-cannot-be-read", detail)], {})
         return 1
     state, problems, sources = state_commands.decode_pushed(data, file)
     if state is None:

@@ -17,7 +17,7 @@ from nexusform.state.model import State
 from nexusform.workflow.state_commands import exists, parse_patterns, read_state
 
 NO_STATE = error(
-    "No state file was found!",
+    "no-state-file-was-found",
     "These commands need a state, which the first `nexusform apply` makes. Run them in the directory of the "
     "configuration, or name the file with -state=FILE.",
 )
@@ -90,14 +90,14 @@ def _instance(state: State, text: str) -> tuple[Address | None, list[Diagnostic]
     try:
         pattern = parse_pattern(text)
     except AddressProblem as problem:
-        return None, [error("Invalid address", str(problem))]
+        return None, [error("invalid-address", str(problem))]
     found = edits.matching(state, [pattern])
     if len(found) == 1 and pattern.type:
         return found[0], []
     what = f"names {len(found)} of them" if found else "names none"
     return None, [
         error(
-            "No instance found for the given address!",
+            "no-instance-found-for-the-given-address",
             f"One resource instance must be named; {pattern} {what}. `nexusform state list` shows them.",
         )
     ]

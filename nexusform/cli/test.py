@@ -104,7 +104,7 @@ def _write_junit(path: str | None, files: Iterable[ShownFile]) -> list[Diagnosti
         Path(path).write_text(render_test_junit(files), encoding="utf-8")
     except OSError as problem:
         detail = f'"{path}" cannot be written: {problem.strerror}.'
-        return [error("The JUnit report cannot be written", detail)]
+        return [error("the-junit-report-cannot-be-written", detail)]
     return []
 
 

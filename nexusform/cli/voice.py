@@ -300,7 +300,7 @@ class JsonVoice:
         """The summary; what failed as diagnostics instead."""
         applied = outcome.applied
         failed = [end for end in applied.ends if end.outcome is Outcome.FAILED]
-        self.diagnostics([error("Step failed", end.error, address=end.address) for end in failed], {})
+        self.diagnostics([error("step-failed", end.error, address=end.address) for end in failed], {})
         if not applied.complete:
             return
         self._write(

@@ -86,7 +86,7 @@ def _given_state(screen: Screen, file: str) -> State | None:
         data = read_document(file)
     except OSError as problem:
         detail = f"{file} cannot be read: {problem.strerror or problem}."
-        screen.diagnostics([error("File cannot be read", detail)], {})
+        screen.diagnostics([error("file-cannot-be-read", detail)], {})
         return None
     state, problems, sources = decode_pushed(data, file)
     screen.diagnostics(problems, sources)

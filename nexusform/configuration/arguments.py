@@ -60,7 +60,7 @@ class Argument:
 
     def _wrong_type(self, problem: ConversionProblem) -> Diagnostic:
         return error(
-            "Incorrect attribute value type",
+            "incorrect-attribute-value-type",
             f'Inappropriate value for attribute "{self.attribute.name}": {describe(problem)}.',
             self.span,
         )
@@ -82,7 +82,7 @@ def check(schema: schemas.Attribute, name: str, plain: Any, span: Span, *, hidde
         fault = _fault(schema, part, hidden=hidden) if part is not None and part is not UNKNOWN else ""
         if fault:
             where = f'An element of "{name}"' if plain.__class__ is list else f'"{name}"'
-            found.append(error("Invalid value for argument", f"{where} {fault}", span))
+            found.append(error("invalid-value-for-argument", f"{where} {fault}", span))
     return found
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from msgspec.structs import replace
-
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.language.conversion import convert, describe
 from nexusform.language.evaluator import evaluate
@@ -33,7 +31,7 @@ class _NoNames:
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         """Refuse the reference."""
-        problem = error("Variables not allowed", "Variables may not be used here.", traversal.span)
+        problem = error("variables-not-allowed", "Variables may not be used here.", traversal.span)
         return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
 
 
@@ -57,11 +55,17 @@ def is_constant(expression: Expression) -> bool:
 def constant(expression: Expression) -> tuple[Value, list[Diagnostic]]:
     """The value of an expression that may refer to nothing."""
     value, problems = evaluate(expression, NO_NAMES)
-    return value, [_no_calls(p) if p.summary == "Call to unknown function" else p for p in problems]
+    return value, [_no_calls(p) if p.id == "call-to-unknown-function" else p for p in problems]
 
 
 def _no_calls(problem: Diagnostic) -> Diagnostic:
-    return replace(problem, summary="Function calls not allowed", detail="Functions may not be called here.")
+    return error(
+        "function-calls-not-allowed",
+        "Functions may not be called here.",
+        problem.subject,
+        context=problem.context,
+        values=problem.values,
+    )
 
 
 def _of_type(attribute: Attribute | None, wanted: Type, problems: list[Diagnostic]) -> Any:
@@ -76,7 +80,7 @@ def _of_type(attribute: Attribute | None, wanted: Type, problems: list[Diagnosti
         return convert(value, wanted).raw
     except ConversionProblem as problem:
         detail = f'Inappropriate value for "{attribute.name}": {describe(problem)}.'
-        problems.append(error("Unsuitable value type", detail, attribute.expression.span))
+        problems.append(error("unsuitable-value-type", detail, attribute.expression.span))
         return None
 
 

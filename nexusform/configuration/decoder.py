@@ -109,7 +109,7 @@ def decode(
 
 def _worth_telling(tree: _Tree) -> Iterable[Diagnostic]:
     # A module that is called twice says everything twice.
-    found = {(p.summary, p.detail, p.subject): p for p in tree.problems}
+    found = {(p.id, p.detail, p.subject): p for p in tree.problems}
     return (p for p in found.values() if p.subject is None or p.subject.filename not in tree.broken)
 
 
@@ -215,8 +215,8 @@ class _Decoder:
             if not problem.block and (block.type != "module" or _within(problem, block)):
                 self.problems[index] = replace(problem, block=header)
 
-    def _duplicate(self, summary: str, detail: str, span: Span) -> None:
-        self.problems.append(error(summary, detail, span))
+    def _duplicate(self, kind: str, detail: str, span: Span, headline: str = "") -> None:
+        self.problems.append(error(kind, detail, span, headline=headline))
 
     # --- one reader per block type -------------------------------------------------------------
 
@@ -232,7 +232,7 @@ class _Decoder:
         if earlier is not found:
             rule = "Variable names must be unique within a module."
             detail = already("A variable named", found.name, earlier.span, rule)
-            self._duplicate("Duplicate variable declaration", detail, found.span)
+            self._duplicate("duplicate-variable-declaration", detail, found.span)
 
     def read_locals(self, block: Block, _home: Home) -> None:
         """`locals`."""
@@ -241,7 +241,7 @@ class _Decoder:
             if earlier is not found:
                 rule = "Local value names must be unique within a module."
                 detail = already("A local value named", found.name, earlier.span, rule)
-                self._duplicate("Duplicate local value definition", detail, found.span)
+                self._duplicate("duplicate-local-value-definition", detail, found.span)
 
     def _override_local(self, local: Local) -> None:
         if local.name in self.locals:
@@ -251,7 +251,7 @@ class _Decoder:
             f'There is no local value named "{local.name}". An override file can only override a local value '
             "that was already defined in a primary configuration file."
         )
-        self._duplicate("Missing base local value definition to override", detail, local.span)
+        self._duplicate("missing-base-local-value-definition-to-override", detail, local.span)
 
     def read_output(self, block: Block, _home: Home) -> None:
         """`output`."""
@@ -262,7 +262,7 @@ class _Decoder:
         if earlier is not found:
             rule = "Output names must be unique within a module."
             detail = already("An output named", found.name, earlier.span, rule)
-            self._duplicate("Duplicate output definition", detail, found.span)
+            self._duplicate("duplicate-output-definition", detail, found.span)
 
     def read_resource(self, block: Block, home: Home) -> None:
         """`resource` and `data`."""
@@ -283,7 +283,8 @@ class _Decoder:
             f'A {found.type} {noun} named "{found.name}" was already declared at {place}. '
             "Resource names must be unique per type in each module."
         )
-        self._duplicate(f'Duplicate {word} "{found.type}" configuration', detail, found.header_span)
+        headline = f'Duplicate {word} "{found.type}" configuration'
+        self._duplicate("duplicate-resource", detail, found.header_span, headline)
 
     def read_provider(self, block: Block, _home: Home) -> None:
         """`provider`."""
@@ -302,7 +303,7 @@ class _Decoder:
             f'{place}. If multiple configurations are required, set the "alias" argument for alternative '
             "configurations."
         )
-        self._duplicate("Duplicate provider configuration", detail, found.span)
+        self._duplicate("duplicate-provider-configuration", detail, found.span)
 
     def read_moved(self, block: Block, _home: Home) -> None:
         """`moved`."""
@@ -318,7 +319,7 @@ class _Decoder:
         """`import`."""
         if self.path:
             detail = "Import blocks stand in the root module; this module is called by another one."
-            self._duplicate("Invalid import configuration", detail, block.header_span)
+            self._duplicate("invalid-import-configuration", detail, block.header_span)
             return
         found = decode_import(block, self.problems)
         self.imports.extend([found] if found else [])
@@ -326,14 +327,14 @@ class _Decoder:
     def read_check(self, block: Block, home: Home) -> None:
         """`check`."""
         label = block.labels[0]
-        if not check_name(label, "Invalid check block name", self.problems):
+        if not check_name(label, "invalid-check-block-name", self.problems):
             return
         parts, wrong = content(block.body, _CHECK_FACE)
         self.problems.extend(wrong)
         asserts = decode_conditions(parts.blocks, "assert", self.problems)
         if not any(b.type == "assert" for b in parts.blocks):
             detail = "Check blocks must have at least one assert block."
-            self._duplicate("Zero assert blocks", detail, block.header_span)
+            self._duplicate("zero-assert-blocks", detail, block.header_span)
         scoped = only_block(parts.blocks, "data", self.problems)
         data = None
         if scoped is not None:
@@ -346,7 +347,9 @@ class _Decoder:
         if earlier is not found:
             rule = "Check blocks must be unique within each module."
             detail = already("A check block named", label.value, earlier.span, rule)
-            self._duplicate(f'Duplicate check "{label.value}" configuration', detail, block.header_span)
+            self._duplicate(
+                "duplicate-check", detail, block.header_span, f'Duplicate check "{label.value}" configuration'
+            )
 
     def read_module(self, block: Block, home: Home) -> None:
         """`module`, and the whole module that it calls."""
@@ -356,7 +359,7 @@ class _Decoder:
         if header.name in self.calls:
             rule = "Module calls must have unique names within a module."
             detail = already("A module call named", header.name, self.calls[header.name].header_span, rule)
-            self._duplicate("Duplicate module call", detail, header.header_span)
+            self._duplicate("duplicate-module-call", detail, header.header_span)
             return
         self.calls[header.name] = ModuleCall(
             name=header.name,
@@ -389,7 +392,7 @@ class _Decoder:
         if tree.calls > LARGEST_TREE:
             if tree.calls == LARGEST_TREE + 1:
                 detail = f"The modules call each other more than {LARGEST_TREE:,} times in all."
-                self._duplicate("Too many modules", detail, header.header_span)
+                self._duplicate("too-many-modules", detail, header.header_span)
             return None
         files = tree.read_module(self.source.directory, header) if header.source else None
         if files is None or files.identity not in self.chain:
@@ -398,7 +401,7 @@ class _Decoder:
             f'The module in "{files.directory}" calls itself, directly or through other modules: '
             f"module.{'.module.'.join([*self.path, header.name])}."
         )
-        self._duplicate("Module cycle", detail, header.source_span)
+        self._duplicate("module-cycle", detail, header.source_span)
         return None
 
     def _check_inputs(self, header: CallHeader, child: Module) -> None:
@@ -407,11 +410,11 @@ class _Decoder:
                 detail = (
                     f'An argument named "{name}" is not expected here.{did_you_mean(name, child.variables)}'
                 )
-                self.problems.append(error("Unsupported argument", detail, span))
+                self.problems.append(error("unsupported-argument", detail, span))
         for name, variable in child.variables.items():
             if variable.default is None and name not in header.inputs:
                 detail = f'The argument "{name}" is required, but no definition was found.'
-                self.problems.append(error("Missing required argument", detail, header.header_span))
+                self.problems.append(error("missing-required-argument", detail, header.header_span))
 
 
 _READERS: Mapping[str, Callable[[_Decoder, Block, Home], None]] = {

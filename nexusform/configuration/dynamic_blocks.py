@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from nexusform.source import Span
 
 _PARTS = BodySchema(attributes={"for_each": True, "iterator": False, "labels": False}, blocks={"content": ()})
-_SUMMARY = "Invalid dynamic for_each value"
+_SUMMARY = "invalid-dynamic-for-each-value"
 
 
 class DynamicBlock(Struct, frozen=True):
@@ -84,7 +84,7 @@ def read_dynamic(block: Block, known: Mapping[str, str], problems: list[Diagnost
     if kind not in known:
         problems.append(
             error(
-                "Unsupported block type",
+                "unsupported-block-type",
                 f'Blocks of type "{kind}" are not expected here.{did_you_mean(kind, known)}',
                 block.labels[0].span,
             )
@@ -96,7 +96,7 @@ def read_dynamic(block: Block, known: Mapping[str, str], problems: list[Diagnost
     if len(bodies) > 1:
         problems.append(
             error(
-                "Extraneous dynamic content block",
+                "extraneous-dynamic-content-block",
                 "Only one nested content block is allowed for each dynamic block.",
                 bodies[1].header_span,
             )
@@ -104,7 +104,7 @@ def read_dynamic(block: Block, known: Mapping[str, str], problems: list[Diagnost
     if not bodies:
         problems.append(
             error(
-                "Missing dynamic content block",
+                "missing-dynamic-content-block",
                 'A dynamic block needs a nested block of type "content" that describes each generated block.',
                 block.header_span,
             )
@@ -129,7 +129,7 @@ def _iterator(attribute: Attribute | None, kind: str, problems: list[Diagnostic]
             return value  # JSON has no other way to write a name
     problems.append(
         error(
-            "Invalid dynamic iterator name",
+            "invalid-dynamic-iterator-name",
             "Dynamic iterator must be a single variable name.",
             attribute.expression.span,
         )
@@ -144,7 +144,7 @@ def _label(
     if attribute is None and label_name:
         problems.append(
             error(
-                "Insufficient dynamic block labels",
+                "insufficient-dynamic-block-labels",
                 f'Blocks of type "{block.labels[0].value}" have one label, its {label_name}: '
                 f"write labels = [...] with one element.",
                 block.header_span,
@@ -153,7 +153,7 @@ def _label(
     elif attribute is not None and not label_name:
         problems.append(
             error(
-                "Extraneous dynamic block label",
+                "extraneous-dynamic-block-label",
                 f'Blocks of type "{block.labels[0].value}" have no labels.',
                 attribute.name_span,
             )
@@ -161,7 +161,7 @@ def _label(
     elif attribute is not None and len(items) != 1:
         problems.append(
             error(
-                "Invalid dynamic block labels",
+                "invalid-dynamic-block-labels",
                 f'The "labels" argument must be a list of exactly one expression, the {label_name}: [...].',
                 attribute.expression.span,
             )
@@ -222,4 +222,4 @@ def label_text(expression: Expression, scope: Scope) -> tuple[str | None, list[D
             return str(convert(value, STRING).raw), problems
         except ConversionProblem as problem:
             fault = f"Cannot use this value as a dynamic block label: {describe(problem)}."
-    return None, [*problems, error("Invalid dynamic block label", fault, expression.span)]
+    return None, [*problems, error("invalid-dynamic-block-label", fault, expression.span)]

@@ -106,7 +106,7 @@ def _arguments(
             found[name] = Argument(attribute, attribute_schema)
         else:
             detail = f'Can\'t configure a value for "{name}": nexusform decides it. Remove the argument.'
-            problems.append(error("Value for unconfigurable attribute", detail, attribute.name_span))
+            problems.append(error("value-for-unconfigurable-attribute", detail, attribute.name_span))
     return found
 
 

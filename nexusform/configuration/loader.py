@@ -126,8 +126,8 @@ class _Reader:
         try:
             names = sorted(os.listdir(directory), key=os.fsencode)  # noqa: PTH208 - names, not paths
         except OSError as problem:
-            summary = "Unreadable module directory" if call else "Unreadable configuration directory"
-            self._tell(summary, f'The directory "{directory}" cannot be read: {problem.strerror}.', call)
+            kind = "unreadable-module-directory" if call else "unreadable-configuration-directory"
+            self._tell(kind, f'The directory "{directory}" cannot be read: {problem.strerror}.', call)
             return None
         files = [self._file(directory, n) for n in names if _is_configuration(n)]
         if not files:
@@ -135,14 +135,14 @@ class _Reader:
                 f'The directory "{directory}" contains no nexusform configuration files '
                 f"(*{NATIVE} or *{JSON})."
             )
-            self._tell("No configuration files", detail, call)
+            self._tell("no-configuration-files", detail, call)
         found = ModuleFiles(directory, identity, tuple(files))
         self._modules[identity] = found
         return found
 
-    def _tell(self, summary: str, detail: str, call: CallHeader | None) -> None:
+    def _tell(self, kind: str, detail: str, call: CallHeader | None) -> None:
         block = f'module "{call.name}"' if call else ""
-        self.problems.append(error(summary, detail, call.source_span if call else None, block=block))
+        self.problems.append(error(kind, detail, call.source_span if call else None, block=block))
 
     def _file(self, directory: str, name: str) -> ParsedFile:
         path = os.path.normpath(os.path.join(directory, name))  # noqa: PTH118 - a shown path
@@ -192,11 +192,11 @@ def _read(path: str, problems: list[Diagnostic]) -> SourceFile | None:
         raw = _regular_bytes(path)
     except OSError as problem:
         detail = f'The file "{shown}" cannot be read: {problem.strerror or problem}.'
-        problems.append(error("Unreadable file", detail, place))
+        problems.append(error("unreadable-file", detail, place))
         return None
     if len(raw) > LARGEST_FILE:
         detail = f'The file "{shown}" is larger than {LARGEST_FILE // 2**20} MiB. Split it up.'
-        problems.append(error("File too large", detail, place))
+        problems.append(error("file-too-large", detail, place))
         return None
     try:
         return SourceFile(shown, raw.decode())
@@ -206,7 +206,7 @@ def _read(path: str, problems: list[Diagnostic]) -> SourceFile | None:
             f'The file "{shown}" is not UTF-8: byte {problem.start}, on line {line}, belongs to no '
             "character. Save it as UTF-8."
         )
-        problems.append(error("Invalid character encoding", detail, place))
+        problems.append(error("invalid-character-encoding", detail, place))
         return None
 
 
@@ -239,7 +239,7 @@ def _variable_file(
 ) -> list[Given]:
     if not os.path.exists(path):  # noqa: PTH110 - paths are strings here
         detail = f'Given variables file "{path}" does not exist.'
-        problems.append(error("Failed to read variables file", detail))
+        problems.append(error("failed-to-read-variables-file", detail))
         return []
     source = _read(path, problems)
     if source is None:

@@ -46,7 +46,7 @@ class CallHeader(Struct, frozen=True):
 def decode_call(block: Block, problems: list[Diagnostic]) -> CallHeader | None:
     """A `module` block; None when its name is none."""
     label = block.labels[0]
-    named = check_name(label, "Invalid module instance name", problems)
+    named = check_name(label, "invalid-module-instance-name", problems)
     parts, wrong = content(block.body, MODULE_FACE, partial=True)
     problems.extend(wrong)
     inputs, wrong = just_attributes(remaining(block.body, MODULE_FACE))
@@ -54,10 +54,10 @@ def decode_call(block: Block, problems: list[Diagnostic]) -> CallHeader | None:
     given = parts.attributes
     if "version" in given:
         detail = "Modules are directories of this machine and have no versions. Remove the argument."
-        problems.append(error("Unsupported argument", detail, given["version"].name_span))
+        problems.append(error("unsupported-argument", detail, given["version"].name_span))
     if "providers" in given:
         detail = "Every module uses the provider configurations of the root module. Remove the argument."
-        problems.append(error("Unsupported argument", detail, given["providers"].name_span))
+        problems.append(error("unsupported-argument", detail, given["providers"].name_span))
     count, for_each = repetition(given, "module", problems)
     depends_on = references(given.get("depends_on"), problems)
     source_span = given["source"].expression.span if "source" in given else block.header_span
@@ -90,14 +90,14 @@ def is_local(source: str, span: Span, problems: list[Diagnostic]) -> bool:
             f'nexusform reads modules from local directories only, and "{source}" does not begin with "./" '
             'or "../". Fetch the module into a directory beside this one and give its path.'
         )
-    problems.append(error("Unsupported module source", detail, span))
+    problems.append(error("unsupported-module-source", detail, span))
     return False
 
 
 def decode_provider(block: Block, problems: list[Diagnostic]) -> ProviderBlock | None:
     """A `provider` block; None when its name or alias is none."""
     label = block.labels[0]
-    named = check_name(label, "Invalid provider configuration name", problems)
+    named = check_name(label, "invalid-provider-configuration-name", problems)
     parts, wrong = content(block.body, PROVIDER_FACE, partial=True)
     problems.extend(wrong)
     attribute = parts.attributes.get("alias")
@@ -107,7 +107,7 @@ def decode_provider(block: Block, problems: list[Diagnostic]) -> ProviderBlock |
             "An alias must be a valid name. A name must start with a letter or underscore and may contain "
             "only letters, digits, underscores, and dashes."
         )
-        problems.append(error("Invalid provider configuration alias", detail, attribute.expression.span))
+        problems.append(error("invalid-provider-configuration-alias", detail, attribute.expression.span))
         return None
     if not named:
         return None

@@ -36,7 +36,7 @@ def decode_moved(block: Block, problems: list[Diagnostic]) -> Moved | None:
         return None
     if bool(source.type) != bool(target.type) or source.mode != target.mode:
         detail = "Both ends of a move must name the same kind of thing: two modules or two resources."
-        problems.append(error('Invalid "moved" addresses', detail, block.header_span))
+        problems.append(error("invalid-moved-addresses", detail, block.header_span))
         return None
     return Moved(source, target, block.header_span)
 
@@ -57,9 +57,9 @@ def decode_removed(block: Block, problems: list[Diagnostic]) -> Removed | None:
         return None
     if source.key is not None or any(step.key is not None for step in source.module):
         module = source.key is None
-        summary = "Module instance keys not allowed" if module else "Resource instance keys not allowed"
+        kind = "module-instance-keys-not-allowed" if module else "resource-instance-keys-not-allowed"
         detail = "A removed block names all instances: write the address without keys in brackets."
-        problems.append(error(summary, detail, attribute.expression.span))
+        problems.append(error(kind, detail, attribute.expression.span))
         return None
     return Removed(source, destroy, block.header_span)
 
@@ -77,7 +77,7 @@ def decode_import(block: Block, problems: list[Diagnostic]) -> ImportBlock | Non
         return None
     if not _names_resource(expression):
         detail = 'The "to" argument must name a resource or one of its instances, e.g. nexus_rack.r1.'
-        problems.append(error("Invalid import address", detail, target.expression.span))
+        problems.append(error("invalid-import-address", detail, target.expression.span))
         return None
     return ImportBlock(
         expression,
@@ -148,4 +148,4 @@ def _module_steps(words: list[str | tuple[Key]]) -> tuple[tuple[ModuleStep, ...]
 
 
 def _no_address(traversal: Traversal, why: str) -> Diagnostic:
-    return error("Invalid address", f"This is no address of a resource or module: {why}.", traversal.span)
+    return error("invalid-address", f"This is no address of a resource or module: {why}.", traversal.span)

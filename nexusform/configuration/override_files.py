@@ -18,12 +18,12 @@ _Placed = tuple[Block, Home]
 _Key = tuple[str, ...]
 
 _MISSING = {
-    "variable": ("Missing base variable declaration to override", "variable", "declared"),
-    "output": ("Missing base output definition to override", "output", "defined"),
-    "module": ("Missing module call to override", "module call", "defined"),
-    "resource": ("Missing resource to override", "resource block", "defined"),
-    "data": ("Missing data resource to override", "data block", "defined"),
-    "provider": ("Missing base provider configuration for override", "provider configuration", "defined"),
+    "variable": ("missing-base-variable-declaration-to-override", "variable", "declared"),
+    "output": ("missing-base-output-definition-to-override", "output", "defined"),
+    "module": ("missing-module-call-to-override", "module call", "defined"),
+    "resource": ("missing-resource-to-override", "resource block", "defined"),
+    "data": ("missing-data-resource-to-override", "data block", "defined"),
+    "provider": ("missing-base-provider-configuration-for-override", "provider configuration", "defined"),
 }
 _REFUSED = {
     "moved": "Records of moved objects can appear only in normal files, not in override files.",
@@ -53,8 +53,15 @@ def apply_overrides(
         if block.type == "locals":
             names.append(block)
         elif block.type in _REFUSED:
-            summary = f"Cannot override '{block.type}' blocks"
-            problems.append(error(summary, _REFUSED[block.type], block.header_span))
+            headline = f"Cannot override '{block.type}' blocks"
+            problems.append(
+                error(
+                    "block-cannot-be-overridden",
+                    _REFUSED[block.type],
+                    block.header_span,
+                    headline=headline,
+                )
+            )
         elif block.type != "nexusform":
             index = places.get(_key(block), -1)
             if index < 0:
@@ -75,13 +82,13 @@ def _key(block: Block) -> _Key:
 
 
 def _missing(block: Block) -> Diagnostic:
-    summary, noun, done = _MISSING[block.type]
+    kind, noun, done = _MISSING[block.type]
     named = " ".join(f'"{label.value}"' for label in block.labels)
     detail = (
         f"There is no {noun} {named}. An override file can only override a {noun} that was already {done} in "
         "a primary configuration file."
     )
-    return error(summary, detail, block.header_span)
+    return error(kind, detail, block.header_span)
 
 
 def _face(base: Block, override: Block, registered: Registered) -> BodySchema:

@@ -34,7 +34,7 @@ def merge_block(base: Block, override: Block, face: BodySchema, problems: list[D
     refused = parts.attributes.get("depends_on")
     if refused is not None:
         detail = "The depends_on argument may not be overridden."
-        problems.append(error("Unsupported override", detail, refused.name_span))
+        problems.append(error("unsupported-override", detail, refused.name_span))
     changes = remaining(override.body, _DEPENDS_ON)
     return replace(base, body=_merge(base.body, changes, face, problems))
 

@@ -252,7 +252,7 @@ class BlockType:
 def missing_argument(name: str, span: Span) -> Diagnostic:
     """The complaint about a required argument that is absent or null."""
     detail = f'The argument "{name}" is required, but no definition was found.'
-    return error("Missing required argument", detail, span)
+    return error("missing-required-argument", detail, span)
 
 
 def count_problems(
@@ -263,10 +263,15 @@ def count_problems(
     most = 1 if single else nested.max_items
     if len(found) < nested.min_items:
         if single:
-            yield error(f"Missing {name} block", f'A block of type "{name}" is required here.', place)
+            yield error(
+                "missing-block",
+                f'A block of type "{name}" is required here.',
+                place,
+                headline=f"Missing {name} block",
+            )
         else:
             need = f'At least {nested.min_items} "{name}" blocks are required.'
-            yield error(f"Insufficient {name} blocks", need, place)
+            yield error("insufficient-blocks", need, place, headline=f"Insufficient {name} blocks")
     if most is not None and len(found) > most:
         yield _surplus(name, most, [span for _, span in found])
     if nested.nesting is Nesting.MAP and len(found) > 1:
@@ -278,10 +283,11 @@ def _same_labels(name: str, found: Sequence[tuple[str, Span]]) -> Iterator[Diagn
     for label, span in found:
         if label in first:
             yield error(
-                f"Duplicate {name} block",
+                "duplicate-block",
                 f'A block {name} "{label}" was already given at {place_of(first[label])}; each needs a label '
                 "of its own.",
                 span,
+                headline=f"Duplicate {name} block",
             )
         first.setdefault(label, span)
 
@@ -289,8 +295,13 @@ def _same_labels(name: str, found: Sequence[tuple[str, Span]]) -> Iterator[Diagn
 def _surplus(name: str, most: int, spans: Sequence[Span]) -> Diagnostic:
     if most == 1:
         detail = f"Only one {name} block is allowed. Another was given at {place_of(spans[0])}."
-        return error(f"Duplicate {name} block", detail, spans[1])
-    return error(f"Too many {name} blocks", f'No more than {most} "{name}" blocks are allowed.', spans[most])
+        return error("duplicate-block", detail, spans[1], headline=f"Duplicate {name} block")
+    return error(
+        "too-many-blocks",
+        f'No more than {most} "{name}" blocks are allowed.',
+        spans[most],
+        headline=f"Too many {name} blocks",
+    )
 
 
 def copy_plain(plain: Any) -> Any:

@@ -50,8 +50,8 @@ def check_references(
         for use in made[module.path]:
             for problem in checker.check(use):
                 # A module that is called twice says everything twice.
-                if (problem.summary, problem.subject) not in seen:
-                    seen.add((problem.summary, problem.subject))
+                if (problem.id, problem.subject) not in seen:
+                    seen.add((problem.id, problem.subject))
                     problems.append(problem if problem.block else replace(problem, block=use.header))
         problems.extend(_provider_problems(module, configuration.root))
         problems.extend(_ignored_problems(module, managed))
@@ -84,8 +84,7 @@ def _provider_problems(module: Module, root: Module) -> Iterator[Diagnostic]:
                 f"There is no provider configuration {block.provider}.{did_you_mean(block.provider, known)} "
                 "Write a provider block with this alias in the root module."
             )
-            summary = "Provider configuration not present"
-            yield error(summary, detail, block.header_span, block=block.header)
+            yield error("provider-configuration-not-present", detail, block.header_span, block=block.header)
 
 
 def _ignored_problems(module: Module, managed: Mapping[str, BlockSchema]) -> Iterator[Diagnostic]:
@@ -101,7 +100,7 @@ def _ignored_problems(module: Module, managed: Mapping[str, BlockSchema]) -> Ite
                 detail = (
                     f'{block.type} has no argument or block "{name}" that ignore_changes could name.{hint}'
                 )
-                yield error("Unsupported attribute", detail, block.lifecycle.span, block=block.header)
+                yield error("unsupported-attribute", detail, block.lifecycle.span, block=block.header)
 
 
 class _Checker:
@@ -117,7 +116,7 @@ class _Checker:
         name = use.traversal.root.name
         if name == use.node.kind == "local" and _first_name(use.traversal) == use.node.name:
             detail = f"Local value {use.node} cannot use its own result as part of its expression."
-            return [error("Self-referencing local value", detail, use.traversal.span)]
+            return [error("self-referencing-local-value", detail, use.traversal.span)]
         special = _SPECIAL.get(name)
         if special is not None:
             return special(self, use.traversal, use.sight)
@@ -136,7 +135,7 @@ class _Checker:
             hint = did_you_mean(name, self.module.variables)
             advice = hint or f' This variable can be declared with a variable "{name}" {{}} block.'
             detail = f'An input variable with the name "{name}" has not been declared.{advice}'
-            yield error("Reference to undeclared input variable", detail, traversal.span)
+            yield error("reference-to-undeclared-input-variable", detail, traversal.span)
 
     def local(self, traversal: Traversal, _sight: Sight) -> Iterator[Diagnostic]:
         """`local.x`."""
@@ -146,7 +145,7 @@ class _Checker:
         elif name not in self.module.locals:
             hint = did_you_mean(name, self.module.locals)
             detail = f'A local value with the name "{name}" has not been declared.{hint}'
-            yield error("Reference to undeclared local value", detail, traversal.span)
+            yield error("reference-to-undeclared-local-value", detail, traversal.span)
 
     def call(self, traversal: Traversal, sight: Sight) -> Iterator[Diagnostic]:
         """`module.x`, `module.x.output`."""
@@ -158,7 +157,7 @@ class _Checker:
         if call is None:
             hint = did_you_mean(name, self.module.calls)
             detail = f'No module call named "{name}" is declared in {self.place}.{hint}'
-            yield error("Reference to undeclared module", detail, traversal.span)
+            yield error("reference-to-undeclared-module", detail, traversal.span)
             return
         what = f"module.{name}"
         key = _repetition(call.count, call.for_each)
@@ -175,7 +174,7 @@ class _Checker:
         if isinstance(found, TraverseAttribute) and found.name not in call.module.outputs:
             hint = did_you_mean(found.name, call.module.outputs)
             detail = f'The module "{name}" has no output named "{found.name}".{hint}'
-            yield error("Unsupported attribute", detail, found.span, context=traversal.span)
+            yield error("unsupported-attribute", detail, found.span, context=traversal.span)
 
     # --- names that nexusform gives ------------------------------------------------------------
 
@@ -190,7 +189,7 @@ class _Checker:
                 'The "count" object can only be used in "module", "resource", and "data" blocks, and only '
                 'when the "count" argument is set.'
             )
-            yield error('Reference to "count" in non-counted context', detail, traversal.span)
+            yield error("reference-to-count-in-non-counted-context", detail, traversal.span)
             return
         yield from _fixed_attribute(traversal)
 
@@ -201,7 +200,7 @@ class _Checker:
                 'The "each" object can be used only in "module", "resource", "data" and "import" blocks, and '
                 'only when the "for_each" argument is set.'
             )
-            yield error('Reference to "each" in context without for_each', detail, traversal.span)
+            yield error("reference-to-each-in-context-without-for-each", detail, traversal.span)
             return
         yield from _fixed_attribute(traversal)
 
@@ -212,7 +211,7 @@ class _Checker:
                 'The "self" object is not available in this context. It can be used only in postcondition '
                 "blocks of resource and data blocks."
             )
-            yield error('Invalid "self" reference', detail, traversal.span)
+            yield error("invalid-self-reference", detail, traversal.span)
             return
         schema = self.schemas[sight.block.mode].get(sight.block.type)
         if schema is not None:
@@ -224,7 +223,7 @@ class _Checker:
         """`data.t.n`."""
         if not traversal.steps or not isinstance(traversal.steps[0], TraverseAttribute):
             yield error(
-                "Invalid reference",
+                "invalid-reference",
                 'The "data" object must be followed by two attribute names: the data source type and the '
                 "resource name.",
                 traversal.span,
@@ -247,7 +246,7 @@ class _Checker:
             return
         if sight.block is not None and sight.block.address == block.address:
             detail = f"Configuration for {block.address} may not refer to itself."
-            yield error("Self-referential block", detail, traversal.span)
+            yield error("self-referential-block", detail, traversal.span)
             return
         label = f"data.{kind}.{name}" if mode == "data" else f"{kind}.{name}"
         key = _repetition(block.count, block.for_each)
@@ -280,7 +279,7 @@ class _Checker:
                 "A reference to a resource type must be followed by at least one attribute access, "
                 "specifying the resource name."
             )
-        return error("Invalid reference", detail, traversal.span)
+        return error("invalid-reference", detail, traversal.span)
 
     def _undeclared(self, traversal: Traversal, mode: Mode, kind: str, name: str) -> Diagnostic:
         noun = "managed" if mode == "managed" else "data"
@@ -291,7 +290,7 @@ class _Checker:
             detail += f" Did you mean the {'data' if other == 'data' else 'managed'} resource {written}?"
         else:
             detail += self._near(mode, kind, name)
-        return error("Reference to undeclared resource", detail, traversal.span)
+        return error("reference-to-undeclared-resource", detail, traversal.span)
 
     def _near(self, mode: Mode, kind: str, name: str) -> str:
         same_type = [n for m, k, n in self.module.resources if m == mode and k == kind]
@@ -328,7 +327,7 @@ def _first_name(traversal: Traversal) -> str | None:
 def _incomplete(traversal: Traversal, noun: str) -> Diagnostic:
     root = traversal.root.name
     detail = f'The "{root}" object cannot be used by itself: write {root}.NAME, the name of {noun}.'
-    return error("Invalid reference", detail, traversal.span)
+    return error("invalid-reference", detail, traversal.span)
 
 
 def _fixed_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
@@ -343,20 +342,26 @@ def _fixed_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
     )
     if name is None:
         detail = f'The "{root}" object cannot be used by itself. Its {listed}.'
-        yield error("Invalid reference", detail, traversal.span)
+        yield error("invalid-reference", detail, traversal.span)
         return
     detail = (
         f'The "{root}" object does not have an attribute named "{name}".{did_you_mean(name, known)} '
         f"Its {listed}."
     )
-    yield error(f'Invalid "{root}" attribute', detail, traversal.steps[0].span, context=traversal.span)
+    yield error(
+        "invalid-object-attribute",
+        detail,
+        traversal.steps[0].span,
+        context=traversal.span,
+        headline=f'Invalid "{root}" attribute',
+    )
 
 
 def _foreign(traversal: Traversal) -> Iterator[Diagnostic]:
     name = _first_name(traversal)
     here = f"nexusform.{name}" if name in _FIXED["nexusform"] else "nexusform.workspace"
     detail = f'There is no "{traversal.root.name}" object in nexusform: write {here}.'
-    yield error("Invalid reference", detail, traversal.span)
+    yield error("invalid-reference", detail, traversal.span)
 
 
 def _repetition(count: object, for_each: object) -> str:
@@ -373,14 +378,20 @@ def _key_problems(
             f'Because {what} does not have "count" or "for_each" set, references to it must not include an '
             f"index key. Remove the bracketed index to refer to the single instance of this {noun}."
         )
-        yield error(f"Unexpected {noun} instance key", detail, steps[0].span, context=traversal.span)
+        yield error(
+            "unexpected-instance-key",
+            detail,
+            steps[0].span,
+            context=traversal.span,
+            headline=f"Unexpected {noun} instance key",
+        )
     elif steps and not indexed and key and not _is_number(steps[0]):
         example = f"{what}[{'count.index' if key == 'count' else 'each.key'}]"
         detail = (
             f'Because {what} has "{key}" set, its attributes must be accessed on specific instances. For '
             f"example, to correlate with indices of a referring resource, use: {example}"
         )
-        yield error(f"Missing {noun} instance key", detail, traversal.span)
+        yield error("missing-instance-key", detail, traversal.span, headline=f"Missing {noun} instance key")
 
 
 def _is_number(step: Step) -> bool:
@@ -392,7 +403,7 @@ def _not_whole(traversal: Traversal) -> Diagnostic:
         "References in depends_on must be to a whole object (a resource, a module), not to an attribute of "
         "an object."
     )
-    return error("Invalid depends_on reference", detail, traversal.span)
+    return error("invalid-depends-on-reference", detail, traversal.span)
 
 
 def _attribute_problems(of: Type, steps: tuple[Step, ...], traversal: Traversal) -> Iterator[Diagnostic]:
@@ -407,13 +418,13 @@ def _attribute_problems(of: Type, steps: tuple[Step, ...], traversal: Traversal)
                 detail = (
                     f'This object has no argument, nested block, or exported attribute named "{name}".{hint}'
                 )
-                yield error("Unsupported attribute", detail, step.span, context=traversal.span)
+                yield error("unsupported-attribute", detail, step.span, context=traversal.span)
                 return
             of = inner
         elif isinstance(of, (MapType, ListType)):
             if isinstance(of, ListType) and isinstance(step, TraverseAttribute) and not _is_number(step):
                 detail = "This value is a list: pick an element by its number, or use [*] for all."
-                yield error("Unsupported attribute", detail, step.span, context=traversal.span)
+                yield error("unsupported-attribute", detail, step.span, context=traversal.span)
                 return
             of = of.element
         elif isinstance(of, (SetType, TupleType)):

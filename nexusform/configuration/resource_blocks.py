@@ -109,9 +109,13 @@ def decode_resource(
 
 def _check_labels(block: Block, mode: Mode, problems: list[Diagnostic]) -> bool:
     kind, name = block.labels
-    noun = ("resource type", "resource") if mode == "managed" else ("data source", "data resource")
-    valid_kind = check_name(kind, f"Invalid {noun[0]} name", problems)
-    return check_name(name, f"Invalid {noun[1]} name", problems) and valid_kind
+    of_kind, of_name = (
+        ("invalid-resource-type-name", "invalid-resource-name")
+        if mode == "managed"
+        else ("invalid-data-source-name", "invalid-data-resource-name")
+    )
+    valid_kind = check_name(kind, of_kind, problems)
+    return check_name(name, of_name, problems) and valid_kind
 
 
 def _check_type(block: Block, mode: Mode, registered: Registered, problems: list[Diagnostic]) -> None:
@@ -126,17 +130,17 @@ def _check_type(block: Block, mode: Mode, registered: Registered, problems: list
         hint = f' It is {there}: write {keyword_} "{label.value}" "{block.labels[1].value}".'
     else:
         hint = did_you_mean(label.value, known)
-    summary, noun = (
-        ("Invalid resource type", "resource type")
+    kind, noun = (
+        ("invalid-resource-type", "resource type")
         if mode == "managed"
-        else ("Invalid data source", "data source")
+        else ("invalid-data-source", "data source")
     )
-    problems.append(error(summary, f'nexusform has no {noun} "{label.value}".{hint}', label.span))
+    problems.append(error(kind, f'nexusform has no {noun} "{label.value}".{hint}', label.span))
 
 
 def _no_provisioners(block: Block) -> Diagnostic:
     detail = f'Blocks of type "{block.type}" are not expected here: nexusform has no provisioners.'
-    return error("Unsupported block type", detail, block.type_span)
+    return error("unsupported-block-type", detail, block.type_span)
 
 
 def repetition(
@@ -147,7 +151,7 @@ def repetition(
     if count is not None and for_each is not None:
         problems.append(
             error(
-                'Invalid combination of "count" and "for_each"',
+                "invalid-combination-of-count-and-for-each",
                 'The "count" and "for_each" meta-arguments are mutually-exclusive, only one should be used '
                 f"to be explicit about the number of {noun}s to be created.",
                 for_each.name_span,
@@ -171,7 +175,7 @@ def provider_key(attribute: Attribute | None, problems: list[Diagnostic]) -> str
             return f"{found.root.name}.{alias}"
     problems.append(
         error(
-            "Invalid provider configuration reference",
+            "invalid-provider-configuration-reference",
             "The provider argument requires a provider name, optionally followed by a period and then a "
             "configuration alias.",
             attribute.expression.span,

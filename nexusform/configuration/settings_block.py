@@ -66,14 +66,14 @@ def _add(settings: Settings, block: Block, problems: list[Diagnostic], *, overri
             "A module may have only one backend configuration. It was already given at "
             f"{describe(settings.backend.header_span)}."
         )
-        problems.append(error("Duplicate backend configuration", detail, backend.header_span))
+        problems.append(error("duplicate-backend-configuration", detail, backend.header_span))
         return settings
     return replace(settings, backend=backend, backend_type=backend.labels[0].value)
 
 
 def _twice(name: str, earlier: Span, attribute: Attribute) -> Diagnostic:
     detail = f'The setting "{name}" was already given at {describe(earlier)}.'
-    return error("Duplicate setting", detail, attribute.name_span)
+    return error("duplicate-setting", detail, attribute.name_span)
 
 
 def _required_version(attribute: Attribute, problems: list[Diagnostic]) -> str:
@@ -86,20 +86,20 @@ def _required_version(attribute: Attribute, problems: list[Diagnostic]) -> str:
             f'"{constraint}" is not a version constraint. Write comparisons separated by commas, for example '
             '">= 0.1, < 2".'
         )
-        problems.append(error("Invalid version constraint", detail, attribute.expression.span))
+        problems.append(error("invalid-version-constraint", detail, attribute.expression.span))
     elif not kept:
         detail = (
             f"This configuration asks for nexusform {constraint}; this is version {__version__}. Use another "
             "version of nexusform, or change the constraint. Constraints are normally set for good reason."
         )
-        problems.append(error("Unsupported nexusform version", detail, attribute.expression.span))
+        problems.append(error("unsupported-nexusform-version", detail, attribute.expression.span))
     return constraint
 
 
 def _only_in_root(settings: Settings, problems: list[Diagnostic]) -> None:
     if settings.backend is not None:
         detail = "State belongs to the root module: a backend block in any other module has no effect."
-        problems.append(warning("Backend configuration ignored", detail, settings.backend.header_span))
+        problems.append(warning("backend-configuration-ignored", detail, settings.backend.header_span))
     if settings.sku_catalogue_span is not None:
         detail = "The catalogue is a setting of the root module; in any other module it has no effect."
-        problems.append(warning("SKU catalogue ignored", detail, settings.sku_catalogue_span))
+        problems.append(warning("sku-catalogue-ignored", detail, settings.sku_catalogue_span))

@@ -147,7 +147,7 @@ def _take_run(block: Block, runs: dict[str, RunBlock], problems: list[Diagnostic
     if earlier is not found:
         rule = "Run blocks must have names of their own, since later ones refer to them."
         detail = already("A run block named", found.name, earlier.span, rule)
-        problems.append(error("Duplicate run block", detail, found.span))
+        problems.append(error("duplicate-run-block", detail, found.span))
 
 
 def _variables(parts: Content, problems: list[Diagnostic]) -> Expressions:
@@ -164,7 +164,7 @@ def _variables(parts: Content, problems: list[Diagnostic]) -> Expressions:
 
 def _run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
     label = block.labels[0]
-    if not check_name(label, "Invalid run block name", problems):
+    if not check_name(label, "invalid-run-block-name", problems):
         return None
     parts, wrong = content(block.body, RUN_FACE)
     problems.extend(wrong)
@@ -208,7 +208,14 @@ def _choice(attribute: Attribute | None, allowed: tuple[str, ...], problems: lis
         return word
     listed = " or ".join(allowed)
     detail = f'The "{attribute.name}" argument must be {listed}, without quotation marks.'
-    problems.append(error(f'Invalid "{attribute.name}" keyword', detail, attribute.expression.span))
+    problems.append(
+        error(
+            "invalid-keyword",
+            detail,
+            attribute.expression.span,
+            headline=f'Invalid "{attribute.name}" keyword',
+        )
+    )
     return allowed[0]
 
 
@@ -248,7 +255,7 @@ def _providers(attribute: Attribute | None, problems: list[Diagnostic]) -> Mappi
     found: dict[str, str] = {}
     if not isinstance(expression, ObjectCons):
         detail = "A map of provider names is required: { simulated = simulated.other }."
-        problems.append(error("Invalid providers argument", detail, expression.span))
+        problems.append(error("invalid-providers-argument", detail, expression.span))
         return {}
     for key, value in expression.items:
         name = key.expression.value if isinstance(key.expression, StringLiteral) else _dotted(key.expression)
@@ -269,7 +276,7 @@ def _dotted(expression: Expression) -> str:
 
 def _mock(block: Block, problems: list[Diagnostic]) -> Mock | None:
     label = block.labels[0]
-    if not check_name(label, "Invalid provider configuration name", problems):
+    if not check_name(label, "invalid-provider-configuration-name", problems):
         return None
     parts, wrong = content(block.body, _MOCK_FACE)
     problems.extend(wrong)
@@ -309,10 +316,10 @@ def _override(block: Block, problems: list[Diagnostic]) -> Override | None:
     if target.mode != wants:
         what = {"managed": "a resource", "data": "a data block", None: "a module"}[wants]
         detail = f"The target of {block.type} must be {what}."
-        problems.append(error("Invalid override target", detail, given["target"].expression.span))
+        problems.append(error("invalid-override-target", detail, given["target"].expression.span))
         return None
     name, other = ("outputs", "values") if wants is None else ("values", "outputs")
     if other in given:
         detail = f'An argument named "{other}" is not expected here. Did you mean "{name}"?'
-        problems.append(error("Unsupported argument", detail, given[other].name_span))
+        problems.append(error("unsupported-argument", detail, given[other].name_span))
     return Override(target, given[name].expression if name in given else None, block.header_span)

@@ -32,12 +32,12 @@ _RESERVED = ("source", "version", "providers", "count", "for_each", "lifecycle",
 def decode_variable(block: Block, problems: list[Diagnostic]) -> Variable | None:
     """A `variable` block; None when its name is none."""
     label = block.labels[0]
-    if not check_name(label, "Invalid variable name", problems):
+    if not check_name(label, "invalid-variable-name", problems):
         return None
     if label.value in _RESERVED:
         problems.append(
             error(
-                "Invalid variable name",
+                "invalid-variable-name",
                 f'The variable name "{label.value}" is reserved due to its special meaning inside '
                 "module blocks.",
                 label.span,
@@ -97,7 +97,7 @@ def _default(
     if not fault and value.is_null and not nullable:
         fault = "A null default value is not valid when nullable = false."
     if fault:
-        problems.append(error("Invalid default value for variable", fault, attribute.expression.span))
+        problems.append(error("invalid-default-value-for-variable", fault, attribute.expression.span))
         return NULL
     return value
 
@@ -111,14 +111,14 @@ def decode_locals(block: Block, problems: list[Diagnostic]) -> list[Local]:
         if is_name(name):
             found.append(Local(name, attribute.expression, attribute.span))
         else:
-            problems.append(error("Invalid local value name", NAME_RULE, attribute.name_span))
+            problems.append(error("invalid-local-value-name", NAME_RULE, attribute.name_span))
     return found
 
 
 def decode_output(block: Block, problems: list[Diagnostic]) -> Output | None:
     """An `output` block; None when its name is none or it has no value."""
     label = block.labels[0]
-    named = check_name(label, "Invalid output name", problems)
+    named = check_name(label, "invalid-output-name", problems)
     parts, wrong = content(block.body, OUTPUT_FACE)
     problems.extend(wrong)
     given = parts.attributes

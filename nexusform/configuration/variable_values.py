@@ -58,13 +58,13 @@ def from_option(text: str) -> tuple[Given | None, list[Diagnostic]]:
             f'The given -var option "{text}" is not correctly specified. It must be a variable name and '
             'value separated by an equals sign, like -var="key=value".'
         )
-        return None, [error("Invalid -var option", detail)]
+        return None, [error("invalid-var-option", detail)]
     if name != name.strip():
         detail = (
             f'The given -var option "{text}" must not have spaces around the name. To pass a name and value '
             "with spaces, quote the whole option."
         )
-        return None, [error("Invalid variable name", detail)]
+        return None, [error("invalid-variable-name", detail)]
     return Given(name, value, Origin("-var")), []
 
 
@@ -105,13 +105,13 @@ def _undeclared(given: Given, variables: Mapping[str, Variable]) -> Iterable[Dia
             f'A variable named "{given.name}" was assigned on the command line, but the root module does not '
             f"declare a variable of that name. {advice}"
         )
-        yield error("Value for undeclared variable", detail)
+        yield error("value-for-undeclared-variable", detail)
     elif given.origin.span is not None:
         detail = (
             f'The root module does not declare a variable named "{given.name}" but a value was found in file '
             f'"{given.origin.text}". {advice}'
         )
-        yield warning("Value for undeclared variable", detail, given.origin.span)
+        yield warning("value-for-undeclared-variable", detail, given.origin.span)
 
 
 def _value_of(variable: Variable, given: Given | None, problems: list[Diagnostic]) -> tuple[Value, Origin]:
@@ -149,7 +149,7 @@ def _given_value(variable: Variable, given: Given) -> tuple[Value, list[Diagnost
             f"{describe(problem)}."
         )
         subject = variable.span if isinstance(given.value, str) else given.value.span
-        return unknown(variable.type), [error("Invalid value for input variable", detail, subject)]
+        return unknown(variable.type), [error("invalid-value-for-input-variable", detail, subject)]
 
 
 def _from_text(variable: Variable, text: str) -> tuple[Value, list[Diagnostic]]:
@@ -181,7 +181,7 @@ def _null(variable: Variable, given: Given) -> Diagnostic:
         f"The given value (from {given.origin.text}) is not suitable for var.{variable.name} declared at "
         f"{place_of(variable.span)}: required variable may not be set to null."
     )
-    return error("Required variable not set", detail, given.origin.span or variable.span)
+    return error("required-variable-not-set", detail, given.origin.span or variable.span)
 
 
 def _missing(variable: Variable) -> Diagnostic:
@@ -189,4 +189,4 @@ def _missing(variable: Variable) -> Diagnostic:
         f'The root module input variable "{variable.name}" is not set, and has no default value. Use a -var '
         "or -var-file command line argument to provide a value for this variable."
     )
-    return error("No value for required variable", detail, variable.span)
+    return error("no-value-for-required-variable", detail, variable.span)

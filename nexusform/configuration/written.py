@@ -41,11 +41,11 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def check_name(label: Label, summary: str, problems: list[Diagnostic]) -> bool:
+def check_name(label: Label, invalid: str, problems: list[Diagnostic]) -> bool:
     """Whether a label is a name; says so when it is not."""
     if is_name(label.value):
         return True
-    problems.append(error(summary, NAME_RULE, label.span))
+    problems.append(error(invalid, NAME_RULE, label.span))
     return False
 
 
@@ -77,7 +77,7 @@ def reference(expression: Expression, problems: list[Diagnostic]) -> Traversal |
     if isinstance(found, Traversal):
         return found
     if len(problems) == before:
-        problems.append(error("Invalid expression", _REFERENCE_RULE, expression.span))
+        problems.append(error("invalid-expression", _REFERENCE_RULE, expression.span))
     return None
 
 
@@ -87,7 +87,7 @@ def listed_expressions(attribute: Attribute, problems: list[Diagnostic]) -> tupl
         return attribute.expression.items
     problems.append(
         error(
-            "Invalid expression",
+            "invalid-expression",
             "A static list expression is required: write the elements in brackets, [a, b].",
             attribute.expression.span,
         )
@@ -123,7 +123,7 @@ def relative_path(traversal: Traversal, problems: list[Diagnostic]) -> tuple[Pat
             steps.append(step.key)
         else:
             problems.append(
-                error("Invalid expression", "An index must be a whole number or a string.", step.span)
+                error("invalid-expression", "An index must be a whole number or a string.", step.span)
             )
             return None
     return tuple(steps)
@@ -136,7 +136,9 @@ def only_block(blocks: Iterable[Block], kind: str, problems: list[Diagnostic]) -
         detail = (
             f'Only one "{kind}" block is allowed here. Another was given at {describe(found[0].header_span)}.'
         )
-        problems.append(error(f"Duplicate {kind} block", detail, extra.header_span))
+        problems.append(
+            error("duplicate-block", detail, extra.header_span, headline=f"Duplicate {kind} block")
+        )
     return found[0] if found else None
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from nexusform.diagnostics import Severity
 from nexusform.importers.findings import Finding
 
-SHAPE: Final = "Unexpected shape"
+SHAPE: Final = "unexpected-shape"
 MAX_NUMBER: Final = 10**9
 
 
@@ -52,9 +52,9 @@ class Item:
         inner = f"properties.{key}" if key in self._properties else key
         return f"{self.path}.{inner}" if self.path else inner
 
-    def report(self, key: str, summary: str, detail: str, severity: Severity = Severity.ERROR) -> None:
+    def report(self, key: str, kind: str, detail: str, severity: Severity = Severity.ERROR) -> None:
         """Add a finding about a field."""
-        self._findings.append(Finding(self.file, self.where(key), summary, detail, severity))
+        self._findings.append(Finding(self.file, self.where(key), kind, detail, severity))
 
     def value(self, key: str) -> Any:
         """The field as it stands; None when absent."""
@@ -74,7 +74,7 @@ class Item:
         """A string that must be there."""
         value = self.text(key)
         if value is None and (self.value(key) is None or self.value(key) == ""):
-            self.report(key, "Missing field", f'"{key}" is missing.')
+            self.report(key, "missing-field", f'"{key}" is missing.')
         return value
 
     def whole(self, key: str) -> int | None:
@@ -93,7 +93,7 @@ class Item:
         """A whole number that must be there."""
         value = self.whole(key)
         if value is None and self.value(key) is None:
-            self.report(key, "Missing field", f'"{key}" is missing.')
+            self.report(key, "missing-field", f'"{key}" is missing.')
         return value
 
     def texts(self, key: str) -> tuple[str, ...]:
@@ -140,7 +140,7 @@ def resources(file: str, document: Any, findings: list[Finding]) -> list[Item]:
                 Finding(
                     file,
                     "nextLink",
-                    "Incomplete list",
+                    "incomplete-list",
                     "this is one page of several. Capture the list with `az`, which follows the pages.",
                     Severity.WARNING,
                 )

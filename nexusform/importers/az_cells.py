@@ -98,7 +98,7 @@ def _machine_of(one: Standing, machines: Mapping[str, AzMachine]) -> AzMachine |
     if machine is None:
         one.item.report(
             "bareMetalMachineId",
-            "Unknown machine",
+            "unknown-machine",
             f'"{one.vm.name}" stands on the machine "{name_of(one.machine_id)}", which the list of machines '
             "does not have. Capture both lists again, at one time.",
             Severity.WARNING,
@@ -133,7 +133,7 @@ def _add_load(loads: dict[str, AzShape], one: Standing, shape: AzShape, hardware
     if _overfull(after, hardware) and not _overfull(before, hardware):
         one.item.report(
             "name",
-            "Machine more than full",
+            "machine-more-than-full",
             f'the VMs on the machine "{name}" add up to {after.cpu_cores} vCPUs, {after.memory_gib} GiB of '
             f"memory and {after.disk_gib} GiB of disk, more than its hardware ({hardware.cells} x "
             f"{hardware.cpus_per_cell} vCPUs, {hardware.cells} x {hardware.memory_gib_per_cell} GiB, "

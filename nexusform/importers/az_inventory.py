@@ -114,7 +114,7 @@ def _exported_at(
             continue
         shown = str(text)[:40]
         detail = f'"{shown}" is not a time such as 2026-03-01T08:00:00Z; the age is taken from the resources.'
-        findings.append(Finding(name, "", "Invalid time", detail, Severity.WARNING))
+        findings.append(Finding(name, "", "invalid-time", detail, Severity.WARNING))
     return min(moments, default=None)
 
 
@@ -149,7 +149,7 @@ def _limited(findings: list[Finding]) -> tuple[Finding, ...]:
     more = Finding(
         ordered[MAX_FINDINGS].file,
         "",
-        "More findings",
+        "more-findings",
         f"and {rest} more, not shown.",
         ordered[MAX_FINDINGS].severity,
     )

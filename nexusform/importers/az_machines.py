@@ -37,7 +37,7 @@ def read_racks(items: Iterable[Item]) -> dict[str, AzRack]:
         if name is None or rack_id is None:
             continue
         if name in names:
-            item.report("name", "Duplicate rack", f'a rack "{name}" stands further up already.')
+            item.report("name", "duplicate-rack", f'a rack "{name}" stands further up already.')
             continue
         names.add(name)
         sku_id = item.text("rackSkuId")
@@ -66,7 +66,7 @@ def read_machines(
         if machine is None:
             continue
         if machine.name in names:
-            item.report("name", "Duplicate machine", f'a machine "{machine.name}" stands further up already.')
+            item.report("name", "duplicate-machine", f'a machine "{machine.name}" stands further up already.')
             continue
         names.add(machine.name)
         found[id_key(machine.id)] = machine
@@ -83,7 +83,7 @@ def _machine(item: Item, racks: Mapping[str, AzRack], by_sku_id: Mapping[str, st
     if rack is None:
         item.report(
             "rackId",
-            "Unknown rack",
+            "unknown-rack",
             f'the machine "{name}" stands in the rack "{name_of(rack_id)}", which the list of racks does not '
             "have. Capture both lists again, at one time.",
         )
@@ -97,7 +97,7 @@ def _machine(item: Item, racks: Mapping[str, AzRack], by_sku_id: Mapping[str, st
     if absent:
         item.report(
             absent[0],
-            "Unknown machine state",
+            "unknown-machine-state",
             f'the machine "{name}" has no {", ".join(absent)}; it counts as not ready.',
             Severity.WARNING,
         )
@@ -123,7 +123,7 @@ def _report_unknown_sku(item: Item, name: str, sku_id: str | None, rack: AzRack)
     )
     item.report(
         "machineSkuId" if sku_id else "name",
-        "Unknown hardware",
+        "unknown-hardware",
         f'what hardware the machine "{name}" is, neither its SKU nor the rack SKU '
         f'"{name_of(rack.rack_sku_id or "")}" tells. Say it, for example with {way_out}.',
         Severity.WARNING,

@@ -24,7 +24,7 @@ from nexusform.importers.az_model import (
 )
 from nexusform.scheduling.racks.model import VmSku
 
-OWN_FIGURES: Final = "Unknown VM SKU"
+OWN_FIGURES: Final = "unknown-vm-sku"
 
 
 class Standing(Struct, frozen=True):
@@ -55,7 +55,7 @@ def read_pools(items: Iterable[Item]) -> dict[str, list[AzPool]]:
         owner, _, name = pool_id.strip().rstrip("/").rpartition("/")
         cluster_id = owner.rpartition("/")[0]
         if not cluster_id:
-            item.report("id", "Unexpected id", f'"{pool_id}" is not the id of an agent pool.')
+            item.report("id", "unexpected-id", f'"{pool_id}" is not the id of an agent pool.')
             continue
         found.setdefault(id_key(cluster_id), []).append(_pool(item, name, pool_id, cluster_id, count, sku))
     for pools in found.values():
@@ -102,7 +102,7 @@ def read_clusters(
         if name is None:
             continue
         if name in names:
-            item.report("name", "Duplicate cluster", f'a cluster "{name}" stands further up already.')
+            item.report("name", "duplicate-cluster", f'a cluster "{name}" stands further up already.')
             continue
         names.add(name)
         control = item.item("controlPlaneNodeConfiguration")
@@ -178,7 +178,7 @@ def read_virtual_machines(items: Iterable[Item]) -> list[Standing]:
         if name is None or cores is None or memory is None:
             continue
         if name in names:
-            item.report("name", "Duplicate VM", f'a VM "{name}" stands further up already.')
+            item.report("name", "duplicate-vm", f'a VM "{name}" stands further up already.')
             continue
         names.add(name)
         vm = AzVirtualMachine(

@@ -8,11 +8,14 @@ from nexusform.diagnostics import Severity
 
 
 class Finding(Struct, frozen=True):
-    """One remark. `where` is a place for people: "line 3, column 5", or a JSON path ("[4].rackId")."""
+    """One remark: the id of a diagnostic and its detail.
+
+    `where` is a place for people: "line 3, column 5", or a JSON path ("[4].rackId").
+    """
 
     file: str
     where: str
-    summary: str
+    id: str
     detail: str
     severity: Severity = Severity.ERROR
 

@@ -20,9 +20,9 @@ from nexusform.plain_data import Path
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
 from nexusform.value_types import BOOL, NUMBER, ListType, MapType
 
-INVALID: Final = "Invalid fleet manifest"
-SLIP: Final = "Read with a correction"
-LEFT_OUT: Final = "Part of the manifest is left out"
+INVALID: Final = "invalid-fleet-manifest"
+SLIP: Final = "read-with-a-correction"
+LEFT_OUT: Final = "part-of-the-manifest-is-left-out"
 GROUP: Final = "placement.kubernetes-fleet.io"
 VERSIONS: Final = ("v1", "v1beta1")
 # Kubernetes writes these as a number or as text.

@@ -8,7 +8,7 @@ from typing import Any, Final, NoReturn
 from nexusform.importers.findings import Finding
 
 MAX_BYTES: Final = 64 * 1024 * 1024
-INVALID: Final = "Invalid JSON"
+INVALID: Final = "invalid-json"
 
 # What `>` writes depends on the shell: PowerShell puts a mark first, or writes UTF-16.
 _MARKS: Final = (
@@ -22,7 +22,7 @@ def parse_json(file: str, content: bytes) -> tuple[Any, Finding | None]:
     """The data of a JSON document, or (None, what is wrong with it)."""
     if len(content) > MAX_BYTES:
         detail = f"the file has {len(content):,} bytes; at most {MAX_BYTES:,} are read."
-        return None, Finding(file, "", "File too large", detail)
+        return None, Finding(file, "", "file-too-large", detail)
     encoding = next((name for mark, name in _MARKS if content.startswith(mark)), "utf-8")
     try:
         text = content.decode(encoding)

@@ -14,8 +14,8 @@ from msgspec import Struct
 from nexusform.diagnostics import Severity
 from nexusform.importers.yaml_text import LineFinding, Place, YamlDocument, finding, read_yaml
 
-INVALID: Final = "Invalid Kubernetes manifest"
-DEPRECATED: Final = "Deprecated envelope"
+INVALID: Final = "invalid-kubernetes-manifest"
+DEPRECATED: Final = "deprecated-envelope"
 ENVELOPE_ANNOTATION: Final = "kubernetes-fleet.io/envelope-configmap"
 ENVELOPE_KINDS: Final = frozenset({"ClusterResourceEnvelope", "ResourceEnvelope"})
 

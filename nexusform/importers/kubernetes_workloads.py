@@ -25,10 +25,10 @@ from nexusform.importers.yaml_text import LineFinding, finding
 from nexusform.scheduling.matching import LabelSelector, matches
 from nexusform.scheduling.pods.model import Strategy, Workload
 
-NOT_PREDICTED: Final = "Pods are not predicted"
+NOT_PREDICTED: Final = "pods-are-not-predicted"
 # What Kubernetes names as the most that one cluster carries.
 MOST_PODS: Final = 150_000
-AUTOSCALED: Final = "Replicas are changed by an autoscaler"
+AUTOSCALED: Final = "replicas-are-changed-by-an-autoscaler"
 
 _KINDS: Final = frozenset(
     {

@@ -16,10 +16,10 @@ SCOPES: Final = (MACHINE, RACK, SITE)
 # More VMs than any VNF has: larger numbers are mistakes.
 MOST_INSTANCES: Final = 10_000
 
-CORRECTED: Final = "Document read with a correction"
-IGNORED: Final = "Not read for placement"
-CONTRADICTORY: Final = "Contradictory documents"
-INVALID_DOCUMENT: Final = "Invalid VNF document"
+CORRECTED: Final = "document-read-with-a-correction"
+IGNORED: Final = "not-read-for-placement"
+CONTRADICTORY: Final = "contradictory-documents"
+INVALID_DOCUMENT: Final = "invalid-vnf-document"
 
 
 class Origin(Struct, frozen=True):

@@ -105,18 +105,18 @@ class Notes:
         """All findings, by line."""
         return tuple(sorted(self._found, key=lambda found: found.line))
 
-    def warn(self, at: Node | Place | None, summary: str, detail: str) -> None:
+    def warn(self, at: Node | Place | None, kind: str, detail: str) -> None:
         """Something was read with a correction, or not at all."""
-        self._add(at, summary, detail, Severity.WARNING)
+        self._add(at, kind, detail, Severity.WARNING)
 
-    def error(self, at: Node | Place | None, summary: str, detail: str) -> None:
+    def error(self, at: Node | Place | None, kind: str, detail: str) -> None:
         """Something that cannot be used."""
-        self._add(at, summary, detail, Severity.ERROR)
+        self._add(at, kind, detail, Severity.ERROR)
 
     def take(self, found: LineFinding) -> None:
         """A finding of somebody else about the same document."""
         self._found.setdefault(found)
 
-    def _add(self, at: Node | Place | None, summary: str, detail: str, severity: Severity) -> None:
+    def _add(self, at: Node | Place | None, kind: str, detail: str, severity: Severity) -> None:
         place = at.place if isinstance(at, Node) else at
-        self._found.setdefault(finding(self.file, place, summary, detail, severity))
+        self._found.setdefault(finding(self.file, place, kind, detail, severity))

@@ -21,8 +21,8 @@ MAX_BYTES: Final = 16 * 1024 * 1024
 MAX_NODES: Final = 500_000
 MAX_DEPTH: Final = 100
 
-INVALID: Final = "Invalid YAML"
-DUPLICATE: Final = "Duplicate YAML key"
+INVALID: Final = "invalid-yaml"
+DUPLICATE: Final = "duplicate-yaml-key"
 
 
 class LineFinding(Finding, frozen=True):
@@ -65,13 +65,13 @@ class YamlStream(Struct, frozen=True):
 
 
 def finding(
-    file: str, place: Place | None, summary: str, detail: str, severity: Severity = Severity.ERROR
+    file: str, place: Place | None, kind: str, detail: str, severity: Severity = Severity.ERROR
 ) -> LineFinding:
     """A remark about a place of a file."""
     if place is None:
-        return LineFinding(file, "", summary, detail, severity)
+        return LineFinding(file, "", kind, detail, severity)
     where = f"line {place.line}, column {place.column}"
-    return LineFinding(file, where, summary, detail, severity, place.line, place.column)
+    return LineFinding(file, where, kind, detail, severity, place.line, place.column)
 
 
 def read_yaml(file: str, content: str | bytes) -> YamlStream:
@@ -79,7 +79,7 @@ def read_yaml(file: str, content: str | bytes) -> YamlStream:
     size = len(content)
     if size > MAX_BYTES:
         detail = f"the text has {size:,} bytes; at most {MAX_BYTES:,} are read."
-        return YamlStream((), (finding(file, None, "File too large", detail),))
+        return YamlStream((), (finding(file, None, "file-too-large", detail),))
     try:
         text = content.decode("utf-8-sig") if isinstance(content, bytes) else content.removeprefix("\ufeff")
     except UnicodeDecodeError as problem:

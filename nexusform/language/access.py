@@ -26,9 +26,9 @@ from nexusform.values import DYNAMIC_UNKNOWN, UNKNOWN, Value
 
 
 class AccessProblem(Struct, frozen=True):
-    """Why a step into a value cannot be taken: a diagnostic's summary and detail."""
+    """Why a step into a value cannot be taken: a diagnostic's id and detail."""
 
-    summary: str
+    id: str
     detail: str
 
 
@@ -45,7 +45,7 @@ def attribute(value: Value, name: str) -> Value | AccessProblem:
     of = value.type
     if raw is None:
         return AccessProblem(
-            "Attempt to get attribute from null value",
+            "attempt-to-get-attribute-from-null-value",
             f'This value is null, so it does not have any attributes; "{name}" cannot be read from it.',
         )
     if of is DYNAMIC:
@@ -60,15 +60,15 @@ def attribute(value: Value, name: str) -> Value | AccessProblem:
             return Value(of.element, UNKNOWN, value.marks)
         hint = "" if value.marks else did_you_mean(name, raw)
         return AccessProblem(
-            "Missing map element", f'This map does not have an element with the key "{name}".{hint}'
+            "missing-map-element", f'This map does not have an element with the key "{name}".{hint}'
         )
-    return AccessProblem("Unsupported attribute", _unsupported(of, name))
+    return AccessProblem("unsupported-attribute", _unsupported(of, name))
 
 
 def _no_attribute(name: str, names: list[str]) -> AccessProblem:
     hint = did_you_mean(name, names) or _listed("Its attributes are", names)
     return AccessProblem(
-        "Unsupported attribute", f'This object does not have an attribute named "{name}".{hint}'
+        "unsupported-attribute", f'This object does not have an attribute named "{name}".{hint}'
     )
 
 
@@ -100,10 +100,10 @@ def index(value: Value, key: Value) -> Value | AccessProblem:
     marks = value.marks | key.marks
     if value.raw is None:
         return AccessProblem(
-            "Attempt to index null value", "This value is null, so it does not have any indices."
+            "attempt-to-index-null-value", "This value is null, so it does not have any indices."
         )
     if key.raw is None:
-        return AccessProblem("Invalid index", "Can't use a null value as an indexing key.")
+        return AccessProblem("invalid-index", "Can't use a null value as an indexing key.")
     if value.type is DYNAMIC:
         return DYNAMIC_UNKNOWN.with_marks(marks)
     found = _index_by_type(value, key)
@@ -118,11 +118,11 @@ def _index_by_type(value: Value, key: Value) -> Value | AccessProblem:
         return _entry(value, key)
     if isinstance(of, SetType):
         return AccessProblem(
-            "Invalid index",
+            "invalid-index",
             "Elements of a set are identified only by their value and don't have any separate index or key "
             "to select with, so it's only possible to perform operations across all elements of the set.",
         )
-    return AccessProblem("Invalid index", "This value does not have any indices.")
+    return AccessProblem("invalid-index", "This value does not have any indices.")
 
 
 def _element(value: Value, key: Value) -> Value | AccessProblem:
@@ -130,20 +130,20 @@ def _element(value: Value, key: Value) -> Value | AccessProblem:
     try:
         position = convert(key, NUMBER).raw
     except ConversionProblem as problem:
-        return AccessProblem("Invalid index", f"{_NOT_THERE}: {problem.message}.")
+        return AccessProblem("invalid-index", f"{_NOT_THERE}: {problem.message}.")
     if position is UNKNOWN:
         return Value(of.element, UNKNOWN) if isinstance(of, ListType) else DYNAMIC_UNKNOWN
     if not isinstance(position, int):
         why = "indexing a sequence requires a whole number, but the given index has a fractional part"
-        return AccessProblem("Invalid index", f"{_NOT_THERE}: {why}.")
+        return AccessProblem("invalid-index", f"{_NOT_THERE}: {why}.")
     if position < 0:
         why = "a negative number is not a valid index for a sequence"
-        return AccessProblem("Invalid index", f"{_NOT_THERE}: {why}.")
+        return AccessProblem("invalid-index", f"{_NOT_THERE}: {why}.")
     if isinstance(of, ListType) and value.raw is UNKNOWN:
         return Value(of.element, UNKNOWN)
     length = len(of.elements) if isinstance(of, TupleType) else len(value.raw)
     if position >= length:
-        return AccessProblem("Invalid index", f"{_NOT_THERE}: {_too_far(position, length)}.")
+        return AccessProblem("invalid-index", f"{_NOT_THERE}: {_too_far(position, length)}.")
     if value.raw is UNKNOWN:
         assert isinstance(of, TupleType)
         return Value(of.elements[position], UNKNOWN)
@@ -164,7 +164,7 @@ def _entry(value: Value, key: Value) -> Value | AccessProblem:
     try:
         name = convert(key, STRING).raw
     except ConversionProblem as problem:
-        return AccessProblem("Invalid index", f"{_NOT_THERE}: {problem.message}.")
+        return AccessProblem("invalid-index", f"{_NOT_THERE}: {problem.message}.")
     if isinstance(of, MapType) and (value.raw is UNKNOWN or name is UNKNOWN):
         return Value(of.element, UNKNOWN)
     if name is UNKNOWN:
@@ -184,5 +184,5 @@ def _entry(value: Value, key: Value) -> Value | AccessProblem:
     hidden = bool(key.marks or value.marks)
     hint = "" if hidden else did_you_mean(name, names) or _listed("Its keys are", names)
     return AccessProblem(
-        "Invalid index", f"{_NOT_THERE}: there is no {shown} in this {friendly_name(of)}.{hint}"
+        "invalid-index", f"{_NOT_THERE}: there is no {shown} in this {friendly_name(of)}.{hint}"
     )

@@ -56,10 +56,11 @@ def just_attributes(body: Body | JsonBody) -> tuple[dict[str, Attribute], list[D
         return json_attributes(body)
     complaints = [
         error(
-            f'Unexpected "{block.type}" block',
+            "unexpected-block",
             "Blocks are not allowed here. To set an argument to an object, write "
             f'"{block.type} = {{ ... }}" with the equals sign.',
             block.type_span,
+            headline=f'Unexpected "{block.type}" block',
         )
         for block in body.blocks
     ]
@@ -77,7 +78,7 @@ def _unsupported_argument(attribute: Attribute, schema: BodySchema) -> Diagnosti
     else:
         hint = did_you_mean(name, schema.attributes)
     return error(
-        "Unsupported argument", f'An argument named "{name}" is not expected here.{hint}', attribute.name_span
+        "unsupported-argument", f'An argument named "{name}" is not expected here.{hint}', attribute.name_span
     )
 
 
@@ -91,7 +92,7 @@ def _unsupported_block(block: Block, schema: BodySchema) -> Diagnostic:
     else:
         hint = did_you_mean(name, schema.blocks)
     return error(
-        "Unsupported block type", f'Blocks of type "{name}" are not expected here.{hint}', block.type_span
+        "unsupported-block-type", f'Blocks of type "{name}" are not expected here.{hint}', block.type_span
     )
 
 

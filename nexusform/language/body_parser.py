@@ -37,7 +37,7 @@ _CLOSERS_OF = {
 _CLOSERS = frozenset(_CLOSERS_OF.values())
 # After this many mistakes the rest of a file is not looked at: it is probably not HCL at all.
 _MOST_PROBLEMS = 100
-_REQUIRED = "Argument or block definition required"
+_REQUIRED = "argument-or-block-definition-required"
 _UNCLOSED = (
     "There is no closing brace for this block before the end of the file. This may be caused by incorrect "
     "brace nesting elsewhere in this file."
@@ -116,7 +116,7 @@ class BodyParser:
         if kind in {STRING, OPEN_QUOTE}:
             begin = stream.tokens.starts[first]
             stream.note(
-                "Invalid argument name",
+                "invalid-argument-name",
                 "Argument names must not be quoted.",
                 stream.positions.span(begin, begin + 1),
             )
@@ -158,7 +158,7 @@ class BodyParser:
             stream.index += 1
         elif kind == ",":
             raise stream.problem(
-                "Unexpected comma after argument",
+                "unexpected-comma-after-argument",
                 "Argument definitions must be separated by newlines, not commas. An argument "
                 "definition must "
                 "end with a newline.",
@@ -166,7 +166,7 @@ class BodyParser:
             )
         elif kind != END:
             raise stream.problem(
-                "Missing newline after argument",
+                "missing-newline-after-argument",
                 "An argument definition must end with a newline.",
                 since=first,
             )
@@ -183,7 +183,7 @@ class BodyParser:
         earlier = items.attributes.setdefault(attribute.name, attribute)
         if earlier is not attribute:
             self.stream.note(
-                "Attribute redefined",
+                "attribute-redefined",
                 f'The argument "{attribute.name}" was already set at {describe(earlier.name_span)}. '
                 "Each argument "
                 "may be set only once.",
@@ -212,7 +212,7 @@ class BodyParser:
             stream.index += 1
         elif kind != END:
             raise stream.problem(
-                "Missing newline after block definition",
+                "missing-newline-after-block-definition",
                 "A block definition must end with a newline.",
                 since=first,
             )
@@ -250,7 +250,7 @@ class BodyParser:
                 "the same line "
                 "as the block header."
             )
-        return self.stream.problem("Invalid block definition", detail, since=first)
+        return self.stream.problem("invalid-block-definition", detail, since=first)
 
     def _quoted_label(self) -> Label:
         """A label with `$` or `%` sequences in it, of which only the escaped ones are allowed."""
@@ -267,7 +267,7 @@ class BodyParser:
         if kinds[index] in {INTERPOLATION, DIRECTIVE}:
             mark = stream.tokens.text[stream.tokens.starts[index]]
             raise stream.problem(
-                "Invalid string literal",
+                "invalid-string-literal",
                 f'Template sequences are not allowed in this string. To include a literal "{mark}", '
                 "double it (as "
                 f'"{mark}{mark}") to escape it.',
@@ -275,7 +275,7 @@ class BodyParser:
                 first,
             )
         raise stream.problem(
-            "Unterminated string literal",
+            "unterminated-string-literal",
             "Unable to find the closing quote mark before the end of the file.",
             index,
             first,
@@ -296,7 +296,7 @@ class BodyParser:
             closing = stream.index
             if len(stream.diagnostics) == problems:  # else one of them explains the missing brace
                 stream.note(
-                    "Unclosed configuration block",
+                    "unclosed-configuration-block",
                     _UNCLOSED,
                     stream.span(opening, opening),
                     stream.span(first, opening),
@@ -333,7 +333,7 @@ class BodyParser:
                 "definition, which must also be closed on the same line. Place the block's closing brace "
                 "immediately after the argument definition."
             )
-        raise stream.problem("Invalid single-argument block definition", detail)
+        raise stream.problem("invalid-single-argument-block-definition", detail)
 
     def _not_an_argument(self, first: int, following: str) -> MalformedError:
         stream = self.stream
@@ -346,7 +346,7 @@ class BodyParser:
                 first,
             )
         stream.note(
-            "Argument definition required",
+            "argument-definition-required",
             "A single-line block definition can contain only a single argument. If you meant to "
             "define argument "
             f'"{stream.tokens.word(first)}", use an equals sign to assign it a value. To define a '

@@ -34,7 +34,7 @@ def missing_arguments(schema: BodySchema, found: Iterable[str], place: Span) -> 
     present = set(found)
     return [
         error(
-            "Missing required argument",
+            "missing-required-argument",
             f'The argument "{name}" is required, but no definition was found.',
             place,
         )
@@ -47,9 +47,10 @@ def missing_label(block_type: str, labels: tuple[str, ...], given: int, place: S
     """The complaint about a block with too few labels."""
     missing = labels[given]
     return error(
-        f"Missing {missing} for {block_type}",
+        "missing-block-label",
         f"All {block_type} blocks must have {len(labels)} labels ({', '.join(labels)}).",
         place,
+        headline=f"Missing {missing} for {block_type}",
     )
 
 
@@ -57,7 +58,10 @@ def extraneous_label(block_type: str, labels: tuple[str, ...], place: Span) -> D
     """The complaint about a block with too many labels."""
     if labels:
         detail = f"Only {len(labels)} labels ({', '.join(labels)}) are expected for {block_type} blocks."
-        return error(f"Extraneous label for {block_type}", detail, place)
+        return error("extraneous-block-label", detail, place, headline=f"Extraneous label for {block_type}")
     return error(
-        f"Extraneous label for {block_type}", f"No labels are expected for {block_type} blocks.", place
+        "extraneous-block-label",
+        f"No labels are expected for {block_type} blocks.",
+        place,
+        headline=f"Extraneous label for {block_type}",
     )

@@ -22,7 +22,7 @@ from nexusform.language.syntax import (
 from nexusform.language.token_stream import MalformedError, TokenStream
 
 _KEYWORD_NAMES = {True: "true", False: "false", None: "null"}
-_INVALID_FOR = "Invalid 'for' expression"
+_INVALID_FOR = "invalid-for-expression"
 
 
 class _ForParts(Struct):
@@ -73,7 +73,7 @@ class CollectionParser:
                 raise self._unterminated("tuple", "bracket", opening)
             elif kind != "]":
                 raise stream.problem(
-                    "Missing item separator",
+                    "missing-item-separator",
                     "Expected a comma to mark the beginning of the next item.",
                     since=opening,
                 )
@@ -81,11 +81,12 @@ class CollectionParser:
 
     def _unterminated(self, what: str, bracket: str, opening: int) -> MalformedError:
         return self.stream.problem(
-            f"Unterminated {what} constructor expression",
+            "unterminated-constructor",
             f"There is no corresponding closing {bracket} before the end of the file. This may be "
             "caused by "
             f"incorrect {bracket} nesting elsewhere in this file.",
             opening,
+            headline=f"Unterminated {what} constructor expression",
         )
 
     # --- objects -------------------------------------------------------------------------------
@@ -127,7 +128,7 @@ class CollectionParser:
                 raise self._unterminated("object", "brace", opening)
             elif kind != "}":
                 raise stream.problem(
-                    "Missing attribute separator",
+                    "missing-attribute-separator",
                     "Expected a newline or comma to mark the beginning of the next attribute.",
                     since=opening,
                 )
@@ -143,7 +144,7 @@ class CollectionParser:
         if isinstance(expression, Traversal):
             if any(isinstance(step, TraverseAttribute) for step in expression.steps):
                 stream.note(
-                    "Ambiguous attribute key",
+                    "ambiguous-attribute-key",
                     "If this expression is intended to be a reference, wrap it in parentheses. If "
                     "it's instead "
                     "intended as a literal name containing periods, wrap it in quotes to create a string "
@@ -165,7 +166,7 @@ class CollectionParser:
             return self._unterminated("object", "brace", opening)
         if kind in {NEWLINE, ","}:
             return stream.problem(
-                "Missing attribute value",
+                "missing-attribute-value",
                 'Expected an attribute value, introduced by an equals sign ("=").',
                 since=opening,
             )
@@ -175,7 +176,7 @@ class CollectionParser:
                 " If you intended to give an attribute name containing periods or spaces, write the name in "
                 "quotes to create a string literal."
             )
-        return stream.problem("Missing key/value separator", detail, since=opening)
+        return stream.problem("missing-key-value-separator", detail, since=opening)
 
     # --- for -----------------------------------------------------------------------------------
 

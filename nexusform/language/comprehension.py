@@ -32,7 +32,7 @@ def _collection(node: ForTuple | ForObject | TemplateFor, run: Evaluation) -> Va
     collection = run.value(node.collection)
     if collection.raw is None:
         run.problem(
-            "Iteration over null value",
+            "iteration-over-null-value",
             "A null value cannot be used as the collection in a 'for' expression.",
             node.collection,
             node,
@@ -40,7 +40,7 @@ def _collection(node: ForTuple | ForObject | TemplateFor, run: Evaluation) -> Va
         return None
     if collection.type is not DYNAMIC and collection.type.__class__ not in _ITERABLE:
         run.problem(
-            "Iteration over non-iterable value",
+            "iteration-over-non-iterable-value",
             f"A value of type {friendly_name(collection.type)} cannot be used as the collection in a "
             "'for' expression.",
             node.collection,
@@ -105,22 +105,22 @@ class _Conditions:
         self.marks |= outcome.marks
         if outcome.raw is None:
             detail = "The value of the 'if' clause must not be null."
-            return self._refuse("Condition is null", detail)
+            return self._refuse("condition-is-null", detail)
         try:
             decision = convert(outcome, BOOL).raw
         except ConversionProblem as problem:
             return self._refuse(
-                "Invalid 'for' condition", f"The 'if' clause value is invalid: {problem.message}."
+                "invalid-for-condition", f"The 'if' clause value is invalid: {problem.message}."
             )
         if decision is UNKNOWN:
             self.known = False
             return False
         return bool(decision)
 
-    def _refuse(self, summary: str, detail: str) -> bool:
+    def _refuse(self, kind: str, detail: str) -> bool:
         assert self.clause is not None
         self.failed = True
-        self.run.problem(summary, detail, self.clause, self.node)
+        self.run.problem(kind, detail, self.clause, self.node)
         return False
 
 
@@ -204,7 +204,7 @@ class _ObjectBuilder:
         elif name in self.items:
             shown = "a sensitive key" if key.marks else f'the key "{name}"'
             run.problem(
-                "Duplicate object key",
+                "duplicate-object-key",
                 f"Two different items produced {shown} in this 'for' expression. If duplicates are "
                 "expected, use the ellipsis (...) after the value expression to enable grouping by key.",
                 node.key,
@@ -217,13 +217,13 @@ class _ObjectBuilder:
     def _name(self, key: Value) -> str | None:
         if key.raw is None:
             detail = "Key expression in 'for' expression must not produce a null value."
-            self.run.problem("Invalid object key", detail, self.node.key, self.node)
+            self.run.problem("invalid-object-key", detail, self.node.key, self.node)
             return None
         try:
             name = convert(key, STRING).raw
         except ConversionProblem as problem:
             detail = f"The key expression produced an invalid result: {describe(problem)}."
-            self.run.problem("Invalid object key", detail, self.node.key, self.node)
+            self.run.problem("invalid-object-key", detail, self.node.key, self.node)
             return None
         return None if name is UNKNOWN else name
 
@@ -267,7 +267,7 @@ def splat(node: Splat, run: Evaluation) -> Value:
         if not sequence:
             return EMPTY_TUPLE.with_marks(source.marks)
         return run.problem(
-            "Splat of null value",
+            "splat-of-null-value",
             "Splat expressions (with the * symbol) cannot be applied to null sequences.",
             node.source,
             node,

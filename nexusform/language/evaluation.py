@@ -112,7 +112,7 @@ class Evaluation:
 
     def problem(
         self,
-        summary: str,
+        kind: str,
         detail: str,
         at: Expression | Span,
         whole: Expression | None = None,
@@ -127,7 +127,7 @@ class Evaluation:
         around = whole if whole is not None else at
         notes = () if isinstance(around, Span) or self._noting else value_notes(around, self._note_value)
         context = whole.span if whole is not None and whole.span != subject else None
-        self.diagnostics.append(error(summary, detail, subject, context=context, values=notes, **more))
+        self.diagnostics.append(error(kind, detail, subject, context=context, values=notes, **more))
         return DYNAMIC_UNKNOWN
 
     def notes(self, around: Expression) -> tuple[ValueNote, ...]:
@@ -176,7 +176,7 @@ class Evaluation:
         for step in steps:
             found = step_into(value, step)
             if isinstance(found, AccessProblem):
-                return self.problem(found.summary, found.detail, step.span, whole)
+                return self.problem(found.id, found.detail, step.span, whole)
             value = found
         return value
 

@@ -94,10 +94,10 @@ def evaluate(expression: Expression, scope: Scope) -> tuple[Value, list[Diagnost
             "The expression produces more elements or text than a configuration can reasonably need. "
             "Look for nested `for` expressions over large collections, and split it up."
         )
-        run.diagnostics.append(error("Expression too large", detail, expression.span))
+        run.diagnostics.append(error("expression-too-large", detail, expression.span))
     except RecursionError:
         detail = "The expression or the value it makes is nested too deeply. Split it up with local values."
-        run.diagnostics.append(error("Expression too deeply nested", detail, expression.span))
+        run.diagnostics.append(error("expression-too-deeply-nested", detail, expression.span))
     return DYNAMIC_UNKNOWN, run.diagnostics
 
 
@@ -119,7 +119,7 @@ def _literal(node: Literal, run: Evaluation) -> Value:
         return _number(given)
     except OverflowError:
         detail = "The number has too many digits: at most 4000 may stand before or after the point."
-        return run.problem("Number too large", detail, node)
+        return run.problem("number-too-large", detail, node)
 
 
 @lru_cache(maxsize=1024)
@@ -157,8 +157,8 @@ def _index(node: Index, run: Evaluation) -> Value:
         return DYNAMIC_UNKNOWN
     found = index(collection, key)
     if isinstance(found, AccessProblem):
-        at = node.key if found.summary == "Invalid index" else node.collection
-        return run.problem(found.summary, found.detail, at, node)
+        at = node.key if found.id == "invalid-index" else node.collection
+        return run.problem(found.id, found.detail, at, node)
     return found
 
 
@@ -176,9 +176,9 @@ def _unary(node: Unary, run: Evaluation) -> Value:
         return apply_unary(node.operator, convert(operand, wanted))
     except ConversionProblem as problem:
         detail = f"Unsuitable value for unary operand: {describe(problem)}."
-        run.problem("Invalid operand", detail, node.operand, node)
+        run.problem("invalid-operand", detail, node.operand, node)
     except OperationProblem as problem:
-        run.problem("Operation failed", f"Error during operation: {problem.message}.", node)
+        run.problem("operation-failed", f"Error during operation: {problem.message}.", node)
     return failed
 
 
@@ -195,7 +195,7 @@ def _operand(
             return convert(value, wanted)
         except ConversionProblem as problem:
             detail = f"Unsuitable value for {side} operand: {describe(problem)}."
-            run.problem("Invalid operand", detail, expression, node)
+            run.problem("invalid-operand", detail, expression, node)
             return Value(wanted, UNKNOWN, value.marks)
 
     return run.attempt_all(find)
@@ -224,8 +224,8 @@ def _binary(node: Binary, run: Evaluation) -> Value:
     try:
         return apply_binary(operator, left, right)
     except OperationProblem as problem:
-        summary = "Division by zero" if problem.message == "division by zero" else "Operation failed"
-        run.problem(summary, f"Error during operation: {problem.message}.", node)
+        kind = "division-by-zero" if problem.message == "division by zero" else "operation-failed"
+        run.problem(kind, f"Error during operation: {problem.message}.", node)
         return Value(result_type(operator), UNKNOWN, left.marks | right.marks)
 
 
@@ -238,7 +238,7 @@ def _conditional(node: Conditional, run: Evaluation) -> Value:
     kind = _common_type(then, otherwise)
     if kind is None:
         return run.problem(
-            "Inconsistent conditional result types",
+            "inconsistent-conditional-result-types",
             "The true and false result expressions must have consistent types. "
             + _difference(then.type, otherwise.type),
             node,
@@ -261,7 +261,7 @@ def _conditional(node: Conditional, run: Evaluation) -> Value:
     except ConversionProblem as problem:
         part = node.then if condition.raw else node.otherwise
         detail = f"The {word} result value has the wrong type: {describe(problem)}."
-        return run.problem("Inconsistent conditional result types", detail, part, node)
+        return run.problem("inconsistent-conditional-result-types", detail, part, node)
 
 
 def _common_type(then: Value, otherwise: Value) -> Type | None:
@@ -336,13 +336,13 @@ def _key_text(key: ObjectKey, run: Evaluation, whole: ObjectCons) -> Value | Non
     if len(run.diagnostics) > before and has_errors(run.diagnostics[before:]):
         return None
     if given.raw is None:
-        run.problem("Null value as key", "Can't use a null value as a key.", expression, whole)
+        run.problem("null-value-as-key", "Can't use a null value as a key.", expression, whole)
         return None
     try:
         return convert(given, STRING)
     except ConversionProblem as problem:
         detail = f"Can't use this value as a key: {describe(problem)}."
-        run.problem("Incorrect key type", detail, expression, whole)
+        run.problem("incorrect-key-type", detail, expression, whole)
         return None
 
 
@@ -355,7 +355,7 @@ def _call(node: Call, run: Evaluation) -> Value:
     if function is None:
         hint = did_you_mean(node.name, run.scope.functions)
         detail = f'There is no function named "{node.name}".{hint}'
-        return run.problem("Call to unknown function", detail, node.name_span, node)
+        return run.problem("call-to-unknown-function", detail, node.name_span, node)
     if function.lazy:
         return _call_lazily(node, function, run)
     before = len(run.diagnostics)
@@ -383,7 +383,7 @@ def _expanded(node: Call, last: Value, run: Evaluation) -> Value | None:
         return last
     else:
         detail = "The expanding argument (indicated by ...) must be of a tuple, list, or set type."
-    run.problem("Invalid expanding argument value", detail, node.arguments[-1], node, function=node.name)
+    run.problem("invalid-expanding-argument-value", detail, node.arguments[-1], node, function=node.name)
     return None
 
 
@@ -395,12 +395,12 @@ def _count_fits(node: Call, function: Function, count: int, run: Evaluation) -> 
         detail = (
             f'Function "{node.name}" expects {at_least}{wanted} argument(s). Missing value for "{missing}".'
         )
-        run.problem("Not enough function arguments", detail, node, function=node.name)
+        run.problem("not-enough-function-arguments", detail, node, function=node.name)
         return False
     if count > wanted and function.variadic is None:
         detail = f'Function "{node.name}" expects only {wanted} argument(s).'
         position = min(wanted, len(node.arguments) - 1)
-        run.problem("Too many function arguments", detail, node.arguments[position], node, function=node.name)
+        run.problem("too-many-function-arguments", detail, node.arguments[position], node, function=node.name)
         return False
     return True
 
@@ -417,9 +417,9 @@ def _invoke(
             name = function.parameter(problem.argument).name
             detail = f'Invalid value for "{name}" parameter: {problem.message}.'
             at = places[problem.argument]
-            return run.problem("Invalid function argument", detail, at, node, function=node.name)
+            return run.problem("invalid-function-argument", detail, at, node, function=node.name)
         detail = f'Call to function "{node.name}" failed: {problem.message}.'
-        return run.problem("Error in function call", detail, node, function=node.name)
+        return run.problem("error-in-function-call", detail, node, function=node.name)
     run.charge(CALL_UNITS)
     run.charge_result(result)
     return result
@@ -431,7 +431,7 @@ def _call_lazily(node: Call, function: Function, run: Evaluation) -> Value:
         return function.body(*thunks)
     except FunctionProblem as problem:
         detail = f'Call to function "{node.name}" failed: {problem.message}.'
-        return run.problem("Error in function call", detail, node, function=node.name)
+        return run.problem("error-in-function-call", detail, node, function=node.name)
 
 
 _HANDLERS: Final[Mapping[type, Handler]] = {

@@ -88,7 +88,7 @@ class ExpressionParser:
         then = self.expression()
         if stream.peek() != ":":
             raise stream.problem(
-                "Missing false expression in conditional",
+                "missing-false-expression-in-conditional",
                 "The conditional operator (...?...:...) requires a false expression, delimited by a colon.",
                 since=mark,
             )
@@ -139,11 +139,11 @@ class ExpressionParser:
     def _no_term(self, kind: str) -> Exception:
         if kind == END:
             return self.stream.problem(
-                "Missing expression",
+                "missing-expression",
                 "Expected the start of an expression, but found the end of the file.",
             )
         return self.stream.problem(
-            "Invalid expression",
+            "invalid-expression",
             "Expected the start of an expression, but found an invalid expression token.",
         )
 
@@ -163,7 +163,7 @@ class ExpressionParser:
             inner = self.expression()
             if stream.peek() != ")":
                 raise stream.problem(
-                    "Unbalanced parentheses",
+                    "unbalanced-parentheses",
                     "Expected a closing parenthesis to terminate the expression.",
                     since=first,
                 )
@@ -185,7 +185,7 @@ class ExpressionParser:
                 if abs(value.adjusted()) <= _LARGEST_EXPONENT:
                     return Literal(value, span)
         raise stream.problem(
-            "Invalid number literal", "Failed to recognize the value of this number literal.", index
+            "invalid-number-literal", "Failed to recognize the value of this number literal.", index
         )
 
     def _named(self) -> Expression:
@@ -214,7 +214,7 @@ class ExpressionParser:
             stream.take()
             if stream.peek() != IDENT:
                 raise stream.problem(
-                    "Missing function name",
+                    "missing-function-name",
                     "Function scope resolution symbol :: must be followed by a function name in this scope.",
                     since=first,
                 )
@@ -222,7 +222,7 @@ class ExpressionParser:
             name = f"{name}::{stream.tokens.word(last)}"
         if stream.peek() != "(":
             raise stream.problem(
-                "Missing open parenthesis",
+                "missing-open-parenthesis",
                 "Function selector must be followed by an open parenthesis to begin the function call.",
                 since=first,
             )
@@ -246,7 +246,7 @@ class ExpressionParser:
                 mark = stream.take()
                 if stream.peek() != ")":
                     raise stream.problem(
-                        "Missing closing parenthesis",
+                        "missing-closing-parenthesis",
                         "An expanded function argument (with ...) must be immediately followed by closing "
                         "parentheses.",
                         mark,
@@ -265,7 +265,7 @@ class ExpressionParser:
             while self.stream.tokens.kinds[opening] != "(":
                 opening += 1
             self.stream.note(
-                "Unterminated function call",
+                "unterminated-function-call",
                 "There is no closing parenthesis for this function call before the end of the file. "
                 "This may be "
                 "caused by incorrect parenthesis nesting elsewhere in this file.",
@@ -273,7 +273,7 @@ class ExpressionParser:
             )
             return MalformedError()
         return self.stream.problem(
-            "Missing argument separator",
+            "missing-argument-separator",
             "A comma is required to separate each function argument from the next.",
             since=first,
         )
@@ -311,7 +311,7 @@ class ExpressionParser:
             if not word.isdigit():
                 first, _, second = word.partition(".")
                 raise stream.problem(
-                    "Invalid legacy index syntax",
+                    "invalid-legacy-index-syntax",
                     "When using the legacy index syntax, chaining two indexes together is not "
                     "permitted. Use "
                     f"the proper index syntax instead, like [{first}][{second}].",
@@ -321,13 +321,13 @@ class ExpressionParser:
             return TraverseAttribute(word, stream.span(dot, index))
         if kind == "*":
             raise stream.problem(
-                "Nested splat expression not allowed",
+                "nested-splat-expression-not-allowed",
                 "A splat expression (*) cannot be used inside another attribute-only splat expression.",
                 since=dot,
             )
         if kind != IDENT:
             raise stream.problem(
-                "Invalid attribute name", "An attribute name is required after a dot.", since=dot
+                "invalid-attribute-name", "An attribute name is required after a dot.", since=dot
             )
         index = stream.take()
         return TraverseAttribute(stream.tokens.word(index), stream.span(dot, index))
@@ -355,7 +355,7 @@ class ExpressionParser:
             key = self.expression()
             if stream.peek() != "]":
                 raise stream.problem(
-                    "Missing close bracket on index",
+                    "missing-close-bracket-on-index",
                     'The index operator must end with a closing bracket ("]").',
                     since=opening,
                 )
@@ -378,7 +378,7 @@ class ExpressionParser:
         star = stream.take()
         if stream.peek() != "]":
             raise stream.problem(
-                "Missing close bracket on splat index",
+                "missing-close-bracket-on-splat-index",
                 'The star for a full splat operator must be immediately followed by a closing bracket ("]").',
                 since=star,
             )

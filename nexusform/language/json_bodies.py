@@ -69,7 +69,7 @@ def _add(each: JsonProperty, attributes: dict[str, Attribute], diagnostics: list
     if earlier is not None:
         diagnostics.append(
             error(
-                "Duplicate argument",
+                "duplicate-argument",
                 f'The argument "{each.name}" was already set at {describe(earlier.name_span)}. Each '
                 "argument may be "
                 "set only once.",
@@ -86,7 +86,7 @@ def _add(each: JsonProperty, attributes: dict[str, Attribute], diagnostics: list
 def _extraneous(each: JsonProperty, schema: BodySchema) -> Diagnostic:
     hint = did_you_mean(each.name, [*schema.attributes, *schema.blocks])
     return error(
-        "Extraneous JSON object property",
+        "extraneous-json-object-property",
         f'No argument or block type is named "{each.name}".{hint}',
         each.name_span,
     )
@@ -133,7 +133,7 @@ class _Unpacking:
     def _wrong_label_level(self, value: JsonValue, given: int) -> Diagnostic:
         if isinstance(value, JsonScalar):
             return error(
-                "Incorrect JSON value type",
+                "incorrect-json-value-type",
                 f"A JSON object is required, whose keys represent the {self.block.name} block's "
                 f"{self.label_names[given]}.",
                 value.span,
@@ -142,7 +142,7 @@ class _Unpacking:
 
     def _wrong_body(self, value: JsonValue) -> Diagnostic:
         return error(
-            "Incorrect JSON value type",
+            "incorrect-json-value-type",
             "Either a JSON object or a JSON array of objects is required, representing the contents "
             "of one or "
             f'more "{self.block.name}" blocks.',

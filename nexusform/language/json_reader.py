@@ -247,5 +247,5 @@ def read_json(text: str, positions: Positions) -> tuple[JsonValue | None, list[D
             raise reader.wrong("Nothing may stand after the JSON value.")
     except MalformedJsonError as problem:
         subject = positions.span(problem.begin, problem.end)
-        return None, [error("Invalid JSON syntax", problem.detail, subject)]
+        return None, [error("invalid-json-syntax", problem.detail, subject)]
     return value, []

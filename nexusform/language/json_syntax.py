@@ -59,7 +59,7 @@ def parse_json_file(source: SourceFile) -> tuple[JsonBody, list[Diagnostic]]:
 
 def _bad_root(value: JsonValue) -> Diagnostic:
     return error(
-        "Invalid JSON configuration",
+        "invalid-json-configuration",
         "A JSON configuration file must hold an object, or an array of objects, whose properties are "
         "arguments and blocks.",
         value.span,
@@ -90,7 +90,7 @@ def _object(value: JsonObject, diagnostics: list[Diagnostic]) -> Expression:
         if earlier is not each.name_span:
             diagnostics.append(
                 error(
-                    "Duplicate object attribute",
+                    "duplicate-object-attribute",
                     f'An attribute named "{each.name}" was already defined at {describe(earlier)}. '
                     "Remove one of "
                     "the two.",

@@ -77,7 +77,7 @@ def parse_expression(
         expression = ExpressionParser(stream).expression()
         if stream.peek() != END:
             raise stream.problem(
-                "Extra characters after expression",
+                "extra-characters-after-expression",
                 "An expression was successfully parsed, but extra characters were found after it.",
             )
         return expression
@@ -125,7 +125,7 @@ def too_large(source: SourceFile, positions: Positions) -> Diagnostic | None:
     if len(source.text) <= LARGEST_SOURCE:
         return None
     return error(
-        "File too large",
+        "file-too-large",
         f"{source.name} has {len(source.text):,} characters; a configuration file may have at most "
         f"{LARGEST_SOURCE:,}. Split it into several files of the same directory.",
         positions.span(0, 0),

@@ -29,9 +29,8 @@ def hcl2_complaint(source: SourceFile) -> Diagnostic | None:
         return None
     begin = at if at is not None and 0 <= at < len(text) else len(text)
     return warning(
-        "Not readable with hcl2",
+        "not-readable-with-hcl2",
         "This is valid HCL, but tools built on the Python package hcl2 stop reading here. "
         "docs/language-differences.md lists the forms to stay clear of.",
         Positions(source.name, text).span(begin, min(begin + 1, len(text))),
-        id="not-readable-with-hcl2",
     )

@@ -114,7 +114,7 @@ class TemplateParser:
 
         def complain(problem: str, first: int, last: int) -> None:
             stream.note(
-                "Invalid escape sequence", problem, stream.positions.span(begin + first, begin + last)
+                "invalid-escape-sequence", problem, stream.positions.span(begin + first, begin + last)
             )
 
         return decode_quoted(stream.tokens.text[begin:end], complain)
@@ -144,7 +144,7 @@ class TemplateParser:
                 pieces.append(piece)
             else:
                 raise stream.problem(
-                    "Unterminated template string",
+                    "unterminated-template-string",
                     "No closing marker was found for the string.",
                     index,
                     first,
@@ -182,9 +182,10 @@ class TemplateParser:
             return stream.take()
         if keyword:
             raise stream.problem(
-                f"Extra characters in {keyword} marker",
+                "extra-characters-in-marker",
                 "Expected a closing brace to end the sequence, but found extra characters.",
                 since=first,
+                headline=f"Extra characters in {keyword} marker",
             )
         raise self._unclosed(kind, first)
 
@@ -193,7 +194,7 @@ class TemplateParser:
         if kind in {END, CLOSE_QUOTE, OPEN_QUOTE}:
             where = "file" if kind == END else "quoted template"
             stream.note(
-                "Unclosed template interpolation sequence",
+                "unclosed-template-interpolation-sequence",
                 "There is no closing brace for this interpolation sequence before the end of the "
                 f"{where}. This "
                 "might be caused by incorrect nesting inside the given expression.",
@@ -216,13 +217,13 @@ class TemplateParser:
                 "literal sequence to be processed as part of another language? If so, you can escape it by "
                 'starting with "$${" instead of just "${".'
             )
-        return stream.problem("Extra characters after interpolation expression", detail, since=first)
+        return stream.problem("extra-characters-after-interpolation-expression", detail, since=first)
 
     def _directive(self, first: int) -> _Directive:
         stream = self.stream
         if stream.peek() != IDENT:
             raise stream.problem(
-                "Invalid template directive",
+                "invalid-template-directive",
                 'A template directive keyword ("if", "for", etc) is expected at the beginning of a '
                 "%{ sequence.",
                 since=first,
@@ -231,7 +232,7 @@ class TemplateParser:
         keyword = stream.tokens.word(at)
         if keyword not in _KEYWORDS:
             raise stream.problem(
-                "Invalid template control keyword",
+                "invalid-template-control-keyword",
                 f'"{keyword}" is not a valid template control keyword.{did_you_mean(keyword, _KEYWORDS)}',
                 at,
                 first,
@@ -252,14 +253,12 @@ class TemplateParser:
             directive.key_name = directive.value_name
             directive.value_name = self._for_name("For directive requires value variable name after comma.")
         if not stream.peek_is_word("in"):
-            raise stream.problem(
-                "Invalid 'for' directive", "For directive requires 'in' keyword after names."
-            )
+            raise stream.problem("invalid-for-directive", "For directive requires 'in' keyword after names.")
         stream.take()
 
     def _for_name(self, complaint: str) -> str:
         if self.stream.peek() != IDENT:
-            raise self.stream.problem("Invalid 'for' directive", complaint)
+            raise self.stream.problem("invalid-for-directive", complaint)
         return self.stream.tokens.word(self.stream.take())
 
     # --- shape ---------------------------------------------------------------------------------
@@ -319,14 +318,16 @@ class TemplateParser:
         stack[-1].parts.append(_finished(opened, start, end.span))
 
     def _unexpected(self, end: _Directive, detail: str) -> MalformedError:
-        self.stream.note(f"Unexpected {end.keyword} directive", detail, end.span)
+        self.stream.note(
+            "unexpected-directive", detail, end.span, headline=f"Unexpected {end.keyword} directive"
+        )
         return MalformedError()
 
     def _unfinished(self, opened: _Open, span: Span, end: Span) -> None:
         start = opened.directive
         assert start is not None
         self.stream.note(
-            "Unexpected end of template",
+            "unexpected-end-of-template",
             f"The {start.keyword} directive at {describe(start.span)} is missing its corresponding "
             f"{_ENDS[start.keyword]} directive.",
             end,

@@ -52,7 +52,7 @@ def _text_of(value: Value, part: Expression, run: Evaluation, whole: Expression)
         return number_text(raw)
     if raw is None:
         run.problem(
-            "Invalid template interpolation value",
+            "invalid-template-interpolation-value",
             "The expression result is null. Cannot include a null value in a string template.",
             part,
             whole,
@@ -62,7 +62,7 @@ def _text_of(value: Value, part: Expression, run: Evaluation, whole: Expression)
         converted = convert(value, STRING).raw
     except ConversionProblem as problem:
         run.problem(
-            "Invalid template interpolation value",
+            "invalid-template-interpolation-value",
             f"Cannot include the given value in a string template: {describe(problem)}.",
             part,
             whole,
@@ -92,7 +92,7 @@ def condition_of(expression: Expression, run: Evaluation, whole: Expression) -> 
         return None
     if given.raw is None:
         run.problem(
-            "Null condition",
+            "null-condition",
             "The condition value is null. Conditions must either be true or false.",
             expression,
             whole,
@@ -102,7 +102,7 @@ def condition_of(expression: Expression, run: Evaluation, whole: Expression) -> 
         return convert(given, BOOL)
     except ConversionProblem as problem:
         run.problem(
-            "Incorrect condition type",
+            "incorrect-condition-type",
             f"The condition expression must be of type bool: {problem.message}.",
             expression,
             whole,

@@ -90,14 +90,23 @@ class TokenStream(Struct):
         """The span from one token to another, both included."""
         return self.positions.span(self.tokens.starts[first], self.tokens.ends[last])
 
-    def note(self, summary: str, detail: str, subject: Span, context: Span | None = None) -> None:
+    def note(
+        self, kind: str, detail: str, subject: Span, context: Span | None = None, headline: str = ""
+    ) -> None:
         """Add a diagnostic and read on; a second one about the very same place is left out."""
         if self.diagnostics and self.diagnostics[-1].subject == subject:
             return
-        self.diagnostics.append(error(summary, detail, subject, context=context, block=self.block))
+        self.diagnostics.append(
+            error(kind, detail, subject, context=context, block=self.block, headline=headline)
+        )
 
     def problem(
-        self, summary: str, detail: str, index: int | None = None, since: int | None = None
+        self,
+        kind: str,
+        detail: str,
+        index: int | None = None,
+        since: int | None = None,
+        headline: str = "",
     ) -> MalformedError:
         """Note a syntax error at a token (the next one) and give the exception to raise.
 
@@ -108,33 +117,34 @@ class TokenStream(Struct):
             self.peek()
             index = self.index
         begin, end = self.tokens.starts[index], self.tokens.ends[index]
-        kind = self.tokens.kinds[index]
+        token = self.tokens.kinds[index]
         # Of a string in the wrong place, its opening quotation mark is the subject.
-        subject = self.positions.span(begin, begin + 1 if kind == STRING else end)
+        subject = self.positions.span(begin, begin + 1 if token == STRING else end)
         context = self.span(since, index) if since is not None and since <= index else None
-        misfit = self._misfit(kind, index)
+        misfit = self._misfit(token, index)
         if misfit is not None:
-            summary, detail = misfit
-        self.note(summary, detail, subject, context)
-        return MalformedError(summary)
+            kind, detail = misfit
+            headline = ""
+        self.note(kind, detail, subject, context, headline)
+        return MalformedError(kind)
 
     def _misfit(self, kind: str, index: int) -> tuple[str, str] | None:
         """What to say of a token that the language does not have at all."""
         if kind in _BITWISE:
-            return "Unsupported operator", f"Bitwise operators are not supported.{_BITWISE[kind]}"
+            return "unsupported-operator", f"Bitwise operators are not supported.{_BITWISE[kind]}"
         if kind == "**":
             return (
-                "Unsupported operator",
+                "unsupported-operator",
                 '"**" is not a supported operator. Exponentiation is not supported as an operator.',
             )
         if kind in _CHARACTERS:
-            return "Invalid character", _CHARACTERS[kind]
+            return "invalid-character", _CHARACTERS[kind]
         if kind == QUOTED_NEWLINE:
-            return "Invalid multi-line string", _MULTI_LINE
+            return "invalid-multi-line-string", _MULTI_LINE
         if kind == INVALID:
             if self.tokens.word(index).startswith("/*"):
-                return "Unterminated comment", 'There is no closing "*/" for this comment.'
-            return "Invalid character", "This character is not used within the language."
+                return "unterminated-comment", 'There is no closing "*/" for this comment.'
+            return "invalid-character", "This character is not used within the language."
         return None
 
     def descend(self) -> None:
@@ -151,7 +161,7 @@ class TokenStream(Struct):
     def _check_depth(self) -> None:
         if self.reach > MAX_DEPTH:
             raise self.problem(
-                "Configuration is nested too deeply",
+                "configuration-is-nested-too-deeply",
                 f"Expressions and blocks may be nested at most {MAX_DEPTH} levels deep, where each "
                 "operator of "
                 "a chain is a level too. Split this one up, for example with local values.",

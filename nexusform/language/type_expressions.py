@@ -47,7 +47,7 @@ _COLLECTIONS: Final[Mapping[str, type[ListType | SetType | MapType]]] = {
     "map": MapType,
 }
 _CONSTRUCTORS: Final = ("list", "set", "map", "object", "tuple", "optional")
-_INVALID: Final = "Invalid type specification"
+_INVALID: Final = "invalid-type-specification"
 
 
 def type_expression(expression: Expression) -> tuple[Type | None, list[Diagnostic]]:
@@ -68,7 +68,7 @@ class _NoNames:
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         detail = "The default of an optional attribute is fixed; it cannot refer to anything."
-        problem = error("Reference not allowed", detail, traversal.span)
+        problem = error("reference-not-allowed", detail, traversal.span)
         return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
 
 
@@ -203,7 +203,7 @@ class _TypeReader:
         except ConversionProblem as problem:
             detail = f"The default does not fit the type of its attribute: {describe(problem)}."
             self.diagnostics.append(
-                error("Invalid default value for optional attribute", detail, expression.span)
+                error("invalid-default-value-for-optional-attribute", detail, expression.span)
             )
             return None
 

@@ -57,10 +57,10 @@ PLACEMENT_PHASE = 6
 # found by its racks. Said only when nothing else is wrong.
 CONSEQUENCES = frozenset(
     {
-        "Unknown site",
-        "Unknown rack",
-        "Unknown cluster",
-        "Unknown availability zone",
+        "unknown-site",
+        "unknown-rack",
+        "unknown-cluster",
+        "unknown-availability-zone",
         UNDECIDED,
     }
 )
@@ -220,7 +220,7 @@ class _Planner:
             if config.type not in self.request.registries.resource_types:
                 self.diagnostics.append(
                     error(
-                        "Unknown resource type in state",
+                        "unknown-resource-type-in-state",
                         f"The state holds {config}, and this version of nexusform knows no type "
                         f'"{config.type}". Use the version that made it, or forget the object with '
                         f"`nexusform state rm {config}`.",
@@ -286,9 +286,9 @@ class _Planner:
         if second is not None:
             path = ("name",) if clash.what == "name" else ("slot",)
             return second.error(
-                "Duplicate machine", detail, path if second.type.name.endswith("machine") else ()
+                "duplicate-machine", detail, path if second.type.name.endswith("machine") else ()
             )
-        return error("Duplicate machine", detail)
+        return error("duplicate-machine", detail)
 
 
 def _causes(found: list[Diagnostic], *, flawed: bool) -> list[Diagnostic]:
@@ -296,9 +296,9 @@ def _causes(found: list[Diagnostic], *, flawed: bool) -> list[Diagnostic]:
     (`flawed`), or from an unknown value where a rack or site is described.
     """
     if flawed:
-        return [d for d in found if d.summary not in CONSEQUENCES]
-    if any(d.summary == UNDECIDED for d in found):
-        return [d for d in found if d.summary == UNDECIDED or d.summary not in CONSEQUENCES]
+        return [d for d in found if d.id not in CONSEQUENCES]
+    if any(d.id == UNDECIDED for d in found):
+        return [d for d in found if d.id == UNDECIDED or d.id not in CONSEQUENCES]
     return found
 
 
@@ -308,7 +308,7 @@ def _without_followers(
     """What was found, without arguments that are unknown only because what they refer to is in error."""
     wrong: set[ConfigAddress] = set()
     for d in found:
-        if d.severity is Severity.ERROR and d.summary != UNDECIDED and d.address:
+        if d.severity is Severity.ERROR and d.id != UNDECIDED and d.address:
             wrong.add(parse_address(d.address).config)
 
     def follows(d: Diagnostic) -> bool:
@@ -323,12 +323,12 @@ def _without_followers(
                 stack += needs.get(at, ())
         return False
 
-    return [d for d in found if not (wrong and d.summary == UNDECIDED and d.address and follows(d))]
+    return [d for d in found if not (wrong and d.id == UNDECIDED and d.address and follows(d))]
 
 
 def _forgets(address: Address) -> Diagnostic:
     return warning(
-        "Object will be forgotten",
+        "object-will-be-forgotten",
         f"{address} leaves the state and is not destroyed. Its room counts as free from then on, although "
         "the "
         "object may still be there.",

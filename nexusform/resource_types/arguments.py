@@ -75,7 +75,7 @@ def whole_number_problems(values: Mapping[str, Any], names: Iterable[str], path:
     return [
         Problem(
             (*path, name),
-            "Invalid number",
+            "invalid-number",
             f'"{name}" must be a whole number, not {values[name]}.',
         )
         for name in names
@@ -83,7 +83,9 @@ def whole_number_problems(values: Mapping[str, Any], names: Iterable[str], path:
     ]
 
 
-def reference_problem(argument: str, what: str, given: str, known: Iterable[str], how: str) -> Problem:
+def reference_problem(
+    kind: str, argument: str, what: str, given: str, known: Iterable[str], how: str
+) -> Problem:
     """The problem of an id that nothing in the configuration stands for.
 
     `what` names the kind ("site"), `how` shows a reference that would be right.
@@ -92,16 +94,16 @@ def reference_problem(argument: str, what: str, given: str, known: Iterable[str]
     listed = f" Known {what}s: {', '.join(ids[:8])}{', ...' if len(ids) > 8 else ''}." if ids else ""
     return Problem(
         (argument,),
-        f"Unknown {what}",
+        kind,
         f'No {what} has the id "{given}".{did_you_mean(given, ids)}{listed} Write a reference such as {how}, '
         f"so that the {what} is planned first.",
     )
 
 
-def duplicate_problem(argument: str, what: str, given: str, other: str) -> Problem:
+def duplicate_problem(kind: str, argument: str, what: str, given: str, other: str) -> Problem:
     """The problem of a second object under one id; `other` is the address of the first."""
     return Problem(
         (argument,),
-        f"Duplicate {what}",
+        kind,
         f'{other} already describes the {what} "{given}". Give one of the two another name, or remove it.',
     )

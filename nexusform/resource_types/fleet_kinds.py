@@ -26,8 +26,8 @@ from nexusform.schema import Attribute, BlockSchema
 from nexusform.values import UNKNOWN
 
 Values = Mapping[str, Any]
-CONFLICT: Final = "Conflicting arguments"
-MISSING: Final = "Missing required argument"
+CONFLICT: Final = "conflicting-arguments"
+MISSING: Final = "missing-required-argument"
 
 
 class FleetKind(Struct, frozen=True):

@@ -129,7 +129,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     findings = check_member(member) if written.name else []
     problems = finding_problems(findings)
     _, wrong = read_usage(*_usage(told))
-    problems += [Problem(("resources", *p.path), p.summary, p.detail) for p in finding_problems(wrong)]
+    problems += [Problem(("resources", *p.path), p.id, p.detail) for p in finding_problems(wrong)]
     if written.cluster_id:
         problems += [
             Problem(

@@ -39,8 +39,8 @@ from nexusform.schema import Attribute, BlockSchema
 from nexusform.values import UNKNOWN
 
 Values = Mapping[str, Any]
-INVALID: Final = "Invalid fleet object"
-UNUSUAL: Final = "A real hub treats this differently"
+INVALID: Final = "invalid-fleet-object"
+UNUSUAL: Final = "a-real-hub-treats-this-differently"
 
 
 # --- manifests ---------------------------------------------------------------------------------
@@ -65,12 +65,11 @@ def line_problems(findings: Iterable[LineFinding], argument: str) -> list[Proble
         detail = each.detail if each.detail.endswith((".", "?")) else f"{each.detail}."
         text = f"{argument}{line}: {detail}"
         if each.severity is Severity.ERROR:
-            found.append(Problem((argument,), each.summary, text))
+            found.append(Problem((argument,), each.id, text))
         else:
-            together.setdefault(each.summary, []).append(text)
+            together.setdefault(each.id, []).append(text)
     warnings = (
-        Problem((argument,), summary, "\n".join(lines), Severity.WARNING)
-        for summary, lines in together.items()
+        Problem((argument,), kind, "\n".join(lines), Severity.WARNING) for kind, lines in together.items()
     )
     return [*found, *warnings]
 
@@ -80,13 +79,13 @@ def finding_problems(findings: Iterable[Finding], document: FleetDocument | None
     found = []
     for each in findings:
         severity = Severity.WARNING if each.warning else Severity.ERROR
-        summary = UNUSUAL if each.warning else INVALID
+        kind = UNUSUAL if each.warning else INVALID
         text = f"{each.message[:1].upper()}{each.message[1:]}."
         path = each.path
         if document is not None:
             line = document.line(path)
             text, path = f"manifest{f':{line}' if line else ''}: {text}", ("manifest",)
-        found.append(Problem(path, summary, text, severity))
+        found.append(Problem(path, kind, text, severity))
     return found
 
 

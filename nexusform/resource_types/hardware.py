@@ -85,7 +85,7 @@ def hardware_problems(attributes: Mapping[str, Any], *, required: bool) -> list[
         return [
             Problem(
                 ("machine_sku",),
-                "Conflicting arguments",
+                "conflicting-arguments",
                 'A "machine" block and "machine_sku" both describe the hardware. Keep one of them.',
             )
         ]
@@ -93,7 +93,7 @@ def hardware_problems(attributes: Mapping[str, Any], *, required: bool) -> list[
         return [
             Problem(
                 (),
-                "Missing required argument",
+                "missing-required-argument",
                 'Say what hardware this machine is: either "machine_sku" '
                 f'({", ".join(machine_sku_names())}) or a "machine" block with its figures. '
                 "For a machine of data.nexus_inventory whose machine_sku is null, map its machineSkuId in "
@@ -107,7 +107,7 @@ def hardware_problems(attributes: Mapping[str, Any], *, required: bool) -> list[
         return [
             Problem(
                 ("machine_sku",),
-                "Unknown machine SKU",
+                "unknown-machine-sku",
                 f'The catalogue has no machine SKU "{sku}".{did_you_mean(str(sku), names)} '
                 f'It lists {", ".join(names)}; describe other hardware with a "machine" block.',
             )

@@ -65,7 +65,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     if attributes.get("name") == CONTROL_PLANE:
         problems.append(
             Problem(
-                ("name",), "Invalid agent pool name", f'"{CONTROL_PLANE}" is reserved for the control plane.'
+                ("name",), "invalid-agent-pool-name", f'"{CONTROL_PLANE}" is reserved for the control plane.'
             )
         )
     return problems
@@ -81,7 +81,7 @@ def demand(
         return None, [
             Problem(
                 ("kubernetes_cluster_id",),
-                "Unknown cluster",
+                "unknown-cluster",
                 f'No cluster has the id "{cluster_id}". Refer to the cluster, for example '
                 "nexus_kubernetes_cluster.NAME.id, or write the id of one that is declared: "
                 "<site>/<cluster>.",
@@ -91,7 +91,7 @@ def demand(
         return None, [
             Problem(
                 ("name",),
-                "Duplicate agent pool",
+                "duplicate-agent-pool",
                 f'The cluster "{cluster_id}" has an agent_pool block "{name}" already. Give one of the two '
                 "another "
                 "name, or remove it.",

@@ -128,7 +128,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
             problems.append(
                 Problem(
                     ("occupied", index, "name"),
-                    "Duplicate occupied block",
+                    "duplicate-occupied-block",
                     f'This machine has another "occupied" block named "{name}". Remove one of the two.',
                 )
             )
@@ -144,7 +144,7 @@ def _status_problems(attributes: Mapping[str, Any]) -> list[Problem]:
     return [
         Problem(
             ("detailed_status",),
-            "Unknown detailed status",
+            "unknown-detailed-status",
             f'"{status}" is not a detailed status that we know.{did_you_mean(status, DETAILED_STATUSES)} '
             f"The machine takes no new VMs. Known: {', '.join(DETAILED_STATUSES)}.",
             Severity.WARNING,
@@ -173,20 +173,20 @@ def _occupied_problems(attributes: Mapping[str, Any], index: int, block: Mapping
             there = f"0 to {last}" if last is not None else "counted from 0"
             problems.append(
                 Problem(
-                    (*path, "cells"), "Invalid NUMA cell", f"There is no cell {cell}: the cells are {there}."
+                    (*path, "cells"), "invalid-numa-cell", f"There is no cell {cell}: the cells are {there}."
                 )
             )
     if len(set(cells)) != len(cells):
         problems.append(
             Problem(
-                (*path, "cells"), "Invalid NUMA cell", f"The list {cells} names a cell twice. Name each once."
+                (*path, "cells"), "invalid-numa-cell", f"The list {cells} names a cell twice. Name each once."
             )
         )
     elif not cells or (isinstance(wanted, int) and wanted > 1 and wanted != len(cells)):
         problems.append(
             Problem(
                 (*path, "cells"),
-                "Conflicting NUMA cells",
+                "conflicting-numa-cells",
                 f'"cells" lists {len(cells)} cells and "numa_cells" says {wanted}. Make the two agree, '
                 'or leave "cells" out to have them inferred.',
             )
@@ -213,7 +213,7 @@ def _overfull_problems(attributes: Mapping[str, Any]) -> list[Problem]:
             problems.append(
                 Problem(
                     ("occupied", 0),
-                    "Machine more than full",
+                    "machine-more-than-full",
                     f'The "occupied" blocks add up to {name} = {taken:,}, and the machine has {total:,}. '
                     "It counts as full. Compare machine_sku with the real hardware.",
                     Severity.WARNING,
@@ -281,7 +281,7 @@ def offer(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> 
     rack = inventory.racks.get(inventory.taken.get(("rack", "", rack_id), ""))
     if rack is None:
         known = [offered.id for offered in inventory.racks.values()]
-        return [reference_problem("rack_id", "rack", rack_id, known, "nexus_rack.NAME.id")]
+        return [reference_problem("unknown-rack", "rack_id", "rack", rack_id, known, "nexus_rack.NAME.id")]
     machine = machine_of(attributes, rack)
     if machine is None:
         return []
@@ -302,7 +302,7 @@ def _clash(machine: Machine, rack: RackOffer, address: str, inventory: Inventory
     if other != address:
         return Problem(
             ("slot",),
-            "Duplicate slot",
+            "duplicate-slot",
             f'{other} already stands in slot {machine.slot} of the rack "{rack.name}". '
             "Give one of the two another slot.",
         )
@@ -311,13 +311,13 @@ def _clash(machine: Machine, rack: RackOffer, address: str, inventory: Inventory
         return None
     maker = inventory.racks.get(other)
     if maker is None:
-        return duplicate_problem("name", "machine", machine.name, other)
+        return duplicate_problem("duplicate-machine", "name", "machine", machine.name, other)
     made = next(m for m in maker.machines if m.name == machine.name)
     if maker.id == rack.id and made.slot == machine.slot:
         return None
     return Problem(
         ("name",),
-        "Duplicate machine",
+        "duplicate-machine",
         f'{other} makes a machine "{made.name}" in slot {made.slot} already. To describe that machine, give '
         f'this one rack_id = "{maker.id}" and slot = {made.slot}; else another name.',
     )

@@ -94,7 +94,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
         problems += [
             Problem(
                 ("machine_sku_by_id", sku_id),
-                "Unknown machine SKU",
+                "unknown-machine-sku",
                 f'The catalogue has no machine SKU "{sku}".{did_you_mean(str(sku), names)} '
                 f"It lists {', '.join(names)}.",
             )
@@ -105,7 +105,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     if isinstance(age, str) and parse_duration(age) is None:
         problems.append(
             Problem(
-                ("max_age",), "Invalid duration", f'Write a time such as "24h", "7d" or "1h30m", not "{age}".'
+                ("max_age",), "invalid-duration", f'Write a time such as "24h", "7d" or "1h30m", not "{age}".'
             )
         )
     return problems
@@ -117,7 +117,7 @@ def _source_problems(attributes: Mapping[str, Any]) -> list[Problem]:
         return [
             Problem(
                 (name,),
-                "Conflicting arguments",
+                "conflicting-arguments",
                 f'"directory" and "{name}" both say what to read. Keep "directory" with its standard file '
                 "names, or name every file.",
             )
@@ -129,7 +129,7 @@ def _source_problems(attributes: Mapping[str, Any]) -> list[Problem]:
     return [
         Problem(
             (),
-            "Missing required argument",
+            "missing-required-argument",
             'Say what to read: either "directory", or "bare_metal_machines_file" and "racks_file" '
             f"({' and '.join(missing)} missing).",
         )
@@ -155,7 +155,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> tuple[dict[str,
 
 
 def _problem(finding: Finding, argument: tuple[str, ...]) -> Problem:
-    return Problem(argument, finding.summary, f"{finding}", finding.severity)
+    return Problem(argument, finding.id, f"{finding}", finding.severity)
 
 
 class _Reading:
@@ -174,13 +174,13 @@ class _Reading:
             if standard.pattern:
                 names += [name for name in self._files.glob(base, standard.pattern) if name not in names]
         except FileProblem as problem:
-            self.problems.append(Problem(("directory",), "Unreadable file", str(problem)))
+            self.problems.append(Problem(("directory",), "unreadable-file", str(problem)))
             return
         if not names and standard.required:
             self.problems.append(
                 Problem(
                     ("directory",),
-                    "Missing file",
+                    "missing-file",
                     f'There is no file "{standard.name}" in "{directory}" (a path is relative to where the '
                     'command runs; in a module write "${path.module}/..."). Capture it with: '
                     f"{standard.command} > {standard.name}",
@@ -194,7 +194,7 @@ class _Reading:
         try:
             content = self._files.read(name)
         except FileProblem as problem:
-            self.problems.append(Problem(argument, "Unreadable file", str(problem)))
+            self.problems.append(Problem(argument, "unreadable-file", str(problem)))
             return
         self.documents.setdefault(kind, []).append((name, content))
 
@@ -225,7 +225,7 @@ def _age_problems(attributes: Mapping[str, Any], inventory: AzInventory, now: st
     if made is None:
         yield Problem(
             ("max_age",),
-            "Age of the inventory unknown",
+            "age-of-the-inventory-unknown",
             "Nothing in the export tells when it was made. Put the time into a file exported_at beside the "
             "others: date -u +%Y-%m-%dT%H:%M:%SZ > exported_at",
             Severity.WARNING,
@@ -236,7 +236,7 @@ def _age_problems(attributes: Mapping[str, Any], inventory: AzInventory, now: st
         age = f"{hours // 24} days" if hours >= 48 else f"{hours} hours"
         yield Problem(
             ("max_age",),
-            "Old inventory",
+            "old-inventory",
             f'The export {said} {inventory.exported_at}, {age} ago; max_age is "{wanted}". '
             "Capture it again before relying on this plan.",
             Severity.WARNING,

@@ -132,7 +132,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
             problems.append(
                 Problem(
                     path,
-                    "Invalid agent pool name",
+                    "invalid-agent-pool-name",
                     f'"{name}" cannot be the name of an agent pool: it must not be empty or '
                     f'"{CONTROL_PLANE}", nor '
                     'hold "|" or "/".',

@@ -149,7 +149,7 @@ def _zone_problems(attributes: Mapping[str, Any]) -> list[Problem]:
     return [
         Problem(
             ("name",),
-            "Invalid availability zone",
+            "invalid-availability-zone",
             f'The availability zone cannot be taken from the name "{name}": {why}, and a zone is '
             '1 to 10 letters and digits. Add "availability_zone" to this rack.',
         )
@@ -166,7 +166,7 @@ def _override_problems(attributes: Mapping[str, Any]) -> list[Problem]:
     return [
         Problem(
             ("machine_override", label),
-            "Unknown machine",
+            "unknown-machine",
             f'The rack "{name}" has no machine "{label}".{did_you_mean(label, machines)} '
             f"Its machines: {range_text}. A machine beyond these is a nexus_bare_metal_machine.",
         )
@@ -216,10 +216,14 @@ def offer(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> 
     if not isinstance(site_id, str) or not is_known(attributes.get("name")):
         return []
     if ("site", "", site_id) not in inventory.taken:
-        return [reference_problem("site_id", "site", site_id, inventory.site_ids(), "nexus_site.NAME.id")]
+        return [
+            reference_problem(
+                "unknown-site", "site_id", "site", site_id, inventory.site_ids(), "nexus_site.NAME.id"
+            )
+        ]
     other = inventory.taken.setdefault(("rack", "", rack_id), address)
     if other != address:
-        return [duplicate_problem("name", "rack", rack_id, other)]
+        return [duplicate_problem("duplicate-rack", "name", "rack", rack_id, other)]
     filled = {**attributes, **derive(attributes)}
     overrides = attributes.get("machine_override") or {}
     machines = machines_of(filled)

@@ -97,7 +97,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
             problems.append(
                 Problem(
                     ("group", index),
-                    "Empty separation group",
+                    "empty-separation-group",
                     "The group names nobody. Give it cluster_ids, pool_ids or a workload_selector.",
                 )
             )

@@ -69,7 +69,7 @@ def offer(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> 
     site_id = identify(attributes)
     other = inventory.taken.setdefault(("site", "", site_id), address)
     if other != address:
-        return [duplicate_problem("name", "site", site_id, other)]
+        return [duplicate_problem("duplicate-site", "name", "site", site_id, other)]
     scheduler = attributes.get("scheduler")
     chosen: Mapping[str, Any] = scheduler if isinstance(scheduler, Mapping) else {}
     inventory.sites[address] = SiteOffer(

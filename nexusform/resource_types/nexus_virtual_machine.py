@@ -150,7 +150,7 @@ def _hints(
             problems.append(
                 Problem(
                     ("placement_hint", index, "resource_id"),
-                    "Unknown resource",
+                    "unknown-resource",
                     f'Nothing has the id "{target}". A hint names a VM, cluster, machine or rack of this '
                     "configuration by its id.",
                 )

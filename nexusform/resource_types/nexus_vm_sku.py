@@ -55,7 +55,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
         problems.append(
             Problem(
                 ("name",),
-                "Duplicate VM SKU",
+                "duplicate-vm-sku",
                 f'The built-in catalogue has a VM SKU "{name}" already; clusters may use it as it is. '
                 "Give a SKU of your own another name.",
             )
@@ -81,7 +81,7 @@ def offer(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> 
     sku = sku_of(attributes)
     other = inventory.taken.setdefault(("vm_sku", "", sku.name), address)
     if other != address:
-        return [duplicate_problem("name", "VM SKU", sku.name, other)]
+        return [duplicate_problem("duplicate-vm-sku", "name", "VM SKU", sku.name, other)]
     inventory.skus[address] = sku
     return []
 

@@ -141,7 +141,7 @@ def upgrade_problems(values: Mapping[str, Any], path: Path) -> Iterable[Problem]
     if all(isinstance(a, str) and a.rstrip("%").strip("0") == "" for a in amounts):
         yield Problem(
             (*path, "upgrade_settings"),
-            "Invalid upgrade settings",
+            "invalid-upgrade-settings",
             "max_surge and max_unavailable are both zero, so no VM could ever be upgraded. Make one of "
             "them at "
             "least 1.",
@@ -160,7 +160,7 @@ def pool_demand(
         return None, [
             Problem(
                 (*path, "vm_sku_name"),
-                "VM SKU not allowed for a control plane",
+                "vm-sku-not-allowed-for-a-control-plane",
                 f"{name} spans {sku.numa_cells} NUMA cells; such SKUs are for agent pools only. Take a G "
                 "or P SKU.",
             )

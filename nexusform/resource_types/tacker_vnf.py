@@ -44,8 +44,8 @@ DECIDED: Final = "decided"
 CIS_NODE_LABEL: Final = "CIS-node"
 MACHINE_LABEL: Final = "kubernetes.io/zone"
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
-UNSATISFIABLE: Final = "Anti-affinity cannot be met"
-TOO_LARGE: Final = "Anti-affinity cannot be met at the largest scale"
+UNSATISFIABLE: Final = "anti-affinity-cannot-be-met"
+TOO_LARGE: Final = "anti-affinity-cannot-be-met-at-the-largest-scale"
 
 VNFC: Final = ObjectType.of(
     {
@@ -105,7 +105,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
         problems.append(
             Problem(
                 (),
-                "Missing required argument",
+                "missing-required-argument",
                 'A tacker_vnf needs "vnfd", "base_hot", or both, for example vnfd = file("vnfd.yaml").',
             )
         )
@@ -114,7 +114,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
         problems.append(
             Problem(
                 ("parameters",),
-                "Incorrect attribute value type",
+                "incorrect-attribute-value-type",
                 "parameters must be a map of values by name.",
             )
         )
@@ -137,7 +137,7 @@ def _size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Problem]
         if not isinstance(value, int):
             yield Problem(
                 ("scale_levels", name),
-                "Invalid number",
+                "invalid-number",
                 f'The level of "{name}" must be a whole number, not {value}.',
             )
     whole = {name: value for name, value in known.items() if isinstance(value, int)}
@@ -145,7 +145,7 @@ def _size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Problem]
     for found in wrong:
         path: Path = ("scale_levels", found.aspect) if found.aspect else ("instantiation_level",)
         yield Problem(
-            path, "Unknown size of the VNF" if not found.aspect else "Invalid scale level", found.detail
+            path, "unknown-size-of-the-vnf" if not found.aspect else "invalid-scale-level", found.detail
         )
     if wrong or len(whole) < len(known):
         return
@@ -155,14 +155,14 @@ def _size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Problem]
         bound = "least" if cut.taken > cut.wanted else "most"
         yield Problem(
             document_path(vdu.origin.file),
-            "Size outside of the VDU's bounds",
+            "size-outside-of-the-vdu-s-bounds",
             f'{vdu.origin}: the size asked for gives "{cut.vdu}" {cut.wanted} VMs, and its profile allows at '
             f"{bound} {cut.taken}; {cut.taken} are placed.",
             Severity.WARNING,
         )
 
 
-def _unmet_problem(found: Unmet, summary: str, severity: Severity, machines: int) -> Problem:
+def _unmet_problem(found: Unmet, kind: str, severity: Severity, machines: int) -> Problem:
     rule = found.rule
     vdus = ", ".join(f'"{name}"' for name in rule.vdus)
     scope = f" (scope {rule.label})" if rule.label and rule.label != "anti-affinity" else ""
@@ -183,7 +183,7 @@ def _unmet_problem(found: Unmet, summary: str, severity: Severity, machines: int
             f"{at_most}: {found.wanted} VMs{when}, and {has}. Add machines or racks, ask for "
             "fewer VMs, or make the rule soft."
         )
-    return Problem(document_path(rule.origin.file), summary, text, severity)
+    return Problem(document_path(rule.origin.file), kind, text, severity)
 
 
 # --- VMs ---------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ def unknown_sku(name: str, path: Path, known: Collection[str]) -> Problem:
     listed = f" The nearest are {', '.join(near)}." if len(near) > 1 else ""
     return Problem(
         path,
-        "Unknown VM SKU",
+        "unknown-vm-sku",
         f'There is no VM SKU "{name}".{did_you_mean(name, sorted(known))}{listed} A size of your own is '
         "declared with nexus_vm_sku.",
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from nexusform.diagnostic_kinds import SUMMARIES
 from nexusform.diagnostics import Severity
 from nexusform.importers.vnf_model import VnfSources
 from nexusform.importers.yaml_text import LineFinding
@@ -72,12 +73,12 @@ def document_problems(findings: Iterable[LineFinding]) -> list[Problem]:
         sentence = found.detail if found.detail.endswith((".", "?")) else f"{found.detail}."
         text = f"{found.file}{line}: {sentence}"
         if found.severity is Severity.ERROR:
-            problems.append(Problem(document_path(found.file), found.summary, text))
+            problems.append(Problem(document_path(found.file), found.id, text))
         else:
-            together.setdefault((found.file, found.summary), []).append(text)
-    for (file, summary), lines in together.items():
-        title = f"{summary} ({_KINDS.get(file, 'nested template')})"
-        problems.append(Problem(document_path(file), title, "\n".join(lines), Severity.WARNING))
+            together.setdefault((found.file, found.id), []).append(text)
+    for (file, kind), lines in together.items():
+        headline = f"{SUMMARIES[kind]} ({_KINDS.get(file, 'nested template')})"
+        problems.append(Problem(document_path(file), kind, "\n".join(lines), Severity.WARNING, headline))
     return problems
 
 

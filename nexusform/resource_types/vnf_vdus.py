@@ -107,7 +107,7 @@ def missing_size(vdu: Vdu, vcpus: int | None, memory: int | None) -> Problem:
     what = "vCPUs and no memory" if vcpus is None and memory is None else what
     return Problem(
         ("vdu", vdu.name),
-        "VDU without a size",
+        "vdu-without-a-size",
         f'The documents give no {what} for the VDU "{vdu.name}" ({vdu.origin}). Add a block '
         f'vdu "{vdu.name}" with vm_sku_name, or with vcpus and memory_gib.',
     )
@@ -122,7 +122,7 @@ def block_problems(blocks: Mapping[str, Any]) -> Iterator[Problem]:
         if block.get("vm_sku_name") is not None and sized:
             yield Problem(
                 (*path, "vm_sku_name"),
-                "Conflicting arguments",
+                "conflicting-arguments",
                 f'The block vdu "{name}" has vm_sku_name and {", ".join(sized)}. Give a SKU, or '
                 "figures, not both.",
             )
@@ -136,7 +136,7 @@ def vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:
             listed = ", ".join(names)
             yield Problem(
                 ("vdu", name),
-                "Unknown VDU",
+                "unknown-vdu",
                 f'The documents have no VDU "{name}".{did_you_mean(name, names)} They have: {listed}.',
             )
     for vdu in vnf.vdus:

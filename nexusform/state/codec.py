@@ -212,7 +212,7 @@ def _refuse_foreign(document: Any, name: str) -> Diagnostic | None:
         by = document.get("nexusform_version")
         writer = f" by nexusform {by}" if is_filled(by) else ""
         return error(
-            "State of a newer version",
+            "state-of-a-newer-version",
             f"{name} was written{writer} as version {version} of the format; this nexusform reads up to "
             f"version {CURRENT}. Use the newer nexusform, or one that is newer still.",
         )
@@ -220,12 +220,12 @@ def _refuse_foreign(document: Any, name: str) -> Diagnostic | None:
 
 
 def _foreign(name: str, why: str) -> Diagnostic:
-    return error("Not a nexusform state", f"{name} cannot be used. {why}")
+    return error("not-a-nexusform-state", f"{name} cannot be used. {why}")
 
 
 def _unsupported(version: int, name: str) -> Diagnostic:
     detail = f"{name} is of version {version} of the format, which this nexusform no longer reads."
-    return error("State of an old version", detail)
+    return error("state-of-an-old-version", detail)
 
 
 def _way_out(name: str) -> str:
@@ -244,7 +244,7 @@ def _not_json(problem: json_text.JsonProblem, data: bytes, name: str) -> Diagnos
     where = f"line {span.start.line}, column {span.start.column}"
     torn = " It looks cut off there." if offset >= len(text.rstrip()) else ""
     detail = f"{name} is not valid JSON: {problem.message}, at {where}.{torn} {_way_out(name)}"
-    return error("State is not valid JSON", detail, span)
+    return error("state-is-not-valid-json", detail, span)
 
 
 def _explain(mistakes: list[Mistake], data: bytes, name: str) -> list[Diagnostic]:
@@ -260,10 +260,10 @@ def _explain(mistakes: list[Mistake], data: bytes, name: str) -> list[Diagnostic
         span = positions.span(offset, min(offset + 1, len(text)))
         where = f"line {span.start.line}, column {span.start.column} ({path_text(mistake.path)})"
         detail = f"{name}, {where}: {mistake.message} {_way_out(name)}"
-        found.append(error("Invalid state document", detail, span))
+        found.append(error("invalid-state-document", detail, span))
     if len(mistakes) > len(shown):
         rest = f"{name} has {len(mistakes) - len(shown)} more mistakes of this kind."
-        found.append(error("Invalid state document", rest))
+        found.append(error("invalid-state-document", rest))
     return found
 
 

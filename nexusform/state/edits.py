@@ -11,11 +11,11 @@ from nexusform.state.model import InstanceState, ObjectState, State
 
 
 class EditProblem(Exception):
-    """A change that cannot be made: a constant summary, and sentences that say why."""
+    """A change that cannot be made: the id of a diagnostic, and sentences that say why."""
 
-    def __init__(self, summary: str, detail: str) -> None:
+    def __init__(self, kind: str, detail: str) -> None:
         super().__init__(detail)
-        self.summary = summary
+        self.kind = kind
         self.detail = detail
 
 
@@ -56,12 +56,12 @@ def moves(state: State, source: AddressPattern, target: AddressPattern) -> Pairs
     An instance key that neither names is kept. Raises EditProblem.
     """
     if source == target:
-        raise EditProblem("Nothing to move", f"Source and target are both {source}.")
+        raise EditProblem("nothing-to-move", f"Source and target are both {source}.")
     _check_kinds(source, target)
     sources = matching(state, [source])
     if not sources:
         raise EditProblem(
-            "Nothing to move", f"The state holds no {source}. `nexusform state list` shows what it holds."
+            "nothing-to-move", f"The state holds no {source}. `nexusform state list` shows what it holds."
         )
     pairs = tuple((address, _renamed(address, source, target)) for address in sources)
     _check_targets(state, pairs, target)
@@ -71,12 +71,12 @@ def moves(state: State, source: AddressPattern, target: AddressPattern) -> Pairs
 def _check_kinds(source: AddressPattern, target: AddressPattern) -> None:
     if bool(source.type) != bool(target.type):
         raise EditProblem(
-            "Source and target are of different kinds",
+            "source-and-target-are-of-different-kinds",
             f"{_kind(source)} ({source}) cannot become {_kind(target)} ({target}).",
         )
     if (source.mode, source.type) != (target.mode, target.type):
         raise EditProblem(
-            "Source and target are of different types",
+            "source-and-target-are-of-different-types",
             f"{source} and {target} must be of one resource type: the objects in a state stay what they are.",
         )
 
@@ -107,7 +107,7 @@ def _check_targets(state: State, pairs: Pairs, target: AddressPattern) -> None:
     targets = {new for _, new in pairs}
     if len(targets) < len(pairs):
         raise EditProblem(
-            "Several instances for one address",
+            "several-instances-for-one-address",
             "More than one instance would get the same address. Name one of them in full, or move them one "
             f"by one to keys of {target}.",
         )
@@ -122,7 +122,7 @@ def _check_targets(state: State, pairs: Pairs, target: AddressPattern) -> None:
             taken.append(address)
     if taken:
         raise EditProblem(
-            "Target address is taken",
+            "target-address-is-taken",
             f"The state holds {taken[0]} already. Move or remove that first (state mv, state rm).",
         )
 
@@ -171,13 +171,13 @@ def _each_object(instance: InstanceState, change: Callable[[ObjectState], Object
 def only_instance(state: State, pattern: AddressPattern) -> Address | None:
     """The one instance that a pattern names, None when there is none. Raises EditProblem."""
     if not pattern.type:
-        raise EditProblem("Not a resource", f"{pattern} is a module; name one resource instance in it.")
+        raise EditProblem("not-a-resource", f"{pattern} is a module; name one resource instance in it.")
     if pattern.mode == "data":
-        raise EditProblem("Not a resource", f"{pattern} is a data source, which is read anew in every plan.")
+        raise EditProblem("not-a-resource", f"{pattern} is a data source, which is read anew in every plan.")
     found = [a for a in matching(state, [pattern]) if state.instances[a].current is not None]
     if len(found) > 1:
         shown = ", ".join(str(address) for address in found[:5])
-        raise EditProblem("Several instances", f"{pattern} names {len(found)} instances; name one: {shown}.")
+        raise EditProblem("several-instances", f"{pattern} names {len(found)} instances; name one: {shown}.")
     return found[0] if found else None
 
 
@@ -186,6 +186,6 @@ def with_taint(state: State, address: Address, *, tainted: bool) -> State:
     instance = state.instances[address]
     assert instance.current is not None
     if not tainted and not instance.current.tainted:
-        raise EditProblem("Not tainted", f"{address} is not tainted, so there is no mark to take away.")
+        raise EditProblem("not-tainted", f"{address} is not tainted, so there is no mark to take away.")
     changed = replace(instance.current, tainted=tainted)
     return state.with_instance(address, replace(instance, current=changed))

@@ -188,7 +188,7 @@ def read(lines: Iterable[bytes], name: str = "the journal") -> tuple[list[Record
 
 def _damaged(name: str, number: int) -> Diagnostic:
     return error(
-        "Damaged journal",
+        "damaged-journal",
         f"Record {number} of {name} is damaged, and records follow it, so it was not cut off by a crash. "
         "Nothing was changed. What it said about one step of an interrupted apply is lost: take that line "
         "out and compare what stands with the state (plan -refresh-only), or restore the file from a copy.",

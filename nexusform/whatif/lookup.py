@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from nexusform.diagnostics import Diagnostic, did_you_mean, error
 from nexusform.scheduling.racks.model import VmSku
@@ -60,7 +60,7 @@ def find_kubernetes_cluster(world: WorldView, text: str) -> tuple[SiteView, Clus
     found = find_cluster(world, text)
     if isinstance(found, Diagnostic) or found[1].kind is Kind.NKS:
         return found
-    return error("Not a Kubernetes cluster", f"{found[1].id} is no NKS cluster, so it has no such upgrade.")
+    return error("not-a-kubernetes-cluster", f"{found[1].id} is no NKS cluster, so it has no such upgrade.")
 
 
 def find_zones(sites: Iterable[SiteView], text: str) -> frozenset[str] | Diagnostic | None:
@@ -96,7 +96,7 @@ def find_mix(skus: Mapping[str, VmSku], text: str) -> tuple[MixPart, ...] | Diag
     for part in (part.strip() for part in text.split(",")):
         match = _PART.fullmatch(part)
         if match is None:
-            return error("Invalid mix", f'"{part}" is no part of a mix. Write NxSKU, for example {_EXAMPLE}.')
+            return error("invalid-mix", f'"{part}" is no part of a mix. Write NxSKU, for example {_EXAMPLE}.')
         name = match.group(2)
         # A SKU of the user's own may be called "2xlarge".
         count = int(match.group(1) or 1) if part not in skus else 1
@@ -105,7 +105,7 @@ def find_mix(skus: Mapping[str, VmSku], text: str) -> tuple[MixPart, ...] | Diag
             return _unknown("VM SKU", name, skus)
         counts[name] = counts.get(name, 0) + count
     if not counts or not all(0 < count <= _MOST_OF_A_PART for count in counts.values()):
-        return error("Invalid mix", f"Every part of a mix counts at least 1 VM, for example {_EXAMPLE}.")
+        return error("invalid-mix", f"Every part of a mix counts at least 1 VM, for example {_EXAMPLE}.")
     return tuple(MixPart(count, skus[name]) for name, count in counts.items())
 
 
@@ -123,16 +123,28 @@ def _one(
         return known[named[0]]
     if named:
         return error(
-            f"Ambiguous {what}", f'Several are called "{text}"; name one by its id: {_listed(named)}.'
+            "ambiguous-name",
+            f'Several are called "{text}"; name one by its id: {_listed(named)}.',
+            headline=f"Ambiguous {what}",
         )
     return _unknown(what, text, known)
+
+
+_UNKNOWN: Final = {
+    "site": "unknown-site",
+    "rack": "unknown-rack",
+    "machine": "unknown-machine",
+    "cluster": "unknown-cluster",
+    "availability zone": "unknown-availability-zone",
+    "VM SKU": "unknown-vm-sku",
+}
 
 
 def _unknown(what: str, text: str, known: Iterable[str]) -> Diagnostic:
     names = sorted(known, key=str.encode)
     near = did_you_mean(text, names)
     listed = f" Known: {_listed(names)}." if names else " There is none."
-    return error(f"Unknown {what}", f'There is no {what} "{text}".{near}{listed}')
+    return error(_UNKNOWN[what], f'There is no {what} "{text}".{near}{listed}')
 
 
 def _listed(names: Sequence[str]) -> str:

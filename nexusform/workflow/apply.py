@@ -156,7 +156,7 @@ def _check_document(check: CheckResult) -> dict[str, Any]:
 
 def _journal_problem(words: str) -> Diagnostic:
     return error(
-        "The journal cannot be written",
+        "the-journal-cannot-be-written",
         f"{words} Steps that were running have ended; no further one was started.",
     )
 
@@ -178,12 +178,12 @@ def _rescue(run: Run, document: bytes, words: str) -> Diagnostic:
         write_output(str(path), document, private=True)
     except OSError as problem:
         return error(
-            "The state could not be saved",
+            "the-state-could-not-be-saved",
             f"{words} It could not be written to {path} either ({problem.strerror}). The journal holds what "
             "was recorded before; run `nexusform apply -resume` once the backend works again.",
         )
     return error(
-        "The state could not be saved",
+        "the-state-could-not-be-saved",
         f"{words} It was written to {path} instead. When the backend works again, run "
         f"`nexusform state push {path}`, then remove that file.",
     )

@@ -46,7 +46,7 @@ def choose_backend(
             return None, [
                 *problems,
                 error(
-                    "Flag -state needs the local backend",
+                    "flag-state-needs-the-local-backend",
                     f'This state is kept by the backend "{choice.kind}".',
                 ),
             ]
@@ -66,7 +66,7 @@ def configured_choice(
         known = ", ".join(BACKENDS)
         return None, [
             error(
-                "Unknown backend",
+                "unknown-backend",
                 f'There is no backend "{kind}". Known are: {known}.{near}',
                 block.header_span if block else None,
             )
@@ -83,7 +83,7 @@ def configured_choice(
             near = did_you_mean(name, found.schema.attributes)
             problems.append(
                 error(
-                    "Unknown backend setting",
+                    "unknown-backend-setting",
                     f'-backend-config: the backend "{kind}" has no setting "{name}".{near}',
                 )
             )
@@ -125,14 +125,14 @@ def _opened(
     try:
         return BACKENDS[choice.kind].open(choice.settings, Place(directory, data_directory)), problems
     except BackendProblem as problem:
-        return None, [*problems, error("The backend cannot be opened", str(problem))]
+        return None, [*problems, error("the-backend-cannot-be-opened", str(problem))]
 
 
 def _changed(known: Choice, choice: Choice, settings: Settings | None) -> Diagnostic:
     what = f'from "{known.kind}" to "{choice.kind}"' if known.kind != choice.kind else "its settings changed"
     block = settings.backend if settings else None
     return error(
-        "The backend changed",
+        "the-backend-changed",
         f"Since the last init the backend of this configuration changed ({what}). To take the state along, "
         "run `nexusform init -migrate-state`; to use what the new place holds, run "
         "`nexusform init -reconfigure`.",

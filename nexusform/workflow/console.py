@@ -63,7 +63,7 @@ def open_console(place: Place) -> Opened:
     """
     configuration, problems = load_configuration(place)
     if configuration is not None and not configuration.files:
-        problems = [p for p in problems if p.summary != "No configuration files"]
+        problems = [p for p in problems if p.id != "no-configuration-files"]
     if configuration is None:
         configuration = Configuration(Module((), place.directory), Settings(), {})
     sources: dict[str, SourceFile] = dict(configuration.files)
@@ -74,7 +74,7 @@ def open_console(place: Place) -> Opened:
         directory=place.directory,
         files=sources,
     )
-    problems += [p for p in wrong if p.summary != "No value for required variable"]
+    problems += [p for p in wrong if p.id != "no-value-for-required-variable"]
     backend, wrong = open_backend(place, configuration)
     problems += wrong
     stored = None

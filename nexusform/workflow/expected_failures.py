@@ -11,7 +11,7 @@ from nexusform.diagnostics import Diagnostic, Severity, error
 from nexusform.language.syntax import Traversal, TraverseAttribute
 from nexusform.planning.instances.conditions import PROBLEMS
 
-_SUMMARIES = frozenset(PROBLEMS.values())
+_FAILURES = frozenset(PROBLEMS.values())
 _KEY = re.compile(r'\["(?:[^"\\]|\\.)*"\]|\[\d+\]')
 
 
@@ -29,7 +29,7 @@ def without_expected(
         names = _names(problem) & set(wanted)
         if names:
             met |= names
-        elif problem.summary == PROBLEMS["check"]:
+        elif problem.id == PROBLEMS["check"]:
             remaining.append(replace(problem, severity=Severity.ERROR))
         else:
             remaining.append(problem)
@@ -38,7 +38,7 @@ def without_expected(
 
 def _names(problem: Diagnostic) -> set[str]:
     """How a failed condition may be named: its address with and without instance keys."""
-    if problem.summary not in _SUMMARIES or not problem.address:
+    if problem.id not in _FAILURES or not problem.address:
         return set()
     return {problem.address, _KEY.sub("", problem.address)}
 
@@ -55,4 +55,4 @@ def _text(traversal: Traversal) -> str:
 
 def _missing(name: str, traversal: Traversal, header: str) -> Diagnostic:
     detail = f"The checkable object, {name}, was expected to report an error but did not."
-    return error("Missing expected failure", detail, traversal.span, block=header)
+    return error("missing-expected-failure", detail, traversal.span, block=header)

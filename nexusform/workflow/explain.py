@@ -80,7 +80,7 @@ def explain(place: Place, address: str, name: str, plan_path: str = "") -> Expla
     try:
         pattern = parse_pattern(address)
     except AddressProblem as problem:
-        return Explanations(diagnostics=(error("Invalid address", str(problem)),))
+        return Explanations(diagnostics=(error("invalid-address", str(problem)),))
     opened, request, problems = _asked_of(place, plan_path)
     if opened.project is None or request is None:
         return Explanations(diagnostics=tuple(problems), sources=opened.sources)
@@ -155,7 +155,7 @@ class _Question(Struct, frozen=True):
         if name not in names:
             near = did_you_mean(name, names)
             return Explanations(
-                diagnostics=(error("No such object", f'{self.pattern} has no object "{name}".{near}'),)
+                diagnostics=(error("no-such-object", f'{self.pattern} has no object "{name}".{near}'),)
             )
         reasons = self._reasons(self._explaining(self.request, planned.objects, name), name)
         if not reasons:
@@ -233,7 +233,7 @@ class _Question(Struct, frozen=True):
         known = self._known()
         near = "" if str(self.pattern) in known else did_you_mean(str(self.pattern), known)
         return error(
-            "Nothing to explain",
+            "nothing-to-explain",
             f"Neither the state nor the plan has anything placed at {self.pattern}.{near}",
         )
 
@@ -273,4 +273,4 @@ def _errors(planned: PlanResult) -> list[Diagnostic]:
 
 
 def _silent(name: str) -> Diagnostic:
-    return error("Nothing to explain", f'The rules were not asked about "{name}" in this plan.')
+    return error("nothing-to-explain", f'The rules were not asked about "{name}" in this plan.')

@@ -63,7 +63,7 @@ def explain_placements(
         near = did_you_mean(name, sorted(known))
         unknown = nodes_unknown(planned, pattern)
         text = f'The fleet has no member cluster "{name}".{near}' + (f" {unknown}" if unknown else "")
-        return [], [error("No such object", text)]
+        return [], [error("no-such-object", text)]
     wrong = [d for d in planned.diagnostics if d.severity is Severity.ERROR]
     return [_reason(p, planned, name) for p in found], wrong
 

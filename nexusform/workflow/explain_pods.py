@@ -12,7 +12,7 @@ from nexusform.planning.planner import make_plan
 from nexusform.planning.pods.reasons import PodReason, pod_reasons
 from nexusform.planning.request import PlanRequest
 
-NODES_UNKNOWN = "Nodes unknown"
+NODES_UNKNOWN = "nodes-unknown"
 _MOST_NAMES = 20
 
 
@@ -30,11 +30,11 @@ def explain_pods(
         shown = ", ".join(names[:_MOST_NAMES])
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
         text = f"{pattern} has several pods; name one of them: {shown}{more}."
-        return (), [*wrong, error("Which pod?", text)]
+        return (), [*wrong, error("which-pod", text)]
     wanted = name or names[0]
     if wanted not in names:
         text = f'{pattern} brings no pod "{wanted}".{did_you_mean(wanted, names)}'
-        return (), [*wrong, error("No such object", text)]
+        return (), [*wrong, error("no-such-object", text)]
     addresses = list(dict.fromkeys(str(row.address) for row in rows))
     unknown = nodes_unknown(planned, pattern)
     if unknown:
@@ -62,6 +62,6 @@ def nodes_unknown(planned: PlanResult, pattern: AddressPattern) -> str:
         return ""
     listed = ", ".join(names[:_MOST_NAMES]) + (" and others" if len(names) > _MOST_NAMES else "")
     return (
-        f"{NODES_UNKNOWN}: {listed}. A member without kubernetes_cluster_id has figures, not nodes, so the "
+        f"Nodes unknown: {listed}. A member without kubernetes_cluster_id has figures, not nodes, so the "
         "pods that the placement brings there are not predicted."
     )

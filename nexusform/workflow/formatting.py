@@ -77,7 +77,7 @@ def format_paths(paths: Sequence[str], *, recursive: bool, write: bool) -> Forma
             write_whole(Path(path), found.text.encode(), 0o644)
         except OSError as problem:
             done.problems.append(
-                error("File cannot be written", f'"{path}" cannot be written: {problem.strerror or problem}.')
+                error("file-cannot-be-written", f'"{path}" cannot be written: {problem.strerror or problem}.')
             )
     return done
 
@@ -96,18 +96,18 @@ def _below(path: str, problems: list[Diagnostic], *, recursive: bool) -> Iterato
     path = os.path.normpath(path)
     if not Path(path).is_dir():
         if not Path(path).exists():
-            problems.append(error("No such file", f'There is no file or directory "{path}".'))
+            problems.append(error("no-such-file", f'There is no file or directory "{path}".'))
         elif not path.endswith(ENDINGS):
             listed = ", ".join(f"*{ending}" for ending in ENDINGS)
             detail = f'"{path}" is none of the files that can be formatted: {listed}.'
-            problems.append(error("Unsupported file", detail))
+            problems.append(error("unsupported-file", detail))
         else:
             yield path
         return
     try:
         names = sorted(os.listdir(path), key=os.fsencode)  # noqa: PTH208 - names, not paths
     except OSError as problem:
-        problems.append(error("Unreadable directory", f'"{path}" cannot be read: {problem.strerror}.'))
+        problems.append(error("unreadable-directory", f'"{path}" cannot be read: {problem.strerror}.'))
         return
     for name in names:
         inner = os.path.normpath(os.path.join(path, name))  # noqa: PTH118 - shown as given
@@ -130,7 +130,7 @@ def _read(path: str, problems: list[Diagnostic]) -> SourceFile | None:
         with Path(path).open("rb") as file:
             raw = file.read(LARGEST_FILE + 1)
     except OSError as problem:
-        problems.append(error("Unreadable file", f'"{path}" cannot be read: {problem.strerror}.'))
+        problems.append(error("unreadable-file", f'"{path}" cannot be read: {problem.strerror}.'))
         return None
     return decoded(raw, path, problems)
 
@@ -139,11 +139,11 @@ def decoded(raw: bytes, name: str, problems: list[Diagnostic]) -> SourceFile | N
     """A text to format; None after a diagnostic when it is too long or not UTF-8."""
     if len(raw) > LARGEST_FILE:
         detail = f'"{name}" is larger than {LARGEST_FILE // 2**20} MiB. Split it up.'
-        problems.append(error("File too large", detail))
+        problems.append(error("file-too-large", detail))
         return None
     try:
         return SourceFile(name, raw.decode())
     except UnicodeDecodeError as problem:
         detail = f'"{name}" is not UTF-8: byte {problem.start} belongs to no character. Save it as UTF-8.'
-        problems.append(error("Invalid character encoding", detail))
+        problems.append(error("invalid-character-encoding", detail))
         return None

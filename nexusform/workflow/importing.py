@@ -77,18 +77,18 @@ def _find(
     if kind is None:
         near = did_you_mean(target.address.type, request.registries.resource_types)
         detail = f'There is no resource type "{target.address.type}".{near}'
-        problems.append(error("Invalid resource type", detail, target.span, block="import"))
+        problems.append(error("invalid-resource-type", detail, target.span, block="import"))
         return None
     name = target.provider or DEFAULT
     provider = providers.get(name)
     if provider is None:
         detail = f'There is no provider configuration "{name}".{did_you_mean(name, providers)}'
-        problems.append(error("Provider configuration not present", detail, target.span, block="import"))
+        problems.append(error("provider-configuration-not-present", detail, target.span, block="import"))
         return None
     try:
         found = provider.find(target.address.type, target.id)
     except ProviderProblem as problem:
-        problems.append(error("Import failed", str(problem), target.span, block="import"))
+        problems.append(error("import-failed", str(problem), target.span, block="import"))
         return None
     if found is None:
         problems.append(_nothing_there(target, name, observes=provider.observes))
@@ -105,7 +105,7 @@ def _nothing_there(target: ImportTarget, provider: str, *, observes: bool) -> Di
     )
     if not observes:
         detail += ' This provider looks at no site: give it one, for example reality = "FILE".'
-    return error("Cannot import non-existent remote object", detail, target.span, block="import")
+    return error("cannot-import-non-existent-remote-object", detail, target.span, block="import")
 
 
 # --- generated configuration -------------------------------------------------------------------
@@ -117,7 +117,7 @@ def refusal_to_generate(path: str) -> Diagnostic | None:
         detail = (
             f'"{path}" exists already. Name a file that does not, so that nothing of yours is overwritten.'
         )
-        return error("Target generated file already exists", detail)
+        return error("target-generated-file-already-exists", detail)
     return None
 
 
@@ -128,7 +128,7 @@ def with_generated(project: Project, path: str, text: str) -> tuple[Project | No
         Path(path).write_text(text, encoding="utf-8")
     except OSError as problem:
         detail = f'"{path}" cannot be written: {problem.strerror}.'
-        return None, [error("Generated configuration cannot be written", detail)]
+        return None, [error("generated-configuration-cannot-be-written", detail)]
     beside = Path(path).resolve().parent == Path(project.place.directory).resolve()
     extra: tuple[SourceFile, ...] = ()
     if not (beside and path.endswith(ENDING)):
@@ -136,7 +136,7 @@ def with_generated(project: Project, path: str, text: str) -> tuple[Project | No
             f"The configuration was written to {path}. nexusform reads *{ENDING} files of the root module's "
             "directory only: move it there before the next plan."
         )
-        problems.append(warning("Generated configuration stands elsewhere", detail))
+        problems.append(warning("generated-configuration-stands-elsewhere", detail))
         extra = (SourceFile(path, text),)
     configuration, wrong = load_configuration(project.place, extra)
     problems += [p for p in wrong if p not in problems]
@@ -156,7 +156,7 @@ def wanted_address(
     try:
         address = parse_address(text)
     except AddressProblem as problem:
-        return None, None, [error("Invalid address", str(problem))]
+        return None, None, [error("invalid-address", str(problem))]
     block = _blocks(project.configuration).get(str(address.config))
     if block is not None and address.mode == "managed":
         return block, address, []
@@ -165,7 +165,7 @@ def wanted_address(
         f"The resource address {address} does not exist in the configuration.\n\nBefore importing this "
         f"resource, write its block in the module it belongs to, for example:\n\n  {example}"
     )
-    return None, None, [error("Resource not in the configuration", detail)]
+    return None, None, [error("resource-not-in-the-configuration", detail)]
 
 
 def _blocks(configuration: Configuration) -> dict[str, ResourceBlock]:
@@ -188,7 +188,7 @@ def import_one(
             f"The state holds an object at {address} already. Import to another address, or let go of that "
             f"one first with `nexusform state rm {address}`."
         )
-        return [error("Resource already managed by nexusform", detail)]
+        return [error("resource-already-managed-by-nexusform", detail)]
     start = Position(1, 1, 0)
     target = ImportTarget(address, object_id, block.provider, Span("", start, start), block)
     problems: list[Diagnostic] = []
@@ -206,5 +206,5 @@ def import_one(
     try:
         project.backend.compact(codec.encode(after))
     except BackendProblem as problem:
-        return [error("The state cannot be written", str(problem))]
+        return [error("the-state-cannot-be-written", str(problem))]
     return []

@@ -100,7 +100,7 @@ def _settle_backend(
             remember_choice(choice, place.data_directory)
         except OSError as problem:
             detail = f"{place.data_directory} cannot be written: {problem.strerror}."
-            return [], [*problems, error("The backend cannot be remembered", detail)]
+            return [], [*problems, error("the-backend-cannot-be-remembered", detail)]
     return [*lines, found], problems
 
 
@@ -122,7 +122,7 @@ def _what_stands(choice: Choice, backend: StateBackend, workspace: str) -> tuple
     try:
         here = backend.for_workspace(workspace)
     except BackendProblem as problem:
-        return "", [error("Invalid workspace", str(problem))]
+        return "", [error("invalid-workspace", str(problem))]
     stored, problems = read_stored(here)
     if stored is None:
         return "", problems
@@ -165,7 +165,7 @@ def _given(flags: Sequence[str]) -> tuple[dict[str, str], list[Diagnostic]]:
         try:
             text = RealFiles().read(flag).decode()
         except (FileProblem, UnicodeDecodeError) as problem:
-            problems.append(error("Invalid -backend-config", f"{problem}"))
+            problems.append(error("invalid-backend-config", f"{problem}"))
             continue
         found, wrong = from_file(SourceFile(flag, text))
         problems += wrong
@@ -205,7 +205,7 @@ def _migrate(
             if has_errors(wrong):
                 break
     except BackendProblem as problem:
-        problems.append(error("The state cannot be migrated", str(problem)))
+        problems.append(error("the-state-cannot-be-migrated", str(problem)))
     return lines, problems
 
 
@@ -247,7 +247,7 @@ def _occupied(source: State, standing: State, name: str, target: StateBackend) -
     if not standing.lineage or (standing.lineage == source.lineage and standing.serial <= source.serial):
         return None
     return error(
-        "The new backend holds another state",
+        "the-new-backend-holds-another-state",
         f'For the workspace "{name}" {target.describe()} holds a state with lineage {standing.lineage}, '
         f"serial {standing.serial}. To write over it, add -force-copy; to use it, run init -reconfigure "
         "instead.",
@@ -256,7 +256,7 @@ def _occupied(source: State, standing: State, name: str, target: StateBackend) -
 
 def _unfinished(name: str) -> Diagnostic:
     return error(
-        "An interrupted apply comes first",
+        "an-interrupted-apply-comes-first",
         f'In the workspace "{name}" an apply was interrupted. Go back to the earlier backend settings, run '
         "`nexusform apply -resume`, then migrate.",
     )
@@ -267,7 +267,7 @@ def _undecided(before: Choice, choice: Choice) -> Diagnostic:
         f'from "{before.kind}" to "{choice.kind}"' if before.kind != choice.kind else "its settings changed"
     )
     return error(
-        "The backend changed",
+        "the-backend-changed",
         f"The backend of this configuration changed ({what}), and the earlier one holds a state. Run "
         "`nexusform init -migrate-state` to take the state along, or `nexusform init -reconfigure` to leave "
         "it where it is and use what the new place holds.",

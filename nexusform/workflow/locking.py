@@ -48,7 +48,7 @@ class HeldLock(Struct):
         try:
             self.backend.unlock(self.id)
         except BackendProblem as problem:
-            return [error("Error releasing the state lock", str(problem))]
+            return [error("error-releasing-the-state-lock", str(problem))]
         return []
 
 
@@ -102,8 +102,8 @@ def acquire(
             pause = min(pause * 2, _LONGEST_PAUSE)
             continue
         except BackendProblem as problem:
-            return None, [error("Error acquiring the state lock", str(problem))]
-        found = tuple(warning("The lock of a dead run was taken over", text) for text in warnings)
+            return None, [error("error-acquiring-the-state-lock", str(problem))]
+        found = tuple(warning("the-lock-of-a-dead-run-was-taken-over", text) for text in warnings)
         return HeldLock(backend, info.id, found), list(found)
 
 
@@ -129,7 +129,7 @@ def _held(holder: LockInfo | None, timeout: float) -> Diagnostic:
     way_out = f"nexusform force-unlock {holder.id}" if holder else "nexusform force-unlock ID"
     waited = f" after waiting {timeout:g} s" if timeout else ""
     return error(
-        "Error acquiring the state lock",
+        "error-acquiring-the-state-lock",
         f"Somebody else holds the lock of the state{waited}, and nothing was changed. Wait for that run to "
         f"end, or let this one wait for it with -lock-timeout=60s. If that run is dead, break its lock with "
         f"`{way_out}`.{who}",

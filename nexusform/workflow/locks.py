@@ -18,7 +18,7 @@ def find_holder(place: Place) -> tuple[LockInfo | None, list[Diagnostic], Mappin
     try:
         return backend.holder(), problems, sources
     except BackendProblem as problem:
-        return None, [*problems, error("The lock cannot be read", str(problem))], sources
+        return None, [*problems, error("the-lock-cannot-be-read", str(problem))], sources
 
 
 def break_lock(place: Place, lock_id: str) -> tuple[list[Diagnostic], Mapping[str, SourceFile]]:
@@ -29,5 +29,5 @@ def break_lock(place: Place, lock_id: str) -> tuple[list[Diagnostic], Mapping[st
     try:
         backend.force_unlock(lock_id)
     except BackendProblem as problem:
-        problems.append(error("Failed to unlock state", str(problem)))
+        problems.append(error("failed-to-unlock-state", str(problem)))
     return problems, sources

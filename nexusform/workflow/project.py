@@ -145,7 +145,7 @@ def open_backend(
     try:
         return backend.for_workspace(place.workspace), problems
     except BackendProblem as problem:
-        return None, [*problems, error("Invalid workspace", str(problem))]
+        return None, [*problems, error("invalid-workspace", str(problem))]
 
 
 def find_backend(place: Place) -> tuple[StateBackend | None, list[Diagnostic], Mapping[str, SourceFile]]:

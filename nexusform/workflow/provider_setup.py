@@ -44,7 +44,7 @@ def make_providers(
             made[key] = kind.make(settings, directory, leaving)
         except ProviderProblem as problem:
             problems.append(
-                error("Invalid provider configuration", str(problem), block.span, block=_header(block))
+                error("invalid-provider-configuration", str(problem), block.span, block=_header(block))
             )
     if DEFAULT not in made and DEFAULT not in request.configuration.root.providers:
         made[DEFAULT] = PROVIDERS[DEFAULT].make({}, directory, leaving)
@@ -66,7 +66,7 @@ def _settings(
     if unsure:
         problems.append(
             error(
-                "Provider configuration is not known",
+                "provider-configuration-is-not-known",
                 "The settings of a provider must be known before anything is planned; "
                 f"{', '.join(unsure)} depends on something that is decided later. Use variables, locals and "
                 "literals.",
@@ -93,7 +93,7 @@ def _header(block: ProviderBlock) -> str:
 def _unknown(block: ProviderBlock) -> Diagnostic:
     near = did_you_mean(block.name, PROVIDERS)
     return error(
-        "Unknown provider",
+        "unknown-provider",
         f'There is no provider "{block.name}". Known are: {", ".join(PROVIDERS)}.{near}',
         block.span,
         block=_header(block),

@@ -85,7 +85,7 @@ class Run(Struct):
                     self.notices.reading,
                 )
             except ProviderProblem as problem:
-                return _failed(options, error("Reading what stands failed", str(problem)))
+                return _failed(options, error("reading-what-stands-failed", str(problem)))
         request = self.request(options, found)
         imports = self._imports(request, options)
         if has_errors(imports.diagnostics):

@@ -25,7 +25,7 @@ from nexusform.workflow.run import PlanOptions, Run
 from nexusform.workflow.surroundings import RealFiles
 from nexusform.workflow.writing import write_output
 
-_NOT_GIVEN = "No value for required variable"
+_NOT_GIVEN = "no-value-for-required-variable"
 
 
 def save_plan(plan: Plan, configuration: Configuration, prior: bytes | None, path: str) -> list[Diagnostic]:
@@ -35,7 +35,7 @@ def save_plan(plan: Plan, configuration: Configuration, prior: bytes | None, pat
         # sensitive values stand in it
         write_output(path, plan_file.write(plan, snapshot, prior or b""), private=True)
     except OSError as problem:
-        return [error("The plan cannot be saved", f'"{path}" cannot be written: {problem.strerror}.')]
+        return [error("the-plan-cannot-be-saved", f'"{path}" cannot be written: {problem.strerror}.')]
     return []
 
 
@@ -44,7 +44,7 @@ def read_plan(path: str) -> tuple[SavedPlan | None, list[Diagnostic]]:
     try:
         data = RealFiles().read(path)
     except FileProblem as problem:
-        return None, [error("The plan cannot be read", str(problem))]
+        return None, [error("the-plan-cannot-be-read", str(problem))]
     return plan_file.read(data, path)
 
 
@@ -113,7 +113,7 @@ def _other_variables(place: Place, configuration: Configuration, plan: Plan) -> 
         var_options=place.variables,
         directory=place.directory,
     )
-    found = [p for p in problems if p.severity is Severity.ERROR and p.summary != _NOT_GIVEN]
+    found = [p for p in problems if p.severity is Severity.ERROR and p.id != _NOT_GIVEN]
     for name, (value, origin) in given.items():
         planned = plan.variables.get(name)
         if origin.text == "default" or planned is None:
@@ -121,7 +121,7 @@ def _other_variables(place: Place, configuration: Configuration, plan: Plan) -> 
         if value.is_wholly_known and to_plain(value)[0] != planned.value:
             found.append(
                 error(
-                    "Saved plan has other variables",
+                    "saved-plan-has-other-variables",
                     f'The variable "{name}" has another value now ({origin.text}) than in the saved plan, '
                     "which is applied as it was reviewed. Leave the variable out, or plan again.",
                 )
@@ -156,25 +156,25 @@ def _refusal(run: Run, saved: SavedPlan, *, resume: bool) -> Diagnostic | None:
     plan, state = saved.plan, run.stored.state
     if plan.errored:
         return error(
-            "Saved plan has errors", "A plan with errors cannot be applied. Mend them and plan again."
+            "saved-plan-has-errors", "A plan with errors cannot be applied. Mend them and plan again."
         )
     if plan.workspace != run.project.workspace:
         return error(
-            "Saved plan is for another workspace",
+            "saved-plan-is-for-another-workspace",
             f'It was made for the workspace "{plan.workspace}", and "{run.project.workspace}" is selected.',
         )
     started = saved.digest in state.applied_plans
     if started and not resume:
         return error(
-            "Saved plan was applied already",
+            "saved-plan-was-applied-already",
             "The state says that this very plan was applied. If that apply did not come to its end, "
             "`nexusform apply -resume PLANFILE` does what it left to do; otherwise plan again.",
         )
     if resume and not started:
-        return error("Nothing to resume", "This plan was never begun. Apply it without -resume.")
+        return error("nothing-to-resume", "This plan was never begun. Apply it without -resume.")
     if plan.lineage != state.lineage and not resume:
         return error(
-            "Saved plan does not match the state",
+            "saved-plan-does-not-match-the-state",
             f"The plan was made for {_history(plan.lineage)}, and here is "
             f"{_history(state.lineage)}. Plan again.",
         )
@@ -193,7 +193,7 @@ def _still_the_same(run: Run, plan: Plan) -> Verdict:
     if again.errored or _essence(again) != _essence(plan):
         return Verdict(None, (_stale(run, plan, "Planning again gives other changes."),))
     said = warning(
-        "The state changed since the plan was saved",
+        "the-state-changed-since-the-plan-was-saved",
         f"The plan was made on serial {plan.serial}, and the state has serial {run.stored.state.serial} now. "
         "Planning again gives the identical changes, so they are applied.",
     )
@@ -230,7 +230,7 @@ def _essence(plan: Plan) -> tuple[object, ...]:
 
 def _stale(run: Run, plan: Plan, why: str) -> Diagnostic:
     return error(
-        "Saved plan is stale",
+        "saved-plan-is-stale",
         f"The plan was made on serial {plan.serial} of the state, which has serial "
         f"{run.stored.state.serial} now. {why} Plan again and review the new plan.",
     )

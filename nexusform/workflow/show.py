@@ -45,7 +45,7 @@ def find_shown(place: Place, target: str) -> Shown:
         try:
             pattern = parse_pattern(target)
         except AddressProblem as problem:
-            return Shown((error("Nothing to show", f'There is no file "{target}", and {problem}'),))
+            return Shown((error("nothing-to-show", f'There is no file "{target}", and {problem}'),))
     backend, problems, sources = find_backend(place)
     if backend is None:
         return Shown(tuple(problems), sources)
@@ -68,7 +68,7 @@ def _chosen(
     found = {a: state.instances[a] for a in sorted(state.instances, key=address_order) if pattern.matches(a)}
     if not found:
         near = did_you_mean(target, [str(a) for a in state.instances])
-        problems.append(error("No such resource in the state", f"The state holds nothing at {target}.{near}"))
+        problems.append(error("no-such-resource-in-the-state", f"The state holds nothing at {target}.{near}"))
     return Shown(tuple(problems), sources, state=state, instances=found)
 
 
@@ -76,7 +76,7 @@ def _file(place: Place, path: str) -> Shown:
     try:
         content = RealFiles().read(path)
     except FileProblem as problem:
-        return Shown((error("Nothing to show", str(problem)),))
+        return Shown((error("nothing-to-show", str(problem)),))
     if not content.startswith(b"PK"):
         state, problems = codec.decode(content, path, schemas())
         return Shown(tuple(problems), state=state or EMPTY)

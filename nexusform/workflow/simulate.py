@@ -39,7 +39,7 @@ def open_world(place: Place, plan_path: str = "") -> World:
     found = _of_plan(plan_path) if plan_path else _of_state(place)
     if found.view is not None and not found.view.sites:
         told = error(
-            "Nothing to simulate",
+            "nothing-to-simulate",
             f"There is no site in {found.origin}. Apply a configuration that has one, or ask a saved plan: "
             "`nexusform plan -out=FILE`, then this command with -plan=FILE.",
         )
@@ -70,7 +70,7 @@ def _of_plan(path: str) -> World:
         problems += wrong
     if saved.plan.errored:
         told = "A plan with errors cannot be simulated. Mend them and plan again."
-        problems.append(error("Saved plan has errors", told))
+        problems.append(error("saved-plan-has-errors", told))
     if prior is None or has_errors(problems):
         return World(diagnostics=tuple(problems))
     things = things_after(saved.plan, prior)

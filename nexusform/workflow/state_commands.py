@@ -74,7 +74,7 @@ def parse_patterns(texts: Sequence[str]) -> tuple[list[AddressPattern], list[Dia
         try:
             patterns.append(parse_pattern(text))
         except AddressProblem as problem:
-            problems.append(error("Invalid address", str(problem)))
+            problems.append(error("invalid-address", str(problem)))
     return patterns, problems
 
 
@@ -139,7 +139,7 @@ def _change_under_lock(backend: StateBackend, change: Change, *, force: bool) ->
     try:
         backend.compact(codec.encode(after))
     except BackendProblem as problem:
-        return Changed(before, None, (*problems, error("The state cannot be written", str(problem))))
+        return Changed(before, None, (*problems, error("the-state-cannot-be-written", str(problem))))
     return Changed(before, after, tuple(problems))
 
 
@@ -155,7 +155,7 @@ def _numbered(before: State, after: State) -> State:
 def _unfinished(stored: Stored) -> Diagnostic:
     names = ", ".join(sorted({str(opened.intent.address) for opened in stored.open_intents})[:5])
     return error(
-        "An earlier apply was interrupted",
+        "an-earlier-apply-was-interrupted",
         f"It ended while these were being changed: {names}. What became of them is looked up by the next "
         "`nexusform plan`; run that first.",
     )
@@ -165,7 +165,7 @@ def _edit(work: Callable[[], State]) -> tuple[State | None, list[Diagnostic]]:
     try:
         return work(), []
     except edits.EditProblem as problem:
-        return None, [error(problem.summary, problem.detail)]
+        return None, [error(problem.kind, problem.detail)]
 
 
 # --- the changes -------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ def remove(patterns: Sequence[AddressPattern], removed: list[Address]) -> Change
         if not found:
             return None, [
                 error(
-                    "No matching objects found",
+                    "no-matching-objects-found",
                     "`nexusform state list` shows the addresses of what the state holds.",
                 )
             ]
@@ -221,7 +221,7 @@ def _freed(state: State, removed: Sequence[Address]) -> list[Diagnostic]:
     shown = "\n".join(rows[:20] + ([f"  and {len(rows) - 20} more"] if len(rows) > 20 else []))
     return [
         warning(
-            "Room of forgotten VMs counts as free",
+            "room-of-forgotten-vms-counts-as-free",
             f"{total} VM{'s' if total > 1 else ''} of these are not removed, only forgotten. They go on "
             f"running, and the next plan may place other VMs where they stand:\n{shown}",
         )
@@ -238,7 +238,7 @@ def taint(pattern: AddressPattern, named: list[Address], *, tainted: bool, allow
                 return _missing(state, pattern, allow_missing=allow_missing)
             after = edits.with_taint(state, address, tainted=tainted)
         except edits.EditProblem as problem:
-            return None, [error(problem.summary, problem.detail)]
+            return None, [error(problem.kind, problem.detail)]
         named.append(address)
         return after, []
 
@@ -250,8 +250,8 @@ def _missing(
 ) -> tuple[State | None, list[Diagnostic]]:
     detail = f"The state holds no object at {pattern}. `nexusform state list` shows what it holds."
     if allow_missing:
-        return state, [warning("No such resource instance", detail)]
-    return None, [error("No such resource instance", detail)]
+        return state, [warning("no-such-resource-instance", detail)]
+    return None, [error("no-such-resource-instance", detail)]
 
 
 def push(pushed: State, name: str, *, force: bool) -> Change:
@@ -275,18 +275,18 @@ def _unrelated(state: State, pushed: State, name: str) -> Diagnostic | None:
     way_out = "Nothing was written. With -force it replaces the current state all the same."
     if state.lineage and pushed.lineage != state.lineage:
         return error(
-            "Unrelated state",
+            "unrelated-state",
             f'{name} has the lineage "{pushed.lineage}", the current state "{state.lineage}": they are of '
             f"different histories. {way_out}",
         )
     if pushed.serial < state.serial:
         return error(
-            "Older state",
+            "older-state",
             f"{name} has the serial {pushed.serial}, the current state {state.serial}. {way_out}",
         )
     if pushed.serial == state.serial and pushed != state:
         return error(
-            "Different state of the same serial",
+            "different-state-of-the-same-serial",
             f"{name} and the current state both have the serial {pushed.serial} but differ. {way_out}",
         )
     return None

@@ -57,7 +57,7 @@ def read_stored(backend: StateBackend, *, closely: bool = True) -> tuple[Stored 
         document = backend.read()
         lines = backend.journal()
     except BackendProblem as problem:
-        return None, [error("The state cannot be read", str(problem))]
+        return None, [error("the-state-cannot-be-read", str(problem))]
     state: State | None = EMPTY
     problems: list[Diagnostic] = []
     if document is not None:
@@ -80,7 +80,7 @@ def read_stored(backend: StateBackend, *, closely: bool = True) -> tuple[Stored 
 def _misfits_of(state: State, known: Mapping[str, BlockSchema], name: str) -> list[Diagnostic]:
     """What is wrong with objects that a document did not hold so."""
     return [
-        error("Invalid state document", f"{name}, {address}: {path_text(wrong.path)}: {wrong.message}")
+        error("invalid-state-document", f"{name}, {address}: {path_text(wrong.path)}: {wrong.message}")
         for address, instance in state.instances.items()
         if instance.current is not None and address.type in known
         for wrong in misfits(known[address.type], instance.current.attributes)
@@ -106,9 +106,9 @@ def settle_stored(
         if write:
             backend.compact(codec.encode(state))
     except ProviderProblem as problem:
-        return None, [error("An interrupted apply cannot be looked into", str(problem))]
+        return None, [error("an-interrupted-apply-cannot-be-looked-into", str(problem))]
     except BackendProblem as problem:
-        return None, [error("The state cannot be written", str(problem))]
+        return None, [error("the-state-cannot-be-written", str(problem))]
     return Stored(state, digest=state_digest(state)), found
 
 
@@ -116,7 +116,7 @@ def _interrupted(opened: tuple[OpenIntent, ...]) -> Diagnostic:
     names = sorted({str(o.intent.address) for o in opened})
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     return warning(
-        "An earlier apply was interrupted",
+        "an-earlier-apply-was-interrupted",
         f"It ended while these were being changed: {shown}. They were looked up at their provider, and the "
         "state says what stands now. What that apply had left to do is part of the next plan.",
     )

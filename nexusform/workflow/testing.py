@@ -171,7 +171,7 @@ class _FileRunner:
         if found is None or has_errors(wrong):
             detail = f'The module in "{directory}" cannot be run.'
             problems.append(
-                error("Module of run block in error", detail, block.source_span, block=block.header)
+                error("module-of-run-block-in-error", detail, block.source_span, block=block.header)
             )
             return None
         self.result.sources.update(found.files)

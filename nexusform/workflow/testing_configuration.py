@@ -88,7 +88,7 @@ def _values(given: Expression | None, scope: GivenScope, problems: list[Diagnost
     plain = to_plain(value)[0]
     if isinstance(plain, dict) or has_errors(wrong):
         return plain if isinstance(plain, dict) else {}
-    problems.append(error("Invalid override values", "An object is required: { NAME = VALUE }.", given.span))
+    problems.append(error("invalid-override-values", "An object is required: { NAME = VALUE }.", given.span))
     return {}
 
 
@@ -119,7 +119,7 @@ def _providers(
             found[name] = replace(block, key=name)
         elif used != DEFAULT:
             detail = f'There is no provider configuration "{used}".{did_you_mean(used, found)}'
-            problems.append(error("Provider configuration not present", detail, run.span, block=run.header))
+            problems.append(error("provider-configuration-not-present", detail, run.span, block=run.header))
     return found
 
 
@@ -138,7 +138,7 @@ def _without(module: Module, path: tuple[str, ...], override: Override, problems
     call = module.calls.get(path[0])
     if call is None:
         detail = f'There is no module call "{path[0]}" to override.{did_you_mean(path[0], module.calls)}'
-        problems.append(error("Invalid override target", detail, override.span))
+        problems.append(error("invalid-override-target", detail, override.span))
         return module
     inner = (
         _outputs_only(call, override, problems)
@@ -155,7 +155,7 @@ def _outputs_only(call: ModuleCall, override: Override, problems: list[Diagnosti
             detail = (
                 f'The module "{call.name}" has no output "{name}".{did_you_mean(name, call.module.outputs)}'
             )
-            problems.append(error("Invalid override outputs", detail, override.span))
+            problems.append(error("invalid-override-outputs", detail, override.span))
     outputs: dict[str, Output] = {
         name: replace(
             output, expression=given.get(name, Literal(None, override.span)), depends_on=(), preconditions=()
@@ -171,7 +171,7 @@ def _named(override: Override, problems: list[Diagnostic]) -> dict[str, Expressi
     if given is None:
         return {}
     if not isinstance(given, ObjectCons):
-        problems.append(error("Invalid override outputs", "A map of outputs is required.", given.span))
+        problems.append(error("invalid-override-outputs", "A map of outputs is required.", given.span))
         return {}
     found: dict[str, Expression] = {}
     for key, value in given.items:

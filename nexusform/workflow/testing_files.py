@@ -34,7 +34,7 @@ def find_test_files(
             continue
         except OSError as problem:
             problems.append(
-                error("Unreadable test directory", f'"{place}" cannot be read: {problem.strerror}.')
+                error("unreadable-test-directory", f'"{place}" cannot be read: {problem.strerror}.')
             )
             continue
         found += [os.path.normpath(Path(place, n)) for n in names if n.endswith(ENDINGS) and n[0] != "."]
@@ -43,7 +43,7 @@ def find_test_files(
     chosen = {os.path.normpath(Path(directory, name)) for name in wanted}
     for name in sorted(chosen - set(found)):
         detail = f'There is no test file "{name}".{did_you_mean(name, found)}'
-        problems.append(error("Unknown test file", detail))
+        problems.append(error("unknown-test-file", detail))
     return [name for name in found if name in chosen]
 
 
@@ -52,10 +52,10 @@ def read_test_file(path: str, sources: dict[str, SourceFile]) -> tuple[RunFile |
     try:
         text = RealFiles().read(path).decode()
     except FileProblem as problem:
-        return None, [error("Unreadable test file", str(problem))]
+        return None, [error("unreadable-test-file", str(problem))]
     except UnicodeDecodeError as problem:
         detail = f'"{path}" is not UTF-8: byte {problem.start} belongs to no character. Save it as UTF-8.'
-        return None, [error("Invalid character encoding", detail)]
+        return None, [error("invalid-character-encoding", detail)]
     source = sources[path] = SourceFile(path, text)
     parsed = parse_json_file(source) if path.endswith(".json") else parse_file(source)
     body, problems = parsed

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from nexusform.advice.registry import RULE_IDS
 from nexusform.applying.events import Outcome, StepEvent
 from nexusform.backends.memory import MemoryBackend
 from nexusform.configuration.loader import read_variables
@@ -20,8 +21,10 @@ from nexusform.planning.instances.conditions import evaluate_condition, failure
 from nexusform.planning.names.standing import StandingEvaluation, standing_evaluation
 from nexusform.planning.plan import Mode, Plan
 from nexusform.planning.request import PlanRequest
+from nexusform.planning.verdicts.separation import BROKEN
 from nexusform.ports import Clock
 from nexusform.resource_types.registry import registries
+from nexusform.scheduling.pods.warnings import RISKS
 from nexusform.source import SourceFile
 from nexusform.state.model import EMPTY, InstanceState, ObjectState, State
 from nexusform.values import Value, object_value
@@ -35,8 +38,10 @@ from nexusform.workflow.surroundings import RealFiles
 from nexusform.workflow.testing_configuration import StandIns, as_tested, stand_ins
 from nexusform.workflow.testing_scope import AssertScope, GivenScope, given_value
 
-_MISSING = "No value for required variable"
-_UNDECLARED = "Value for undeclared variable"
+_MISSING = "no-value-for-required-variable"
+_UNDECLARED = "value-for-undeclared-variable"
+# What a plan risks is told by plan and advise; a test asks whether it is right.
+_RISKS = frozenset({*RULE_IDS, *RISKS, BROKEN})
 
 
 class RunFailed(Exception):
@@ -139,7 +144,7 @@ class Bench(Struct):
             for name, (value, origin) in found.items()
             if origin.text != "default" or declared[name].default is not None
         }
-        return values, [p for p in problems if p.summary not in (_MISSING, _UNDECLARED)]
+        return values, [p for p in problems if p.id not in (_MISSING, _UNDECLARED)]
 
     def _variables(
         self, block: RunBlock, configuration: Configuration, scope: GivenScope
@@ -187,7 +192,7 @@ class Bench(Struct):
             mode=Mode(block.mode), refresh=block.refresh, targets=block.targets, replaces=block.replaces
         )
         plan = session.plan(options).plan
-        told = [d for d in plan.diagnostics if not d.id or d.severity is Severity.ERROR]  # no lint
+        told = [d for d in plan.diagnostics if d.id not in _RISKS or d.severity is Severity.ERROR]
         found, missing = without_expected(block.expected, told, block.header)
         problems += found
         if plan.errored:
@@ -214,7 +219,7 @@ class Bench(Struct):
                 "Conditions failed while planning, as expected, so the apply that this run asks for could "
                 "not be carried out. Use command = plan where planning is expected to fail."
             )
-            problems.append(error("Expected failure while planning", detail, block.span, block=block.header))
+            problems.append(error("expected-failure-while-planning", detail, block.span, block=block.header))
         unmet = bool(missing) and not any(d.severity is Severity.ERROR and d not in missing for d in problems)
         if has_errors(problems) and not unmet:
             raise RunFailed(problems, plan)
@@ -280,7 +285,7 @@ def _judged(
             "let this run block apply (command = apply)."
         )
         span = condition.condition.span
-        found.append(error("Unknown condition value", detail, span, block=block.header))
+        found.append(error("unknown-condition-value", detail, span, block=block.header))
         status = "error"
     return status, found
 
@@ -304,7 +309,7 @@ def _planned(session: Run, plan: Plan) -> State:
 def _failures(outcome: ApplyOutcome) -> list[Diagnostic]:
     """What an apply could not do."""
     failed = [
-        error("Apply failed", event.error, address=event.address)
+        error("apply-failed", event.error, address=event.address)
         for event in outcome.applied.ends
         if event.outcome is Outcome.FAILED
     ]

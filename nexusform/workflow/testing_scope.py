@@ -36,10 +36,10 @@ class GivenScope(Struct, frozen=True):
         if root == "var":
             near = did_you_mean(name, self.variables)
             detail = f'There is no value for a variable named "{name}" here.{near}'
-            problem = error("Reference to unavailable variable", detail, traversal.span)
+            problem = error("reference-to-unavailable-variable", detail, traversal.span)
         else:
             detail = "Here a test file may refer to var.NAME and run.NAME.OUTPUT only."
-            problem = error("Invalid reference", detail, traversal.span)
+            problem = error("invalid-reference", detail, traversal.span)
         return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
 
 
@@ -70,7 +70,7 @@ class AssertScope(Struct, frozen=True):
         if name in declared:
             return self.evaluation.output(self.inner.instance, name), 1, []
         detail = f'An output with the name "{name}" has not been declared.{did_you_mean(name, declared)}'
-        problem = error("Reference to undeclared output value", detail, traversal.span)
+        problem = error("reference-to-undeclared-output-value", detail, traversal.span)
         return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
 
 
@@ -80,7 +80,7 @@ def run_outputs(runs: Mapping[str, Value], traversal: Traversal) -> Answer:
     if name in runs:
         return runs[name], 1, []
     detail = f'No run block named "{name}" has run before this one.{did_you_mean(name, runs)}'
-    problem = error("Reference to unknown run block", detail, traversal.span)
+    problem = error("reference-to-unknown-run-block", detail, traversal.span)
     return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
 
 
@@ -99,11 +99,11 @@ def given_value(
     if value.is_known and value.is_null and not declared.nullable:
         if declared.default is None:
             detail = f'The variable "{declared.name}" may not be set to null.'
-            return None, [error("Required variable not set", detail, expression.span)]
+            return None, [error("required-variable-not-set", detail, expression.span)]
         value = declared.default
     try:
         value = convert(value, declared.type)
     except ConversionProblem as problem:
         detail = f"The given value is not suitable for var.{declared.name}: {describe(problem)}."
-        return None, [error("Invalid value for input variable", detail, expression.span)]
+        return None, [error("invalid-value-for-input-variable", detail, expression.span)]
     return (value.with_marks(SENSITIVE) if declared.sensitive else value), problems

@@ -82,4 +82,4 @@ def _advice(request: PlanRequest, configuration: Configuration) -> list[Diagnost
 
 
 def _essence(diagnostic: Diagnostic) -> tuple[object, ...]:
-    return diagnostic.summary, diagnostic.detail, diagnostic.subject, diagnostic.address
+    return diagnostic.id, diagnostic.detail, diagnostic.subject, diagnostic.address

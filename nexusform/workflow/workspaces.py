@@ -66,7 +66,7 @@ def make(
     if has_errors(known.diagnostics):
         return known
     if name in known.names:
-        problem = error("Workspace exists", f'There is a workspace "{name}" already; select it instead.')
+        problem = error("workspace-exists", f'There is a workspace "{name}" already; select it instead.')
         return replace(known, names=(), diagnostics=(*known.diagnostics, problem))
     backend, _, sources = _backend(place)
     assert backend is not None
@@ -129,10 +129,10 @@ def delete(
 
 def _undeletable(place: Place, name: str, names: Sequence[str]) -> Diagnostic | None:
     if name == DEFAULT_WORKSPACE:
-        return error("Workspace cannot be deleted", f'The workspace "{DEFAULT_WORKSPACE}" always exists.')
+        return error("workspace-cannot-be-deleted", f'The workspace "{DEFAULT_WORKSPACE}" always exists.')
     if name == place.workspace:
         return error(
-            "Workspace is in use",
+            "workspace-is-in-use",
             f'"{name}" is the selected workspace. Select another one first (nexusform workspace select).',
         )
     return None if name in names else _unknown(name, names)
@@ -150,10 +150,10 @@ def _holdings(target: StateBackend, name: str, *, force: bool) -> list[Diagnosti
     more = f"\n  and {len(addresses) - 20} more" if len(addresses) > 20 else ""
     told = f'The workspace "{name}" holds:\n{shown}{more}\n'
     if force:
-        return [warning("Objects were forgotten", f"{told}They stand as before; no state knows of them now.")]
+        return [warning("objects-were-forgotten", f"{told}They stand as before; no state knows of them now.")]
     return [
         error(
-            "Workspace is not empty",
+            "workspace-is-not-empty",
             f"{told}Destroy them first. With -force the workspace is deleted all the same, and no state "
             "knows of them any more.",
         )
@@ -166,7 +166,7 @@ def _remember(place: Place, name: str, known: Workspaces) -> Workspaces:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(name, encoding="utf-8")
     except OSError as problem:
-        told = error("Workspace cannot be selected", f'"{file}" cannot be written: {problem.strerror}.')
+        told = error("workspace-cannot-be-selected", f'"{file}" cannot be written: {problem.strerror}.')
         return replace(known, names=(), diagnostics=(*known.diagnostics, told))
     return known
 
@@ -178,18 +178,18 @@ def _backend(place: Place) -> tuple[StateBackend | None, list[Diagnostic], Mappi
 
 def _overridden() -> Diagnostic:
     return error(
-        "Workspace is fixed by the environment",
+        "workspace-is-fixed-by-the-environment",
         f"The environment variable {OVERRIDE} names the workspace. Unset it to select another one.",
     )
 
 
 def _unknown(name: str, names: Sequence[str]) -> Diagnostic:
     return error(
-        "No such workspace",
+        "no-such-workspace",
         f'There is no workspace "{name}".{did_you_mean(name, names)} Make it with `nexusform workspace new`, '
         "or with -or-create when selecting.",
     )
 
 
 def _refused(problem: BackendProblem) -> Diagnostic:
-    return error("The backend refused", str(problem))
+    return error("the-backend-refused", str(problem))

@@ -133,11 +133,11 @@ class TestForms:
     def test_what_powershell_writes(self, encoding: str) -> None:
         inventory, findings = read(racks=json.dumps([rack("rück")]).encode(encoding))
         assert [r.name for r in inventory.racks] == ["rück"]
-        assert [f.summary for f in findings] == ["Unknown rack"]
+        assert [f.id for f in findings] == ["unknown-rack"]
 
     def test_one_page_of_several_is_a_warning(self) -> None:
         _, (finding,) = read(racks={"value": [rack()], "nextLink": "https://example.test/2"})
-        assert (finding.summary, finding.severity) == ("Incomplete list", Severity.WARNING)
+        assert (finding.id, finding.severity) == ("incomplete-list", Severity.WARNING)
 
 
 class TestRacksAndMachines:
@@ -193,7 +193,7 @@ class TestRacksAndMachines:
     def test_names_stand_once(self) -> None:
         inventory, findings = read(bare_metal_machines=[machine(), machine(slot=2)])
         assert len(inventory.machines) == 1
-        assert [f.summary for f in findings] == ["Duplicate machine"]
+        assert [f.id for f in findings] == ["duplicate-machine"]
 
 
 class TestWorkloads:
@@ -263,12 +263,12 @@ class TestWorkloads:
     def test_more_than_the_machine_has_is_said_once(self) -> None:
         many = [node(f"n{i}", "m1") for i in range(6)]
         _, findings = read(kubernetes_clusters=[cluster(*many)])
-        assert [(f.summary, f.severity) for f in findings] == [("Machine more than full", Severity.WARNING)]
+        assert [(f.id, f.severity) for f in findings] == [("machine-more-than-full", Severity.WARNING)]
 
     def test_vm_on_a_machine_that_is_not_listed(self) -> None:
         inventory, (finding,) = read(virtual_machines=[vm("v", "m9")])
         assert inventory.virtual_machines[0].placement is None
-        assert (finding.summary, finding.severity) == ("Unknown machine", Severity.WARNING)
+        assert (finding.id, finding.severity) == ("unknown-machine", Severity.WARNING)
 
 
 class TestAge:
@@ -333,7 +333,7 @@ class TestBroken:
     @pytest.mark.parametrize("content", [5, "x", None, True, {}, {"value": 3}, [1], [None]])
     def test_wrong_top_levels(self, content: Any) -> None:
         _, findings = read(racks=content)
-        assert any(f.summary == "Unexpected shape" for f in findings)
+        assert any(f.id == "unexpected-shape" for f in findings)
 
     def test_nested_paths(self) -> None:
         broken = as_rest([cluster(node("n", "m1"))])
@@ -371,7 +371,7 @@ def told(answer: Read) -> Read:
     """The answer, after a look that its findings are bounded and each says where and what."""
     findings = answer[1]
     assert len(findings) <= MAX_FINDINGS + 1
-    assert all(f.file and f.summary and f.detail for f in findings)
+    assert all(f.file and f.id and f.detail for f in findings)
     return answer
 
 

@@ -119,7 +119,7 @@ def test_aliases_cannot_explode() -> None:
 
 
 def test_size_is_bounded_and_bytes_must_be_text() -> None:
-    assert read_yaml("f.yaml", b"#" * (MAX_BYTES + 1)).findings[0].summary == "File too large"
+    assert read_yaml("f.yaml", b"#" * (MAX_BYTES + 1)).findings[0].id == "file-too-large"
     (finding,) = read_yaml("f.yaml", b"a: 1\nb: \xff\n").findings
     assert (finding.line, finding.column) == (2, 4)
     assert read_yaml("f.yaml", b"\xef\xbb\xbfa: 1\n").documents[0].data == {"a": 1}

@@ -36,7 +36,7 @@ class Scope:
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         if traversal.root.name != "var":
-            problem = error("Reference to undeclared name", "", traversal.span)
+            problem = error("invalid-reference", "", traversal.span, headline="Reference to undeclared name")
             return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
         if not traversal.steps:
             return _VAR, 0, []

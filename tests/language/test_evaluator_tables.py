@@ -42,7 +42,7 @@ class TableScope(Struct):
         found = self.variables.get(traversal.root.name)
         if found is not None:
             return found, 0, []
-        return DYNAMIC_UNKNOWN, len(traversal.steps), [error("Unknown name", "", traversal.span)]
+        return DYNAMIC_UNKNOWN, len(traversal.steps), [error("invalid-reference", "", traversal.span)]
 
 
 def _parsed(text: str, *, template: bool = False) -> tuple[Any, list[Diagnostic]]:

@@ -44,12 +44,12 @@ def added_cluster() -> Plan:
         for name, spot in _spots().items()
     )
     pinned = warning(
-        "zones-pinned: pool1 of cluster-d is pinned to racks 7 and 8",
+        "zones-pinned",
         "6 machines will house two VMs of cluster-d because of it. "
         "Without the pin all 53 VMs fit on 53 machines.",
         span_of('availability_zones = ["7", "8"]'),
         block='resource "nexus_kubernetes_cluster" "d"',
-        id="zones-pinned",
+        headline="zones-pinned: pool1 of cluster-d is pinned to racks 7 and 8",
     )
     source = Span(MAIN.name, Position(1, 1, 0), Position(8, 2, len(MAIN.text) - 1))
     return Plan(

@@ -149,7 +149,7 @@ class TestRack:
     )
     def test_zone_that_the_name_cannot_give(self, name: str, words: str) -> None:
         (problem,) = check(RACK, rack(name=name, machine_count=0))
-        assert problem.summary == "Invalid availability zone"
+        assert problem.id == "invalid-availability-zone"
         assert words in problem.detail
         assert not check(RACK, rack(name=name, machine_count=0, availability_zone="1"))
 
@@ -161,7 +161,7 @@ class TestRack:
 
     def test_sku_and_figures_conflict(self) -> None:
         (problem,) = check(RACK, rack(machine_sku="bom-2.0", machine={"numa_cells": 1}))
-        assert problem.summary == "Conflicting arguments"
+        assert problem.id == "conflicting-arguments"
 
     def test_unknown_machine_sku(self) -> None:
         (problem,) = check(RACK, rack(machine_sku="bom-2.1"))
@@ -246,7 +246,7 @@ class TestMachine:
 
     def test_hardware_must_be_said(self) -> None:
         (problem,) = check(MACHINE, machine(machine_sku=None))
-        assert problem.summary == "Missing required argument"
+        assert problem.id == "missing-required-argument"
         assert "bom-1.7.3" in problem.detail
 
     def test_an_unknown_status_is_a_warning(self) -> None:
@@ -294,27 +294,27 @@ class TestMachine:
         )
 
     @pytest.mark.parametrize(
-        ("block", "summary"),
+        ("block", "kind"),
         [
-            ({"numa_cells": 3, "cells": [0, 1]}, "Conflicting NUMA cells"),
-            ({"cells": [2]}, "Invalid NUMA cell"),
-            ({"cells": [0, 0]}, "Invalid NUMA cell"),
-            ({"cells": []}, "Conflicting NUMA cells"),
-            ({"cpu_cores": 1.5}, "Invalid number"),
+            ({"numa_cells": 3, "cells": [0, 1]}, "conflicting-numa-cells"),
+            ({"cells": [2]}, "invalid-numa-cell"),
+            ({"cells": [0, 0]}, "invalid-numa-cell"),
+            ({"cells": []}, "conflicting-numa-cells"),
+            ({"cpu_cores": 1.5}, "invalid-number"),
         ],
     )
-    def test_occupied_blocks_that_cannot_be(self, block: dict[str, Any], summary: str) -> None:
+    def test_occupied_blocks_that_cannot_be(self, block: dict[str, Any], kind: str) -> None:
         whole = {"name": "a", "cpu_cores": 2, "memory_gib": 4, "numa_cells": 1} | block
         (problem,) = check(MACHINE, machine(occupied=[whole]))
-        assert problem.summary == summary
+        assert problem.id == kind
         assert problem.path[:2] == ("occupied", 0)
 
     def test_occupied_names_are_unique_and_more_than_full_is_a_warning(self) -> None:
         one = {"name": "a", "cpu_cores": 60, "memory_gib": 4, "numa_cells": 2}
         (problem,) = check(MACHINE, machine(occupied=[one, one]))
-        assert problem.summary == "Duplicate occupied block"
+        assert problem.id == "duplicate-occupied-block"
         (problem,) = check(MACHINE, machine(occupied=[one, one | {"name": "b"}]))
-        assert (problem.summary, problem.severity) == ("Machine more than full", Severity.WARNING)
+        assert (problem.id, problem.severity) == ("machine-more-than-full", Severity.WARNING)
         assert "cpu_cores = 120, and the machine has 96" in problem.detail
 
 

@@ -164,7 +164,7 @@ class TestAge:
     def test_unknown(self) -> None:
         files = {"r.json": b"[]", "m.json": b"[]"}
         _, (problem,) = read(files, racks_file="r.json", bare_metal_machines_file="m.json", max_age="1h")
-        assert problem.summary == "Age of the inventory unknown"
+        assert problem.id == "age-of-the-inventory-unknown"
 
 
 class TestFiles:
@@ -225,7 +225,7 @@ class TestCheck:
         assert "bare_metal_machines_file missing" in problem.detail
         (problem,) = check(directory="x", racks_file="b")
         assert problem.path == ("racks_file",)
-        assert check()[0].summary == "Missing required argument"
+        assert check()[0].id == "missing-required-argument"
 
     def test_machine_skus_and_ages(self) -> None:
         (problem,) = check(directory="x", machine_sku_by_id={"a": "bom-3"})

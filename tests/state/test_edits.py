@@ -71,27 +71,27 @@ def test_what_moves_where(
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "summary"),
+    ("source", "target", "kind"),
     [
-        ("t.a", "t.a", "Nothing to move"),
-        ("t.z", "t.b", "Nothing to move"),
-        ("t.a", "u.a", "Source and target are of different types"),
-        ("t.a", "data.t.a", "Source and target are of different types"),
-        ("t.a", "module.m", "Source and target are of different kinds"),
-        ("module.m", "t.z", "Source and target are of different kinds"),
-        ("t.a", "t.taken", "Target address is taken"),
-        ("t.a", "t.many", "Target address is taken"),
-        ("t.a", "t.many[0]", "Target address is taken"),
-        ("t.many[0]", "t.taken[0]", "Target address is taken"),
-        ("t.many", "t.z[0]", "Several instances for one address"),
-        ("module.m", "module.n", "Target address is taken"),
+        ("t.a", "t.a", "nothing-to-move"),
+        ("t.z", "t.b", "nothing-to-move"),
+        ("t.a", "u.a", "source-and-target-are-of-different-types"),
+        ("t.a", "data.t.a", "source-and-target-are-of-different-types"),
+        ("t.a", "module.m", "source-and-target-are-of-different-kinds"),
+        ("module.m", "t.z", "source-and-target-are-of-different-kinds"),
+        ("t.a", "t.taken", "target-address-is-taken"),
+        ("t.a", "t.many", "target-address-is-taken"),
+        ("t.a", "t.many[0]", "target-address-is-taken"),
+        ("t.many[0]", "t.taken[0]", "target-address-is-taken"),
+        ("t.many", "t.z[0]", "several-instances-for-one-address"),
+        ("module.m", "module.n", "target-address-is-taken"),
     ],
 )
-def test_what_cannot_move(source: str, target: str, summary: str) -> None:
+def test_what_cannot_move(source: str, target: str, kind: str) -> None:
     state = state_of("t.a", "t.taken", "t.many[0]", "t.many[1]", "module.m.t.a", "module.n.t.a")
     with pytest.raises(EditProblem) as problem:
         move(state, source, target)
-    assert problem.value.summary == summary
+    assert problem.value.kind == kind
     assert problem.value.detail.endswith((".", ")."))
 
 

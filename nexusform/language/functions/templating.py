@@ -36,7 +36,7 @@ class _TemplateScope:
             return found, 0, []
         hint = did_you_mean(name, self._variables)
         detail = f'vars map does not contain key "{name}".{hint}'
-        problem = error("Unknown template variable", detail, traversal.root.span)
+        problem = error("unknown-template-variable", detail, traversal.root.span)
         return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
 
 

@@ -115,7 +115,7 @@ def _protected(instance: Instance, block: ResourceBlock | None) -> list[Diagnost
         return []
     return [
         error(
-            "Instance cannot be destroyed",
+            "instance-cannot-be-destroyed",
             f"{instance.address} has lifecycle.prevent_destroy set, but the plan calls for this object to be "
             "destroyed. Take prevent_destroy out if that is wanted, or keep the object out of the plan with "
             f"-exclude={instance.address}.",
@@ -142,11 +142,12 @@ def _duplicate_ids(instances: Mapping[Address, Instance]) -> list[Diagnostic]:
             path = ("name",) if "name" in instance.type.schema.attributes else ()
             found.append(
                 instance.error(
-                    f"Duplicate {what}",
+                    "duplicate-object",
                     f'{other.address} already describes the {what} "{object_id}". Give one of the two '
                     "another "
                     "name, or remove it.",
                     path,
+                    f"Duplicate {what}",
                 )
             )
     return found

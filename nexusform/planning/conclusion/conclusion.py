@@ -132,7 +132,7 @@ def _findings(
     found += [*overfull(blocks.instances, work.sites, objects), *broken_groups(objects)]
     failures = fit_failures(work.objects.values(), blocks.left_out)
     # what depends on a VM that does not fit is undecided because of that
-    if has_errors(d for d in found if d.summary != UNDECIDED or not failures.unplaced):
+    if has_errors(d for d in found if d.id != UNDECIDED or not failures.unplaced):
         return found, (), True
     return [*failures.diagnostics, *found], failures.unplaced, False
 
@@ -193,7 +193,7 @@ def _once(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
             diagnostic.summary,
             diagnostic.detail,
             diagnostic.subject,
-            diagnostic.address if diagnostic.subject is None or diagnostic.summary in OF_EACH else "",
+            diagnostic.address if diagnostic.subject is None or diagnostic.id in OF_EACH else "",
         )
         if key not in seen:
             seen.add(key)

@@ -64,7 +64,7 @@ class Hub(Struct):
             self.manifests += found.manifests
         for each in unwrapped(found.manifests).findings:
             line = f":{each.line}" if each.line else ""
-            problem = Problem(("yaml_body",), each.summary, f"yaml_body{line}: {each.detail}", each.severity)
+            problem = Problem(("yaml_body",), each.id, f"yaml_body{line}: {each.detail}", each.severity)
             self.diagnostics.append(instance.problem(problem))
 
     def _run(self, instance: Instance, found: FleetRun) -> None:
@@ -73,7 +73,7 @@ class Hub(Struct):
             wrong = transition_problem(old.state, found.state) if isinstance(old, FleetRun) else None
             if wrong is not None:
                 text = f"{wrong[:1].upper()}{wrong[1:]}. Make another run, or replace it with -replace."
-                self.diagnostics.append(instance.error("Invalid state of a staged run", text, ("state",)))
+                self.diagnostics.append(instance.error("invalid-state-of-a-staged-run", text, ("state",)))
                 return
         if instance.action in _DOING:
             self.runs.append((instance, found))

@@ -222,7 +222,7 @@ def unknown_cluster(
     return instance.problem(
         Problem(
             (argument,),
-            "Unknown cluster",
+            "unknown-cluster",
             f'No nexus_kubernetes_cluster or tacker_vnf has the id "{given}".{listed} Write a reference such '
             "as nexus_kubernetes_cluster.a.id, so that the cluster is planned first.",
         )
@@ -231,7 +231,7 @@ def unknown_cluster(
 
 def _circle(instance: Instance, path: tuple[str | int, ...], other: str) -> Diagnostic:
     return instance.error(
-        "Placement depends on another placement",
+        "placement-depends-on-another-placement",
         f"All placements are decided together, so an argument of {instance.address} cannot depend on what "
         f"is decided for {other}. Write the value out, or derive both from the same variable.",
         path,

@@ -32,8 +32,8 @@ def evict_once(placements: Mapping[str, PlacementPlan], hub: Hub) -> list[Diagno
             placement.evictions.append((wanted.name, result))
         if not result.executed:
             text = f"{result.message} (placement {wanted.placement}, cluster {wanted.cluster})."
-            summary = "Eviction is not executed" if result.valid else "Invalid eviction"
-            found.append(instance.problem(Problem((), summary, text, Severity.WARNING)))
+            kind = "eviction-is-not-executed" if result.valid else "invalid-eviction"
+            found.append(instance.problem(Problem((), kind, text, Severity.WARNING)))
     return found
 
 
@@ -54,7 +54,7 @@ def _budget_problems(placements: Mapping[str, PlacementPlan], hub: Hub) -> Itera
         for finding in check_budget(budget.budget, PlacementType.PICK_ALL):
             if finding not in already:
                 text = f"{finding.message[:1].upper()}{finding.message[1:]}."
-                yield instance.problem(Problem(finding.path, "Invalid disruption budget", text))
+                yield instance.problem(Problem(finding.path, "invalid-disruption-budget", text))
 
 
 def roll_out_all(placements: Sequence[PlacementPlan], hub: Hub, roster: Roster) -> Iterator[Diagnostic]:
@@ -85,7 +85,7 @@ def _roll(placement: PlacementPlan) -> Iterator[Diagnostic]:
             if placement.instance.config and not placement.instance.config.get("manifest")
             else ()
         )
-        yield placement.instance.problem(Problem(path, "Rollout does not complete", text, Severity.WARNING))
+        yield placement.instance.problem(Problem(path, "rollout-does-not-complete", text, Severity.WARNING))
 
 
 def _begun(instance: Instance) -> Mapping[str, Any]:
@@ -97,16 +97,16 @@ def _begun(instance: Instance) -> Mapping[str, Any]:
 def _run(
     instance: Instance, run: FleetRun, placement: PlacementPlan | None, hub: Hub, roster: Roster
 ) -> Iterator[Diagnostic]:
-    def warned(summary: str, text: str) -> Diagnostic:
-        return instance.problem(Problem((), summary, text, Severity.WARNING))
+    def warned(kind: str, text: str) -> Diagnostic:
+        return instance.problem(Problem((), kind, text, Severity.WARNING))
 
     if placement is None or placement.written.strategy != EXTERNAL:
         what = "no such placement" if placement is None else "its strategy is not External"
-        yield warned("Staged run has nothing to do", f"{run.placement}: {what}.")
+        yield warned("staged-run-has-nothing-to-do", f"{run.placement}: {what}.")
         return
     strategy = hub.strategies.get(run.strategy)
     if strategy is None:
-        yield warned("Staged run has no strategy", f'There is no staged update strategy "{run.strategy}".')
+        yield warned("staged-run-has-no-strategy", f'There is no staged update strategy "{run.strategy}".')
         return
     wanted = {
         PlacementType.PICK_N: placement.snapshot.number_of_clusters,
@@ -119,7 +119,7 @@ def _run(
         placement.held, placement.snapshot, wanted, placement.fulfilled, roster.members, strategy.stages
     )
     if isinstance(plan, RunProblem):
-        yield warned("Staged run cannot begin", f"{plan.message}.")
+        yield warned("staged-run-cannot-begin", f"{plan.message}.")
         return
     now = {"policy_snapshot": plan.policy_snapshot, "cluster_count": plan.cluster_count}
     begun = _begun(instance) or now
@@ -129,7 +129,7 @@ def _run(
             f" {begun['cluster_count']} cluster(s); now it is {now['policy_snapshot']} with"
             f" {now['cluster_count']}. Make another run, or replace it with -replace."
         )
-        yield warned("Staged run is aborted", text)
+        yield warned("staged-run-is-aborted", text)
         return
     instance.private = begun
     if run.state is not RunState.RUN:
@@ -141,6 +141,6 @@ def _run(
     placement.rolled |= {c for step in outcome.steps if step.kind is StepKind.UPDATE for c in step.clusters}
     if outcome.waits_for:
         yield warned(
-            "Staged run waits for an approval",
+            "staged-run-waits-for-an-approval",
             f'The run stops before {outcome.waits_for}; add "{outcome.waits_for}" to its approvals to go on.',
         )

@@ -28,5 +28,5 @@ def changed_problems(placement: PlacementPlan) -> list[Diagnostic]:
             f"{each.message[:1].upper()}{each.message[1:]}. To make the placement anew, and with it every "
             f"binding, plan with -replace='{instance.address}'."
         )
-        problems.append(instance.problem(Problem(path, "Change not allowed", text)))
+        problems.append(instance.problem(Problem(path, "change-not-allowed", text)))
     return problems

@@ -25,17 +25,15 @@ def placement_warnings(
         yield from _drifted(placement, members, rounds)
 
 
-def _warned(
-    placement: PlacementPlan, summary: str, text: str, path: tuple[str | int, ...] = ()
-) -> Diagnostic:
-    return placement.instance.problem(Problem(path, summary, text, Severity.WARNING))
+def _warned(placement: PlacementPlan, kind: str, text: str, path: tuple[str | int, ...] = ()) -> Diagnostic:
+    return placement.instance.problem(Problem(path, kind, text, Severity.WARNING))
 
 
 def _unfulfilled(placement: PlacementPlan) -> Iterator[Diagnostic]:
     if placement.abort is not None:
         at = f" at cluster {placement.abort.cluster}" if placement.abort.cluster else ""
         text = f"The scheduler stops{at}: {placement.abort.message}. What stands is kept."
-        yield _warned(placement, "Scheduling stopped", text)
+        yield _warned(placement, "scheduling-stopped", text)
         return
     status = placement.status
     if status is None or status.fulfilled:
@@ -43,7 +41,7 @@ def _unfulfilled(placement: PlacementPlan) -> Iterator[Diagnostic]:
     reasons = [f"  - {d.cluster}: {d.reason}" for d in status.unselected]
     message = status.condition.message
     text = "\n".join([f"{message[:1].upper()}{message[1:]}.", *reasons])
-    yield _warned(placement, "Placement is not fulfilled", text)
+    yield _warned(placement, "placement-is-not-fulfilled", text)
 
 
 def _older_name(placement: PlacementPlan, rounds: Rounds) -> Iterator[Diagnostic]:
@@ -57,7 +55,7 @@ def _older_name(placement: PlacementPlan, rounds: Rounds) -> Iterator[Diagnostic
         f"{line}kubernetes.azure.com/node-count is the older name of kubernetes-fleet.io/node-count and is "
         "read as that: no cluster has a property of the older name. A real hub finds no such property today."
     )
-    yield _warned(placement, "Older property name", text, ("manifest",) if line else ("policy",))
+    yield _warned(placement, "older-property-name", text, ("manifest",) if line else ("policy",))
 
 
 def _not_overridden(placement: PlacementPlan) -> Iterator[Diagnostic]:
@@ -65,7 +63,7 @@ def _not_overridden(placement: PlacementPlan) -> Iterator[Diagnostic]:
         rendered = placement.renders.get(binding.cluster)
         if rendered is not None and rendered.failure:
             text = f"On cluster {binding.cluster}: {rendered.failure}. The objects are not overridden there."
-            yield _warned(placement, "Overrides cannot be applied", text)
+            yield _warned(placement, "overrides-cannot-be-applied", text)
 
 
 def _shared(placement: PlacementPlan, members: Mapping[str, FleetMemberState]) -> Iterator[Diagnostic]:
@@ -87,7 +85,7 @@ def _shared(placement: PlacementPlan, members: Mapping[str, FleetMemberState]) -
         f"{machine} (site {site}) takes nodes of {listed} down at once. Keep the clusters in different racks "
         "(availability_zones); a nexus_separation_rule makes a plan that mixes them fail."
     )
-    yield _warned(placement, "Members of a placement share machines", text)
+    yield _warned(placement, "members-of-a-placement-share-machines", text)
 
 
 def _drifted(
@@ -116,4 +114,4 @@ def _drifted(
         "for that: existing placements are kept (a fulfilled PickN is not re-evaluated). "
         f"`nexusform explain {placement.address}` shows every cluster's verdict."
     )
-    yield _warned(placement, "A fresh schedule would choose otherwise", text)
+    yield _warned(placement, "a-fresh-schedule-would-choose-otherwise", text)

@@ -12,12 +12,12 @@ from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.plan import CheckResult
 
 PROBLEMS = {
-    "precondition": "Resource precondition failed",
-    "postcondition": "Resource postcondition failed",
-    "output": "Module output value precondition failed",
-    "variable": "Invalid value for variable",
-    "check": "Check block assertion failed",
-    "assert": "Test assertion failed",
+    "precondition": "resource-precondition-failed",
+    "postcondition": "resource-postcondition-failed",
+    "output": "module-output-value-precondition-failed",
+    "variable": "invalid-value-for-variable",
+    "check": "check-block-assertion-failed",
+    "assert": "test-assertion-failed",
 }
 
 
@@ -35,7 +35,7 @@ def evaluate_condition(
     if value.raw is not False and value.raw != "false":
         evaluation.diagnostics.append(
             error(
-                "Invalid condition result",
+                "invalid-condition-result",
                 "A condition must be true or false.",
                 condition.condition.span,
                 address=address,

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nexusform.address import Address
 from nexusform.configuration.evaluation import PreparedBody
 from nexusform.configuration.model import Lifecycle, ResourceBlock
-from nexusform.diagnostics import Diagnostic, Severity, error
+from nexusform.diagnostics import Diagnostic, Severity, diagnostic, error
 from nexusform.plain_data import Path
 from nexusform.planning.instances.difference import (
     ignoring,
@@ -32,7 +32,7 @@ from nexusform.state.model import ObjectState
 from nexusform.value_types import MapType
 from nexusform.values import UNKNOWN
 
-UNDECIDED = "Placement depends on an unknown value"
+UNDECIDED = "placement-depends-on-an-unknown-value"
 
 
 class Instance(Struct):
@@ -109,19 +109,19 @@ class Instance(Struct):
         what is wrong with it, since that would show parts of it.
         """
         secret = any(found.path[: len(path)] == path for path in self.sensitive)
-        return Diagnostic(
+        return diagnostic(
             found.severity,
-            found.summary,
+            found.id,
             _HIDDEN if secret and found.path and found.id != DECIDING_ID else found.detail,
             self.locate(found.path),
             address=str(self.address),
             block=self.block.header if self.block is not None else "",
-            id=found.id,
+            headline=found.headline,
         )
 
-    def error(self, summary: str, detail: str, path: Path = ()) -> Diagnostic:
+    def error(self, kind: str, detail: str, path: Path = (), headline: str = "") -> Diagnostic:
         """An error about this instance."""
-        return self.problem(Problem(path, summary, detail, Severity.ERROR))
+        return self.problem(Problem(path, kind, detail, headline=headline))
 
 
 _NO_LIFECYCLE = Lifecycle()
@@ -154,7 +154,7 @@ def _deciding_secrets(instance: Instance) -> list[Diagnostic]:
             f'"{argument_text(path, instance.type.schema)}" decides a name or a place, and those are '
             "shown in every plan, so it cannot be sensitive. Wrap it in nonsensitive() if it may be shown."
         )
-        problem = Problem(path, "Sensitive value decides a placement", detail, id=DECIDING_ID)
+        problem = Problem(path, DECIDING_ID, detail)
         found.append(instance.problem(problem))
     return found
 
@@ -175,7 +175,7 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
             f'"{argument_text(path, instance.type.schema)}" holds a null value. Leave the element out, for '
             "example with compact()."
         )
-        found.append(instance.error("Null value in a collection", detail, path))
+        found.append(instance.error("null-value-in-a-collection", detail, path))
     if instance.type.fill is not None:
         config |= {n: v for n, v in instance.type.fill(config).items() if config.get(n) is None}
     if "name" in instance.type.schema.attributes and config.get("name") is None:
@@ -212,7 +212,7 @@ def _default_name(instance: Instance, config: dict[str, Any]) -> list[Diagnostic
     argument = "each.key" if block.for_each is not None else "count.index"
     return [
         error(
-            "Missing required argument",
+            "missing-required-argument",
             f'The argument "name" must be given where a block stands for several instances: the block\'s own '
             f'name can only be used once. Write for example name = "{block.name}-${{{argument}}}".',
             block.header_span,

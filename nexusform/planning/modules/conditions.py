@@ -101,9 +101,7 @@ def _variable(variable: Variable, instance: ModuleInstance, evaluation: Evaluati
         rule = f"This was checked by the validation rule at {_place(told)}."
         detail = f"{told.detail}\n\n{rule}"
         owner = _owner(instance) or address
-        found.problems[index] = error(
-            told.summary, detail, place, address=owner, block=header, values=told.values
-        )
+        found.problems[index] = error(told.id, detail, place, address=owner, block=header, values=told.values)
 
 
 def _header(instance: ModuleInstance) -> str:

@@ -50,7 +50,7 @@ def shown_secrets(output: Output, value: Value) -> list[Diagnostic]:
         return []
     return [
         error(
-            "Output refers to sensitive values",
+            "output-refers-to-sensitive-values",
             f'The value of output "{output.name}" is sensitive and would be shown. Add sensitive = true to '
             "the output, or wrap the value in nonsensitive() if it may be shown.",
             output.expression.span,

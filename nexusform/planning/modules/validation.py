@@ -168,6 +168,6 @@ def _about_repetition(found: Diagnostic, block: ResourceBlock) -> bool:
     return (
         _repeats(block)
         and found.severity is Severity.ERROR
-        and found.summary == "Missing required argument"
+        and found.id == "missing-required-argument"
         and (found.subject == block.header_span)
     )

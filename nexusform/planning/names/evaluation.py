@@ -156,7 +156,7 @@ class Evaluation:
         except ConversionProblem as problem:
             self.diagnostics.append(
                 error(
-                    "Invalid value for input variable",
+                    "invalid-value-for-input-variable",
                     f'The given value is not suitable for the variable "{declared.name}" of module '
                     f'"{instance.call.name}": {problem}.',
                     span,
@@ -272,10 +272,10 @@ def without_consequences(found: Iterable[Diagnostic]) -> list[Diagnostic]:
     """
     told = list(found)
     unread = any(d.severity is Severity.ERROR and _is_data(d.address) for d in told)
-    return [d for d in told if not (unread and d.summary in _REPEATING and _LATE in d.detail)]
+    return [d for d in told if not (unread and d.id in _REPEATING.values() and _LATE in d.detail)]
 
 
-_REPEATING = ("Invalid count argument", "Invalid for_each argument")
+_REPEATING = {"count": "invalid-count-argument", "for_each": "invalid-for-each-argument"}
 
 
 def _is_data(address: str) -> bool:
@@ -286,7 +286,7 @@ def unknown_repetition(argument: str, block: ModuleCall | ResourceBlock, header:
     """The error for a count or for_each that stays unknown."""
     expression = block.count if argument == "count" else block.for_each
     return error(
-        f"Invalid {argument} argument",
+        _REPEATING[argument],
         f'The "{argument}" value {_LATE}, so the plan cannot tell how many instances there '
         "will be or where they land. Use values that are known in the plan: literals, variables, or "
         "attributes that nexusform computes.",

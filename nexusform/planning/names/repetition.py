@@ -65,7 +65,7 @@ def expand(
 
 def _by_count(expression: Expression, value: Value, header: str) -> tuple[Expansion | None, list[Diagnostic]]:
     def refuse(detail: str) -> tuple[None, list[Diagnostic]]:
-        return None, [error("Invalid count argument", detail, expression.span, block=header)]
+        return None, [error("invalid-count-argument", detail, expression.span, block=header)]
 
     if value.has_marks:
         return refuse(
@@ -106,7 +106,7 @@ def _as_number(given: Any) -> int | float | Fraction | None:
 
 def _by_key(expression: Expression, value: Value, header: str) -> tuple[Expansion | None, list[Diagnostic]]:
     def refuse(detail: str) -> tuple[None, list[Diagnostic]]:
-        return None, [error("Invalid for_each argument", detail, expression.span, block=header)]
+        return None, [error("invalid-for-each-argument", detail, expression.span, block=header)]
 
     kind = value.type
     if value.is_sensitive or (isinstance(kind, SetType) and value.has_marks):

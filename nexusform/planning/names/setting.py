@@ -9,7 +9,7 @@ from typing import Any
 
 from nexusform.address import parse_address
 from nexusform.configuration.model import ResourceBlock
-from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.diagnostics import Diagnostic, Severity, diagnostic
 from nexusform.language.functions.registry import standard_functions
 from nexusform.plain_data import unknown_paths
 from nexusform.planning.names.bodies import PreparedBodies
@@ -100,21 +100,21 @@ def _read(
 
     def told(problem: Problem) -> Diagnostic:
         span = body.locate(problem.path) if body is not None and problem.path else block.header_span
-        return Diagnostic(
+        return diagnostic(
             problem.severity,
-            problem.summary,
+            problem.id,
             problem.detail,
             span,
             address=address,
             block=block.header,
-            id=problem.id,
+            headline=problem.headline,
         )
 
     waiting = [path for path in unknown_paths(dict(arguments)) if path]
     if waiting:
         problem = Problem(
             waiting[0],
-            "Data source depends on an unknown value",
+            "data-source-depends-on-an-unknown-value",
             "A data source is read while the plan is made, so its arguments must be known by then; this "
             "value is known only after apply.",
         )

@@ -143,7 +143,7 @@ def _lost(instances: Iterable[Instance], pods: PodPhase) -> list[Diagnostic]:
                 instance.problem(
                     Problem(
                         ("cluster_id",),
-                        "Unknown cluster",
+                        "unknown-cluster",
                         f'No cluster has the id "{target}".{did_you_mean(target, known)}{listed}',
                     )
                 )
@@ -204,16 +204,14 @@ def pod_diagnostics(
         if instance is not None:
             at = ("yaml_body",) if instance.type.name == MANIFEST_TYPE else ()
             detail = f"yaml_body:{finding.line}: {finding.detail}" if finding.line else finding.detail
-            found.append(instance.problem(Problem(at, finding.summary, detail, finding.severity)))
+            found.append(instance.problem(Problem(at, finding.id, detail, finding.severity)))
     alike: dict[tuple[str, str, str], list[tuple[str, PodWarning]]] = {}
     for address, cluster, warning in pods.warnings if risks else ():
         alike.setdefault((address, warning.workload, warning.kind), []).append((cluster, warning))
     for (address, _, kind), told in alike.items():
         instance = by_address.get(address)
         if instance is not None:
-            found.append(
-                instance.problem(Problem((), told[0][1].summary, _together(told), Severity.WARNING, id=kind))
-            )
+            found.append(instance.problem(Problem((), kind, _together(told), Severity.WARNING)))
     return found
 
 

@@ -82,7 +82,7 @@ def _asked(
         problems += wrong
         if expansion is None or expansion.unknown:
             if expansion is not None:
-                problems.append(_unknown("Invalid for_each argument", "for_each", block.for_each))
+                problems.append(_unknown("invalid-for-each-argument", "for_each", block.for_each))
             return
         repetitions = expansion.repetitions
     for repetition in repetitions:
@@ -99,24 +99,24 @@ def _id(block: ImportBlock, scope: InstanceScope, problems: list[Diagnostic]) ->
         return None
     plain = to_plain(value)[0]
     if not value.is_known:
-        problems.append(_unknown("Invalid import id argument", "id", block.id))
+        problems.append(_unknown("invalid-import-id-argument", "id", block.id))
     elif value.has_marks:
         detail = "The import ID cannot be sensitive: it is shown in the plan."
-        problems.append(error("Invalid import id argument", detail, block.id.span, block="import"))
+        problems.append(error("invalid-import-id-argument", detail, block.id.span, block="import"))
     elif not isinstance(plain, str) or not plain:
         detail = "The import ID must be a text that is not empty."
-        problems.append(error("Invalid import id argument", detail, block.id.span, block="import"))
+        problems.append(error("invalid-import-id-argument", detail, block.id.span, block="import"))
     else:
         return plain
     return None
 
 
-def _unknown(summary: str, name: str, at: Expression) -> Diagnostic:
+def _unknown(kind: str, name: str, at: Expression) -> Diagnostic:
     detail = (
         f'The "{name}" of an import block must be known before anything is planned; it may refer to '
         "variables, locals, and resources that the state holds already."
     )
-    return error(summary, detail, at.span, block="import")
+    return error(kind, detail, at.span, block="import")
 
 
 def _twice(block: ImportBlock, address: Address, earlier: ImportTarget) -> Diagnostic:
@@ -124,7 +124,13 @@ def _twice(block: ImportBlock, address: Address, earlier: ImportTarget) -> Diagn
     detail = (
         f"An import block for the resource {address} was already declared at {place}. Remove one of them."
     )
-    return error(f'Duplicate import configuration for "{address}"', detail, block.to.span, block="import")
+    return error(
+        "duplicate-import-configuration",
+        detail,
+        block.to.span,
+        block="import",
+        headline=f'Duplicate import configuration for "{address}"',
+    )
 
 
 def _address(to: Expression, scope: InstanceScope, problems: list[Diagnostic]) -> Address | None:
@@ -160,7 +166,7 @@ def _steps(to: Expression, scope: InstanceScope, problems: list[Diagnostic]) -> 
     plain = to_plain(value)[0]
     if isinstance(plain, bool) or not isinstance(plain, (str, int)) or value.has_marks:
         detail = "An instance key must be a known text or whole number, and not sensitive."
-        problems.append(error("Invalid import address", detail, to.key.span, block="import"))
+        problems.append(error("invalid-import-address", detail, to.key.span, block="import"))
         return None
     return [*before, TraverseIndex(plain, to.key.span)]
 
@@ -205,4 +211,4 @@ def without_configuration(address: Address, span: Span) -> Diagnostic:
         "have an associated configuration to be imported. Write its block, or let -generate-config-out=FILE "
         "write it (for resources of the root module without count and for_each)."
     )
-    return error("Configuration for import target does not exist", detail, span, block="import")
+    return error("configuration-for-import-target-does-not-exist", detail, span, block="import")

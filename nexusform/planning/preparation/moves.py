@@ -129,7 +129,7 @@ def _implicit(address: Address, block: ResourceBlock | None) -> Address:
 
 def _circle(address: Address) -> Diagnostic:
     return error(
-        "Cyclic dependency in move statements",
+        "cyclic-dependency-in-move-statements",
         f"The moved blocks lead from {address} back to where they began, so nobody can tell where the object "
         "belongs. To exchange two objects, move one to a third name in a plan of its own first.",
         address=str(address),
@@ -138,7 +138,7 @@ def _circle(address: Address) -> Diagnostic:
 
 def _occupied(address: Address, target: Address) -> Diagnostic:
     return warning(
-        "Unresolved resource instance address changes",
+        "unresolved-resource-instance-address-changes",
         f"{address} could not move to {target}, because an object stands there already. It is planned "
         "under its old "
         "address. Remove one of the two from the state, or correct the moved block.",

@@ -129,7 +129,7 @@ def _cycle_errors(graph: Mapping[Node, tuple[Node, ...]], configuration: Configu
         text = " -> ".join([*names, names[0]])
         found.append(
             error(
-                "Cycle",
+                "cycle",
                 f"These refer to each other in a circle: {text}. Nothing in the circle can be planned "
                 "first; break it by writing one of the values out or by removing one reference.",
                 _span_of(walk[0], configuration),
@@ -172,7 +172,7 @@ def _phase_errors(
 ) -> list[Diagnostic]:
     return [
         error(
-            "Cycle",
+            "cycle",
             f"{block.address} refers to {need}, but every {need.type} is planned after all "
             f"{block.type} blocks: {block.address} -> {need} -> {block.address}. Placement runs from "
             "sites and racks to machines, then clusters and VMs, then fleet objects; write the value "

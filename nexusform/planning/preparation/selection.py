@@ -55,7 +55,7 @@ def select(
     left_out = _patterns("-exclude", excludes, problems)
     if wanted and left_out:
         problems.append(
-            error("Incompatible options", "-target and -exclude cannot be used together. Use one of them.")
+            error("incompatible-options", "-target and -exclude cannot be used together. Use one of them.")
         )
     whole: list[AddressPattern] = []
     single: list[tuple[AddressPattern, str]] = []
@@ -64,7 +64,11 @@ def select(
         found = _patterns("-replace", [address], problems)
         if found and not found[0].type:
             problems.append(
-                error("Invalid -replace address", f'"{text}" names a module; name a resource in it.')
+                error(
+                    "invalid-address-in-option",
+                    f'"{text}" names a module; name a resource in it.',
+                    headline="Invalid -replace address",
+                )
             )
         elif found and name:
             single.append((found[0], name))
@@ -97,7 +101,7 @@ def select(
 def _partial(targeted: bool) -> Diagnostic:
     option = "-target" if targeted else "-exclude"
     return warning(
-        "Resource targeting is in effect",
+        "resource-targeting-is-in-effect",
         f"The plan was made with {option}, so it may not hold all the changes that the configuration asks "
         "for. What "
         "is left out keeps what it has, its room included. Run `nexusform plan` without it afterwards.",
@@ -156,7 +160,9 @@ def _patterns(option: str, texts: Iterable[str], problems: list[Diagnostic]) -> 
         try:
             found.append(parse_pattern(text))
         except AddressProblem as problem:
-            problems.append(error(f"Invalid {option} address", str(problem)))
+            problems.append(
+                error("invalid-address-in-option", str(problem), headline=f"Invalid {option} address")
+            )
     return found
 
 
@@ -167,7 +173,7 @@ def unmatched(
     known = list(addresses)
     found = [
         error(
-            "Nothing to replace",
+            "nothing-to-replace",
             f"-replace={pattern} names no instance of this configuration.{_near(str(pattern), known)}",
         )
         for pattern in selection.replace
@@ -178,7 +184,7 @@ def unmatched(
         if name not in standing:
             found.append(
                 error(
-                    "Nothing to replace",
+                    "nothing-to-replace",
                     f'-replace={pattern}:{name} names no VM that stands: {pattern} has none called "{name}".'
                     f"{did_you_mean(name, standing)}",
                 )

@@ -76,7 +76,7 @@ def _agrees(planned: Any, final: Any) -> bool:
 
 def _inconsistent(address: Address, name: str) -> Diagnostic:
     return error(
-        "Plan changed before it was applied",
+        "plan-changed-before-it-was-applied",
         f'"{name}" of {address} was known in the plan and came out otherwise when apply began. Nothing was '
         "changed; make a new plan.",
         address=str(address),

@@ -45,7 +45,7 @@ def with_zone_sets(
 ) -> PlanResult:
     """The result, each refusal by a rule followed by the zone sets that would satisfy it."""
     denied = [f for f in result.separations if f.verdict.enforcement == "deny"]
-    others = [d for d in result.plan.diagnostics if d.severity is Severity.ERROR and d.summary != BROKEN]
+    others = [d for d in result.plan.diagnostics if d.severity is Severity.ERROR and d.id != BROKEN]
     if others or not denied:
         return result
     quiet = replace(request, ways_out=False, lint=False, want_rejected=False, explain=())
@@ -75,7 +75,7 @@ def with_zone_sets(
 def _satisfies(outcome: PlanResult, allowed: AbstractSet[str]) -> bool:
     """Whether nothing is in error but rules at the `allowed` addresses."""
     wrong = [d for d in outcome.plan.diagnostics if d.severity is Severity.ERROR]
-    return all(d.summary == BROKEN and d.address in allowed for d in wrong)
+    return all(d.id == BROKEN and d.address in allowed for d in wrong)
 
 
 def _told(plan: Plan, finding: Finding, ways: Sequence[tuple[str, dict[str, Any]]]) -> Plan:
@@ -94,7 +94,7 @@ def _told(plan: Plan, finding: Finding, ways: Sequence[tuple[str, dict[str, Any]
             detail=f"{d.detail}\n\n{advice}\nNothing was changed.",
             extra={**d.extra, "fit": {"ways_out": data}},
         )
-        if d.summary == BROKEN and d.address == address
+        if d.id == BROKEN and d.address == address
         else d
         for d in plan.diagnostics
     ]

@@ -112,9 +112,9 @@ def _marks() -> Iterator[str]:
 
 
 class _Refused(Exception):
-    def __init__(self, summary: str, detail: str) -> None:
+    def __init__(self, kind: str, detail: str) -> None:
         super().__init__(detail)
-        self.diagnostic = error(summary, detail)
+        self.diagnostic = error(kind, detail)
 
 
 def read(
@@ -169,10 +169,10 @@ def _manifest(data: bytes, name: str) -> dict[str, Any]:
     first = plain_zip.member_at(data, 0)
     if first is None or first[0] != _MANIFEST:
         if not data.startswith(b"PK"):
-            raise _Refused("Not a plan file", f"{name} is not a plan that nexusform plan -out wrote.")
+            raise _Refused("not-a-plan-file", f"{name} is not a plan that nexusform plan -out wrote.")
         if b"tfplan" in data[:200]:
             why = "It is a saved plan of Terraform or OpenTofu."
-            raise _Refused("Not a plan file", f"{name} cannot be used. {why}")
+            raise _Refused("not-a-plan-file", f"{name} cannot be used. {why}")
         raise _damaged(name, "It is a ZIP file, but not one that nexusform wrote.")
     try:
         manifest = json_text.loads(first[1])
@@ -189,13 +189,13 @@ def _check_version(manifest: Mapping[str, Any], name: str, running: str) -> None
         raise _damaged(name, "Its first part does not say which version it is of.")
     if version > VERSION or _numbers(by) > _numbers(running):
         raise _Refused(
-            "Plan of a newer nexusform",
+            "plan-of-a-newer-nexusform",
             f"{name} was made by nexusform {by}; this is nexusform {running}. Apply it with the version that "
             "made it, or plan again with this one.",
         )
     if version != VERSION:
         detail = f"{name} was made by nexusform {by}, whose plans this nexusform no longer reads. Plan again."
-        raise _Refused("Plan of an old nexusform", detail)
+        raise _Refused("plan-of-an-old-nexusform", detail)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -236,4 +236,4 @@ def _unmark(document: Any, mark: str) -> Any:
 
 
 def _damaged(name: str, why: str) -> _Refused:
-    return _Refused("Damaged plan file", f"{name} cannot be used. {why} Fetch it again, or plan again.")
+    return _Refused("damaged-plan-file", f"{name} cannot be used. {why} Fetch it again, or plan again.")

@@ -11,7 +11,7 @@ from nexusform.planning.vms.vm_phase import VmObject
 from nexusform.ports import Problem
 from nexusform.scheduling.racks.model import Placement
 
-BROKEN_GROUP = "VMs stand against their placement group"
+BROKEN_GROUP = "vms-stand-against-their-placement-group"
 _NAMED = 5
 
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from nexusform.address import Address
 from nexusform.demands import PoolDemand
-from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.diagnostics import Diagnostic, Severity, error
 from nexusform.planning.vms.vm_phase import VmObject
 from nexusform.ports import Problem
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
@@ -75,7 +75,7 @@ def _crowded(found: VmObject, reason: str) -> Diagnostic:
     return found.instance.problem(
         Problem(
             ("machine",),
-            "Pinned VM does not fit",
+            "pinned-vm-does-not-fit",
             f"The rule would not put {found.instance.address} there: {reason}. It is counted on that "
             "machine anyway.",
             Severity.WARNING,
@@ -88,14 +88,13 @@ def _error(found: VmObject, pool: PoolDemand, shortage: Shortage, left_out: Sequ
     placed = sum(1 for number in pool.numbers if (pool.pool, number) in found.places)
     instance = found.instance
     subject = instance.locate(pool.path)
-    return Diagnostic(
-        Severity.ERROR,
-        f"{total} x {pool.sku.name} do not fit: {placed} of {total} placed",
+    return error(
+        "does-not-fit",
         explain_shortage(pool, shortage) + _left_out(left_out),
         subject,
         address=str(instance.address),
         block=instance.block.header if instance.block is not None else "",
-        id="does-not-fit",
+        headline=f"{total} x {pool.sku.name} do not fit: {placed} of {total} placed",
         extra={
             "fit": {"pool": pool.pool, "wanted": total, "placed": placed, "binding": shortage.binding.value}
         },

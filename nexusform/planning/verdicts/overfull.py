@@ -67,7 +67,7 @@ def _warning(instance: Instance, machines: list[str]) -> Diagnostic:
     return instance.problem(
         Problem(
             (),
-            "Machine smaller than what stands on it",
+            "machine-smaller-than-what-stands-on-it",
             f"With these figures {named}{more} of {instance.address} cannot hold the VMs that stand there. "
             "They stay and are counted; the machine takes no new VM until there is room again.",
             Severity.WARNING,

@@ -27,7 +27,7 @@ from nexusform.scheduling.racks.certainty import Token
 from nexusform.scheduling.racks.model import Placement
 
 RULE_TYPE: Final = "nexus_separation_rule"
-BROKEN: Final = "Separation rule does not hold"
+BROKEN: Final = "separation"
 _PACKED: Final = "extra-large VMs are packed onto machines that house one of another cluster"
 _NAMED_PLACES: Final = 5
 _NAMED_MEMBERS: Final = 4
@@ -202,7 +202,7 @@ def _groups(instance: Instance, roll: _Roll) -> tuple[tuple[tuple[Member, ...], 
             problems.append(
                 Problem(
                     ("group", index),
-                    "Overlapping separation groups",
+                    "overlapping-separation-groups",
                     f"{twice} belongs to two groups of this rule, so it could never be apart from itself. "
                     "Name it in one group only.",
                 )
@@ -218,14 +218,16 @@ def _members(
     for cluster_id in values.get("cluster_ids") or ():
         if cluster_id not in roll.clusters:
             known = sorted(roll.clusters)
-            problems.append(_unknown((*path, "cluster_ids"), "cluster", cluster_id, known))
+            problems.append(_unknown("unknown-cluster", (*path, "cluster_ids"), "cluster", cluster_id, known))
         for member in roll.cluster(cluster_id):
             seen.add(member.vm)
             yield member
     for pool_id in values.get("pool_ids") or ():
         entry = roll.pools.get(pool_id)
         if entry is None:
-            problems.append(_unknown((*path, "pool_ids"), "pool", pool_id, sorted(roll.pools)))
+            problems.append(
+                _unknown("unknown-pool", (*path, "pool_ids"), "pool", pool_id, sorted(roll.pools))
+            )
             continue
         yield from (m for m in roll.pool(*entry) if m.vm not in seen)
     selector = values.get("workload_selector")
@@ -233,11 +235,9 @@ def _members(
         yield from roll.selected(selector)
 
 
-def _unknown(path: tuple[str | int, ...], what: str, given: str, known: Sequence[str]) -> Problem:
+def _unknown(kind: str, path: tuple[str | int, ...], what: str, given: str, known: Sequence[str]) -> Problem:
     listed = f" Known: {', '.join(known[:10])}." if known else ""
-    return Problem(
-        path, f"Unknown {what}", f'No {what} has the id "{given}".{did_you_mean(given, known)}{listed}'
-    )
+    return Problem(path, kind, f'No {what} has the id "{given}".{did_you_mean(given, known)}{listed}')
 
 
 # --- verdict -----------------------------------------------------------------------------------
@@ -351,7 +351,7 @@ def _parts(name: str) -> tuple[tuple[int, str], ...]:
 
 def _refusal(instance: Instance, verdict: SeparationVerdict) -> Diagnostic:
     severity = Severity.ERROR if verdict.enforcement == "deny" else Severity.WARNING
-    return instance.problem(Problem((), BROKEN, refusal_text(verdict), severity, id="separation"))
+    return instance.problem(Problem((), BROKEN, refusal_text(verdict), severity))
 
 
 def refusal_text(verdict: SeparationVerdict) -> str:

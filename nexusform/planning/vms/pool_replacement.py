@@ -40,7 +40,7 @@ def _refusal(vms: VmObject, pool: str, path: Path) -> Diagnostic:
     assert vms.before is not None
     cluster = vms.before.cluster
     return vms.instance.error(
-        "Last System pool cannot be replaced",
+        "last-system-pool-cannot-be-replaced",
         f"The change deletes and creates {pool}, the only pool of {cluster} with mode System, and a cluster "
         "needs one at all times. Take two steps: add a second pool with mode System and apply; then change "
         f"{pool} and apply again.",

@@ -65,7 +65,7 @@ def vm_skus(request: PlanRequest, inventory: Inventory) -> tuple[dict[str, VmSku
         known = ", ".join(sorted(CATALOGUES))
         problems.append(
             error(
-                "Unknown SKU catalogue",
+                "unknown-sku-catalogue",
                 f'There is no SKU catalogue "{wanted}".{did_you_mean(wanted, CATALOGUES)} Known: {known}.',
                 settings.sku_catalogue_span,
             )

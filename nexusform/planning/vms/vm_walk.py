@@ -180,7 +180,7 @@ class VmWalk(Struct):
             listed = f" Known sites: {', '.join(known)}." if known else " No nexus_site is declared."
             yield Problem(
                 () if wanted.parent_id else ("site_id",),
-                "Unknown site",
+                "unknown-site",
                 f'No site has the id "{wanted.site_id}".{hint}{listed}',
             )
             return
@@ -192,14 +192,14 @@ class VmWalk(Struct):
                 names = ", ".join(f'"{z}"' for z in missing)
                 yield Problem(
                     (*pool.path, "availability_zones"),
-                    "Unknown availability zone",
+                    "unknown-availability-zone",
                     f"No rack of site {wanted.site_id} is in zone {names}. Zones of the site: {listed}. "
                     "Name one of these, or leave availability_zones out to allow all.",
                 )
             if pool.pinned and pool.pinned not in site.machines:
                 yield Problem(
                     ("machine",),
-                    "Unknown machine",
+                    "unknown-machine",
                     f"Site {wanted.site_id} has no machine "
                     f'"{pool.pinned}".{did_you_mean(pool.pinned, site.machines)}',
                 )

@@ -22,7 +22,7 @@ def render_advice(
     if not findings:
         return "No advice: every rule is content with this configuration.\n"
     boxes = [render_diagnostic(f, files, colour=colour, width=width) for f in findings]
-    counts = Counter(f.id or "other" for f in findings)
+    counts = Counter(f.id for f in findings)
     by_rule = ", ".join(f"{harmless(rule)}: {n}" for rule, n in sorted(counts.items()))
     word = "finding" if len(findings) == 1 else "findings"
     closing = Painter(colour)(f"{len(findings)} {word}", "bold")

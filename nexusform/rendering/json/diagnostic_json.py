@@ -13,16 +13,15 @@ from nexusform.source import Position, SourceFile, Span
 def diagnostic_document(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> dict[str, Any]:
     """One diagnostic: severity, summary, detail and, where they are known, address, range, snippet.
 
-    Beyond OpenTofu's keys: `id` of a lint rule, and what the diagnostic carries as `extra`
+    Beyond OpenTofu's keys: `id`, and what the diagnostic carries as `extra`
     (`fit`: the ways out of a placement that does not fit).
     """
     document: dict[str, Any] = {
         "severity": diagnostic.severity.value,
         "summary": diagnostic.summary,
         "detail": diagnostic.detail,
+        "id": diagnostic.id,
     }
-    if diagnostic.id:
-        document["id"] = diagnostic.id
     if diagnostic.address:
         document["address"] = diagnostic.address
     if diagnostic.subject is not None:

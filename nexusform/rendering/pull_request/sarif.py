@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
@@ -36,21 +35,15 @@ def findings_document(
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
         "originalUriBaseIds": {"SRCROOT": {"description": {"text": "Where nexusform was run."}}},
-        "results": [_result(d, numbers[rule_id(d)], blocks or {}) for d in diagnostics],
+        "results": [_result(d, numbers[d.id], blocks or {}) for d in diagnostics],
     }
     return {"$schema": SCHEMA, "version": VERSION, "runs": [run]}
-
-
-def rule_id(diagnostic: Diagnostic) -> str:
-    """A diagnostic's id, or one made of its constant summary: `unknown-availability-zone`."""
-    made = re.sub(r"[^a-z0-9]+", "-", diagnostic.summary.lower()).strip("-")
-    return diagnostic.id or made or "finding"
 
 
 def _rules(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
     rules: dict[str, dict[str, Any]] = {}
     for found in diagnostics:
-        name = rule_id(found)
+        name = found.id
         # A lint rule's summary starts with its id.
         text = found.summary.removeprefix(f"{name}: ")
         rule = {
@@ -65,7 +58,7 @@ def _rules(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
 def _result(found: Diagnostic, number: int, blocks: Mapping[str, Span]) -> dict[str, Any]:
     detail = f"\n\n{found.detail}" if found.detail else ""
     result: dict[str, Any] = {
-        "ruleId": rule_id(found),
+        "ruleId": found.id,
         "ruleIndex": number,
         "level": _LEVELS[found.severity],
         "message": {"text": harmless(f"{found.summary}{detail}")},

@@ -115,10 +115,18 @@ def _denied(plan: Plan, rules: Iterable[SeparationRule]) -> str:
         return ""
     broken = [str(rule["address"]) for rule in rules if _breaks(rule)]
     errors = [d for d in plan.diagnostics if d.severity is Severity.ERROR and d.address not in broken]
-    said = dict.fromkeys([*(f"separation rule {a}" for a in broken), *(d.id or d.summary for d in errors)])
+    said = dict.fromkeys([*(f"separation rule {a}" for a in broken), *(_title(d) for d in errors)])
     listed = "; ".join(list(said)[:_MOST])
     more = f" and {len(said) - _MOST} more" if len(said) > _MOST else ""
     return f"{listed}{more}" or "an error"
+
+
+# A pull request's title has no room for the figures in these summaries, or names the rule.
+_NAMED_BY_ID: Final = frozenset({"does-not-fit", "sensitive-value-decides", "separation"})
+
+
+def _title(found: Diagnostic) -> str:
+    return found.id if found.id in _NAMED_BY_ID else found.summary
 
 
 def _breaks(rule: SeparationRule) -> bool:

@@ -27,17 +27,17 @@ STUCK: Final = "rollout_stuck"
 PENDING: Final = "pods_pending"
 PRIORITY: Final = "pending_before_lower_priority"
 
-_SUMMARIES: Final = {
-    SHARED_MACHINE: "Pods share a machine",
-    SHARED_RACK: "Pods share a rack",
-    UNLABELLED: "Workers without the topology label",
-    UNKNOWN_KEY: "Unknown topology key",
-    TOO_MANY: "Anti-affinity cannot be met",
-    DEADLOCK: "Rollout will hang",
-    STUCK: "Rollout hangs",
-    PENDING: "Pods stay Pending",
-    PRIORITY: "Pods of higher priority stay Pending",
-}
+RISKS: Final = (
+    SHARED_MACHINE,
+    SHARED_RACK,
+    UNLABELLED,
+    UNKNOWN_KEY,
+    TOO_MANY,
+    DEADLOCK,
+    STUCK,
+    PENDING,
+    PRIORITY,
+)
 # Of several labels that tell machines apart, the one to propose.
 _KNOWN_HARDWARE_KEYS: Final = ("topology.kubernetes.io/baremetalmachine", "CIS-node", "kubernetes.io/zone")
 _TEMPLATE_KEY: Final = "pod-template-hash"
@@ -47,13 +47,13 @@ _MOST_NAMES: Final = 5
 class PodWarning(Struct, frozen=True):
     """One risk of one workload (key).
 
-    `kind` is the constant of this file; `summary` and `detail` are for people. `topology_key` is the key
-    that the workload's rule uses ("" = none), `proposed_key` one that the nodes have and that would help.
+    `kind` is the constant of this file and the id of the diagnostic; `detail` is for people.
+    `topology_key` is the key that the workload's rule uses ("" = none), `proposed_key` one that the nodes
+    have and that would help.
     """
 
     kind: str
     workload: str
-    summary: str
     detail: str
     pods: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class _Scene(Struct, frozen=True):
 
     def warn(self, kind: str, detail: str, **more: Any) -> PodWarning:
         text = f"{self.workload.kind} {self.workload.namespace}/{self.workload.name}: {detail}"
-        return PodWarning(kind, self.workload.key, _SUMMARIES[kind], text, **more)
+        return PodWarning(kind, self.workload.key, text, **more)
 
 
 def warnings_of(cluster: Cluster, prediction: Prediction) -> tuple[PodWarning, ...]:

@@ -64,7 +64,7 @@ class Scope:
         if traversal.root.name == "var":
             later = unknown()
             return object_value({"later": later, "secret": string("s").with_marks(SENSITIVE)}), 0, []
-        return DYNAMIC_UNKNOWN, len(traversal.steps), [error("Unknown name", "", traversal.span)]
+        return DYNAMIC_UNKNOWN, len(traversal.steps), [error("invalid-reference", "", traversal.span)]
 
 
 FOLDER = Folder(

@@ -12,7 +12,7 @@ def test_nothing_to_say() -> None:
 
 def test_every_finding_and_a_count(plans: SimpleNamespace) -> None:
     spot = plans.span_of("agent_pool")
-    findings = [warning("zones-pinned: x", "d", spot, id="zones-pinned")] * 2
-    text = render_advice([*findings, warning("y", "d", spot, id="no-surge-room")], plans.files)
+    findings = [warning("zones-pinned", "d", spot, headline="zones-pinned: x")] * 2
+    text = render_advice([*findings, warning("no-surge-room", "d", spot, headline="y")], plans.files)
     assert text.count("Warning: zones-pinned: x") == 2
     assert "3 findings (no-surge-room: 1, zones-pinned: 2).\n" in text

@@ -9,12 +9,12 @@ from nexusform.source import Position, SourceFile, Span
 
 def test_every_key(plans: SimpleNamespace) -> None:
     found = error(
-        "Do not fit",
+        "does-not-fit",
         "Because.",
         plans.span_of("count"),
         block='resource "nexus_kubernetes_cluster" "d"',
         address="nexus_kubernetes_cluster.d",
-        id="does-not-fit",
+        headline="Do not fit",
         values=(ValueNote("var.b", "is 2"), ValueNote("var.a", "is 1")),
         function="max(numbers...)",
         extra={"fit": {"placed": 20}},
@@ -50,14 +50,22 @@ def test_context_widens_the_snippet() -> None:
     file = SourceFile("c.nf.hcl", "a {\n  b = 1\n  c = 2\n}\n")
     subject = Span(file.name, Position(2, 3, 6), Position(2, 4, 7))
     context = Span(file.name, Position(1, 1, 0), Position(4, 2, 21))
-    snippet = diagnostic_document(error("S", "", subject, context=context), {file.name: file})["snippet"]
+    snippet = diagnostic_document(error("unknown-site", "", subject, context=context), {file.name: file})[
+        "snippet"
+    ]
     assert snippet["code"] == "a {\n  b = 1\n  c = 2\n}"
     assert snippet["start_line"] == 1
     assert snippet["code"][snippet["highlight_start_offset"] : snippet["highlight_end_offset"]] == "b"
 
 
 def test_validate_counts() -> None:
-    document = validate_document([error("a"), warning("b"), warning("c")], {})
+    document = validate_document(
+        [error("unknown-site"), warning("old-inventory"), warning("invalid-time")], {}
+    )
     assert (document["valid"], document["error_count"], document["warning_count"]) == (False, 1, 2)
-    assert [d["summary"] for d in document["diagnostics"]] == ["a", "b", "c"]
-    assert validate_document([warning("b")], {})["valid"] is True
+    assert [d["summary"] for d in document["diagnostics"]] == [
+        "Unknown site",
+        "Old inventory",
+        "Invalid time",
+    ]
+    assert validate_document([warning("old-inventory")], {})["valid"] is True

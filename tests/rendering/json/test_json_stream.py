@@ -17,7 +17,7 @@ def test_every_event_has_the_common_keys(plans: SimpleNamespace) -> None:
     events = [
         json_stream.version_event("0.1.0", NOW),
         json_stream.log_event("hello", NOW),
-        json_stream.diagnostic_event(warning("careful"), {}, NOW),
+        json_stream.diagnostic_event(warning("old-inventory", headline="careful"), {}, NOW),
         *json_stream.plan_events(plans.rich_document(), NOW),
         json_stream.refresh_start_event(plans.d, "x", NOW),
         json_stream.refresh_complete_event(plans.d, "x", NOW),

@@ -124,7 +124,7 @@ def test_nothing_that_a_user_wrote_becomes_markup(examples: dict[str, RealPlan])
         if c.address.type == "nexus_kubernetes_cluster"
     )
     kept = tuple(c for c in plan.changes if c.address.type != "nexus_kubernetes_cluster")
-    finding = error(nasty, nasty, address=nasty)
+    finding = error("invalid-reference", nasty, address=nasty, headline=nasty)
     rows = tuple(replace(row, object=nasty, trigger=nasty, reason=nasty) for row in plan.placements)
     other = replace(plan, changes=(*kept, *changes), diagnostics=(finding,), placements=rows, workspace=nasty)
     text, _, data = page_of(other, rules=[{"address": nasty, "holds": nasty, "violations": [{"a": nasty}]}])
@@ -149,10 +149,14 @@ def test_secrets_are_hidden_as_in_json(plans: SimpleNamespace) -> None:
 
 def test_a_plan_in_error_shows_why_and_what_stands(examples: dict[str, RealPlan]) -> None:
     real = examples["nexus-document"]
-    broken = replace(real.saved.plan, errored=True, diagnostics=(error("Does not fit", "No room."),))
+    broken = replace(
+        real.saved.plan,
+        errored=True,
+        diagnostics=(error("does-not-fit", "No room.", headline="Does not fit"),),
+    )
     _, outline, data = page_of(broken)
     words = "".join(outline.words)
-    assert "Denied by Does not fit" in words
+    assert "Denied by does-not-fit" in words
     assert "No room." in words
     assert "1 to add" not in words
     assert len(data["sites"][0]["vms"]) == 125

@@ -49,7 +49,10 @@ def test_checks(plans: SimpleNamespace) -> None:
 
 
 def test_errors_and_separation_rules() -> None:
-    plan = Plan(errored=True, diagnostics=(error("Does not fit", "No room.", address="nexus_x.y"),))
+    plan = Plan(
+        errored=True,
+        diagnostics=(error("does-not-fit", "No room.", headline="Does not fit", address="nexus_x.y"),),
+    )
     rules = [
         {
             "address": "nexus_separation_rule.a",

@@ -39,7 +39,7 @@ def test_a_refused_plan_says_by_what(plans: SimpleNamespace) -> None:
     plan = replace(
         plans.added_cluster(),
         errored=True,
-        diagnostics=(error("3 x NC_P46_224_v1 do not fit", "No cell is free.", id="does-not-fit"),),
+        diagnostics=(error("does-not-fit", "No cell is free.", headline="3 x NC_P46_224_v1 do not fit"),),
     )
     text = render_markdown(plan, {})
     assert text.startswith("### nexusform: planning failed\n\n**Denied** by does-not-fit\n")
@@ -54,8 +54,12 @@ def test_a_denying_separation_rule_is_named(plans: SimpleNamespace) -> None:
         "holds": "sometimes",
         "violations": [],
     }
-    finding = error("Separation rule does not hold", address=rule["address"], id="separation")
-    refused = replace(plans.added_cluster(), errored=True, diagnostics=(finding, error("Also this")))
+    finding = error("separation", address=rule["address"])
+    refused = replace(
+        plans.added_cluster(),
+        errored=True,
+        diagnostics=(finding, error("invalid-expression", headline="Also this")),
+    )
     assert "**Denied** by separation rule nexus\\_separation\\_rule.core; Also this\n" in render_markdown(
         refused, {}, rules=[rule]
     )

@@ -34,7 +34,7 @@ def test_a_finding_points_at_its_line(examples: dict[str, RealPlan]) -> None:
 
 
 def test_a_finding_without_a_line_points_at_its_block(plans: SimpleNamespace) -> None:
-    found = error("Unknown site", "There is none.", address="nexus_rack.r")
+    found = error("unknown-site", "There is none.", address="nexus_rack.r")
     block = plans.span_of('agent_pool "pool1"')
     rack = plans.change(plans.address("nexus_rack", "r"), Action.CREATE, None, {}, source=block)
     document = sarif_document(Plan(changes=(rack,), diagnostics=(found,)))
@@ -49,14 +49,14 @@ def test_a_finding_without_a_line_points_at_its_block(plans: SimpleNamespace) ->
 def test_rules_are_listed_once_and_indexed(plans: SimpleNamespace) -> None:
     span = plans.span_of("count")
     found = [
-        warning("zones-pinned: x", "", span, id="zones-pinned"),
-        error("Bad thing", "", replace(span, filename="/abs/with space.nf.hcl")),
-        warning("zones-pinned: x", "", replace(span, filename="../up/main.nf.hcl"), id="zones-pinned"),
-        error("Bad thing"),
+        warning("zones-pinned", "", span, headline="zones-pinned: x"),
+        error("invalid-expression", "", replace(span, filename="/abs/with space.nf.hcl")),
+        warning("zones-pinned", "", replace(span, filename="../up/main.nf.hcl"), headline="zones-pinned: x"),
+        error("invalid-expression"),
     ]
     run = findings_document(found, "1.2.3")["runs"][0]
     rules = run["tool"]["driver"]["rules"]
-    assert [rule["id"] for rule in rules] == ["bad-thing", "zones-pinned"]
+    assert [rule["id"] for rule in rules] == ["invalid-expression", "zones-pinned"]
     for result in run["results"]:
         assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
     uris = [

@@ -14,27 +14,33 @@ def samples(plans: SimpleNamespace) -> list[Diagnostic]:
     whole = plans.span_of('agent_pool "pool1" {\n    count              = 24\n')
     return [
         error(
-            "24 x NC_P46_224_v1 do not fit: 20 of 24 placed",
+            "does-not-fit",
             "No NUMA cell with 48 vCPUs and 224 GiB is free on the site (zones: all). 31 cells hold only "
             "small VMs.\n\nWays out, tried just now:\n  1. count = 20 fits with this SKU (960 vCPUs; "
             "24 x NC_P34_168_v1 would fit 20 too).\nNothing was changed.",
             pool,
             block='resource "nexus_kubernetes_cluster" "d"',
             address="nexus_kubernetes_cluster.d",
+            headline="24 x NC_P46_224_v1 do not fit: 20 of 24 placed",
         ),
         error(
-            "Invalid function argument",
+            "invalid-function-argument",
             'Invalid value for "min" parameter.',
             plans.span_of("24"),
             values=(ValueNote("var.zones", "is null"), ValueNote("each.key", 'is "a"')),
             function="range(min, max)",
         ),
-        error("Several lines", "The subject spans lines.", whole),
-        error("No place", "Nothing to point at."),
-        error("Unknown file", "", Span("gone.nf.hcl", Position(3, 1, 10), Position(3, 2, 11))),
-        warning("Value for undeclared variable", "The root module does not declare it.", pool),
-        warning("Value for undeclared variable", "Another one.", whole),
-        warning("Value for undeclared variable", "A third.", whole),
+        error("invalid-expression", "The subject spans lines.", whole, headline="Several lines"),
+        error("invalid-expression", "Nothing to point at.", headline="No place"),
+        error(
+            "invalid-expression",
+            "",
+            Span("gone.nf.hcl", Position(3, 1, 10), Position(3, 2, 11)),
+            headline="Unknown file",
+        ),
+        warning("value-for-undeclared-variable", "The root module does not declare it.", pool),
+        warning("value-for-undeclared-variable", "Another one.", whole),
+        warning("value-for-undeclared-variable", "A third.", whole),
     ]
 
 
@@ -79,7 +85,9 @@ def test_compact_warnings_only_without_errors(plans: SimpleNamespace) -> None:
 
 def test_long_words_and_preformatted_lines_are_kept() -> None:
     path = "x" * 100
-    text = render_diagnostics([error("S", f"See {path} there.\n  kept   as   {path}")], {}, width=40)
+    text = render_diagnostics(
+        [error("unknown-site", f"See {path} there.\n  kept   as   {path}")], {}, width=40
+    )
     assert f"│ {path}\n" in text
     assert f"│   kept   as   {path}\n" in text
 
@@ -88,7 +96,7 @@ def test_columns_of_wide_characters_are_bytes_in_the_source() -> None:
     file = SourceFile("w.nf.hcl", 'å = "日本"\nb = nope\n')
     at = len('å = "日本"\nb = '.encode())
     span = Span(file.name, Position(2, 5, at), Position(2, 9, at + 4))
-    text = render_diagnostics([error("S", "", span)], {file.name: file}, colour=True)
+    text = render_diagnostics([error("unknown-site", "", span)], {file.name: file}, colour=True)
     assert "   2: b = \x1b[4mnope\x1b[0m" in text
 
 
@@ -96,7 +104,7 @@ def test_a_huge_subject_is_cut() -> None:
     text = "".join(f"line {i}\n" for i in range(100))
     file = SourceFile("big.nf.hcl", text)
     span = Span(file.name, Position(1, 1, 0), Position(100, 1, len(text)))
-    shown = render_diagnostics([error("S", "", span)], {file.name: file})
+    shown = render_diagnostics([error("unknown-site", "", span)], {file.name: file})
     assert "  12: line 11" in shown
     assert "line 12\n" not in shown
     assert "(88 more lines)" in shown
@@ -106,7 +114,7 @@ def test_spans_outside_the_file_do_no_harm() -> None:
     file = SourceFile("s.nf.hcl", "a\n")
     for start, end in ((50, 60), (1, 0), (0, 99)):
         span = Span(file.name, Position(9, 1, start), Position(9, 1, end))
-        assert "s.nf.hcl line 9" in render_diagnostics([error("S", "", span)], {file.name: file})
+        assert "s.nf.hcl line 9" in render_diagnostics([error("unknown-site", "", span)], {file.name: file})
 
 
 def test_escapes_in_texts_are_shown_not_sent() -> None:
@@ -117,13 +125,15 @@ def test_escapes_in_texts_are_shown_not_sent() -> None:
 
 
 def test_warnings_without_a_place_stay_one_by_one() -> None:
-    assert len(consolidate([warning("same"), warning("same")])) == 2
+    assert len(consolidate([warning("old-inventory"), warning("old-inventory")])) == 2
 
 
 def test_a_line_as_machines_write_it_is_cut_about_the_mark() -> None:
     text = "a" * 40_000 + "WRONG" + "b" * 40_000
     span = Span("m.nf.json", Position(1, 40_001, 40_000), Position(1, 40_006, 40_005))
-    shown = render_diagnostics([error("Wrong", "", span)], {"m.nf.json": SourceFile("m.nf.json", text)})
+    shown = render_diagnostics(
+        [error("unknown-site", "", span)], {"m.nf.json": SourceFile("m.nf.json", text)}
+    )
     assert "...aaa" in shown
     assert "aWRONGb" in shown
     assert "bbb...\n" in shown
