@@ -37,7 +37,7 @@ class Subject(Struct, frozen=True):
     @property
     def rules(self) -> Sequence[Mapping[str, Any]]:
         """The separation rules and their verdicts as JSON shows them."""
-        from nexusform.rendering.report.separation import separation_documents
+        from nexusform.rendering.json.json_placements import separation_documents
 
         return separation_documents(self.plan)
 

@@ -109,7 +109,7 @@ def _plan_text(shown: Shown, given: dict[str, Any], screen: Screen) -> str:
 
 
 def _state_text(shown: Shown, given: dict[str, Any], screen: Screen) -> str:
-    from nexusform.rendering.text.terminal import render_state
+    from nexusform.rendering.text.state_text import render_state
 
     placements = _placements_text(shown, given["status_version"], sensitive=given["show_sensitive"])
     if placements:

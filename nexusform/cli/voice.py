@@ -208,7 +208,7 @@ class TextVoice:
         """As `name = value`."""
         if not outputs:
             return
-        from nexusform.rendering.text.terminal import render_outputs
+        from nexusform.rendering.text.state_text import render_outputs
 
         self.screen.out(f"\n{self._paint('Outputs:', 'bold', 'green')}\n\n{render_outputs(outputs)}", end="")
 

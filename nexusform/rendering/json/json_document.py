@@ -15,7 +15,7 @@ from nexusform.planning.plan import Action, Change, CheckResult, Drift, OutputCh
 from nexusform.ports import Registries
 from nexusform.rendering.json.diagnostic_json import diagnostic_documents
 from nexusform.rendering.json.json_configuration import configuration_document
-from nexusform.rendering.json.json_placements import placement_changes, placement_tables
+from nexusform.rendering.json.json_placements import placement_changes, placement_tables, separation_documents
 from nexusform.rendering.json.naming import ACTIONS, TERRAFORM_VERSION, address_keys, provider_name
 from nexusform.rendering.notation.json_values import (
     known_part,
@@ -27,7 +27,6 @@ from nexusform.rendering.notation.json_values import (
 from nexusform.rendering.notation.json_writer import Rows, Section, json_bytes, materialised, write_json
 from nexusform.rendering.notation.marks import trie
 from nexusform.rendering.report.placement_rows import Detail
-from nexusform.rendering.report.separation import separation_documents
 from nexusform.source import SourceFile
 from nexusform.state.model import EMPTY, InstanceState, ObjectState, OutputState, State
 from nexusform.value_types import type_to_json

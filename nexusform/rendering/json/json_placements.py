@@ -1,13 +1,21 @@
-"""Placements as data: the parts that nexusform adds to a plan document."""
+"""Placements and separation rules as data: the parts that nexusform adds to a plan document."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from nexusform.planning.plan import PlacementAction, PlacementChange, PlacementTable, Plan
+from nexusform.planning.plan import (
+    PlacementAction,
+    PlacementChange,
+    PlacementTable,
+    Plan,
+    SeparationVerdict,
+    SeparationViolation,
+)
 from nexusform.rendering.notation.json_values import known_part
 from nexusform.rendering.report.placement_rows import Detail
+from nexusform.scheduling.decision import Refusal
 
 
 def placement_changes(plan: Plan, detail: Detail) -> Iterator[dict[str, Any]]:
@@ -34,10 +42,12 @@ def _row(row: PlacementChange, detail: Detail) -> dict[str, Any]:
     if row.certainty is not None:
         document["certainty"] = {"rack": row.certainty.rack, "machine": row.certainty.machine}
     if detail is Detail.ALL:
-        document["rejected"] = [
-            {"candidate": r.candidate, "rule": r.rule, "reason": r.reason} for r in row.rejected
-        ]
+        document["rejected"] = [_refusal(refusal) for refusal in row.rejected]
     return document
+
+
+def _refusal(refusal: Refusal) -> dict[str, str]:
+    return {"candidate": refusal.candidate, "rule": refusal.rule, "reason": refusal.reason}
 
 
 def placement_tables(plan: Plan) -> list[dict[str, Any]]:
@@ -57,3 +67,36 @@ def table_document(table: PlacementTable) -> dict[str, Any]:
         "expected_vms_per_rack": list(table.expected_vms_per_rack),
         "actual_vms_per_rack": dict(table.actual_vms_per_rack),
     }
+
+
+def separation_documents(plan: Plan) -> list[dict[str, Any]]:
+    """The top-level `separation_rules` of a plan's JSON, in planning order."""
+    return [_verdict(verdict) for verdict in plan.separation_rules]
+
+
+def _verdict(verdict: SeparationVerdict) -> dict[str, Any]:
+    return {
+        "address": str(verdict.address),
+        "enforcement": verdict.enforcement,
+        "holds": verdict.holds,
+        "violations": [_violation(violation) for violation in verdict.violations],
+        "scope": verdict.scope,
+        "tie_breaks": verdict.runs,
+        "holds_in": verdict.held,
+    }
+
+
+def _violation(violation: SeparationViolation) -> dict[str, Any]:
+    document: dict[str, Any] = {"site": violation.site_id}
+    if violation.rack:
+        document["rack"] = violation.rack
+    if violation.machine:
+        document["machine"] = violation.machine
+    document["members"] = list(violation.members)
+    document["joined_by"] = violation.joined_by
+    document["trigger"] = violation.trigger
+    if violation.reason:
+        document["reason"] = violation.reason
+    if violation.tie_break is not None:
+        document["tie_break"] = violation.tie_break
+    return document

@@ -53,47 +53,58 @@ def alike_changes(plan: Plan) -> list[Alike]:
     for change in plan.changes:
         if SYMBOLS[change.action]:
             groups.setdefault(_likeness(change), []).append(change)
-    return [Alike(first, tuple(str(c.address) for c in more)) for first, *more in groups.values()]
+    return [_alike(first, others) for first, *others in groups.values()]
+
+
+def _alike(change: Change, others: Iterable[Change]) -> Alike:
+    return Alike(change, tuple(str(other.address) for other in others))
 
 
 def _likeness(change: Change) -> tuple[Any, ...]:
-    key = (change.action, headline(change), change.address.type)
+    """What changes of one group have in common."""
+    kind = (change.action, headline(change), change.address.type)
     if change.before is None or change.after is None:
-        return key
+        return kind
     before, after = compared(change.before), compared(change.after)
-    parts = [
-        (name, repr(before.get(name)), repr(after.get(name)))
-        for name in sorted({**before, **after})
-        if before.get(name) != after.get(name)
-    ]
-    own = _own_names(change)
-    return (*key, tuple((name, _masked(old, own), _masked(new, own)) for name, old, new in parts))
+    own_names = _own_names(change)
+    parts = []
+    for name in sorted({**before, **after}):
+        old, new = before.get(name), after.get(name)
+        if old != new:
+            parts.append((name, _masked(repr(old), own_names), _masked(repr(new), own_names)))
+    return (*kind, tuple(parts))
 
 
 def alike_stanzas(drawn: Iterable[tuple[Change, Stanza | None]]) -> list[AlikeStanzas]:
     """The stanzas, those that differ only in the object's own names told once."""
-    groups: dict[str, tuple[str, list[str]]] = {}
+    texts: dict[str, str] = {}
+    others: dict[str, list[str]] = {}
     for change, stanza in drawn:
         if stanza is None:
             continue
         text = stanza_text(stanza)
         body = text.partition("\n")[2].replace(stanza.header, change.address.type, 1)
-        key = f"{stanza.headline}\n{_masked(body, _own_names(change))}"
-        known = groups.get(key)
-        if known is None:
-            groups[key] = (text, [])
+        likeness = f"{stanza.headline}\n{_masked(body, _own_names(change))}"
+        if likeness in texts:
+            others[likeness].append(stanza.address)
         else:
-            known[1].append(stanza.address)
-    return [AlikeStanzas(text, tuple(others)) for text, others in groups.values()]
+            texts[likeness] = text
+            others[likeness] = []
+    return [AlikeStanzas(text, tuple(others[likeness])) for likeness, text in texts.items()]
 
 
-def _own_names(change: Change) -> Sequence[str]:
+def _own_names(change: Change) -> list[str]:
     """What tells the object from its siblings: id, name and instance key, as they are drawn."""
-    sides = [side for side in (change.before, change.after) if side is not None]
-    found = [side.get(name) for side in sides for name in ("id", "name")]
-    found.append(change.address.key)
-    texts = {value for value in found if isinstance(value, str) and value}
-    return sorted((shown for text in texts for shown in (quoted(text), repr(text))), key=len, reverse=True)
+    names = [change.address.key]
+    for side in (change.before, change.after):
+        if side is not None:
+            names += [side.get("id"), side.get("name")]
+    drawn: set[str] = set()
+    for name in names:
+        if isinstance(name, str) and name:
+            drawn |= {quoted(name), repr(name)}
+    # A longer name may hold a shorter one, so it is masked first.
+    return sorted(drawn, key=len, reverse=True)
 
 
 def _masked(text: str, own: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -10,6 +11,7 @@ from nexusform.diagnostics import Diagnostic, Severity, has_errors
 from nexusform.rendering.notation.colours import Painter, harmless, wrap
 from nexusform.rendering.notation.snippet import snippet_of
 from nexusform.source import SourceFile
+from nexusform.words import form
 
 DEFAULT_WIDTH = 78
 LONGEST_LINE = 300  # characters of a line of source that are shown
@@ -74,7 +76,7 @@ def _place(diagnostic: Diagnostic, files: Mapping[str, SourceFile], paint: Paint
             text = f"{harmless(before)}{paint(harmless(marked), 'underline')}{harmless(after)}"
             lines.append(f"{snippet.start_line + offset:4d}: {text}".rstrip())
         if snippet.more:
-            lines.append(f"      ... ({snippet.more} more {'lines' if snippet.more > 1 else 'line'})")
+            lines.append(f"      ... ({snippet.more} more {form(snippet.more, 'line')})")
     return [*lines, *_notes(diagnostic, paint)]
 
 
@@ -111,22 +113,25 @@ def consolidate(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
 
     Errors stay one by one, and so do warnings without a place in the source.
     """
-    found: list[Diagnostic] = []
+    shown: list[Diagnostic] = []
     first: dict[tuple[str, str], int] = {}
-    more: dict[int, int] = {}
+    more: Counter[int] = Counter()
     for diagnostic in diagnostics:
-        key = (diagnostic.id, diagnostic.summary)
         if diagnostic.severity is Severity.WARNING and diagnostic.subject is not None:
-            if key in first:
-                more[first[key]] = more.get(first[key], 0) + 1
+            kind = (diagnostic.id, diagnostic.summary)
+            if kind in first:
+                more[first[kind]] += 1
                 continue
-            first[key] = len(found)
-        found.append(diagnostic)
+            first[kind] = len(shown)
+        shown.append(diagnostic)
     for index, count in more.items():
-        note = "one more similar warning" if count == 1 else f"{count} more similar warnings"
-        detail = f"{found[index].detail}\n\n(and {note} elsewhere)".lstrip("\n")
-        found[index] = replace(found[index], detail=detail)
-    return found
+        shown[index] = _with_note(shown[index], count)
+    return shown
+
+
+def _with_note(warning: Diagnostic, more: int) -> Diagnostic:
+    note = "one more similar warning" if more == 1 else f"{more} more similar warnings"
+    return replace(warning, detail=f"{warning.detail}\n\n(and {note} elsewhere)".lstrip("\n"))
 
 
 def _compact(diagnostics: Iterable[Diagnostic]) -> str:

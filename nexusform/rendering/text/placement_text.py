@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 
 from nexusform.planning.plan import PlacementAction, PlacementTable
 from nexusform.rendering.notation.colours import PLAIN, Painter, columns, harmless, pad, wrap
@@ -65,16 +64,24 @@ def table_lines(tables: Sequence[PlacementTable], width: int, paint: Painter = P
     """The document's table, one line per pool; in records of two lines where it is too wide."""
     rows = [_cells(table) for table in tables]
     for heads in (_HEADS, _SHORT_HEADS):
-        widths = [max(columns(row[k]) for row in (heads, *rows)) for k in range(len(heads))]
+        widths = _column_widths([heads, *rows])
         if sum(widths) + 2 * (len(widths) - 1) <= width:
             head = paint(_row(heads, widths), "bold")
             return [head, *(_row(row, widths) for row in rows)]
-    return [line for row in rows for line in _record(row, paint)]
+    lines: list[str] = []
+    for row in rows:
+        lines += _record(row, paint)
+    return lines
+
+
+def _column_widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(columns, cells)) for cells in zip(*rows, strict=True)]
 
 
 def _cells(table: PlacementTable) -> tuple[str, ...]:
-    cluster, pool, sku, count, racks, found, vms, each = (harmless(c) for c in table_row(table))
-    return cluster, pool, sku, count, f"{racks} / {found}", f"{vms} / {each}"
+    row = [harmless(cell) for cell in table_row(table)]
+    cluster, pool, sku, count, racks, actual_racks, vms, actual_vms = row
+    return cluster, pool, sku, count, f"{racks} / {actual_racks}", f"{vms} / {actual_vms}"
 
 
 def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
@@ -91,25 +98,27 @@ def _record(row: Sequence[str], paint: Painter) -> list[str]:
 
 
 def _group_lines(groups: Sequence[PlacementGroup], paint: Painter) -> list[str]:
-    shown = [(line, harmless(line.label), _where(line)) for group in groups for line in group.lines]
-    label_width = min(_WIDEST_LABEL, max((columns(label) for _, label, _ in shown), default=0))
-    where_width = min(_WIDEST_TARGET, max((columns(where) for _, _, where in shown), default=0))
-    lines: list[str] = []
-    rest = iter(shown)
+    every_line: list[PlacementLine] = []
+    for group in groups:
+        every_line += group.lines
+    label_width = max((columns(harmless(line.label)) for line in every_line), default=0)
+    where_width = max((columns(_where(line)) for line in every_line), default=0)
+    widths = (min(label_width, _WIDEST_LABEL), min(where_width, _WIDEST_TARGET))
+    texts: list[str] = []
     for group in groups:
         # A VM's name says whose it is; bindings and pods stand under the name of what they belong to.
         if group.kind != "vm" and group.lines:
-            lines.append(f"  {paint(f'{harmless(group.name)}:', 'bold')}")
-        for line, label, where in islice(rest, len(group.lines)):
-            lines.append(_line(line, pad(label, label_width), pad(where, where_width), paint))
-    return lines
+            texts.append(f"  {paint(f'{harmless(group.name)}:', 'bold')}")
+        texts += [_line(line, widths, paint) for line in group.lines]
+    return texts
 
 
-def _line(line: PlacementLine, label: str, where: str, paint: Painter) -> str:
-    moved = line.action is PlacementAction.MOVE
-    shown = paint(label, "bold") if moved else label
+def _line(line: PlacementLine, widths: tuple[int, int], paint: Painter) -> str:
+    label, where = pad(harmless(line.label), widths[0]), pad(_where(line), widths[1])
+    if line.action is PlacementAction.MOVE:
+        label = paint(label, "bold")
     trigger = f"   ({harmless(line.trigger)})" if line.trigger else ""
-    return f"  {paint(line.symbol, _LINE_COLOURS[line.symbol])} {shown}  {where}{trigger}".rstrip()
+    return f"  {paint(line.symbol, _LINE_COLOURS[line.symbol])} {label}  {where}{trigger}".rstrip()
 
 
 def _where(line: PlacementLine) -> str:
@@ -126,28 +135,28 @@ def _where(line: PlacementLine) -> str:
 
 
 def _certainty_lines(report: Report, width: int) -> list[str]:
-    lines: list[str] = []
-    if report.placed and not report.tie_breaks:
-        lines.append("  Predicted. Certainty was not computed: no tie-breaks were repeated.")
-    elif report.placed:
-        of = report.placed
-        racks = f"racks certain for {report.racks_certain} of {of}"
-        text = f"Predicted. Certainty over {report.tie_breaks} tie-breaks: {racks}, "
-        text += f"machines for {report.machines_certain} of {of}."
-        lines += [f"  {line}" for line in wrap(text, width - 2)]
-    pools = [g for g in report.groups if g.certainty]
-    if len(pools) > 1:
-        longest = max(columns(harmless(g.name)) for g in pools)
-        lines += [f"    {pad(harmless(g.name), longest)}  {g.certainty}" for g in pools]
-    lines += [f"  {text}" for g in report.groups for text in _worst(g)]
+    lines = _total_certainty(report, width)
+    certain = [group for group in report.groups if group.certainty]
+    if len(certain) > 1:
+        longest = max(columns(harmless(group.name)) for group in certain)
+        lines += [f"    {pad(harmless(group.name), longest)}  {group.certainty}" for group in certain]
+    for group in report.groups:
+        if group.table is not None and group.table.fewest_left_on_a_rack is not None:
+            lines.append(f"  {_worst_case(group.name, group.table.fewest_left_on_a_rack)}")
     return lines
 
 
-def _worst(group: PlacementGroup) -> list[str]:
-    table = group.table
-    if table is None or table.fewest_left_on_a_rack is None:
+def _total_certainty(report: Report, width: int) -> list[str]:
+    if not report.placed:
         return []
-    left = table.fewest_left_on_a_rack
-    return [
-        f"{harmless(group.name)}: the platform chooses which VMs go; in the worst case {left} stay on a rack."
-    ]
+    if not report.tie_breaks:
+        return ["  Predicted. Certainty was not computed: no tie-breaks were repeated."]
+    placed = report.placed
+    racks = f"racks certain for {report.racks_certain} of {placed}"
+    machines = f"machines for {report.machines_certain} of {placed}"
+    text = f"Predicted. Certainty over {report.tie_breaks} tie-breaks: {racks}, {machines}."
+    return [f"  {line}" for line in wrap(text, width - 2)]
+
+
+def _worst_case(pool: str, fewest: int) -> str:
+    return f"{harmless(pool)}: the platform chooses which VMs go; in the worst case {fewest} stay on a rack."

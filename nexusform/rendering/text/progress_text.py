@@ -101,21 +101,23 @@ def outcome_table(events: Sequence[StepEvent], paint: Painter = PLAIN) -> str:
 
     Failed steps are listed with the reason; of done and of skipped ones only the first 20 are.
     """
-    counts = {o: sum(1 for e in events if e.outcome is o) for o in Outcome}
-    head = ", ".join(f"{counts[o]} {o.value}" for o in Outcome)
-    done = [e for e in events if e.outcome is Outcome.DONE]
-    failed = [e for e in events if e.outcome is Outcome.FAILED]
-    skipped = [e for e in events if e.outcome is Outcome.SKIPPED]
-    listed = [*done[:_SHOWN], *failed, *skipped[:_SHOWN]]
-    width = max((columns(_name(e)) for e in listed), default=0)
-    lines = [f"Steps: {head}."]
-    for step in listed:
-        assert step.outcome is not None, "only steps that ended are listed"
-        word = paint(pad(step.outcome.value, 7), _TONES[step.outcome])
-        what = f"{step.kind.value}{f': {harmless(step.error)}' if step.error else ''}"
-        lines.append(f"  {word}  {pad(_name(step), width)}  {what}")
-    if len(done) > _SHOWN:
-        lines.append(f"  ... and {len(done) - _SHOWN} more that were done.")
-    if len(skipped) > _SHOWN:
-        lines.append(f"  ... and {len(skipped) - _SHOWN} more that were skipped.")
+    steps: dict[Outcome, list[StepEvent]] = {outcome: [] for outcome in Outcome}
+    for event in events:
+        if event.outcome is not None:
+            steps[event.outcome].append(event)
+    counts = ", ".join(f"{len(ended)} {outcome.value}" for outcome, ended in steps.items())
+    done, skipped = steps[Outcome.DONE], steps[Outcome.SKIPPED]
+    listed = [*done[:_SHOWN], *steps[Outcome.FAILED], *skipped[:_SHOWN]]
+    width = max((columns(_name(step)) for step in listed), default=0)
+    lines = [f"Steps: {counts}.", *(_outcome_line(step, width, paint) for step in listed)]
+    for word, ended in (("done", done), ("skipped", skipped)):
+        if len(ended) > _SHOWN:
+            lines.append(f"  ... and {len(ended) - _SHOWN} more that were {word}.")
     return "\n".join(lines)
+
+
+def _outcome_line(step: StepEvent, width: int, paint: Painter) -> str:
+    assert step.outcome is not None, "only steps that ended are listed"
+    word = paint(pad(step.outcome.value, 7), _TONES[step.outcome])
+    error = f": {harmless(step.error)}" if step.error else ""
+    return f"  {word}  {pad(_name(step), width)}  {step.kind.value}{error}"

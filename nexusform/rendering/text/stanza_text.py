@@ -9,6 +9,7 @@ from nexusform.rendering.notation.colours import PLAIN, Painter, harmless, pad
 from nexusform.rendering.notation.hcl_text import SENSITIVE, attribute_name, quoted, scalar
 from nexusform.rendering.report.difference import REPLACED, Difference, Kind, name_width
 from nexusform.rendering.report.report import Stanza
+from nexusform.words import form
 
 _COLOURS: Final = {"+": "green", "-": "red", "~": "yellow", "<=": "cyan", ".": "red"}
 _BLANK: Final = "    "
@@ -54,14 +55,17 @@ def head_symbol(symbol: str, paint: Painter = PLAIN) -> str:
 
 def output_lines(nodes: Iterable[Difference], paint: Painter = PLAIN) -> list[str]:
     """Changes of outputs: one aligned line each, values below where they nest."""
-    listed = list(nodes)
-    width = max((name_width(n.name) for n in listed), default=0)
-    return _Drawing(paint).attributes(listed, -1, width)
+    outputs = list(nodes)
+    width = max((name_width(output.name) for output in outputs), default=0)
+    return _Drawing(paint).attributes(outputs, -1, width)
 
 
 def body_lines(node: Difference, paint: Painter = PLAIN) -> list[str]:
     """The lines of a block's body, indented as inside a stanza."""
-    return [line for text in _Drawing(paint).body(node, 0) for line in text.split("\n")]
+    lines: list[str] = []
+    for text in _Drawing(paint).body(node, 0):
+        lines += text.split("\n")
+    return lines
 
 
 class _Drawing:
@@ -114,7 +118,7 @@ class _Drawing:
         return lines
 
     def _hidden(self, count: int, word: str, level: int) -> str:
-        text = f"# ({count} unchanged {word}{'' if count == 1 else 's'} hidden)"
+        text = f"# ({count} unchanged {form(count, word)} hidden)"
         return f"{_BLANK * level}{_BLANK}{self._paint(text, 'grey')}"
 
     # --- values ---

@@ -14,7 +14,7 @@ from nexusform.rendering.report.difference import Walk
 from nexusform.rendering.report.report import block_header, schema_lookup
 from nexusform.rendering.text.stanza_text import body_lines
 from nexusform.schema import BlockSchema
-from nexusform.state.model import ObjectState, OutputState, State
+from nexusform.state.model import InstanceState, ObjectState, OutputState, State
 
 _NO_REGISTRIES = Registries()
 
@@ -31,12 +31,10 @@ def render_state(
     schema_of = schema_lookup(registries)
     parts: list[str] = []
     for address in sorted(state.instances, key=address_order):
-        instance = state.instances[address]
-        objects = [("", instance.current)] if instance.current is not None else []
-        for key, found in [*objects, *sorted(instance.deposed.items())]:
-            parts.append(
-                _object(address, found, schema_of(address), key, paint=paint, show_sensitive=show_sensitive)
-            )
+        schema = schema_of(address)
+        for deposed, instance in _objects(state.instances[address]):
+            text = _object(address, instance, schema, deposed, paint=paint, show_sensitive=show_sensitive)
+            parts.append(text)
     if state.outputs:
         parts.append(f"Outputs:\n\n{render_outputs(state.outputs, show_sensitive=show_sensitive).rstrip()}")
     if not parts:
@@ -44,9 +42,15 @@ def render_state(
     return "\n\n".join(parts) + "\n"
 
 
+def _objects(instance: InstanceState) -> list[tuple[str, ObjectState]]:
+    """The current object under "", where there is one, then deposed ones under their keys."""
+    current = [("", instance.current)] if instance.current is not None else []
+    return [*current, *sorted(instance.deposed.items())]
+
+
 def render_object(
     address: Address,
-    found: ObjectState,
+    instance: ObjectState,
     schema: BlockSchema | None = None,
     *,
     deposed: str = "",
@@ -54,27 +58,27 @@ def render_object(
     show_sensitive: bool = False,
 ) -> str:
     """One object as a block with every attribute, ending in a newline."""
-    return (
-        _object(address, found, schema, deposed, paint=Painter(colour), show_sensitive=show_sensitive) + "\n"
-    )
+    paint = Painter(colour)
+    text = _object(address, instance, schema, deposed, paint=paint, show_sensitive=show_sensitive)
+    return f"{text}\n"
 
 
 def _object(
     address: Address,
-    found: ObjectState,
+    instance: ObjectState,
     schema: BlockSchema | None,
     deposed: str,
     *,
     paint: Painter,
     show_sensitive: bool,
 ) -> str:
-    hidden = () if show_sensitive else found.sensitive
+    hidden = () if show_sensitive else instance.sensitive
     marks = Marks.of(hidden, hidden)
     body = body_difference(
-        found.attributes, found.attributes, schema, marks=marks, walk=Walk(show_unchanged=True)
+        instance.attributes, instance.attributes, schema, marks=marks, walk=Walk(show_unchanged=True)
     )
     notes = f" (deposed object {deposed})" if deposed else ""
-    notes += " (tainted)" if found.tainted else ""
+    notes += " (tainted)" if instance.tainted else ""
     lines = [paint(f"# {harmless(str(address))}:{notes}", "bold"), f"{block_header(address)} {{"]
     # A block of its own has no column for symbols, so everything stands four columns further left.
     lines += [line.removeprefix("    ") for line in body_lines(body, PLAIN)]

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct, field
 
-from nexusform.planning.plan import Mode, Plan
+from nexusform.planning.plan import Mode, Plan, SeparationVerdict
 from nexusform.ports import Registries
 from nexusform.rendering.notation.colours import Painter, harmless, wrap
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.report.report import Report, build_report
-from nexusform.rendering.report.separation import separation_lines
 from nexusform.rendering.text.diagnostic_text import render_diagnostics
 from nexusform.rendering.text.placement_text import placement_text
 from nexusform.rendering.text.stanza_text import head_symbol, output_lines, stanza_text
-from nexusform.rendering.text.state_text import render_object, render_outputs, render_state
 from nexusform.source import SourceFile
-
-__all__ = [
-    "Detail",
-    "PlanTextOptions",
-    "render_object",
-    "render_outputs",
-    "render_plan",
-    "render_report",
-    "render_state",
-]
+from nexusform.words import form
 
 
 class PlanTextOptions(Struct, frozen=True):
@@ -60,7 +50,7 @@ def render_report(report: Report, sources: Mapping[str, SourceFile], options: Pl
     width = options.width
     parts = [*_drift_parts(report, paint, width), *_action_parts(report, paint)]
     parts += _verdict_parts(report, paint, width)
-    parts.append("\n".join(separation_lines(report.separations, paint)))
+    parts.append(_separation_part(report.separations, paint))
     parts += _output_parts(report, paint, width)
     if options.diagnostics and report.diagnostics:
         boxes = render_diagnostics(
@@ -130,6 +120,29 @@ def _verdict_parts(report: Report, paint: Painter, width: int) -> list[str]:
         _paragraph(detail, width),
         placements,
     ]
+
+
+_VERDICT_COLOURS: Final = {"always": "green", "sometimes": "yellow", "never": "red"}
+
+
+def _separation_part(verdicts: Sequence[SeparationVerdict], paint: Painter) -> str:
+    """`nexus_separation_rule.x (machine): holds always, in the plan and in 100 tie-breaks`, by rule."""
+    if not verdicts:
+        return ""
+    lines = [paint("Separation rules:", "bold")]
+    for verdict in verdicts:
+        word = paint(f"holds {verdict.holds}", _VERDICT_COLOURS[verdict.holds])
+        rule = f"{verdict.address} ({verdict.scope}, {verdict.enforcement})"
+        lines.append(f"  {rule}: {word}{_where_it_holds(verdict)}")
+    return "\n".join(lines)
+
+
+def _where_it_holds(verdict: SeparationVerdict) -> str:
+    if verdict.holds == "always":
+        return f", in the plan and in {verdict.runs} tie-breaks" if verdict.runs else ", in the plan"
+    runs = f", in {verdict.held} of {verdict.runs} tie-breaks" if verdict.runs else ""
+    shared = len(verdict.violations)
+    return f"{runs}; {shared} {form(shared, verdict.scope)} shared"
 
 
 def _output_parts(report: Report, paint: Painter, width: int) -> list[str]:

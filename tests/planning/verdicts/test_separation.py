@@ -7,7 +7,7 @@ import pytest
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import SeparationVerdict
 from nexusform.planning.saved import plan_file
-from nexusform.rendering.report.separation import separation_documents
+from nexusform.rendering.json.json_placements import separation_documents
 from tests.planning.harness import (
     RACKS,
     Unreadable,
