@@ -392,11 +392,15 @@ def equals(left: Value, right: Value) -> Value:
     return result.with_marks(marks | more)
 
 
+_UNKNOWN_OR_NULL: Final = (UNKNOWN, None)
+
+
 def _same(left: Value, right: Value) -> bool | None:
     first, second = left.raw, right.raw
     if first is UNKNOWN or second is UNKNOWN:
-        sure = left.type is DYNAMIC or right.type is DYNAMIC or _may_be_same(left.type, right.type)
-        return None if sure else False
+        # What is unknown may be null, and nulls of all types are equal.
+        may_be_null = first in _UNKNOWN_OR_NULL and second in _UNKNOWN_OR_NULL
+        return None if may_be_null or _may_be_same(left.type, right.type) else False
     if first is None or second is None:
         return first is None and second is None
     if left.type is not right.type and left.type != right.type and not _may_be_same(left.type, right.type):

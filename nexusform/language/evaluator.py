@@ -265,10 +265,15 @@ def _conditional(node: Conditional, run: Evaluation) -> Value:
 
 
 def _common_type(then: Value, otherwise: Value) -> Type | None:
-    # A null or a wholly unknown arm takes the type of the other one.
-    if then.type is DYNAMIC:
+    # A null takes the type of the other arm. Beside an arm that may still be of any type there is
+    # nothing to agree on: what is chosen stays as it is, and if the choice is open, so is the type.
+    if then.type is DYNAMIC and then.raw is None:
         return otherwise.type
-    if otherwise.type is DYNAMIC or then.type is otherwise.type:
+    if otherwise.type is DYNAMIC and otherwise.raw is None:
+        return then.type
+    if then.type is DYNAMIC or otherwise.type is DYNAMIC:
+        return DYNAMIC
+    if then.type is otherwise.type:
         return then.type
     return unify([then.type, otherwise.type])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from nexusform.language.functions.text import clusters
 from nexusform.language.numbers import shortest_digits
 from nexusform.language.positions import count_clusters
 from nexusform.plain_data import ConversionProblem
-from nexusform.value_types import BOOL, NUMBER, STRING, ListType, PrimitiveType, SetType, TupleType
+from nexusform.value_types import BOOL, DYNAMIC, NUMBER, STRING, ListType, PrimitiveType, SetType, TupleType
 from nexusform.values import UNKNOWN, Value
 
 _VERB: Final = re.compile(
@@ -24,6 +24,7 @@ _VERB: Final = re.compile(
 )
 _MODES: Final = "vtbdoxXeEfgGsq"
 _WIDEST: Final = 100_000
+_STRINGS: Final = ListType(STRING)
 
 
 class _Verb(Struct, frozen=True):
@@ -226,33 +227,54 @@ def _general(size: int | Fraction, precision: int | None, mode: str) -> str:
 
 
 def _format_list(pattern: Value, *arguments: Value) -> Value:
-    kind = ListType(STRING)
-    lists = [
-        (i, a)
-        for i, a in enumerate(arguments, 1)
-        if isinstance(a.type, (ListType, SetType, TupleType)) and a.raw is not None
-    ]
-    if pattern.raw is UNKNOWN or any(a.raw is UNKNOWN for _, a in lists):
-        return Value(kind, UNKNOWN)
-    count = len(lists[0][1].raw) if lists else 1
-    for position, given in lists:
-        if len(given.raw) != count:
+    lists = {
+        position: argument
+        for position, argument in enumerate(arguments, 1)
+        if isinstance(argument.type, (ListType, SetType, TupleType)) and argument.raw is not None
+    }
+    count = _common_length(lists)
+    maybe_lists = [argument for argument in arguments if argument.type is DYNAMIC and argument.raw is UNKNOWN]
+    open_lists = [argument for argument in lists.values() if argument.raw is UNKNOWN]
+    if pattern.raw is UNKNOWN or count is None or maybe_lists or open_lists:
+        return Value(_STRINGS, UNKNOWN)
+    texts = []
+    for turn in range(count):
+        chosen = [
+            lists[position].raw[turn] if position in lists else argument
+            for position, argument in enumerate(arguments, 1)
+        ]
+        try:
+            texts.append(_format(pattern, *chosen))
+        except FunctionProblem as problem:
+            message = f"error on format iteration {turn}: {problem.message}"
+            raise FunctionProblem(message, problem.argument) from None
+    return Value(_STRINGS, tuple(texts))
+
+
+def _common_length(lists: Mapping[int, Value]) -> int | None:
+    # How many texts there will be, None when that is not known yet. A tuple's length is in its type.
+    count = chooser = None
+    for position, argument in lists.items():
+        length = _known_length(argument)
+        if length is None:
+            continue
+        if count is not None and length != count:
             raise FunctionProblem(
-                f"argument {position} has length {len(given.raw)}, which is inconsistent with "
-                f"argument {lists[0][0]} of length {count}",
+                f"argument {position} has length {length}, which is inconsistent with "
+                f"argument {chooser} of length {count}",
                 position,
             )
-    spread = {i for i, _ in lists}
-    results = []
-    for turn in range(count):
-        chosen = [a.raw[turn] if i in spread else a for i, a in enumerate(arguments, 1)]
-        try:
-            results.append(_format(pattern, *chosen))
-        except FunctionProblem as problem:
-            raise FunctionProblem(
-                f"error on format iteration {turn}: {problem.message}", problem.argument
-            ) from None
-    return Value(kind, tuple(results))
+        count, chooser = length, position
+    if count is None:
+        return None if lists else 1
+    return count
+
+
+def _known_length(sequence: Value) -> int | None:
+    if isinstance(sequence.type, TupleType):
+        return len(sequence.type.elements)
+    uncertain = isinstance(sequence.type, SetType) and not sequence.is_wholly_known
+    return None if sequence.raw is UNKNOWN or uncertain else len(sequence.raw)
 
 
 FUNCTIONS: Final = (
@@ -272,7 +294,7 @@ FUNCTIONS: Final = (
         "formatlist",
         "One text for every element of the lists among the arguments; other arguments are repeated.",
         (Parameter("format", STRING, "the pattern", allow_unknown=True),),
-        ListType(STRING),
+        _STRINGS,
         _format_list,
         (Example('formatlist("%s-%d", ["a", "b"], 1)', 'tolist(["a-1", "b-1"])'),),
         anything("args", "lists and single values"),

@@ -1,0 +1,385 @@
+"""What is known of an expression before its unknown parts are known must stay true afterwards.
+
+A case is an expression (an entry of tables/, an example of a function, or some of them joined by
+operators) in which a few parts are variables. It is evaluated twice: with something of the
+variables unknown, and with all of them known. NEXUSFORM_SOUNDNESS_CASES sets how many cases run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from nexusform.diagnostics import Diagnostic, error, has_errors
+from nexusform.language.evaluator import evaluate
+from nexusform.language.functions.registry import standard_functions
+from nexusform.language.parser import parse_expression
+from nexusform.language.references import children
+from nexusform.language.surroundings import FileProblem
+from nexusform.language.syntax import (
+    Call,
+    Conditional,
+    Expression,
+    ForObject,
+    ForTuple,
+    Splat,
+    TemplateFor,
+    Traversal,
+)
+from nexusform.source import SourceFile
+from nexusform.value_types import (
+    DYNAMIC,
+    ListType,
+    MapType,
+    ObjectType,
+    PrimitiveType,
+    SetType,
+    TupleType,
+    Type,
+    has_dynamic,
+)
+from nexusform.values import (
+    DYNAMIC_UNKNOWN,
+    UNKNOWN,
+    Value,
+    object_value,
+    order_key,
+    set_value,
+    tuple_value,
+    unmark_deep,
+)
+
+_CASES = int(os.environ.get("NEXUSFORM_SOUNDNESS_CASES", "400"))
+_TABLES = Path(__file__).parent / "tables"
+
+# Other at every call.
+_LEFT_OUT = frozenset({"bcrypt", "plantimestamp", "timestamp", "uuid"})
+
+
+class _Surroundings:
+    # One file, and a clock that nothing asks.
+    def read(self, path: str) -> bytes:
+        if path != "t/a.txt":
+            raise FileProblem(f"There is no file {path}.")
+        return b"a ${name} b"
+
+    def exists(self, path: str) -> bool:
+        return path == "t/a.txt"
+
+    def glob(self, base: str, pattern: str) -> list[str]:
+        return ["a.txt"] if (base, pattern) == ("t", "*.txt") else []
+
+    def absolute(self, path: str) -> str:
+        return f"/{path}"
+
+    def expand_home(self, path: str) -> str:
+        return path
+
+    def now(self) -> datetime:
+        raise AssertionError
+
+    def sleep(self, seconds: float) -> None:
+        raise AssertionError(seconds)
+
+
+_FUNCTIONS = standard_functions(_Surroundings(), _Surroundings(), "")
+_ON_FILES = (
+    *[f'{name}("t/a.txt")' for name in sorted(_FUNCTIONS) if name.startswith("file") and name != "fileset"],
+    'abspath("t/a.txt")',
+    'fileset("t", "*.txt")',
+    'pathexpand("t/a.txt")',
+    'templatefile("t/a.txt", { name = "x" })',
+)
+
+_JOINTS = (
+    "X ? Y : Z",
+    "true ? X : Y",
+    "false ? X : Y",
+    "X == Y",
+    "X != Y",
+    "X < Y",
+    "X <= Y",
+    "X > Y",
+    "X >= Y",
+    "X + Y",
+    "X - Y",
+    "X * Y",
+    "X / Y",
+    "X % Y",
+    "-X",
+    "!X",
+    "X && Y",
+    "X || Y",
+    "X[Y]",
+    "X[0]",
+    "X.a",
+    "X[*]",
+    "X[*].a",
+    "X.*.a",
+    "[X]",
+    "[X, Y]",
+    "{ a = X, b = Y }",
+    "{ (X) = Y }",
+    '"${X}"',
+    '"a-${X}-b"',
+    '"%{ if X }${Y}%{ else }${Z}%{ endif }"',
+    '"%{ for x in X }${x}%{ endfor }"',
+    "[for x in X : x]",
+    "[for k, v in X : k if v != null]",
+    "{ for k, v in X : k => v }",
+    "{ for k, v in X : v => k... }",
+    "[for x in X : Y]",
+    "length(X)",
+    "length(X) > 0 ? Y : Z",
+    "X == null",
+    "try(X, Y)",
+    "can(X)",
+    "tolist(X)",
+    "toset(X)",
+    "tomap(X)",
+    "tostring(X)",
+    "tonumber(X)",
+    "tobool(X)",
+    "type(X)",
+    "keys(X)",
+    "values(X)",
+    "concat(X, Y)",
+    "merge(X, Y)",
+    "flatten(X)",
+    "contains(X, Y)",
+    "coalesce(X, Y)",
+    "lookup(X, Y, Z)",
+    "element(X, 0)",
+    "jsonencode(X)",
+    "join(Y, X)",
+    'format("%v", X)',
+    'formatlist("%v-%v", X, Y)',
+    "setunion(X, Y)",
+    "setintersection(X, Y)",
+    "setsubtract(X, Y)",
+    "setproduct(X, Y)",
+    "zipmap(X, Y)",
+    "one(X)",
+    "reverse(X)",
+    "distinct(X)",
+    "sort(X)",
+    "slice(X, 0, 1)",
+    "max(X...)",
+    "concat(X...)",
+    "alltrue(X)",
+)
+
+
+class _Names:
+    functions = _FUNCTIONS
+
+    def __init__(self, variables: Mapping[str, Value]) -> None:
+        self.variables = variables
+
+    def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+        value = self.variables.get(traversal.root.name)
+        if value is not None:
+            return value, 0, []
+        return (
+            DYNAMIC_UNKNOWN,
+            len(traversal.steps),
+            [error("reference-to-undeclared-local-value", "", traversal.span)],
+        )
+
+
+def _evaluated(text: str, variables: Mapping[str, Value]) -> Value | None:
+    expression, problems = parse_expression(SourceFile("case", text))
+    if expression is None or has_errors(problems):
+        return None
+    value, problems = evaluate(expression, _Names(variables))
+    return None if has_errors(problems) else value
+
+
+# --- cases -----------------------------------------------------------------------------------------
+
+
+@cache
+def _corpus() -> tuple[str, ...]:
+    texts = [example.call for function in _FUNCTIONS.values() for example in function.examples]
+    texts += _ON_FILES
+    for table in sorted(_TABLES.glob("*.txt")):
+        blocks = table.read_text(encoding="utf-8").split("\n\n")
+        texts += [line[5:] for block in blocks for line in block.split("\n") if line.startswith("eval ")]
+    called = re.compile(rf"\b(?:{'|'.join(_LEFT_OUT)})\(")
+    short = [text for text in texts if len(text) < 400 and not called.search(text)]
+    return tuple(dict.fromkeys(text for text in short if _evaluated(text, {}) is not None))
+
+
+def _parts(expression: Expression) -> Iterator[Expression]:
+    yield expression
+    for child in children(expression):
+        yield from _parts(child)
+
+
+@st.composite
+def _with_variables(draw: Any) -> tuple[str, dict[str, Value]]:
+    # An expression some parts of which are variables, and what these stand for.
+    text = draw(st.sampled_from(_corpus()))
+    for _ in range(draw(st.integers(0, 3))):
+        others = draw(st.tuples(*[st.sampled_from(_corpus())] * 2))
+        inner = {"X": text, "Y": others[0], "Z": others[1]}
+        text = re.sub(r"\b[XYZ]\b", lambda m, inner=inner: f"({inner[m[0]]})", draw(st.sampled_from(_JOINTS)))
+    expression, _ = parse_expression(SourceFile("case", text))
+    assume(expression is not None)
+    parts = list(_parts(expression))
+    encoded = text.encode()
+    pieces: list[bytes] = []
+    variables: dict[str, Value] = {}
+    at = 0
+    indices = draw(st.sets(st.integers(0, len(parts) - 1), min_size=1, max_size=3))
+    for part in sorted([parts[i] for i in indices], key=lambda p: p.span.start.byte):
+        start, end = part.span.start.byte, part.span.end.byte
+        value = None if start < at else _evaluated(encoded[start:end].decode(), {})
+        if value is not None:
+            name = f"hidden{len(variables)}"
+            variables[name] = value
+            pieces += [encoded[at:start], name.encode()]
+            at = end
+    assume(variables)
+    return b"".join([*pieces, encoded[at:]]).decode(), variables
+
+
+def _hidden(draw: Any, value: Value, *, typed: bool) -> Value:
+    # The value with something of it unknown; `typed` when its type must stay.
+    inside = isinstance(value.raw, (tuple, dict)) and bool(value.raw)
+    kinds = ["typed", *([] if typed else ["untyped"]), *(["part"] if inside else [])]
+    kind = draw(st.sampled_from(kinds))
+    if kind == "untyped":
+        return Value(DYNAMIC, UNKNOWN, value.marks)
+    if kind == "typed":
+        return Value(value.type, UNKNOWN, value.marks)
+    keys = list(value.raw) if isinstance(value.raw, dict) else list(range(len(value.raw)))
+    key = draw(st.sampled_from(keys))
+    fixed = typed or not isinstance(value.type, (TupleType, ObjectType))
+    part = _hidden(draw, value.raw[key], typed=fixed)
+    if isinstance(value.raw, dict):
+        items = {**value.raw, key: part}
+        return object_value(items) if isinstance(value.type, ObjectType) else Value(value.type, items)
+    elements = [*value.raw[:key], part, *value.raw[key + 1 :]]
+    if isinstance(value.type, SetType):
+        return set_value(elements, value.type.element)
+    return tuple_value(elements) if isinstance(value.type, TupleType) else Value(value.type, tuple(elements))
+
+
+# --- where Terraform promises too much ---------------------------------------------------------------
+
+# Functions that bring values to one type: one of unknown type is taken to agree.
+_LOOPS = (ForTuple, ForObject, Splat, TemplateFor)
+_TAKEN_TO_AGREE = frozenset({"coalesce", "setunion", "tolist", "tomap", "toset"})
+
+
+def _promises_too_much(text: str, hidden: Mapping[str, Value]) -> bool:
+    """Whether something in it is known too early, as docs/language-differences.md says."""
+    expression, _ = parse_expression(SourceFile("case", text))
+    assert expression is not None
+    for part in _parts(expression):
+        if isinstance(part, Call) and part.name == "type":
+            return True
+        if isinstance(part, Conditional) and any(_is_open(p, hidden) for p in (part.then, part.otherwise)):
+            return True
+        if isinstance(part, _LOOPS) and _may_shrink(children(part)[0], hidden):
+            return True
+        agree = isinstance(part, Call) and part.name in _TAKEN_TO_AGREE
+        if agree and any(_is_open(p, hidden) for p in children(part)):
+            return True
+    return False
+
+
+def _may_shrink(expression: Expression, hidden: Mapping[str, Value]) -> bool:
+    # Whether it is a set whose unknown elements may turn out to be equal to others.
+    value, _ = evaluate(expression, _Names(hidden))
+    return isinstance(value.type, SetType) and value.is_known and not value.is_wholly_known
+
+
+def _is_open(expression: Expression, hidden: Mapping[str, Value]) -> bool:
+    # Whether its value is, or holds, something that may be of any type.
+    value, _ = evaluate(expression, _Names(hidden))
+    return has_dynamic(value.type)
+
+
+# --- what must hold --------------------------------------------------------------------------------
+
+
+def _holds(before: Value, after: Value) -> bool:
+    """Whether everything known of the first value is true of the second."""
+    if not _type_holds(before.type, after.type):
+        return False
+    first, second = before.raw, after.raw
+    if first is UNKNOWN:
+        return True
+    if second is UNKNOWN or first is None or second is None:
+        return first is second
+    if isinstance(first, dict):
+        return first.keys() == second.keys() and all(_holds(v, second[k]) for k, v in first.items())
+    if isinstance(before.type, SetType):
+        return _set_holds(before, after)
+    if isinstance(first, tuple):
+        return len(first) == len(second) and all(map(_holds, first, second))
+    return bool(first == second)
+
+
+def _set_holds(before: Value, after: Value) -> bool:
+    # Unknown elements may turn out to be equal to others.
+    sure = {order_key(v) for v in before.raw if v.is_wholly_known}
+    keys = {order_key(v) for v in after.raw}
+    rest = [v for v in after.raw if order_key(v) not in sure]
+    unsure = [v for v in before.raw if not v.is_wholly_known]
+    return sure <= keys and len(rest) <= len(unsure) and all(any(_holds(u, v) for u in unsure) for v in rest)
+
+
+def _type_holds(before: Type, after: Type) -> bool:
+    if before is DYNAMIC or before == after:
+        return True
+    if before.__class__ is not after.__class__ or isinstance(before, PrimitiveType):
+        return False
+    if isinstance(before, ObjectType) and isinstance(after, ObjectType):
+        names = [[n for n, _ in of.attributes] for of in (before, after)]
+        types = zip(before.attributes, after.attributes, strict=False)
+        return names[0] == names[1] and all(_type_holds(b, a) for (_, b), (_, a) in types)
+    if isinstance(before, TupleType) and isinstance(after, TupleType):
+        same = len(before.elements) == len(after.elements)
+        return same and all(map(_type_holds, before.elements, after.elements))
+    assert isinstance(before, (ListType, SetType, MapType))
+    assert isinstance(after, (ListType, SetType, MapType))
+    return _type_holds(before.element, after.element)
+
+
+@settings(
+    max_examples=_CASES,
+    derandomize=_CASES <= 400,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+@given(st.data())
+def test_what_is_known_early_stays_true(data: st.DataObject) -> None:
+    text, variables = data.draw(_with_variables())
+    after = _evaluated(text, variables)
+    assume(after is not None)
+    assert after is not None
+    hidden = {name: _hidden(data.draw, value, typed=False) for name, value in variables.items()}
+    assume(not _promises_too_much(text, hidden))
+    before = _evaluated(text, hidden)
+    # The right side of an operator may forgive what is wrong on the left.
+    assume(before is not None or not re.search(r"&&|\|\|", text))
+    assert before is not None, "an error that does not stay"
+    assert _holds(unmark_deep(before)[0], unmark_deep(after)[0])
+
+
+@pytest.mark.parametrize("name", sorted(_FUNCTIONS.keys() - _LEFT_OUT))
+def test_the_property_is_about_every_function(name: str) -> None:
+    assert any(re.search(rf"\b{name}\(", text) for text in _corpus())
