@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct, field
@@ -27,6 +28,7 @@ __all__ = [
     "Clock",
     "FileProblem",
     "Files",
+    "Kind",
     "LockHeld",
     "LockInfo",
     "ObjectKey",
@@ -115,6 +117,20 @@ class ReadContext(Struct, frozen=True):
     managed: frozenset[str] = frozenset()
 
 
+class Kind(StrEnum):
+    """What the objects of a type are to planning, where its schema does not say it."""
+
+    OTHER = "other"
+    VM_SKU = "vm_sku"
+    RACK = "rack"
+    MACHINE = "machine"
+    CLUSTER = "cluster"  # separate pools may join it
+    MEMBER = "member"
+    MANIFEST = "manifest"
+    PLACEMENT = "placement"
+    SEPARATION_RULE = "separation_rule"
+
+
 class ResourceType(Struct, frozen=True):
     """One resource type or data source; attribute values are plain data.
 
@@ -127,7 +143,7 @@ class ResourceType(Struct, frozen=True):
     `present(attributes, name)` gives an attribute as expressions read it, where parts of it are
     derived rather than stored. `fill(arguments)` gives arguments that were left out where others say
     them (a manifest's name). `fleet(attributes)` says what the object is to a fleet; arguments that
-    `check` refused are not asked about.
+    `check` refused are not asked about. `kind` is what the planner takes its objects for.
     """
 
     name: str
@@ -143,6 +159,12 @@ class ResourceType(Struct, frozen=True):
     present: Callable[[Mapping[str, Any], str], Any] | None = None
     fill: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
     fleet: Callable[[Mapping[str, Any]], FleetObject] | None = None
+    kind: Kind = Kind.OTHER
+
+    @property
+    def noun(self) -> str:
+        """The type in words: "kubernetes cluster"."""
+        return self.name.removeprefix("nexus_").replace("_", " ")
 
 
 # --- providers ---------------------------------------------------------------------------------

@@ -32,6 +32,19 @@ class OnChange(StrEnum):
     REPLACE_POOL = "replace_pool"
 
 
+class Reference(Struct, frozen=True):
+    """Whose objects an attribute names: those of `types`, the first that has one, whose attribute `by`
+    holds the same.
+
+    A text names one object, a map one for each of its keys, a list one for each of its items. Items that
+    are objects are the same where all `fields` are.
+    """
+
+    types: tuple[str, ...]
+    by: str = "id"
+    fields: tuple[str, ...] = ()
+
+
 class Attribute(Struct, frozen=True):
     """One argument or computed value.
 
@@ -41,7 +54,8 @@ class Attribute(Struct, frozen=True):
     `decides_placement`: must be known in the plan. Checks on known values: `choices`, `minimum`
     and `maximum` (inclusive, numbers), `pattern` (whole match, strings) with `pattern_hint` in
     words. `shown_in` names computed attributes that show parts of the value: they are sensitive
-    when it is.
+    when it is. `refers_to` says whose objects it names: apply makes those first and removes them last,
+    whether the configuration refers to them or writes their ids out.
     """
 
     type: Type
@@ -60,6 +74,7 @@ class Attribute(Struct, frozen=True):
     pattern: str = ""
     pattern_hint: str = ""
     shown_in: tuple[str, ...] = ()
+    refers_to: Reference | None = None
 
     @property
     def configurable(self) -> bool:

@@ -46,6 +46,7 @@ from nexusform.planning.vms.sites import SitePlan, build_sites
 from nexusform.planning.vms.surroundings import PlanSurroundings, surroundings_before, vm_skus
 from nexusform.planning.vms.vm_phase import VmObject, VmPhase, Wishes
 from nexusform.planning.vms.vm_walk import VmWalk
+from nexusform.ports import Kind
 from nexusform.scheduling.world import Inventory, MachineClash
 from nexusform.schema import BlockSchema
 
@@ -285,9 +286,8 @@ class _Planner:
         )
         if second is not None:
             path = ("name",) if clash.what == "name" else ("slot",)
-            return second.error(
-                "duplicate-machine", detail, path if second.type.name.endswith("machine") else ()
-            )
+            at_machine = second.type.kind is Kind.MACHINE
+            return second.error("duplicate-machine", detail, path if at_machine else ())
         return error("duplicate-machine", detail)
 
 

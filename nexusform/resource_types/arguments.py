@@ -11,7 +11,7 @@ from typing import Any, Final
 from nexusform.diagnostics import did_you_mean
 from nexusform.plain_data import Path
 from nexusform.ports import Problem
-from nexusform.schema import Attribute, OnChange
+from nexusform.schema import Attribute, OnChange, Reference
 from nexusform.value_types import NUMBER, STRING
 from nexusform.values import UNKNOWN
 
@@ -38,10 +38,17 @@ def id_attribute(form: str) -> Attribute:
     return Attribute(STRING, f"The id: `{form}`.", computed=True)
 
 
-def parent_attribute(of: str) -> Attribute:
-    """The id of the object that this one belongs to for good, a `nexus_site` for example."""
+def parent_attribute(of: str, more: str = "") -> Attribute:
+    """The id of the object that this one belongs to for good, a `nexus_site` for example; `more` is added
+    to its description.
+    """
     return Attribute(
-        STRING, f"Id of the {of}.", required=True, on_change=OnChange.REPLACE, decides_placement=True
+        STRING,
+        f"Id of the {of}{more}.",
+        required=True,
+        on_change=OnChange.REPLACE,
+        decides_placement=True,
+        refers_to=Reference((of,)),
     )
 
 

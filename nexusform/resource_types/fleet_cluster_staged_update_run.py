@@ -12,14 +12,17 @@ from nexusform.resource_types.fleet_kinds import FleetKind, Values, fleet_type
 from nexusform.resource_types.fleet_schemas import PLACEMENT_NAME, argument, text
 from nexusform.scheduling.fleet.staged import RunState
 from nexusform.scheduling.fleet.validation import Finding
-from nexusform.schema import BlockSchema, OnChange
+from nexusform.schema import BlockSchema, OnChange, Reference
 from nexusform.value_types import STRING, SetType
 
 _SPEC: Final = BlockSchema(
     {
         "placement_name": replace(PLACEMENT_NAME, required=True, optional=False, on_change=OnChange.REPLACE),
         "staged_rollout_strategy_name": text(
-            "Name of the staged update strategy.", required=True, on_change=OnChange.REPLACE
+            "Name of the staged update strategy.",
+            required=True,
+            on_change=OnChange.REPLACE,
+            refers_to=Reference(("fleet_cluster_staged_update_strategy",), by="name"),
         ),
         "resource_snapshot_index": text(
             "Number of the resource snapshot; by default the latest.", on_change=OnChange.REPLACE

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from nexusform.importers.fleet_model import HubObjects
 from nexusform.importers.kubernetes_manifests import ManifestReading, read_manifests
-from nexusform.ports import Problem, ResourceType
+from nexusform.ports import Kind, Problem, ResourceType
 from nexusform.resource_types.arguments import id_attribute
 from nexusform.resource_types.fleet_reading import line_problems
-from nexusform.resource_types.fleet_schemas import PODS, shown, text
+from nexusform.resource_types.fleet_schemas import CLUSTER, PODS, shown, text
 from nexusform.schema import BlockSchema
 from nexusform.value_types import STRING, ListType, MapType, ObjectType
 
@@ -22,7 +22,9 @@ _SCHEMA: Final = BlockSchema(
         "yaml_body": text(
             "One or more documents of Kubernetes YAML.", required=True, shown_in=("objects", "workloads")
         ),
-        "cluster_id": text("Id of the cluster that gets the objects directly, without a placement."),
+        "cluster_id": text(
+            "Id of the cluster that gets the objects directly, without a placement.", refers_to=CLUSTER
+        ),
         "objects": shown(
             ListType(
                 ObjectType.of(
@@ -100,5 +102,5 @@ def fleet(attributes: Mapping[str, Any]) -> HubObjects:
 
 
 FLEET_HUB_MANIFEST: Final = ResourceType(
-    "fleet_hub_manifest", 5, _SCHEMA, identify, derive=derive, check=check, fleet=fleet
+    "fleet_hub_manifest", 5, _SCHEMA, identify, derive=derive, check=check, fleet=fleet, kind=Kind.MANIFEST
 )

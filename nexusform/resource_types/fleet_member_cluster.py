@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nexusform.importers.fleet_model import FleetMember
-from nexusform.ports import Problem, ResourceType
+from nexusform.ports import Kind, Problem, ResourceType
 from nexusform.resource_types.arguments import id_attribute, joined_id, name_attribute
 from nexusform.resource_types.fleet_kinds import CONFLICT, Values, known
 from nexusform.resource_types.fleet_reading import finding_problems, known_only, read_taints
-from nexusform.resource_types.fleet_schemas import argument, many, one, text
+from nexusform.resource_types.fleet_schemas import CLUSTER, argument, many, one, text
 from nexusform.scheduling.fleet.model import Health, Member
 from nexusform.scheduling.fleet.validation import check_member, read_usage
 from nexusform.schema import BlockSchema
@@ -33,7 +33,8 @@ _SCHEMA: Final = BlockSchema(
         "labels": argument(_QUANTITIES, "Labels of the member cluster."),
         "kubernetes_cluster_id": text(
             "Id of the nexus_kubernetes_cluster or tacker_vnf that the member is: its figures follow from the"
-            " nodes. Without it, properties and resources are given."
+            " nodes. Without it, properties and resources are given.",
+            refers_to=CLUSTER,
         ),
         "properties": argument(
             _QUANTITIES, "Given properties by name, such as kubernetes-fleet.io/node-count."
@@ -144,5 +145,5 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 FLEET_MEMBER_CLUSTER: Final = ResourceType(
-    "fleet_member_cluster", 5, _SCHEMA, identify, check=check, fleet=fleet
+    "fleet_member_cluster", 5, _SCHEMA, identify, check=check, fleet=fleet, kind=Kind.MEMBER
 )

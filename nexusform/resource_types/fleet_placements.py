@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from nexusform.importers.fleet_model import EXTERNAL, WITH_SELECTED, FleetObject, FleetPlacement
 from nexusform.plain_data import Path
-from nexusform.ports import ResourceType
+from nexusform.ports import Kind, ResourceType
 from nexusform.resource_types.fleet_kinds import FleetKind, Values, fleet_type
 from nexusform.resource_types.fleet_reading import amount_problems, read_placement
 from nexusform.resource_types.fleet_schemas import PLACEMENT_ARGUMENTS, PLACEMENT_BLOCKS, PLACEMENT_VALUES
@@ -40,7 +42,7 @@ _OF_CLUSTER: Final = {
 
 def placement_type(name: str, kind: str, description: str, *, namespaced: bool) -> ResourceType:
     """The resource type of a placement."""
-    return fleet_type(
+    placement = fleet_type(
         name,
         FleetKind(kind, _SPEC, namespaced),
         description,
@@ -49,6 +51,7 @@ def placement_type(name: str, kind: str, description: str, *, namespaced: bool) 
         values=PLACEMENT_VALUES,
         phase=6,
     )
+    return replace(placement, kind=Kind.PLACEMENT)
 
 
 def _findings(placement: FleetObject, arguments: Values, *, namespaced: bool) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
+from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange, Reference
 from nexusform.value_types import BOOL, NUMBER, STRING, ListType, MapType, ObjectType, Type
 
 
@@ -52,6 +52,8 @@ def many(description: str, schema: BlockSchema, **more: Any) -> NestedBlock:
     return NestedBlock(schema, Nesting.LIST, description, **more)
 
 
+# What a cluster may be where a fleet names one by its id.
+CLUSTER: Final = Reference(("nexus_kubernetes_cluster", "tacker_vnf"))
 MANIFEST: Final = text("The object as real YAML, in place of the blocks. API version v1 or v1beta1.")
 PLACEMENT_NAME: Final = text("Name of the placement (a text: a reference would be a cycle).")
 
@@ -248,13 +250,20 @@ _POD: Final = ObjectType.of(
 PODS: Final = MapType(MapType(_POD))
 
 
-def shown(kind: Type, description: str, *, predicted: bool = False) -> Attribute:
+def shown(
+    kind: Type, description: str, *, predicted: bool = False, refers_to: Reference | None = None
+) -> Attribute:
     """A value that nexusform computes."""
-    return Attribute(kind, description, computed=True, predicted=predicted)
+    return Attribute(kind, description, computed=True, predicted=predicted, refers_to=refers_to)
 
 
 PLACEMENT_VALUES: Final[Mapping[str, Attribute]] = {
-    "bindings": shown(MapType(_BINDING), "The clusters that hold the placement, by name.", predicted=True),
+    "bindings": shown(
+        MapType(_BINDING),
+        "The clusters that hold the placement, by name.",
+        predicted=True,
+        refers_to=Reference(("fleet_member_cluster",), by="name"),
+    ),
     "policy_snapshot": shown(
         ObjectType.of({"index": NUMBER, "hash": STRING, "number_of_clusters": NUMBER}),
         "The latest policy: its number, its hash, and N.",
@@ -275,6 +284,7 @@ PLACEMENT_VALUES: Final[Mapping[str, Attribute]] = {
             )
         ),
         "The objects on the hub that are placed.",
+        refers_to=Reference(("fleet_hub_manifest",), "objects", ("group", "kind", "namespace", "name")),
     ),
     "evictions": shown(
         ListType(

@@ -35,7 +35,7 @@ from nexusform.value_types import NUMBER
 _SCHEMA: Final = BlockSchema(
     {
         "id": id_attribute("<cluster id>/<pool>"),
-        "kubernetes_cluster_id": parent_attribute("nexus_kubernetes_cluster that the pool belongs to"),
+        "kubernetes_cluster_id": parent_attribute("nexus_kubernetes_cluster", " that the pool belongs to"),
         "name": name_attribute("pool"),
         "node_count": Attribute(
             NUMBER,

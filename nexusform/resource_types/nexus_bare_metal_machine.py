@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics import Severity, did_you_mean
-from nexusform.ports import Problem, ResourceType
+from nexusform.ports import Kind, Problem, ResourceType
 from nexusform.resource_types.arguments import (
     duplicate_problem,
     figure_attribute,
@@ -324,5 +324,5 @@ def _clash(machine: Machine, rack: RackOffer, address: str, inventory: Inventory
 
 
 NEXUS_BARE_METAL_MACHINE: Final = ResourceType(
-    "nexus_bare_metal_machine", 3, _SCHEMA, identify, check=check, offer=offer
+    "nexus_bare_metal_machine", 3, _SCHEMA, identify, check=check, offer=offer, kind=Kind.MACHINE
 )

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nexusform.address import Address
 from nexusform.demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.plain_data import Path
-from nexusform.ports import Problem, ResourceType, Surroundings, VmFamily
+from nexusform.ports import Kind, Problem, ResourceType, Surroundings, VmFamily
 from nexusform.resource_types.arguments import (
     id_attribute,
     joined_id,
@@ -224,4 +224,5 @@ NEXUS_KUBERNETES_CLUSTER: Final = ResourceType(
     check=check,
     vms=VmFamily(demand, standing_nodes, assemble, wrong_skus),
     present=present,
+    kind=Kind.CLUSTER,
 )

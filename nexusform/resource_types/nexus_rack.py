@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics import did_you_mean
-from nexusform.ports import Problem, ResourceType
+from nexusform.ports import Kind, Problem, ResourceType
 from nexusform.resource_types.arguments import (
     duplicate_problem,
     id_attribute,
@@ -240,4 +240,6 @@ def offer(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> 
     return []
 
 
-NEXUS_RACK: Final = ResourceType("nexus_rack", 2, _SCHEMA, identify, derive=derive, check=check, offer=offer)
+NEXUS_RACK: Final = ResourceType(
+    "nexus_rack", 2, _SCHEMA, identify, derive=derive, check=check, offer=offer, kind=Kind.RACK
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nexusform.ports import Problem, ResourceType
+from nexusform.ports import Kind, Problem, ResourceType
 from nexusform.resource_types.arguments import id_attribute, joined_id, name_attribute
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
 from nexusform.value_types import STRING, MapType, SetType
@@ -104,4 +104,6 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-NEXUS_SEPARATION_RULE: Final = ResourceType("nexus_separation_rule", 7, _SCHEMA, identify, check=check)
+NEXUS_SEPARATION_RULE: Final = ResourceType(
+    "nexus_separation_rule", 7, _SCHEMA, identify, check=check, kind=Kind.SEPARATION_RULE
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nexusform.ports import Problem, ResourceType
+from nexusform.ports import Kind, Problem, ResourceType
 from nexusform.resource_types.arguments import (
     duplicate_problem,
     figure_attribute,
@@ -86,4 +86,6 @@ def offer(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> 
     return []
 
 
-NEXUS_VM_SKU: Final = ResourceType("nexus_vm_sku", 1, _SCHEMA, identify, check=check, offer=offer)
+NEXUS_VM_SKU: Final = ResourceType(
+    "nexus_vm_sku", 1, _SCHEMA, identify, check=check, offer=offer, kind=Kind.VM_SKU
+)

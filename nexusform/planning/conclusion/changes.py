@@ -138,7 +138,7 @@ def _duplicate_ids(instances: Mapping[Address, Instance]) -> list[Diagnostic]:
             continue
         other = seen.setdefault((instance.type.name, object_id), instance)
         if other is not instance and instance.type.offer is None:
-            what = instance.type.name.removeprefix("nexus_").replace("_", " ")
+            what = instance.type.noun
             path = ("name",) if "name" in instance.type.schema.attributes else ()
             found.append(
                 instance.error(

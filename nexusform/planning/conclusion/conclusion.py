@@ -32,7 +32,7 @@ from nexusform.planning.verdicts.broken_groups import broken_groups
 from nexusform.planning.verdicts.certainty import measure
 from nexusform.planning.verdicts.fit import Unplaced, fit_failures
 from nexusform.planning.verdicts.overfull import overfull
-from nexusform.planning.verdicts.separation import RULE_TYPE, Verdicts, judge
+from nexusform.planning.verdicts.separation import Verdicts, has_rules, judge
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.surroundings import PlanSurroundings, catalogue_version
 from nexusform.planning.vms.vm_phase import VmObject
@@ -76,7 +76,7 @@ def conclude(work: Work, blocks: Blocks, order: Order, results: Results) -> Plan
             blocks.instances[address].previous = old
     changes, problems = build_changes(request, blocks.instances, order, work.prior)
     found, unplaced, flawed = _findings(work, blocks, problems)
-    ruled = request.mode is Mode.NORMAL and any(a.type == RULE_TYPE for a in blocks.instances)
+    ruled = request.mode is Mode.NORMAL and has_rules(blocks.instances.values())
     tie_breaks, certainty = measure(work.sites, request.tie_breaks, keep_outcomes=ruled)
     pods = work.pods
     if pods is not None:
@@ -88,7 +88,8 @@ def conclude(work: Work, blocks: Blocks, order: Order, results: Results) -> Plan
         verdicts = judge(blocks.instances.values(), work.objects, work.sites, certainty, places)
         found += verdicts.diagnostics
     rows = placement_changes(work.objects.values(), certainty, work.sites, request.want_rejected)
-    steps = build_steps(changes, work.objects, work.sites, _former_dependencies(work.prior), work.before)
+    types = request.registries.resource_types
+    steps = build_steps(changes, work.objects, work.sites, work.prior, work.before, types)
     edges = [(str(block), str(need)) for block, needs in order.needs.items() for need in needs]
     plan = Plan(
         mode=request.mode,
@@ -143,16 +144,6 @@ def _pod_rows(pods: PodPhase | None, *, want_rejected: bool) -> list[PlacementCh
     if want_rejected:
         return pods.rows
     return [replace(row, rejected=()) if row.rejected else row for row in pods.rows]
-
-
-def _former_dependencies(prior: Prior) -> dict[tuple[Address, str], tuple[str, ...]]:
-    found = {}
-    for address, state in prior.instances.items():
-        if state.current is not None:
-            found[address, ""] = state.current.dependencies
-        for key, old in state.deposed.items():
-            found[address, key] = old.dependencies
-    return found
 
 
 def finished(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagnostic]) -> Plan:

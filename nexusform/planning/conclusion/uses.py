@@ -1,66 +1,128 @@
-"""What fleet objects use without referring to it: members that hold a placement, objects that it selects."""
+"""Who uses what, whether the configuration refers to it or not.
+
+By what arguments name (a schema says whose objects: `refers_to`), and by the machines of VMs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from nexusform.address import Address
 from nexusform.planning.plan import Change
+from nexusform.planning.vms.vm_phase import VmObject
+from nexusform.ports import Kind, ResourceType
+from nexusform.schema import Reference
 
-_PLACEMENTS: Final = ("fleet_cluster_resource_placement", "fleet_resource_placement")
-_MEMBER: Final = "fleet_member_cluster"
-_MANIFEST: Final = "fleet_hub_manifest"
-_ACTING: Final[Mapping[str, str]] = {
-    "fleet_cluster_staged_update_run": "fleet_cluster_staged_update_strategy",
-}
-Object = tuple[str, str, str, str]
+Types = Mapping[str, ResourceType]
+Values = Mapping[str, Any]
 
 
-class FleetUses:
-    """The members, hub objects and placements of a plan by what names them, before and after it."""
+class Uses:
+    """What the objects of a plan use before and after it. Something may be named twice."""
 
-    def __init__(self, changes: Iterable[Change]) -> None:
-        self._known: dict[bool, dict[tuple[str, str], Address]] = {False: {}, True: {}}
-        self._objects: dict[bool, dict[Object, Address]] = {False: {}, True: {}}
-        for change in changes:
-            if change.deposed or not change.address.type.startswith("fleet_"):
-                continue
-            for after, values in ((False, change.before), (True, change.after)):
-                if values is not None:
-                    self._learn(change.address, values, after=after)
+    def __init__(self, changes: Sequence[Change], vms: Mapping[Address, VmObject], types: Types) -> None:
+        current = [change for change in changes if not change.deposed]
+        before = {change.address: change.before for change in current if change.before is not None}
+        after = {change.address: change.after for change in current if change.after is not None}
+        references = {name: _references(resource_type) for name, resource_type in types.items()}
+        self._before = _NamedObjects(before, references)
+        self._after = _NamedObjects(after, references)
+        self._places_before = _racks_and_machines(before, types)
+        self._by_text_after = {str(address): address for address in after}
+        self._vms = vms
 
-    def _learn(self, address: Address, values: Mapping[str, Any], *, after: bool) -> None:
-        if isinstance(values.get("name"), str):
-            self._known[after][address.type, values["name"]] = address
-        if address.type == _MANIFEST:
-            for found in _objects(values.get("objects")):
-                self._objects[after].setdefault(found, address)
+    def after(self, change: Change) -> Iterator[Address]:
+        """What the object uses once it is made."""
+        if change.after is not None:
+            yield from self._after.named_by(change.address.type, change.after)
+        yield from self._machines_taken(change.address)
 
-    def of(self, change: Change, *, after: bool) -> list[Address]:
-        """What the object of a change uses before or after the plan, each once."""
-        values = change.after if after else change.before
-        if values is None or not change.address.type.startswith("fleet_"):
-            return []
-        return [*dict.fromkeys(self._used(change.address.type, values, after=after))]
+    def before(self, change: Change) -> Iterator[Address]:
+        """What the object used."""
+        if change.before is not None:
+            yield from self._before.named_by(change.address.type, change.before)
+        yield from self._machines_held(change.address)
 
-    def _used(self, kind: str, values: Mapping[str, Any], *, after: bool) -> Iterator[Address]:
-        known = self._known[after]
-        if kind in _PLACEMENTS:
-            held = values.get("bindings")
-            for cluster in held if isinstance(held, dict) else ():
-                if (_MEMBER, cluster) in known:
-                    yield known[_MEMBER, cluster]
-            for found in _objects(values.get("selected_resources")):
-                if found in self._objects[after]:
-                    yield self._objects[after][found]
-        strategy = _ACTING.get(kind)
-        name = values.get("staged_rollout_strategy_name")
-        if strategy is not None and isinstance(name, str) and (strategy, name) in known:
-            yield known[strategy, name]
+    def _machines_taken(self, address: Address) -> Iterator[Address]:
+        """The racks and machines that make room for the VMs which this plan places."""
+        vms = self._vms.get(address)
+        if vms is None or vms.site is None:
+            return
+        machines = {vms.places[key].machine for key in vms.tokens}
+        makers = {vms.site.offered_by.get(machine, "") for machine in machines}
+        for maker in makers:
+            if maker in self._by_text_after:
+                yield self._by_text_after[maker]
+
+    def _machines_held(self, address: Address) -> Iterator[Address]:
+        """The racks and machines on which its VMs stood, by the ids that these had."""
+        vms = self._vms.get(address)
+        if vms is None or vms.before is None:
+            return
+        racks = {f"{vms.before.site_id}/{vm.placement.rack}" for vm in vms.standing.values()}
+        machines = {
+            f"{vms.before.site_id}/{vm.placement.rack}/{vm.placement.machine}" for vm in vms.standing.values()
+        }
+        for place in racks | machines:
+            if place in self._places_before:
+                yield self._places_before[place]
 
 
-def _objects(values: Any) -> Iterator[Object]:
-    for found in values if isinstance(values, list) else ():
-        if isinstance(found, dict):
-            yield tuple(str(found.get(k) or "") for k in ("group", "kind", "namespace", "name"))  # type: ignore[misc]
+def _racks_and_machines(objects: Mapping[Address, Values], types: Types) -> dict[str, Address]:
+    """What offers machines by its id: `<site>/<rack>`, `<site>/<rack>/<machine>`."""
+    places: dict[str, Address] = {}
+    for address, values in objects.items():
+        resource_type = types.get(address.type)
+        if resource_type is not None and resource_type.kind in (Kind.RACK, Kind.MACHINE):
+            places[str(values.get("id"))] = address
+    return places
+
+
+# --- what arguments name -----------------------------------------------------------------------
+
+
+def _references(resource_type: ResourceType) -> list[tuple[str, Reference]]:
+    """The attributes of a type that name objects, and whose."""
+    attributes = resource_type.schema.attributes.items()
+    return [(name, attribute.refers_to) for name, attribute in attributes if attribute.refers_to is not None]
+
+
+class _NamedObjects:
+    """The objects on one side of a plan, by what references may call them."""
+
+    def __init__(
+        self, objects: Mapping[Address, Values], references: Mapping[str, Sequence[tuple[str, Reference]]]
+    ) -> None:
+        self._references = references
+        self._named: dict[tuple[str, str], dict[Hashable, Address]] = {}
+        asked: dict[str, dict[str, tuple[str, ...]]] = {}  # type -> attribute that names it -> fields
+        for _, reference in (pair for pairs in references.values() for pair in pairs):
+            for kind in reference.types:
+                asked.setdefault(kind, {})[reference.by] = reference.fields
+                self._named[kind, reference.by] = {}
+        for address, values in objects.items():
+            for attribute, fields in asked.get(address.type, {}).items():
+                named = self._named[address.type, attribute]
+                for name in _names(values.get(attribute), fields):
+                    named.setdefault(name, address)
+
+    def named_by(self, kind: str, values: Values) -> Iterator[Address]:
+        """The objects that an object of this type names."""
+        for argument, reference in self._references.get(kind, ()):
+            for name in _names(values.get(argument), reference.fields):
+                tables = (self._named[target, reference.by] for target in reference.types)
+                address = next((table[name] for table in tables if name in table), None)
+                if address is not None:
+                    yield address
+
+
+def _names(value: Any, fields: Iterable[str]) -> Iterator[Hashable]:
+    """The names in a value (see schema.Reference); none while it is unknown."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from value
+    elif isinstance(value, list):
+        for item in value:
+            yield tuple(str(item.get(field) or "") for field in fields) if isinstance(item, dict) else item

@@ -18,11 +18,12 @@ from nexusform.planning.fleet.attributes import (
     write_snapshot,
     write_statuses,
 )
-from nexusform.planning.fleet.placement import PLACEMENT_TYPES, PlacementPlan
+from nexusform.planning.fleet.placement import PlacementPlan
 from nexusform.planning.fleet.rows import removed_rows
 from nexusform.planning.fleet.selection import availability_tracked, write_selected
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import PlacementChange
+from nexusform.ports import Kind
 from nexusform.scheduling.fleet.roster import Roster
 from nexusform.scheduling.fleet.status import (
     CLUSTER_SCOPED,
@@ -46,7 +47,7 @@ class FleetOutcome(Struct, frozen=True):
 
 def destroyed(instances: Iterable[Instance]) -> FleetOutcome:
     """The rows of a destroy plan."""
-    going = [i for i in instances if i.going and i.address.type in PLACEMENT_TYPES]
+    going = [i for i in instances if i.going and i.type.kind is Kind.PLACEMENT]
     return FleetOutcome(tuple(row for instance in going for row in removed_rows(instance)))
 
 

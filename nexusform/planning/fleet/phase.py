@@ -17,7 +17,7 @@ from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.importers.fleet_model import FleetMember, FleetPlacement
 from nexusform.planning.fleet.hub import Hub, read_hub
 from nexusform.planning.fleet.outcome import FleetOutcome, conclude_placement
-from nexusform.planning.fleet.placement import PLACEMENT_TYPES, PlacementPlan, begin
+from nexusform.planning.fleet.placement import PlacementPlan, begin
 from nexusform.planning.fleet.resources import note_resources, prepare_resources
 from nexusform.planning.fleet.rollout import evict_once, roll_out_all
 from nexusform.planning.fleet.rounds import place_pods, run_rounds
@@ -25,7 +25,6 @@ from nexusform.planning.fleet.rows import binding_rows, removed_rows
 from nexusform.planning.fleet.rules import changed_problems
 from nexusform.planning.fleet.warnings import placement_warnings
 from nexusform.planning.fleet.world import (
-    MEMBER_TYPE,
     UNSEEN,
     FleetCluster,
     FleetMemberState,
@@ -43,7 +42,7 @@ from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.plan import PlacementChange
 from nexusform.planning.preparation.order import Order
 from nexusform.planning.vms.vm_phase import VmObject
-from nexusform.ports import Problem
+from nexusform.ports import Kind, Problem
 from nexusform.scheduling.decision import Refusal
 
 
@@ -97,7 +96,7 @@ class FleetPhase(Struct):
     ) -> Iterable[PlacementChange]:
         known = {p.instance.address: p for p in placements}
         for address, instance in self.blocks.instances.items():
-            if address.type not in PLACEMENT_TYPES:
+            if instance.type.kind is not Kind.PLACEMENT:
                 continue
             if instance.going or instance.replaced:
                 yield from removed_rows(instance)
@@ -111,7 +110,7 @@ class FleetPhase(Struct):
         """The members of the plan by name: those that stay or come, and those that go."""
         found: dict[str, FleetMemberState] = {}
         for address, instance in self.blocks.instances.items():
-            if address.type != MEMBER_TYPE or instance.type.fleet is None:
+            if instance.type.kind is not Kind.MEMBER or instance.type.fleet is None:
                 continue
             self._leaving(instance, found)
             if instance.going or instance.broken or instance.planned is None:
@@ -140,9 +139,8 @@ class FleetPhase(Struct):
         it has not seen stays to be seen.
         """
         instances = self.blocks.instances
-        left_out = any(
-            a.type in PLACEMENT_TYPES and i.block is None and not i.going for a, i in instances.items()
-        )
+        placements = [i for i in instances.values() if i.type.kind is Kind.PLACEMENT]
+        left_out = any(i.block is None and not i.going for i in placements)
         for member in members.values():
             instance = instances.get(member.address)
             if member.now is None or instance is None:
@@ -171,7 +169,11 @@ class FleetPhase(Struct):
                 continue
             self.diagnostics += self.blocks.arguments(instance, evaluation)
             waiting = undecided(instance)
-            others = [n for n in order.needs.get(block.address, ()) if n.type in PLACEMENT_TYPES]
+            others = [
+                n
+                for n in order.needs.get(block.address, ())
+                if self.blocks.request.registries.resource_types[n.type].kind is Kind.PLACEMENT
+            ]
             for path in waiting:
                 if others:
                     self.diagnostics.append(_circle(instance, path, str(others[0])))

@@ -19,7 +19,6 @@ from nexusform.scheduling.fleet.model import Health, Member, ResourceUsage
 from nexusform.scheduling.matching import Taint
 from nexusform.scheduling.quantity import Form, Malformed, Quantity, make_quantity, parse_quantity
 
-MEMBER_TYPE: Final = "fleet_member_cluster"
 NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
 # What state notes of a member that no placement has been planned with yet.
 UNSEEN: Final[Mapping[str, Any]] = {"seen": False}

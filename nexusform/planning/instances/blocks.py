@@ -30,9 +30,8 @@ from nexusform.planning.plan import Action, CheckResult
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.preparation.selection import Selection
 from nexusform.planning.request import PlanRequest
+from nexusform.ports import Kind
 from nexusform.scheduling.world import Inventory
-
-MACHINE_MAKERS = ("nexus_rack", "nexus_bare_metal_machine")
 
 
 class Blocks:
@@ -118,7 +117,10 @@ class Blocks:
 
     def _leave_out(self, instance: Instance, evaluation: Evaluation) -> None:
         """Remember a rack or machine that would be new or different: its room is not seen."""
-        if instance.type.name not in MACHINE_MAKERS or instance.address.config in self.bodies.flawed:
+        if (
+            instance.type.kind not in (Kind.RACK, Kind.MACHINE)
+            or instance.address.config in self.bodies.flawed
+        ):
             return
         found = len(evaluation.diagnostics)
         evaluate_arguments(instance, evaluation)

@@ -21,11 +21,9 @@ from nexusform.planning.names.setting import setting_for
 from nexusform.planning.preparation.order import modules, planning_order
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.vms.surroundings import vm_skus
-from nexusform.ports import Registries
+from nexusform.ports import Kind, Registries
 from nexusform.scheduling.world import Inventory
 from nexusform.values import Value, unknown
-
-SKU_TYPE = "nexus_vm_sku"
 
 
 def validate(configuration: Configuration, registries: Registries, request: PlanRequest) -> list[Diagnostic]:
@@ -57,7 +55,8 @@ def _known_skus(
     names = set(catalogued)
     for module in modules(configuration.root):
         for block in module.resources.values():
-            if block.type != SKU_TYPE or block.mode != "managed":
+            resource_type = request.registries.resource_types.get(block.type)
+            if block.mode != "managed" or resource_type is None or resource_type.kind is not Kind.VM_SKU:
                 continue
             prepared = evaluation.setting.prepared(block)
             if prepared is None:

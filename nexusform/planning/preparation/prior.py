@@ -32,6 +32,14 @@ class Prior(Struct):
             prior.by_block.setdefault(address.config, []).append(address)
         return prior
 
+    def dependencies(self, address: Address, deposed: str, default: tuple[str, ...]) -> tuple[str, ...]:
+        """What state recorded of the object's dependencies; `default` when it knows no such object."""
+        known = self.instances.get(address)
+        if known is None:
+            return default
+        recorded = known.deposed.get(deposed) if deposed else known.current
+        return recorded.dependencies if recorded is not None else default
+
     def object(self, address: Address) -> ObjectState | None:
         """The current object at an address."""
         known = self.instances.get(address)

@@ -22,11 +22,10 @@ from nexusform.planning.verdicts.certainty import SiteCertainty
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.triggers import VmKey
 from nexusform.planning.vms.vm_phase import VmObject
-from nexusform.ports import Problem
+from nexusform.ports import Kind, Problem
 from nexusform.scheduling.racks.certainty import Token
 from nexusform.scheduling.racks.model import Placement
 
-RULE_TYPE: Final = "nexus_separation_rule"
 BROKEN: Final = "separation"
 _PACKED: Final = "extra-large VMs are packed onto machines that house one of another cluster"
 _NAMED_PLACES: Final = 5
@@ -70,6 +69,11 @@ class Verdicts(Struct):
     findings: list[Finding] = field(default_factory=list)
 
 
+def has_rules(instances: Iterable[Instance]) -> bool:
+    """Whether there is anything to judge: only then the outcomes of repeated tie-breaks are kept."""
+    return any(instance.type.kind is Kind.SEPARATION_RULE for instance in instances)
+
+
 def judge(
     instances: Iterable[Instance],
     objects: Mapping[Address, VmObject],
@@ -79,7 +83,7 @@ def judge(
 ) -> Verdicts:
     """Judge every separation rule of a plan, in planning order."""
     found = Verdicts()
-    rules = [i for i in instances if i.type.name == RULE_TYPE and not (i.going or i.broken)]
+    rules = [i for i in instances if i.type.kind is Kind.SEPARATION_RULE and not (i.going or i.broken)]
     if not rules:
         return found
     roll = _Roll(objects, sites, pods)

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from nexusform.diagnostics import Diagnostic, did_you_mean, error
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.request import PlanRequest
-from nexusform.ports import ResourceType
+from nexusform.ports import Kind, ResourceType
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST, catalogue
 from nexusform.scheduling.racks.model import Machine, VmSku
 from nexusform.scheduling.world import Inventory
@@ -91,9 +91,9 @@ def surroundings_before(
         if resource_type is None or state.current is None:
             continue
         attributes = state.current.attributes
-        if resource_type.name == CLUSTER_TYPE:
+        if resource_type.kind is Kind.CLUSTER:
             found.clusters.setdefault(resource_type.identify(attributes), attributes)
-        elif resource_type.offer is not None and resource_type.phase == 1:
+        elif resource_type.offer is not None and resource_type.kind is Kind.VM_SKU:
             resource_type.offer(attributes, str(address), inventory)
     for sku in inventory.skus.values():
         known.setdefault(sku.name, sku)

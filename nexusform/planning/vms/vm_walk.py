@@ -26,9 +26,8 @@ from nexusform.planning.vms.hint_targets import HintTargets
 from nexusform.planning.vms.placed_note import note_placed
 from nexusform.planning.vms.pool_replacement import last_system_pools
 from nexusform.planning.vms.sites import occupy_outsiders
-from nexusform.planning.vms.surroundings import CLUSTER_TYPE
 from nexusform.planning.vms.vm_phase import VmObject, VmPhase
-from nexusform.ports import Problem
+from nexusform.ports import Kind, Problem
 from nexusform.scheduling.world import Inventory
 
 
@@ -126,7 +125,7 @@ class VmWalk(Struct):
         after = self.phase.after
         self.hints.refresh(self.objects.values())
         for instance in instances:
-            if instance.type.name == CLUSTER_TYPE and not instance.going and not instance.broken:
+            if instance.type.kind is Kind.CLUSTER and not instance.going and not instance.broken:
                 attributes = instance.config if instance.config is not None else instance.planned
                 if attributes is not None:
                     after.clusters[instance.type.identify(attributes)] = attributes
@@ -141,7 +140,7 @@ class VmWalk(Struct):
         replaced = {
             i.type.identify(i.config): i
             for i in instances
-            if i.type.name == CLUSTER_TYPE and i.replaced and i.config
+            if i.type.kind is Kind.CLUSTER and i.replaced and i.config
         }
         for found, wanted in followers:
             instance = found.instance
