@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-import click
 from msgspec import Struct
 
-from nexusform.cli.commands import option
+from nexusform.cli.arguments import choice, text, texts
+from nexusform.cli.reports import parse_reports, to_stdout, write_report, write_to_stdout
 from nexusform.cli.screen import Screen
-from nexusform.diagnostics import did_you_mean
 from nexusform.rendering.answers.outline import Outline
-from nexusform.workflow.writing import write_output
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 FINDING: Final = 2  # exit code when the answer is bad
 _PAGE_WIDTH = 100
@@ -42,59 +37,25 @@ class Answer(Struct, frozen=True):
         return outline_text(self.outline, colour=colour, width=width)
 
 
-def answer_flags(function: Function) -> Function:
-    """-plan, -format, -report."""
-    choice = click.Choice(["text", "markdown", "json"])
-    function = option(
-        "report", "Also write the answer to a file (- is stdout)", metavar="FORMAT:PATH", many=True
-    )(function)
-    function = option("format", "How to say it", metavar="text|markdown|json", default="text", kind=choice)(
-        function
-    )
-    return option("plan", "Ask how things will be after a saved plan", metavar="FILE")(function)
+class AnswerFlags(Struct, frozen=True, kw_only=True):
+    """About which plan is asked, and in which forms the answer is written."""
+
+    plan: str = text("Ask how things will be after a saved plan", metavar="FILE")
+    format: str = choice("How to say it", ("text", "markdown", "json"))
+    report: tuple[str, ...] = texts("Also write the answer to a file (- is stdout)", metavar="FORMAT:PATH")
 
 
-def tell(answer: Answer, given: Mapping[str, Any], screen: Screen) -> int:
+def tell(answer: Answer, flags: AnswerFlags, screen: Screen) -> int:
     """Print the answer, write the reports, and give the exit code."""
-    reports = [_wanted(text) for text in given["report"]]
-    if sum(path == "-" for _, path in reports) > 1:
-        raise click.UsageError("-report: only one report can go to stdout.")
-    if not any(path == "-" for _, path in reports):
-        if given["format"] == "text":
+    reports = parse_reports(flags.report, FORMATS.keys())
+    if not to_stdout(reports):
+        if flags.format == "text":
             screen.out(answer.written(colour=screen.colour, width=screen.width), end="")
         else:
-            _to_stdout(FORMATS[given["format"]](answer))
-    for name, path in reports:
-        _write(FORMATS[name](answer), path)
+            write_to_stdout(FORMATS[flags.format](answer))
+    for report in reports:
+        write_report(FORMATS[report.format](answer), report.path)
     return FINDING if answer.outline.bad else 0
-
-
-def _wanted(text: str) -> tuple[str, str]:
-    name, colon, path = text.partition(":")
-    if name not in FORMATS:
-        near = did_you_mean(name, FORMATS)
-        raise click.UsageError(
-            f'-report: there is no format "{name}". Known are: {", ".join(FORMATS)}.{near}'
-        )
-    if not colon or not path:
-        raise click.UsageError(f"-report={text}: name a file, or - for stdout: -report={name}:PATH.")
-    return name, path
-
-
-def _write(data: bytes, path: str) -> None:
-    if path == "-":
-        _to_stdout(data)
-        return
-    try:
-        write_output(path, data)
-    except OSError as problem:
-        raise click.UsageError(f'-report: "{path}" cannot be written: {problem.strerror}.') from None
-
-
-def _to_stdout(data: bytes) -> None:
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
 
 
 def _text(answer: Answer) -> bytes:

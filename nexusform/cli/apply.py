@@ -2,156 +2,166 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
 
 import click
 from msgspec import Struct
 
-from nexusform.cli import flags
-from nexusform.cli.commands import command, option, switch
-from nexusform.cli.interrupts import graceful_interrupts
-from nexusform.cli.plan import notices_of, show_plan, subject_of, voice_of
-from nexusform.cli.reports import Wanted, wanted_reports, write_reports
-from nexusform.cli.screen import Screen, input_allowed
+from nexusform.cli.arguments import group, number, optional, switch
+from nexusform.cli.commands import command
+from nexusform.cli.flags import LockFlags, ViewFlags, place_of, state_flag, variable_flags
+from nexusform.cli.plan import Showing, notices_of, voice_of
+from nexusform.cli.planning_flags import PlacementFlags, PlanningFlags
+from nexusform.cli.reports import parse_reports
+from nexusform.cli.screen import input_allowed
 from nexusform.cli.voice import TextVoice, Voice
-from nexusform.diagnostics import error, has_errors
+from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.planning.plan import Mode, Plan, StepKind
 from nexusform.planning.saved.plan_file import SavedPlan
 from nexusform.workflow.apply import ApplyOptions, apply_plan
-from nexusform.workflow.project import Opened, open_project
+from nexusform.workflow.locking import Locking
+from nexusform.workflow.project import Opened, Project, open_project
 from nexusform.workflow.run import PlanOptions, Run, begin
 from nexusform.workflow.saved_plans import judge, open_saved, read_plan
 
-_PLANNING = (
-    "destroy",
-    "refresh_only",
-    "target",
-    "target_file",
-    "exclude",
-    "exclude_file",
-    "replace",
-    "tie_breaks",
+FIRST_INTERRUPT: Final = (
+    "Interrupt received.\nWaiting for the running steps to end; no further one is started. "
+    "Interrupt again to exit at once."
+)
+SECOND_INTERRUPT: Final = (
+    "Two interrupts received. Exiting at once; what the running steps did is looked up by the next run."
 )
 
 
-def apply_flags(function: flags.Function) -> flags.Function:
+class ApplyFlags(Struct, frozen=True, kw_only=True):
     """What apply, destroy and refresh take beyond planning flags."""
-    for flag in reversed(
-        (
-            switch("auto-approve", "Do not ask before changing anything"),
-            switch("input", "Never ask: fail where a question would be needed", default=True),
-            option("parallelism", "Steps at a time", kind=click.IntRange(min=1), metavar="N", default=10),
-            switch("fail-fast", "Start no further step after one failed"),
-            switch(
-                "json", "As a stream of JSON events; needs -auto-approve or a plan file", parameter="as_json"
-            ),
-            switch("concise", "Without a line per step"),
-            switch("show-sensitive", "Show sensitive values in reports"),
-            flags.placement_flags,
-            flags.variable_flags,
-            flags.lock_flags,
-            flags.state_flags,
-            flags.view_flags,
-        )
-    ):
-        function = flag(function)
-    return function
+
+    auto_approve: bool = switch("Do not ask before changing anything")
+    input: bool = switch("Never ask: fail where a question would be needed", default=True)
+    parallelism: int = number("Steps at a time", default=10, at_least=1)
+    fail_fast: bool = switch("Start no further step after one failed")
+    as_json: bool = switch("As a stream of JSON events; needs -auto-approve or a plan file", flag="json")
+    concise: bool = switch("Without a line per step")
+    show_sensitive: bool = switch("Show sensitive values in reports")
+    shown: PlacementFlags = group(PlacementFlags)
+    variables: tuple[tuple[str, str], ...] = variable_flags()
+    lock: LockFlags = group(LockFlags)
+    state: str = state_flag()
+    view: ViewFlags = group(ViewFlags)
+
+    def showing(self) -> Showing:
+        """How the run tells its plan. Raises a usage error for reports that cannot be written."""
+        voice = voice_of(self.view, as_json=self.as_json, concise=self.concise)
+        return Showing(voice, self.shown, parse_reports(self.shown.report), self.show_sensitive)
 
 
-@command("apply", summary="Carry out a plan")
-@click.argument("planfile", required=False)
-@switch("resume", "Do what an interrupted or failed apply left to do")
-@flags.planning_flags
-@apply_flags
-def apply(planfile: str | None, **given: Any) -> int:
+class ApplyArguments(Struct, frozen=True, kw_only=True):
+    """What `apply` takes; without `planfile` it plans afresh."""
+
+    planfile: str | None = optional(None)
+    resume: bool = switch("Do what an interrupted or failed apply left to do")
+    planning: PlanningFlags = group(PlanningFlags)
+    flags: ApplyFlags = group(ApplyFlags)
+
+
+@command("apply", ApplyArguments)
+def apply(arguments: ApplyArguments) -> int:
     """Plan, ask, and carry the plan out; or carry out the saved plan PLANFILE as it was reviewed."""
-    if planfile is None:
-        return apply_fresh(given, flags.plan_options_of(given))
-    refused = [name for name in _PLANNING if given[name]]
-    if refused or not given["refresh"]:
-        name = (refused or ["refresh"])[0].replace("_", "-")
-        raise click.UsageError(f"-{name} shapes a plan, and {planfile} is one already. Plan again with it.")
-    return _apply_saved(planfile, given)
+    if arguments.planfile is None:
+        return apply_fresh(arguments.flags, arguments.planning.options())
+    shaping = arguments.planning.changed()
+    if shaping:
+        raise click.UsageError(
+            f"-{shaping[0]} shapes a plan, and {arguments.planfile} is one already. Plan again with it."
+        )
+    return _apply_saved(arguments.planfile, arguments.flags, resume=arguments.resume)
 
 
 class _Job(Struct, frozen=True):
-    """One apply: its flags, its voice, its reports."""
+    """One apply: its flags, how it tells what it does, how it locks."""
 
-    given: dict[str, Any]
-    voice: Voice
-    reports: tuple[Wanted, ...]
+    flags: ApplyFlags
+    showing: Showing
+    locking: Locking
 
     @property
-    def approved(self) -> bool:
-        return bool(self.given["auto_approve"])
+    def voice(self) -> Voice:
+        return self.showing.voice
+
+    def may_ask(self) -> bool:
+        return self.voice.asks and input_allowed(self.flags.input)
 
 
-def apply_fresh(given: dict[str, Any], options: PlanOptions) -> int:
+def _job(flags: ApplyFlags) -> _Job:
+    return _Job(flags, flags.showing(), flags.lock.locking())
+
+
+def apply_fresh(flags: ApplyFlags, options: PlanOptions) -> int:
     """Plan, ask and apply."""
-    locking = flags.locking_of(given)
-    job = _Job(given, voice_of(given), wanted_reports(given["report"]))
-    if not job.approved and not _may_ask(job):
+    job = _job(flags)
+    if not flags.auto_approve and not job.may_ask():
         job.voice.diagnostics([_cannot_ask()], {})
         return 1
-    opened = open_project(flags.place_of(given))
+    opened = open_project(place_of(flags.state, flags.variables))
     job.voice.diagnostics(opened.diagnostics, opened.sources)
     if opened.project is None:
         return 1
-    with begin(opened.project, "OperationTypeApply", locking, notices=notices_of(job.voice)) as run:
-        told = len(run.diagnostics)
-        job.voice.diagnostics(run.diagnostics, opened.sources)
-        code = _plan_ask_apply(run, job, options) if run.ready else 1
-    job.voice.diagnostics(run.diagnostics[told:], opened.sources)
-    return 1 if has_errors(run.diagnostics) else code
+    return _run(job, opened.project, lambda run: _plan_ask_apply(run, job, options))
 
 
 def _plan_ask_apply(run: Run, job: _Job, options: PlanOptions) -> int:
     with job.voice.planning():
         plan = run.plan(options).plan
-    show_plan(job.voice, plan, run.project, job.given, job.reports, hints=False)
-    write_reports(job.reports, subject_of(plan, run, job.given))
+    job.showing.tell(plan, run, hints=False)
     if plan.errored:
         return 1
-    if plan.has_changes and not job.approved and not _agreed(job.voice, plan):
+    if plan.has_changes and not job.flags.auto_approve and not _agreed(job.voice, plan):
         return 1
     return _carry_out(run, job, plan)
 
 
-def _apply_saved(path: str, given: dict[str, Any]) -> int:
-    locking = flags.locking_of(given)
-    job = _Job(given, voice_of(given), wanted_reports(given["report"]))
+def _apply_saved(path: str, flags: ApplyFlags, *, resume: bool) -> int:
+    job = _job(flags)
     saved, problems = read_plan(path)
-    opened = open_saved(flags.place_of(given), saved) if saved else Opened(None, (), {})
+    place = place_of(flags.state, flags.variables)
+    opened = open_saved(place, saved) if saved else Opened(None, (), {})
     job.voice.diagnostics([*problems, *opened.diagnostics], opened.sources)
     if saved is None or opened.project is None:
         return 1
-    with begin(opened.project, "OperationTypeApply", locking, notices=notices_of(job.voice)) as run:
-        told = len(run.diagnostics)
-        job.voice.diagnostics(run.diagnostics, opened.sources)
-        code = _judge_and_apply(run, job, saved) if run.ready else 1
-    job.voice.diagnostics(run.diagnostics[told:], opened.sources)
-    return 1 if has_errors(run.diagnostics) else code
+    return _run(job, opened.project, lambda run: _judge_and_apply(run, job, saved, resume=resume))
 
 
-def _judge_and_apply(run: Run, job: _Job, saved: SavedPlan) -> int:
-    verdict = judge(run, saved, resume=job.given["resume"])
+def _judge_and_apply(run: Run, job: _Job, saved: SavedPlan, *, resume: bool) -> int:
+    verdict = judge(run, saved, resume=resume)
     job.voice.diagnostics(verdict.diagnostics, run.project.sources)
     if verdict.plan is None:
         return 1
-    write_reports(job.reports, subject_of(verdict.plan, run, job.given))
+    job.showing.write_reports(verdict.plan, run)
     return _carry_out(run, job, verdict.plan, saved.digest)
+
+
+def _run(job: _Job, project: Project, work: Callable[[Run], int]) -> int:
+    """Do the work while the lock is held; the exit code."""
+    with begin(project, "OperationTypeApply", job.locking, notices=notices_of(job.voice)) as run:
+        already_told = len(run.diagnostics)
+        job.voice.diagnostics(run.diagnostics, project.sources)
+        code = work(run) if run.ready else 1
+    job.voice.diagnostics(run.diagnostics[already_told:], project.sources)
+    return 1 if has_errors(run.diagnostics) else code
 
 
 def _carry_out(run: Run, job: _Job, plan: Plan, digest: str = "") -> int:
     """Apply an approved plan; a plan without changes leaves the state alone."""
-    voice = job.voice
-    with graceful_interrupts(voice.notice) as interrupts:
-        options = ApplyOptions(
-            job.given["parallelism"], job.given["fail_fast"], interrupts.stopping, plan_digest=digest
-        )
-        with voice.applying(sum(1 for step in plan.steps if step.kind is not StepKind.GATE)):
-            outcome = apply_plan(run, plan, voice, options)
+    voice, flags = job.voice, job.flags
+    steps = sum(1 for step in plan.steps if step.kind is not StepKind.GATE)
+    with graceful_interrupts(voice.notice) as interrupts, voice.applying(steps):
+        options = ApplyOptions(flags.parallelism, flags.fail_fast, interrupts.stopping, plan_digest=digest)
+        outcome = apply_plan(run, plan, voice, options)
     voice.applied(outcome, plan.mode)
     voice.diagnostics(outcome.diagnostics, run.project.sources)
     if plan.mode is not Mode.DESTROY:
@@ -159,11 +169,10 @@ def _carry_out(run: Run, job: _Job, plan: Plan, digest: str = "") -> int:
     return 0 if outcome.complete else 1
 
 
-def _may_ask(job: _Job) -> bool:
-    return job.voice.asks and input_allowed(job.given["input"])
+# --- questions ---------------------------------------------------------------------------------
 
 
-def _cannot_ask() -> Any:
+def _cannot_ask() -> Diagnostic:
     return error(
         "approval-is-needed",
         "The plan must be approved, and no question may be asked here. Add -auto-approve, or save a plan "
@@ -171,7 +180,7 @@ def _cannot_ask() -> Any:
     )
 
 
-_QUESTIONS: Mapping[Mode, tuple[str, str]] = {
+_QUESTIONS: Final[Mapping[Mode, tuple[str, str]]] = {
     Mode.NORMAL: (
         "Do you want to perform these actions",
         "nexusform will perform the actions described above.",
@@ -191,10 +200,46 @@ def _agreed(voice: Voice, plan: Plan) -> bool:
     assert isinstance(voice, TextVoice), "only people are asked"
     question, explanation = _QUESTIONS[plan.mode]
     where = f' in workspace "{plan.workspace}"' if plan.workspace != "default" else ""
-    screen: Screen = voice.screen
+    screen = voice.screen
     answer = screen.ask(f"{question}{where}?", f"  {explanation}\n  Only 'yes' will be accepted to approve.")
     if answer == "yes":
         screen.out()
         return True
     screen.out(f"\n{'Destroy' if plan.mode is Mode.DESTROY else 'Apply'} cancelled.")
     return False
+
+
+# --- interrupts --------------------------------------------------------------------------------
+
+
+class Interrupts:
+    """Counts interrupts; `stopping` is what the executor asks before every step."""
+
+    def __init__(self) -> None:
+        self.received = 0
+
+    def stopping(self) -> bool:
+        """Whether somebody asked to stop."""
+        return self.received > 0
+
+
+@contextmanager
+def graceful_interrupts(tell: Callable[[str], None]) -> Iterator[Interrupts]:
+    """Let the first SIGINT or SIGTERM inside the block end the running steps, the second the process."""
+    interrupts = Interrupts()
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        interrupts.received += 1
+        if interrupts.received == 1:
+            tell(FIRST_INTERRUPT)
+            return
+        click.echo(SECOND_INTERRUPT, err=True)
+        # Nothing is lost: every intent is on disk, and the next run takes over a dead holder's lock.
+        os._exit(1)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield interrupts
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

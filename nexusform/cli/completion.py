@@ -14,7 +14,8 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.commands import Command, Flag, LazyGroup, command, switch
+from nexusform.cli.arguments import Flag, optional, positional, switch
+from nexusform.cli.commands import Command, LazyGroup, command
 
 GLOBAL_FLAGS: Final = {"chdir": "Run the command in this directory", "help": "Help", "version": "Version"}
 _DIRECTORIES: Final = frozenset({"chdir"})
@@ -84,33 +85,44 @@ class Candidate(Struct, frozen=True):
     meaning: str = ""
 
 
-@command("completion", summary="Print the completion script of a shell")
-@click.argument("shell", type=click.Choice(list(SCRIPTS)))
-@click.argument("line", required=False, default="")
-@click.argument("current", required=False, default=None)
-@switch("answer", "Answer a shell that asks what may stand next in LINE")
-def completion(shell: str, line: str, current: str | None, *, answer: bool) -> int:
+class CompletionArguments(Struct, frozen=True, kw_only=True):
+    """What `completion` takes; `line` is typed so far, `current` its last word as the shell cuts it."""
+
+    shell: str = positional(choices=tuple(SCRIPTS))
+    line: str = optional("")
+    current: str | None = optional(None)
+    answer: bool = switch("Answer a shell that asks what may stand next in LINE")
+
+
+@command("completion", CompletionArguments)
+def completion(arguments: CompletionArguments) -> int:
     """Print the completion script of a SHELL: bash, zsh or fish.
 
     bash: eval "$(nexusform completion bash)". zsh: the same, after compinit.
     fish: nexusform completion fish | source. Put the line where the shell starts.
     """
-    if not answer:
-        sys.stdout.write(SCRIPTS[shell])
+    if not arguments.answer:
+        sys.stdout.write(SCRIPTS[arguments.shell])
         return 0
     from nexusform.cli.main import ROOT
 
-    words = split_line(line)
-    whole = words[-1] if words else ""
-    found = candidates(ROOT, words[1:-1], whole)
-    # Where the shell has cut the word at "=", what stands before the cut is not said again.
-    hidden = len(whole) - len(current) if current is not None and whole.endswith(current) else 0
-    if current == "=":
-        hidden = len(whole)
-    for one in found:
-        cut = hidden if one.kind == "word" else 0
-        sys.stdout.write(f"{one.kind}{_BETWEEN}{one.value[cut:]}{_BETWEEN}{one.meaning}\n")
+    words = split_line(arguments.line)
+    typed = words[-1] if words else ""
+    already_said = _length_before_cut(typed, arguments.current)
+    for candidate in candidates(ROOT, words[1:-1], typed):
+        cut = already_said if candidate.kind == "word" else 0
+        parts = (candidate.kind, candidate.value[cut:], candidate.meaning)
+        sys.stdout.write(_BETWEEN.join(parts) + "\n")
     return 0
+
+
+def _length_before_cut(typed: str, current: str | None) -> int:
+    """Where a shell cuts the word at "=" or ":", what stands before the cut must not be said again."""
+    if current == "=":
+        return len(typed)
+    if current is None or not typed.endswith(current):
+        return 0
+    return len(typed) - len(current)
 
 
 def split_line(line: str) -> list[str]:
@@ -195,12 +207,14 @@ def _flags(place: click.Command, typed: str, root: LazyGroup) -> Iterator[Candid
 def _known_flags(place: click.Command, root: LazyGroup) -> Iterator[tuple[str, str]]:
     """The flags of a command without dashes; a `=` at the end wants a value."""
     if place is root:
-        yield from ((f"{n}{'=' if n in _DIRECTORIES else ''}", told) for n, told in GLOBAL_FLAGS.items())
+        yield from (
+            (f"{n}{'=' if n in _DIRECTORIES else ''}", meaning) for n, meaning in GLOBAL_FLAGS.items()
+        )
         return
     for flag in place.params:
-        if isinstance(flag, Flag) and not flag.hidden:
-            for option in flag.opts:
-                yield f"{option.lstrip('-')}{'' if flag.switch else '='}", flag.help or ""
+        if isinstance(flag, Flag):
+            for name in flag.opts:
+                yield f"{name.lstrip('-')}{'' if flag.switch else '='}", flag.help or ""
 
 
 def _values(flag: Flag, typed: str, front: str) -> Iterator[Candidate]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
-from nexusform.cli import flags
+from msgspec import Struct
+
+from nexusform.cli.arguments import group
 from nexusform.cli.commands import command
+from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import has_errors
 from nexusform.workflow.console import Console, is_unfinished, open_console
@@ -21,23 +24,27 @@ type(EXPRESSION) shows the type of a value. Open brackets and heredocs go on ove
 "exit", Ctrl-D or Ctrl-C leaves."""
 
 
-@command("console", summary="Try expressions out")
-@flags.variable_flags
-@flags.state_flags
-@flags.view_flags
-def console(**given: Any) -> int:
+class ConsoleArguments(Struct, frozen=True, kw_only=True):
+    """What `console` takes."""
+
+    variables: tuple[tuple[str, str], ...] = variable_flags()
+    state: str = state_flag()
+    view: ViewFlags = group(ViewFlags)
+
+
+@command("console", ConsoleArguments)
+def console(arguments: ConsoleArguments) -> int:
     """Evaluate expressions over the configuration, its variables and the state, nothing being changed.
 
     At a terminal it asks for one after the other, with a history. Otherwise it reads them from
     stdin, one on a line (more where brackets are open), prints each result, and stops with exit
     code 1 at the first that is in error.
     """
-    screen = Screen(no_color=given["no_color"], compact_warnings=given["compact_warnings"])
-    opened = open_console(flags.place_of(given))
-    if opened.console is None:
-        screen.diagnostics(opened.diagnostics, opened.sources)
-        return 1
+    screen = arguments.view.screen()
+    opened = open_console(place_of(arguments.state, arguments.variables))
     screen.diagnostics(opened.diagnostics, opened.sources)
+    if opened.console is None:
+        return 1
     if sys.stdin.isatty():
         return _interactive(screen, opened.console)
     return _piped(screen, opened.console)
@@ -47,12 +54,12 @@ def _piped(screen: Screen, session: Console) -> int:
     for text in _expressions(sys.stdin):
         if text == "exit":
             return 0
-        if not _told(screen, session, text):
+        if not _answer(screen, session, text):
             return 1
     return 0
 
 
-def _expressions(lines: Iterator[str] | Any) -> Iterator[str]:
+def _expressions(lines: Iterable[str]) -> Iterator[str]:
     """The lines, joined where an expression goes on; empty ones are left out."""
     pending = ""
     for line in lines:
@@ -71,7 +78,8 @@ def _trimmed(text: str) -> str:
     return text.strip() + "\n" if "\n" in text.strip() else text.strip()
 
 
-def _told(screen: Screen, session: Console, text: str) -> bool:
+def _answer(screen: Screen, session: Console, text: str) -> bool:
+    """Print the value of an expression; whether it has one."""
     if text == "help":
         screen.out(HELP)
         return True
@@ -105,7 +113,7 @@ def _interactive(screen: Screen, session: Console) -> int:
         text, pending = _trimmed(pending), ""
         if text in ("exit", "quit"):
             return 0
-        _told(screen, session, text)
+        _answer(screen, session, text)
 
 
 def _with_history(session: Console) -> None:
@@ -117,8 +125,8 @@ def _with_history(session: Console) -> None:
     names = session.names()
 
     def complete(text: str, state: int) -> str | None:
-        found = [name for name in names if name.startswith(text)]
-        return found[state] if text and state < len(found) else None
+        completions = [name for name in names if name.startswith(text)]
+        return completions[state] if text and state < len(completions) else None
 
     readline.set_completer(complete)
     readline.set_completer_delims(' \t\n()[]{},+-*/%!<>=&|?:"$')

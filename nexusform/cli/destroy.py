@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
+from msgspec import Struct
+from msgspec.structs import replace
 
-from nexusform.cli import flags
-from nexusform.cli.apply import apply_flags, apply_fresh
+from nexusform.cli.apply import ApplyFlags, apply_fresh
+from nexusform.cli.arguments import group
 from nexusform.cli.commands import command
+from nexusform.cli.planning_flags import PlanningFlags
 
 
-@command("destroy", summary="Remove everything that the state holds")
-@flags.planning_flags
-@apply_flags
-def destroy(**given: Any) -> int:
+class DestroyArguments(Struct, frozen=True, kw_only=True):
+    """What `destroy` takes."""
+
+    planning: PlanningFlags = group(PlanningFlags)
+    flags: ApplyFlags = group(ApplyFlags)
+
+
+@command("destroy", DestroyArguments)
+def destroy(arguments: DestroyArguments) -> int:
     """Remove everything that the state holds. The same as `apply -destroy`."""
-    if given["refresh_only"]:
+    if arguments.planning.refresh_only:
         raise click.UsageError("-refresh-only does not go with destroy.")
-    given["destroy"] = True
-    return apply_fresh(given, flags.plan_options_of(given))
+    planning = replace(arguments.planning, destroy=True)
+    return apply_fresh(arguments.flags, planning.options())

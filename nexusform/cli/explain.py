@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import click
+from msgspec import Struct
 
-from nexusform.cli import flags
-from nexusform.cli.commands import command, option, switch
+from nexusform.cli.arguments import choice, group, optional, positional, switch, text
+from nexusform.cli.commands import command
+from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
 from nexusform.cli.screen import Screen
 from nexusform.planning.pods.reasons import PodReason
 from nexusform.rendering.answers.outline import Outline
@@ -19,22 +20,21 @@ from nexusform.workflow.explain_fleet import PlacementReason
 from nexusform.workflow.explain_pods import NODES_UNKNOWN
 
 
-@command("explain", summary="Say why something is where it is")
-@click.argument("address")
-@click.argument("name", metavar="[OBJECT]", required=False, default="")
-@option("plan", "Ask a saved plan", metavar="FILE")
-@option(
-    "format",
-    "How to say it",
-    metavar="text|markdown|json",
-    default="text",
-    kind=click.Choice(["text", "markdown", "json"]),
-)
-@switch("every", "Every machine of the site that was refused, not only those of the rack")
-@flags.variable_flags
-@flags.state_flags
-@flags.view_flags
-def explain(address: str, name: str, **given: Any) -> int:
+class ExplainArguments(Struct, frozen=True, kw_only=True):
+    """What `explain` takes; `name` is one object of what stands at the address, or a pool."""
+
+    address: str = positional()
+    name: str = optional("", metavar="[OBJECT]")
+    plan: str = text("Ask a saved plan", metavar="FILE")
+    format: str = choice("How to say it", ("text", "markdown", "json"))
+    every: bool = switch("Every machine of the site that was refused, not only those of the rack")
+    variables: tuple[tuple[str, str], ...] = variable_flags()
+    state: str = state_flag()
+    view: ViewFlags = group(ViewFlags)
+
+
+@command("explain", ExplainArguments)
+def explain(arguments: ExplainArguments) -> int:
     """Say why the object OBJECT of the resource ADDRESS is where it is, rule by rule.
 
     Without OBJECT, or with the name of a pool: how the pools of a cluster spread over the racks, and why.
@@ -42,35 +42,33 @@ def explain(address: str, name: str, **given: Any) -> int:
     What is to be placed is explained from the plan; what stands, by asking the rules about every
     place as things are today.
     """
-    screen = Screen(no_color=given["no_color"], compact_warnings=given["compact_warnings"])
-    found = find_explanations(flags.place_of(given), address, name, given["plan"] or "")
-    if found.placements:
-        for placement in found.placements:
-            screen.out(_placement(placement, given, screen), end="")
-        return 0
-    if found.pods:
-        for pod in found.pods:
-            screen.out(_pod(pod, given, screen), end="")
-        if given["format"] == "text":
-            screen.diagnostics([d for d in found.diagnostics if d.id == NODES_UNKNOWN], found.sources)
-        return 0
-    if found.pools:
-        screen.out(_pools(address, found.pools, given, screen), end="")
-        return 0
-    if not found.reasons and not found.objects:
-        screen.diagnostics(found.diagnostics, found.sources)
+    screen = arguments.view.screen()
+    address = arguments.address
+    place = place_of(arguments.state, arguments.variables)
+    answer = find_explanations(place, address, arguments.name, arguments.plan)
+    if answer.objects and not answer.pools:
+        names = _listed(answer.objects)
+        raise click.UsageError(f"{address} has several objects; name one of them: {names}.")
+    texts = [_placement(placement, arguments, screen) for placement in answer.placements]
+    texts += [_pod(pod, arguments, screen) for pod in answer.pods]
+    if answer.pools:
+        texts.append(_pools(address, answer.pools, arguments, screen))
+    texts += [_object(reason, arguments, screen) for reason in answer.reasons]
+    if not texts:
+        screen.diagnostics(answer.diagnostics, answer.sources)
         return 1
-    if found.objects:
-        raise click.UsageError(f"{address} has several objects; name one of them: {_listed(found.objects)}.")
-    for reason in found.reasons:
-        screen.out(_told(reason, given, screen), end="")
+    for each in texts:
+        screen.out(each, end="")
+    if answer.pods and arguments.format == "text":
+        unknown = [d for d in answer.diagnostics if d.id == NODES_UNKNOWN]
+        screen.diagnostics(unknown, answer.sources)
     return 0
 
 
-def _placement(reason: PlacementReason, given: dict[str, Any], screen: Screen) -> str:
+def _placement(reason: PlacementReason, arguments: ExplainArguments, screen: Screen) -> str:
     from nexusform.rendering.answers.placement_outline import placement_document, placement_outline
 
-    if given["format"] == "json":
+    if arguments.format == "json":
         from nexusform.rendering.notation.json_writer import json_bytes
 
         document = placement_document(
@@ -94,31 +92,31 @@ def _placement(reason: PlacementReason, given: dict[str, Any], screen: Screen) -
         objects=reason.objects,
         rendered=reason.rendered,
     )
-    return _outlined(outline, given, screen)
+    return _outlined(outline, arguments, screen)
 
 
-def _pod(reason: PodReason, given: dict[str, Any], screen: Screen) -> str:
+def _pod(reason: PodReason, arguments: ExplainArguments, screen: Screen) -> str:
     from nexusform.rendering.answers.pod_outline import pod_document, pod_outline
 
-    if given["format"] == "json":
+    if arguments.format == "json":
         from nexusform.rendering.notation.json_writer import json_bytes
 
         return json_bytes(pod_document(reason), pretty=True).decode()
-    return _outlined(pod_outline(reason), given, screen)
+    return _outlined(pod_outline(reason), arguments, screen)
 
 
-def _pools(address: str, pools: tuple[PoolReason, ...], given: dict[str, Any], screen: Screen) -> str:
+def _pools(address: str, pools: tuple[PoolReason, ...], arguments: ExplainArguments, screen: Screen) -> str:
     from nexusform.rendering.answers.pools_outline import pools_document, pools_outline
 
-    if given["format"] == "json":
+    if arguments.format == "json":
         from nexusform.rendering.notation.json_writer import json_bytes
 
         return json_bytes(pools_document(address, pools), pretty=True).decode()
-    return _outlined(pools_outline(address, pools), given, screen)
+    return _outlined(pools_outline(address, pools), arguments, screen)
 
 
-def _outlined(outline: Outline, given: dict[str, Any], screen: Screen) -> str:
-    if given["format"] == "markdown":
+def _outlined(outline: Outline, arguments: ExplainArguments, screen: Screen) -> str:
+    if arguments.format == "markdown":
         from nexusform.rendering.answers.outline_markdown import outline_markdown
 
         return outline_markdown(outline)
@@ -132,14 +130,14 @@ def _listed(names: tuple[str, ...]) -> str:
     return f"{shown} and {len(names) - 20} more" if len(names) > 20 else shown
 
 
-def _told(reason: Reason, given: dict[str, Any], screen: Screen) -> str:
-    if given["format"] == "json":
+def _object(reason: Reason, arguments: ExplainArguments, screen: Screen) -> str:
+    if arguments.format == "json":
         return _json(reason)
     from nexusform.rendering.answers.elsewhere_text import elsewhere_lines
 
     explanation = reason.explained.explanation
     elsewhere = elsewhere_lines(reason.ways, explanation.demand, reason.pool_size)
-    if given["format"] == "markdown":
+    if arguments.format == "markdown":
         from nexusform.rendering.answers.explanation_outline import explanation_outline
         from nexusform.rendering.answers.explanation_text import certainty_text
         from nexusform.rendering.answers.outline_markdown import outline_markdown
@@ -147,29 +145,30 @@ def _told(reason: Reason, given: dict[str, Any], screen: Screen) -> str:
         certainty = certainty_text(reason.certainty, reason.tie_breaks)
         facts = [*_standing_lines(reason), *([certainty] if certainty else []), *_trigger(reason)]
         return outline_markdown(explanation_outline(reason.object, explanation, facts, elsewhere))
-    return _text(reason, elsewhere, given, screen)
+    return _text(reason, elsewhere, arguments, screen)
 
 
-def _text(reason: Reason, elsewhere: Sequence[str], given: dict[str, Any], screen: Screen) -> str:
+def _text(reason: Reason, elsewhere: Sequence[str], arguments: ExplainArguments, screen: Screen) -> str:
     from nexusform.rendering.answers.explanation_text import render_explanation
     from nexusform.rendering.notation.colours import harmless, wrap
 
-    text = render_explanation(
+    explanation = render_explanation(
         reason.object,
         reason.explained.explanation,
         reason.certainty,
         reason.tie_breaks,
-        every=given["every"],
+        every=arguments.every,
         colour=screen.colour,
     )
-    lines = [harmless(line) for line in _standing_lines(reason)]
-    after = [f"{line}" for line in _trigger(reason)]
+    before = [harmless(line) for line in _standing_lines(reason)]
+    after = _trigger(reason)
     if elsewhere:
         after.append("To stand elsewhere:")
     for line in elsewhere:
         first, *rest = wrap(harmless(line), screen.width - 4)
-        after += [f"  - {first}", *(f"    {more}" for more in rest)]
-    return "".join(f"{line}\n" for line in lines) + text + "".join(f"{line}\n" for line in after)
+        after.append(f"  - {first}")
+        after += [f"    {more}" for more in rest]
+    return "".join(f"{line}\n" for line in before) + explanation + "".join(f"{line}\n" for line in after)
 
 
 def _trigger(reason: Reason) -> list[str]:

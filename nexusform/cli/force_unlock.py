@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from msgspec import Struct
 
-import click
-
-from nexusform.cli.commands import command, switch
-from nexusform.cli.flags import place_of, state_flags
+from nexusform.cli.arguments import positional, switch
+from nexusform.cli.commands import command
+from nexusform.cli.flags import place_of, state_flag
 from nexusform.cli.screen import Screen, input_allowed
 from nexusform.workflow.locks import break_lock
 
 
-@command("force-unlock", summary="Break a lock that was left behind")
-@switch("force", "Do not ask")
-@state_flags
-@click.argument("lock_id", metavar="ID")
-def force_unlock(lock_id: str, force: bool, **given: Any) -> int:
+class ForceUnlockArguments(Struct, frozen=True, kw_only=True):
+    """What `force-unlock` takes."""
+
+    lock_id: str = positional(metavar="ID")
+    force: bool = switch("Do not ask")
+    state: str = state_flag()
+
+
+@command("force-unlock", ForceUnlockArguments)
+def force_unlock(arguments: ForceUnlockArguments) -> int:
     """Break the lock with this ID, which the message about the lock names.
 
     Make sure that its holder no longer runs: two runs that write one state undo each other.
     """
     screen = Screen()
-    if not force:
+    if not arguments.force:
         if not input_allowed(flag=True):
             screen.err("Questions are turned off (NF_INPUT). Break the lock without one: -force.")
             return 1
@@ -34,7 +38,7 @@ def force_unlock(lock_id: str, force: bool, **given: Any) -> int:
         if answer != "yes":
             screen.out("force-unlock cancelled.")
             return 1
-    problems, sources = break_lock(place_of(given), lock_id)
+    problems, sources = break_lock(place_of(arguments.state), arguments.lock_id)
     screen.diagnostics(problems, sources)
     if problems:
         return 1

@@ -2,54 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
+from msgspec import Struct
 
-from nexusform.cli import flags
-from nexusform.cli.commands import command, option
-from nexusform.cli.screen import Screen
+from nexusform.cli.arguments import choice, group, text
+from nexusform.cli.commands import command
+from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
 from nexusform.workflow.drawing import CannotDraw, svg_of_dot
 from nexusform.workflow.graph import find_graph
 
 
-@command("graph", summary="Draw how the resources depend on each other")
-@option(
-    "format",
-    "Language of the drawing",
-    metavar="dot|svg|mermaid",
-    default="dot",
-    kind=click.Choice(["dot", "svg", "mermaid"]),
-)
-@option(
-    "type",
-    "What to draw",
-    metavar="plan|plan-destroy",
-    default="plan",
-    kind=click.Choice(["plan", "plan-destroy"]),
-)
-@option("plan", "Draw the resources of a saved plan", metavar="FILE")
-@flags.variable_flags
-@flags.state_flags
-@flags.view_flags
-def graph(**given: Any) -> int:
+class GraphArguments(Struct, frozen=True, kw_only=True):
+    """What `graph` takes."""
+
+    format: str = choice("Language of the drawing", ("dot", "svg", "mermaid"))
+    type: str = choice("What to draw", ("plan", "plan-destroy"))
+    plan: str = text("Draw the resources of a saved plan", metavar="FILE")
+    variables: tuple[tuple[str, str], ...] = variable_flags()
+    state: str = state_flag()
+    view: ViewFlags = group(ViewFlags)
+
+
+@command("graph", GraphArguments)
+def graph(arguments: GraphArguments) -> int:
     """Draw the graph of resources on stdout: an edge leads from a resource to what it needs.
 
     SVG is drawn by graphviz, where that is installed.
     """
     from nexusform.rendering.answers.graph_text import dot_graph, mermaid_graph
 
-    screen = Screen(no_color=given["no_color"], compact_warnings=given["compact_warnings"])
-    found = find_graph(flags.place_of(given), given["plan"] or "", destroy=given["type"] == "plan-destroy")
-    screen.diagnostics(found.diagnostics, found.sources)
-    if not found.drawable:
+    screen = arguments.view.screen()
+    place = place_of(arguments.state, arguments.variables)
+    resources = find_graph(place, arguments.plan, destroy=arguments.type == "plan-destroy")
+    screen.diagnostics(resources.diagnostics, resources.sources)
+    if not resources.drawable:
         return 1
-    draw = mermaid_graph if given["format"] == "mermaid" else dot_graph
-    text = draw(found.nodes, found.edges)
-    if given["format"] == "svg":
+    draw = mermaid_graph if arguments.format == "mermaid" else dot_graph
+    drawing = draw(resources.nodes, resources.edges)
+    if arguments.format == "svg":
         try:
-            text = svg_of_dot(text)
+            drawing = svg_of_dot(drawing)
         except CannotDraw as problem:
             raise click.UsageError(f"-format=svg: {problem}. Take -format=dot or -format=mermaid.") from None
-    screen.out(text, end="")
+    screen.out(drawing, end="")
     return 0

@@ -2,47 +2,51 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
+from msgspec import Struct
 
-from nexusform.cli import flags
-from nexusform.cli.commands import command, option, switch
-from nexusform.cli.screen import Screen
+from nexusform.cli.arguments import group, switch, texts
+from nexusform.cli.commands import command
+from nexusform.cli.flags import LockFlags, ViewFlags, place_of
 from nexusform.diagnostics import has_errors
 from nexusform.rendering.notation.colours import Painter
 from nexusform.workflow.init import InitOptions, init_directory
 
 
-@command("init", summary="Check the configuration and prepare its backend")
-@option("backend-config", "A setting of the backend, or a file of them", metavar="FILE|K=V", many=True)
-@switch("reconfigure", "Use the backend as configured now and forget the earlier one")
-@switch("migrate-state", "Take the state along from the earlier backend")
-@switch("force-copy", "With -migrate-state, also over another state that stands there")
-@switch("input", "Taken for likeness with other tools; init asks nothing", default=True)
-@switch("upgrade", "Taken for likeness with other tools; nothing is downloaded")
-@flags.lock_flags
-@flags.view_flags
-def init(**given: Any) -> int:
+class InitArguments(Struct, frozen=True, kw_only=True):
+    """What `init` takes."""
+
+    backend_config: tuple[str, ...] = texts("A setting of the backend, or a file of them", metavar="FILE|K=V")
+    reconfigure: bool = switch("Use the backend as configured now and forget the earlier one")
+    migrate_state: bool = switch("Take the state along from the earlier backend")
+    force_copy: bool = switch("With -migrate-state, also over another state that stands there")
+    input: bool = switch("Taken for likeness with other tools; init asks nothing", default=True)
+    upgrade: bool = switch("Taken for likeness with other tools; nothing is downloaded")
+    lock: LockFlags = group(LockFlags)
+    view: ViewFlags = group(ViewFlags)
+
+
+@command("init", InitArguments)
+def init(arguments: InitArguments) -> int:
     """Check the configuration, prepare its backend and say what was found.
 
     Works without network. plan and apply with the local backend work without it.
     """
-    if given["reconfigure"] and given["migrate_state"]:
+    if arguments.reconfigure and arguments.migrate_state:
         raise click.UsageError("-reconfigure and -migrate-state do not go together.")
     options = InitOptions(
-        backend_config=given["backend_config"],
-        reconfigure=given["reconfigure"],
-        migrate=given["migrate_state"] or given["force_copy"],
-        force_copy=given["force_copy"],
-        locking=flags.locking_of(given),
+        backend_config=arguments.backend_config,
+        reconfigure=arguments.reconfigure,
+        migrate=arguments.migrate_state or arguments.force_copy,
+        force_copy=arguments.force_copy,
+        locking=arguments.lock.locking(),
     )
-    screen = Screen(no_color=given["no_color"], compact_warnings=given["compact_warnings"])
-    done = init_directory(flags.place_of(given), options)
-    screen.diagnostics(done.diagnostics, done.sources)
-    if has_errors(done.diagnostics):
+    screen = arguments.view.screen()
+    initialised = init_directory(place_of(), options)
+    screen.diagnostics(initialised.diagnostics, initialised.sources)
+    if has_errors(initialised.diagnostics):
         return 1
-    for line in done.lines:
+    for line in initialised.lines:
         screen.out(line)
     paint = Painter(screen.colour)
     screen.out(f"\n{paint('nexusform has been successfully initialized!', 'bold', 'green')}")

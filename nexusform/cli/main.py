@@ -16,6 +16,7 @@ from typing import Final, NoReturn
 
 import click
 
+import nexusform
 from nexusform.cli.commands import Entry, LazyGroup
 from nexusform.diagnostics import did_you_mean
 
@@ -49,6 +50,9 @@ COMMANDS: Final[dict[str, Entry]] = {
 }
 # No room, no quota, a file as large as may be, a device that fails.
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+_SAFE: Final = (
+    "Nothing that was recorded is lost: the state and its journal are as the last finished step left them."
+)
 ALIASES: Final[dict[str, str]] = {"why": "explain"}
 
 ROOT: Final = LazyGroup(
@@ -102,9 +106,37 @@ def _command(arguments: Sequence[str]) -> int:
 
 
 def _bug(bug: Exception) -> int:
-    from nexusform.cli.crash import report_crash
+    """What a user sees of a bug: one paragraph; the traceback goes to a file.
 
-    return report_crash(bug)
+    Running out of memory is none: then the machine is too small for what is asked.
+    """
+    if isinstance(bug, MemoryError):
+        click.echo(f"Error: The memory of this machine does not suffice for this. {_SAFE}", err=True)
+        return 1
+    from traceback import format_exception
+
+    trace = "".join(format_exception(bug))
+    if os.environ.get("NF_LOG", "").lower() in ("debug", "trace"):
+        click.echo(trace, err=True)
+    name = type(bug).__name__
+    click.echo(f"Error: nexusform met a bug of its own ({name}). {_SAFE} {_traceback_kept(trace)}", err=True)
+    return 1
+
+
+def _traceback_kept(trace: str) -> str:
+    """Where the traceback stands now, in a sentence."""
+    import tempfile
+
+    try:
+        handle, path = tempfile.mkstemp(prefix="nexusform-crash-", suffix=".log")
+        with os.fdopen(handle, "w", encoding="utf-8") as log:
+            log.write(f"nexusform {nexusform.__version__}\n{trace}")
+    except OSError:
+        return "Please report it; NF_LOG=debug prints the details, which could not be written to a file."
+    return (
+        f"The details are in {path}. Please report it, with that file and, if you can, the configuration "
+        "that led to it."
+    )
 
 
 def _prepare_streams() -> None:

@@ -6,8 +6,10 @@ import sys
 from typing import Any, Final
 
 import click
+from msgspec import Struct
 
-from nexusform.cli.commands import Entry, LazyGroup, command, switch
+from nexusform.cli.arguments import switch
+from nexusform.cli.commands import Entry, LazyGroup, command
 from nexusform.language.functions.function import Function, Parameter
 from nexusform.value_types import DYNAMIC, Type
 
@@ -20,24 +22,31 @@ metadata: Final = LazyGroup(
 )
 
 
-@command("functions", summary="The signatures of all functions, as JSON")
-@switch("json", "As a JSON document (the only form there is)", parameter="as_json")
-def functions(as_json: bool) -> int:
+class FunctionsArguments(Struct, frozen=True, kw_only=True):
+    """What `metadata functions` takes."""
+
+    as_json: bool = switch("As a JSON document (the only form there is)", flag="json")
+
+
+@command("functions", FunctionsArguments)
+def functions(arguments: FunctionsArguments) -> int:
     """Print the signature of every function that expressions may call, as JSON."""
-    if not as_json:
+    if not arguments.as_json:
         raise click.UsageError("The signatures are printed as JSON only: add -json.")
     from nexusform.rendering.notation.json_writer import json_bytes
 
-    sys.stdout.write(json_bytes(signatures(), pretty=True).decode())
+    sys.stdout.write(json_bytes(signatures_document(), pretty=True).decode())
     return 0
 
 
-def signatures() -> dict[str, Any]:
+def signatures_document() -> dict[str, Any]:
     """The document: function signatures by name, in the shape of other tools of this kind."""
     from nexusform.language.functions.registry import described_families
 
-    found = {f.name: _signature(f) for _, family in described_families() for f in family}
-    return {"format_version": FORMAT_VERSION, "function_signatures": dict(sorted(found.items()))}
+    signatures = {
+        function.name: _signature(function) for _, family in described_families() for function in family
+    }
+    return {"format_version": FORMAT_VERSION, "function_signatures": dict(sorted(signatures.items()))}
 
 
 def _signature(function: Function) -> dict[str, Any]:
@@ -53,10 +62,11 @@ def _signature(function: Function) -> dict[str, Any]:
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": parameter.name, "description": parameter.description}
+    document: dict[str, Any] = {"name": parameter.name, "description": parameter.description}
     if parameter.allow_null:
-        found["is_nullable"] = True
-    return {**found, "type": _type(parameter.type)}
+        document["is_nullable"] = True
+    document["type"] = _type(parameter.type)
+    return document
 
 
 def _type(of: Type) -> Any:

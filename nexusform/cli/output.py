@@ -6,43 +6,47 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
+from msgspec import Struct
 
-from nexusform.cli.commands import command, switch
-from nexusform.cli.flags import place_of, state_flags, view_flags
+from nexusform.cli.arguments import group, optional, switch
+from nexusform.cli.commands import command
+from nexusform.cli.flags import ViewFlags, place_of, state_flag
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import did_you_mean, error, has_errors, warning
 from nexusform.state.model import OutputState
 from nexusform.value_types import type_to_json
-from nexusform.workflow.project import Place
 from nexusform.workflow.state_commands import read_state
 
 
-@command("output", summary="Show the root module's outputs")
-@switch("json", "As JSON", parameter="as_json")
-@switch("raw", "One output's text as it is, without quotes or a newline")
-@switch("show-sensitive", "Show sensitive values too")
-@state_flags
-@view_flags
-@click.argument("name", required=False, default="")
-def output(name: str, as_json: bool, raw: bool, show_sensitive: bool, **given: Any) -> int:
+class OutputArguments(Struct, frozen=True, kw_only=True):
+    """What `output` takes; without `name` it shows all outputs."""
+
+    as_json: bool = switch("As JSON", flag="json")
+    raw: bool = switch("One output's text as it is, without quotes or a newline")
+    show_sensitive: bool = switch("Show sensitive values too")
+    state: str = state_flag()
+    view: ViewFlags = group(ViewFlags)
+    name: str = optional("")
+
+
+@command("output", OutputArguments)
+def output(arguments: OutputArguments) -> int:
     """Show the outputs of the root module as the last apply left them, or the one called NAME."""
-    if as_json and raw:
+    if arguments.as_json and arguments.raw:
         raise click.UsageError("-json and -raw do not go together.")
-    if raw and not name:
+    if arguments.raw and not arguments.name:
         raise click.UsageError("-raw needs the NAME of an output.")
-    screen = Screen(no_color=given["no_color"], compact_warnings=given["compact_warnings"])
-    place: Place = place_of(given)
-    found = read_state(place)
-    screen.diagnostics(found.diagnostics, found.sources)
-    if found.state is None or has_errors(found.diagnostics):
+    screen = arguments.view.screen()
+    reading = read_state(place_of(arguments.state))
+    screen.diagnostics(reading.diagnostics, reading.sources)
+    if reading.state is None or has_errors(reading.diagnostics):
         return 1
-    if name:
-        return _one(screen, name, found.state.outputs, as_json=as_json, raw=raw)
-    return _all(screen, found.state.outputs, as_json=as_json, show_sensitive=show_sensitive)
+    show = _show_one if arguments.name else _show_all
+    return show(screen, arguments, reading.state.outputs)
 
 
-def _all(screen: Screen, outputs: Mapping[str, OutputState], *, as_json: bool, show_sensitive: bool) -> int:
-    if as_json:
+def _show_all(screen: Screen, arguments: OutputArguments, outputs: Mapping[str, OutputState]) -> int:
+    if arguments.as_json:
         document = {
             name: {"sensitive": each.sensitive, "type": type_to_json(each.type), "value": each.value}
             for name, each in sorted(outputs.items())
@@ -50,36 +54,37 @@ def _all(screen: Screen, outputs: Mapping[str, OutputState], *, as_json: bool, s
         screen.out(_json_text(document))
         return 0
     if not outputs:
-        told = (
+        detail = (
             "The state holds no outputs: the configuration declares none, or was not applied since it does."
         )
-        screen.diagnostics([warning("no-outputs-found", told)], {})
+        screen.diagnostics([warning("no-outputs-found", detail)], {})
         return 0
     from nexusform.rendering.text.state_text import render_outputs
 
-    screen.out(render_outputs(outputs, show_sensitive=show_sensitive), end="")
+    screen.out(render_outputs(outputs, show_sensitive=arguments.show_sensitive), end="")
     return 0
 
 
-def _one(screen: Screen, name: str, outputs: Mapping[str, OutputState], *, as_json: bool, raw: bool) -> int:
-    found = outputs.get(name)
-    if found is None:
-        told = f'The state holds no output "{name}".{did_you_mean(name, outputs)}'
-        screen.diagnostics([error("output-not-found", told, headline=f'Output "{name}" not found')], {})
+def _show_one(screen: Screen, arguments: OutputArguments, outputs: Mapping[str, OutputState]) -> int:
+    name = arguments.name
+    named = outputs.get(name)
+    if named is None:
+        detail = f'The state holds no output "{name}".{did_you_mean(name, outputs)}'
+        screen.diagnostics([error("output-not-found", detail, headline=f'Output "{name}" not found')], {})
         return 1
-    if as_json:
-        screen.out(_json_text(found.value))
+    if arguments.as_json:
+        screen.out(_json_text(named.value))
         return 0
     from nexusform.rendering.notation.hcl_text import hcl_value, scalar
 
-    if not raw:
-        screen.out(hcl_value(found.value, found.type))
+    if not arguments.raw:
+        screen.out(hcl_value(named.value, named.type))
         return 0
-    if found.value is None or isinstance(found.value, (list, dict)):
-        told = f'-raw prints strings, numbers and booleans; the output "{name}" is none of them. Use -json.'
-        screen.diagnostics([error("unsupported-value-for-raw-output", told)], {})
+    if named.value is None or isinstance(named.value, (list, dict)):
+        detail = f'-raw prints strings, numbers and booleans; the output "{name}" is none of them. Use -json.'
+        screen.diagnostics([error("unsupported-value-for-raw-output", detail)], {})
         return 1
-    screen.out(found.value if isinstance(found.value, str) else scalar(found.value), end="")
+    screen.out(named.value if isinstance(named.value, str) else scalar(named.value), end="")
     return 0
 
 

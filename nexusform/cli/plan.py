@@ -1,124 +1,122 @@
-"""`nexusform plan`."""
+"""`nexusform plan`, and what apply, destroy and refresh share with it."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Final
 
-from msgspec.structs import replace
+from msgspec import Struct
 
-from nexusform.cli import flags
-from nexusform.cli.commands import command, option, switch
-from nexusform.cli.reports import Subject, Wanted, to_stdout, wanted_reports, write_reports
-from nexusform.cli.screen import Screen
+from nexusform.cli.arguments import group, number, switch, text
+from nexusform.cli.commands import command
+from nexusform.cli.flags import LockFlags, ViewFlags, place_of, state_flag, variable_flags
+from nexusform.cli.planning_flags import PlacementFlags, PlanningFlags
+from nexusform.cli.reports import ReportFlag, Subject, parse_reports, to_stdout, write_reports
 from nexusform.cli.voice import JsonVoice, PlanView, TextVoice, Voice
 from nexusform.diagnostics import has_errors
 from nexusform.planning.plan import Plan
-from nexusform.rendering.report.placement_rows import Detail
-from nexusform.workflow.project import Project, open_project
+from nexusform.workflow.project import open_project
 from nexusform.workflow.run import Notices, PlanOptions, Run, begin
 from nexusform.workflow.saved_plans import save_plan
 
-CHANGES = 2  # exit code of -detailed-exitcode
+CHANGES: Final = 2  # exit code of -detailed-exitcode
 
 
-@command("plan", summary="Show what would change, and where everything would land")
-@option("out", "Save the plan to a file, to be applied as it is", metavar="FILE")
-@switch("detailed-exitcode", "Exit with 2 when there are changes")
-@option(
-    "generate-config-out",
-    "Write configuration for imported objects that have none",
-    metavar="FILE",
-    default="",
-)
-@switch("json", "As a stream of JSON events", parameter="as_json")
-@flags.planning_flags
-@flags.placement_flags
-@flags.variable_flags
-@flags.lock_flags
-@flags.state_flags
-@flags.view_flags
-@switch("show-sensitive", "Show sensitive values in reports")
-@option(
-    "parallelism", "Taken for likeness with other tools; planning needs no threads", kind=int, metavar="N"
-)
-@switch("input", "Taken for likeness with other tools; plan asks nothing", default=True)
-def plan(**given: Any) -> int:
+class PlanArguments(Struct, frozen=True, kw_only=True):
+    """What `plan` takes."""
+
+    out: str = text("Save the plan to a file, to be applied as it is", metavar="FILE")
+    detailed_exitcode: bool = switch("Exit with 2 when there are changes")
+    generate_config_out: str = text("Write configuration for imported objects that have none", metavar="FILE")
+    as_json: bool = switch("As a stream of JSON events", flag="json")
+    planning: PlanningFlags = group(PlanningFlags)
+    shown: PlacementFlags = group(PlacementFlags)
+    variables: tuple[tuple[str, str], ...] = variable_flags()
+    lock: LockFlags = group(LockFlags)
+    state: str = state_flag()
+    view: ViewFlags = group(ViewFlags)
+    show_sensitive: bool = switch("Show sensitive values in reports")
+    parallelism: int | None = number(
+        "Taken for likeness with other tools; planning needs no threads", default=None
+    )
+    input: bool = switch("Taken for likeness with other tools; plan asks nothing", default=True)
+
+
+class Showing(Struct, frozen=True):
+    """How a run tells its plan: by which voice, which placements, in which reports."""
+
+    voice: Voice
+    shown: PlacementFlags
+    reports: tuple[ReportFlag, ...]
+    show_sensitive: bool = False
+
+    def tell(self, plan: Plan, run: Run, *, saved_to: str = "", hints: bool = True) -> None:
+        """Tell the plan, unless a report takes the place of the text on stdout; write the reports."""
+        project = run.project
+        if not to_stdout(self.reports):
+            view = PlanView(project.registries, self.shown.detail, saved_to, hints)
+            self.voice.plan(plan, project.sources, view)
+        elif plan.errored:
+            self.voice.diagnostics(plan.diagnostics, project.sources)
+        self.write_reports(plan, run)
+
+    def write_reports(self, plan: Plan, run: Run) -> None:
+        """Write the reports alone."""
+        project = run.project
+        subject = Subject(
+            plan=plan,
+            sources=project.sources,
+            registries=project.registries,
+            detail=self.shown.detail,
+            configuration=project.configuration,
+            prior=run.stored.state,
+            show_sensitive=self.show_sensitive,
+        )
+        write_reports(self.reports, subject)
+
+
+@command("plan", PlanArguments)
+def plan(arguments: PlanArguments) -> int:
     """Show what apply would change, and where every VM, binding and pod would land.
 
     Exit code 0, or 1 for errors; with -detailed-exitcode 2 when there are changes.
     """
-    options = replace(flags.plan_options_of(given), generate_config_out=given["generate_config_out"])
-    locking = flags.locking_of(given)
-    reports = wanted_reports(given["report"])
-    voice = voice_of(given)
-    opened = open_project(flags.place_of(given))
+    options = arguments.planning.options(
+        generate_config_out=arguments.generate_config_out,
+        want_rejected=arguments.shown.placements == "all",
+    )
+    locking = arguments.lock.locking()
+    reports = parse_reports(arguments.shown.report)
+    voice = voice_of(arguments.view, as_json=arguments.as_json)
+    showing = Showing(voice, arguments.shown, reports, arguments.show_sensitive)
+    opened = open_project(place_of(arguments.state, arguments.variables))
     voice.diagnostics(opened.diagnostics, opened.sources)
     if opened.project is None:
         return 1
     with begin(opened.project, "OperationTypePlan", locking, notices=notices_of(voice)) as run:
-        told = len(run.diagnostics)
+        already_told = len(run.diagnostics)
         voice.diagnostics(run.diagnostics, opened.sources)
-        made = _planned(run, options, given, voice, reports) if run.ready else None
-    voice.diagnostics(run.diagnostics[told:], opened.sources)
+        made = _plan_and_tell(run, options, showing, arguments.out) if run.ready else None
+    voice.diagnostics(run.diagnostics[already_told:], opened.sources)
     if made is None or made.errored or has_errors(run.diagnostics):
         return 1
-    return CHANGES if given["detailed_exitcode"] and made.has_changes else 0
+    return CHANGES if arguments.detailed_exitcode and made.has_changes else 0
 
 
-def _planned(
-    run: Run, options: PlanOptions, given: dict[str, Any], voice: Voice, reports: tuple[Wanted, ...]
-) -> Plan | None:
-    with voice.planning():
+def _plan_and_tell(run: Run, options: PlanOptions, showing: Showing, out: str) -> Plan:
+    with showing.voice.planning():
         made = run.plan(options).plan
     project = run.project  # with the configuration that planning may have written
-    out = given["out"] or ""
+    saved_to = ""
     if out and not made.errored:
         run.diagnostics += save_plan(made, project.configuration, project.backend.read(), out)
-        out = "" if has_errors(run.diagnostics) else out
-    show_plan(voice, made, project, given, reports, saved_to=out)
-    write_reports(reports, subject_of(made, run, given))
+        saved_to = "" if has_errors(run.diagnostics) else out
+    showing.tell(made, run, saved_to=saved_to)
     return made
 
 
-def show_plan(
-    voice: Voice,
-    made: Plan,
-    project: Project,
-    given: dict[str, Any],
-    reports: tuple[Wanted, ...] = (),
-    *,
-    saved_to: str = "",
-    hints: bool = True,
-) -> None:
-    """Tell the plan, unless a report takes the place of the text on stdout."""
-    if to_stdout(reports):
-        if made.errored:
-            voice.diagnostics(made.diagnostics, project.sources)
-        return
-    how = PlanView(project.registries, given.get("placements", "changed"), saved_to, hints=hints)
-    voice.plan(made, project.sources, how)
-
-
-def subject_of(made: Plan, run: Run, given: dict[str, Any]) -> Subject:
-    """What reports are written about."""
-    project = run.project
-    return Subject(
-        plan=made,
-        sources=project.sources,
-        registries=project.registries,
-        detail=Detail(given.get("placements", "changed")),
-        configuration=project.configuration,
-        prior=run.stored.state,
-        show_sensitive=given.get("show_sensitive", False),
-    )
-
-
-def voice_of(given: dict[str, Any]) -> Voice:
+def voice_of(view: ViewFlags, *, as_json: bool, concise: bool = False) -> Voice:
     """The voice that the flags ask for."""
-    if given.get("as_json"):
-        return JsonVoice()
-    screen = Screen(no_color=given["no_color"], compact_warnings=given["compact_warnings"])
-    return TextVoice(screen, concise=given.get("concise", False))
+    return JsonVoice() if as_json else TextVoice(view.screen(), concise=concise)
 
 
 def notices_of(voice: Voice) -> Notices:

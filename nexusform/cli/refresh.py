@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
+from msgspec import Struct
+from msgspec.structs import replace
 
-from nexusform.cli import flags
-from nexusform.cli.apply import apply_flags, apply_fresh
+from nexusform.cli.apply import ApplyFlags, apply_fresh
+from nexusform.cli.arguments import group
 from nexusform.cli.commands import command
+from nexusform.cli.planning_flags import PlanningFlags
 
 
-@command("refresh", summary="Bring the state up to what the providers see")
-@flags.planning_flags
-@apply_flags
-def refresh(**given: Any) -> int:
+class RefreshArguments(Struct, frozen=True, kw_only=True):
+    """What `refresh` takes."""
+
+    planning: PlanningFlags = group(PlanningFlags)
+    flags: ApplyFlags = group(ApplyFlags)
+
+
+@command("refresh", RefreshArguments)
+def refresh(arguments: RefreshArguments) -> int:
     """Bring the state up to what the providers see. The same as `apply -refresh-only -auto-approve`."""
-    if given["destroy"]:
+    if arguments.planning.destroy:
         raise click.UsageError("-destroy does not go with refresh.")
-    given |= {"refresh_only": True, "auto_approve": True}
-    return apply_fresh(given, flags.plan_options_of(given))
+    planning = replace(arguments.planning, refresh_only=True)
+    return apply_fresh(replace(arguments.flags, auto_approve=True), planning.options())

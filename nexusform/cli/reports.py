@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -113,48 +113,57 @@ FORMATS: Final[Mapping[str, Callable[[Subject], bytes]]] = {
 }
 
 
-class Wanted(Struct, frozen=True):
-    """One -report flag."""
+class ReportFlag(Struct, frozen=True):
+    """One -report flag; the path "-" is stdout."""
 
     format: str
     path: str
 
 
-def wanted_reports(flags: Sequence[str]) -> tuple[Wanted, ...]:
-    """The reports asked for. Raises a usage error for what cannot be written."""
-    found: list[Wanted] = []
-    for text in flags:
-        name, colon, path = text.partition(":")
-        if name not in FORMATS:
-            near = did_you_mean(name, FORMATS)
-            raise click.UsageError(
-                f'-report: there is no format "{name}". Known are: {", ".join(FORMATS)}.{near}'
-            )
-        if not colon or not path:
-            raise click.UsageError(f"-report={text}: name a file, or - for stdout: -report={name}:PATH.")
-        found.append(Wanted(name, path))
-    if sum(1 for wanted in found if wanted.path == "-") > 1:
+def parse_reports(flags: Sequence[str], formats: Collection[str] = FORMATS.keys()) -> tuple[ReportFlag, ...]:
+    """The reports asked for, in one of these formats. Raises a usage error for what cannot be written."""
+    reports = tuple(_parse_report(flag, formats) for flag in flags)
+    if sum(report.path == "-" for report in reports) > 1:
         raise click.UsageError("-report: only one report can go to stdout.")
-    return tuple(found)
+    return reports
 
 
-def to_stdout(reports: Sequence[Wanted]) -> bool:
+def _parse_report(flag: str, formats: Collection[str]) -> ReportFlag:
+    name, colon, path = flag.partition(":")
+    if name not in formats:
+        near = did_you_mean(name, formats)
+        raise click.UsageError(
+            f'-report: there is no format "{name}". Known are: {", ".join(formats)}.{near}'
+        )
+    if not colon or not path:
+        raise click.UsageError(f"-report={flag}: name a file, or - for stdout: -report={name}:PATH.")
+    return ReportFlag(name, path)
+
+
+def to_stdout(reports: Sequence[ReportFlag]) -> bool:
     """Whether one of them takes the place of the text."""
-    return any(wanted.path == "-" for wanted in reports)
+    return any(report.path == "-" for report in reports)
 
 
-def write_reports(reports: Sequence[Wanted], subject: Subject) -> None:
+def write_reports(reports: Sequence[ReportFlag], subject: Subject) -> None:
     """Write each. Raises a usage error when a file cannot be written."""
-    for wanted in reports:
-        data = FORMATS[wanted.format](subject)
-        if wanted.path == "-":
-            sys.stdout.flush()
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
-            continue
-        try:
-            write_output(wanted.path, data)
-        except OSError as problem:
-            raise click.UsageError(
-                f'-report: "{wanted.path}" cannot be written: {problem.strerror}.'
-            ) from None
+    for report in reports:
+        write_report(FORMATS[report.format](subject), report.path)
+
+
+def write_report(document: bytes, path: str) -> None:
+    """Write one to its file, or to stdout for "-". Raises a usage error when that cannot be."""
+    if path == "-":
+        write_to_stdout(document)
+        return
+    try:
+        write_output(path, document)
+    except OSError as problem:
+        raise click.UsageError(f'-report: "{path}" cannot be written: {problem.strerror}.') from None
+
+
+def write_to_stdout(document: bytes) -> None:
+    """Bytes as they are, after what was printed before."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(document)
+    sys.stdout.buffer.flush()

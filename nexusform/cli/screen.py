@@ -49,15 +49,15 @@ class Screen:
         """Print to stderr."""
         click.echo(f"{text}{end}", nl=False, err=True, color=True)
 
-    def diagnostics(self, found: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
+    def diagnostics(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
         """Print diagnostics in their boxes."""
-        listed = list(found)
+        listed = list(diagnostics)
         if not listed:
             return
         from nexusform.rendering.text.diagnostic_text import render_diagnostics
 
-        warnings = [d for d in listed if d.severity is Severity.WARNING]
-        errors = [d for d in listed if d.severity is Severity.ERROR]
+        warnings = [each for each in listed if each.severity is Severity.WARNING]
+        errors = [each for each in listed if each.severity is Severity.ERROR]
         compact = self.compact_warnings and not errors
         if warnings:
             text = render_diagnostics(warnings, sources, self.colour, self.width, compact)

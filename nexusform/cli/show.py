@@ -3,79 +3,82 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import click
+from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.cli import flags
-from nexusform.cli.commands import command, option, switch
-from nexusform.cli.reports import MAX_BYTES, Subject, to_stdout, wanted_reports, write_reports
+from nexusform.cli.arguments import choice, group, number, optional, switch
+from nexusform.cli.commands import command
+from nexusform.cli.flags import ViewFlags, place_of, state_flag
+from nexusform.cli.planning_flags import PlacementFlags
+from nexusform.cli.reports import MAX_BYTES, Subject, parse_reports, to_stdout, write_reports
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import has_errors
-from nexusform.rendering.report.placement_rows import Detail
 from nexusform.resource_types.registry import registries
 from nexusform.workflow.show import Shown, find_shown
 
 
-@command("show", summary="Show the state, a saved plan, or one resource")
-@click.argument("target", required=False, default="")
-@switch("json", "As a JSON document", parameter="as_json")
-@switch("show-sensitive", "Show sensitive values")
-@option("max-bytes", "Keep text and Markdown within so many bytes", metavar="N", kind=click.IntRange(min=1))
-@option(
-    "status-version",
-    "Print placements with the conditions of that year (2023); today's without it",
-    metavar="2023",
-    default="",
-    kind=click.Choice(["", "2023"]),
-)
-@flags.placement_flags
-@flags.state_flags
-@flags.view_flags
-def show(target: str, **given: Any) -> int:
+class ShowArguments(Struct, frozen=True, kw_only=True):
+    """What `show` takes; without `target` it shows the state."""
+
+    target: str = optional("")
+    as_json: bool = switch("As a JSON document", flag="json")
+    show_sensitive: bool = switch("Show sensitive values")
+    max_bytes: int | None = number("Keep text and Markdown within so many bytes", default=None, at_least=1)
+    status_version: str = choice(
+        "Print placements with the conditions of that year (2023); today's without it",
+        ("", "2023"),
+        metavar="2023",
+    )
+    shown: PlacementFlags = group(PlacementFlags)
+    state: str = state_flag()
+    view: ViewFlags = group(ViewFlags)
+
+
+@command("show", ShowArguments)
+def show(arguments: ShowArguments) -> int:
     """Show the state, or the saved plan or state file TARGET, or the resource with the address TARGET.
 
     A file of that name wins over an address.
     """
-    reports = wanted_reports(given["report"])
-    screen = Screen(no_color=given["no_color"], compact_warnings=given["compact_warnings"])
-    shown = find_shown(flags.place_of(given), target)
+    reports = parse_reports(arguments.shown.report)
+    screen = arguments.view.screen()
+    shown = find_shown(place_of(arguments.state), arguments.target)
     screen.diagnostics(shown.diagnostics, shown.sources or {})
     if has_errors(shown.diagnostics):
         return 1
+    if reports and shown.saved is None:
+        raise click.UsageError("-report shows a saved plan: name its file.")
     if reports:
-        if shown.saved is None:
-            raise click.UsageError("-report shows a saved plan: name its file.")
-        write_reports(reports, _subject(shown, given))
-        if to_stdout(reports):
-            return 0
-    if given["as_json"]:
-        _json(shown, given)
+        write_reports(reports, _subject(shown, arguments))
+    if to_stdout(reports):
         return 0
-    text = _plan_text(shown, given, screen) if shown.saved else _state_text(shown, given, screen)
-    screen.out(_cut(text, given["max_bytes"]), end="")
+    if arguments.as_json:
+        _write_json(shown, arguments)
+        return 0
+    text = _plan_text if shown.saved else _state_text
+    screen.out(_cut(text(shown, arguments, screen), arguments.max_bytes), end="")
     return 0
 
 
-def _subject(shown: Shown, given: dict[str, Any]) -> Subject:
+def _subject(shown: Shown, arguments: ShowArguments) -> Subject:
     assert shown.saved is not None, "reports are about plans"
     return Subject(
         shown.saved.plan,
         shown.sources or {},
         registries(),
-        Detail(given["placements"]),
+        arguments.shown.detail,
         shown.configuration,
         shown.state,
-        given["show_sensitive"],
-        given["max_bytes"] or MAX_BYTES,
+        arguments.show_sensitive,
+        arguments.max_bytes or MAX_BYTES,
     )
 
 
-def _json(shown: Shown, given: dict[str, Any]) -> None:
+def _write_json(shown: Shown, arguments: ShowArguments) -> None:
     from nexusform.rendering.json.json_document import plan_document, state_document, write_json
 
-    sensitive = given["show_sensitive"]
     if shown.saved is not None:
         document = plan_document(
             shown.saved.plan,
@@ -83,41 +86,41 @@ def _json(shown: Shown, given: dict[str, Any]) -> None:
             shown.state,
             registries=registries(),
             files=shown.sources or {},
-            placements=Detail(given["placements"]),
-            show_sensitive=sensitive,
+            placements=arguments.shown.detail,
+            show_sensitive=arguments.show_sensitive,
         )
     else:
         state = shown.state if shown.instances is None else replace(shown.state, instances=shown.instances)
-        document = state_document(state, show_sensitive=sensitive)
+        document = state_document(state, show_sensitive=arguments.show_sensitive)
     sys.stdout.flush()
     write_json(document, sys.stdout.buffer)
     sys.stdout.buffer.flush()
 
 
-def _plan_text(shown: Shown, given: dict[str, Any], screen: Screen) -> str:
+def _plan_text(shown: Shown, arguments: ShowArguments, screen: Screen) -> str:
     from nexusform.rendering.text.terminal import PlanTextOptions, render_plan
 
     assert shown.saved is not None, "checked by the caller"
     options = PlanTextOptions(
         colour=screen.colour,
         width=screen.width,
-        placements=Detail(given["placements"]),
+        placements=arguments.shown.detail,
         hints=False,
         registries=registries(),
     )
     return "\n" + render_plan(shown.saved.plan, shown.sources or {}, options)
 
 
-def _state_text(shown: Shown, given: dict[str, Any], screen: Screen) -> str:
+def _state_text(shown: Shown, arguments: ShowArguments, screen: Screen) -> str:
     from nexusform.rendering.text.state_text import render_state
 
-    placements = _placements_text(shown, given["status_version"], sensitive=given["show_sensitive"])
+    placements = _placements_text(shown, arguments.status_version, sensitive=arguments.show_sensitive)
     if placements:
         return placements
     state = shown.state
     if shown.instances is not None:
         state = replace(state, instances=shown.instances, outputs={})
-    return render_state(state, registries(), colour=screen.colour, show_sensitive=given["show_sensitive"])
+    return render_state(state, registries(), colour=screen.colour, show_sensitive=arguments.show_sensitive)
 
 
 def _placements_text(shown: Shown, version: str, *, sensitive: bool) -> str:
@@ -125,7 +128,7 @@ def _placements_text(shown: Shown, version: str, *, sensitive: bool) -> str:
     from nexusform.importers.fleet_model import FleetPlacement
     from nexusform.rendering.answers.placement_status_text import PLACEMENTS, render_placement
 
-    if not shown.instances or any(a.type not in PLACEMENTS for a in shown.instances):
+    if not shown.instances or any(address.type not in PLACEMENTS for address in shown.instances):
         return ""
     types = registries().resource_types
     texts = []

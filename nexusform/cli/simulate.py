@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
 
 import click
+from msgspec import Struct
 
-from nexusform.cli import flags
-from nexusform.cli.answers import Answer, answer_flags, tell
-from nexusform.cli.commands import Entry, LazyGroup, command, option, switch
-from nexusform.cli.screen import Screen
+from nexusform.cli.answers import Answer, AnswerFlags, tell
+from nexusform.cli.arguments import choice, group, number, positional, switch, text, texts
+from nexusform.cli.commands import Entry, LazyGroup, command
+from nexusform.cli.flags import ViewFlags, place_of, state_flag
 from nexusform.diagnostics import Diagnostic
 from nexusform.whatif.failure import Failure
 from nexusform.whatif.pods_down import ClusterPods
 from nexusform.whatif.world_view import SiteView, WorldView
 from nexusform.workflow.simulate import World, open_world
 
-Found = TypeVar("Found")
+Named = TypeVar("Named")
 
 COMMANDS: Final[dict[str, Entry]] = {
     "capacity": Entry("nexusform.cli.simulate:capacity", "How many more VMs fit, and what is stranded"),
@@ -43,119 +44,130 @@ class _Refused(Exception):
         self.problem = problem
 
 
-def _found(result: Found | Diagnostic) -> Found:
+def _named(result: Named | Diagnostic) -> Named:
     if isinstance(result, Diagnostic):
         raise _Refused(result)
     return result
 
 
-def _asked(given: Mapping[str, Any], ask: Any) -> int:
+def _ask(
+    state: str, flags: AnswerFlags, view: ViewFlags, question: Callable[[WorldView, World], Answer]
+) -> int:
     """Open the world, ask, and tell; problems are told instead."""
-    screen = Screen(no_color=given["no_color"], compact_warnings=given["compact_warnings"])
-    world = open_world(flags.place_of(given), given["plan"] or "")
+    screen = view.screen()
+    world = open_world(place_of(state), flags.plan)
     screen.diagnostics(world.diagnostics, world.sources)
     if world.view is None:
         return 1
     try:
-        answer: Answer = ask(world.view, world)
+        answer = question(world.view, world)
     except _Refused as refused:
         screen.diagnostics([refused.problem], world.sources)
         return 1
-    return tell(answer, given, screen)
+    return tell(answer, flags, screen)
 
 
-def _sites(view: WorldView, text: str | None) -> tuple[SiteView, ...]:
+def _sites(view: WorldView, site: str) -> tuple[SiteView, ...]:
     """The site asked for, or all."""
     from nexusform.whatif.lookup import find_site
 
-    return (_found(find_site(view, text)),) if text else tuple(view.sites.values())
+    return (_named(find_site(view, site)),) if site else tuple(view.sites.values())
 
 
-@command("capacity", summary=COMMANDS["capacity"].summary)
-@option("sku", "Count this VM SKU; default: those in use, and the largest", metavar="SKU", many=True)
-@option("zones", "Only the racks in these availability zones", metavar="Z,...", default="")
-@option("mix", "Fill the site with sets of VMs", metavar="NxSKU,...", default="")
-@option("site", "Only this site", metavar="ID")
-@answer_flags
-@flags.state_flags
-@flags.view_flags
-def capacity(**given: Any) -> int:
+class CapacityArguments(Struct, frozen=True, kw_only=True):
+    """What `simulate capacity` takes."""
+
+    sku: tuple[str, ...] = texts("Count this VM SKU; default: those in use, and the largest", metavar="SKU")
+    zones: str = text("Only the racks in these availability zones", metavar="Z,...")
+    mix: str = text("Fill the site with sets of VMs", metavar="NxSKU,...")
+    site: str = text("Only this site", metavar="ID")
+    answer: AnswerFlags = group(AnswerFlags)
+    state: str = state_flag()
+    view: ViewFlags = group(ViewFlags)
+
+
+@command("capacity", CapacityArguments)
+def capacity(arguments: CapacityArguments) -> int:
     """Count how many more VMs fit: by SKU and zone, with planned racks, with any one rack lost.
 
     Says besides what is stranded and which cells small VMs have broken. Exit code 2 when a SKU asked for
     has no room, or not one set of the mix fits.
     """
 
-    def ask(view: WorldView, world: World) -> Answer:
+    def question(view: WorldView, world: World) -> Answer:
         from nexusform.rendering.answers.capacity_outline import capacity_document, capacity_outline
         from nexusform.whatif.capacity import find_capacity
         from nexusform.whatif.lookup import find_mix, find_skus, find_zones
 
-        sites = _sites(view, given["site"])
-        zones = _found(find_zones(sites, given["zones"]))
-        skus = _found(find_skus(sites[0].skus, given["sku"]))
-        mix = _found(find_mix(sites[0].skus, given["mix"])) if given["mix"] else ()
-        answers = [find_capacity(site, skus, zones, mix) for site in sites]
-        outline = capacity_outline(answers, world.origin)
-        return Answer("capacity", world.origin, outline, capacity_document(answers))
+        sites = _sites(view, arguments.site)
+        zones = _named(find_zones(sites, arguments.zones))
+        skus = _named(find_skus(sites[0].skus, arguments.sku))
+        mix = _named(find_mix(sites[0].skus, arguments.mix)) if arguments.mix else ()
+        capacities = [find_capacity(site, skus, zones, mix) for site in sites]
+        outline = capacity_outline(capacities, world.origin)
+        return Answer("capacity", world.origin, outline, capacity_document(capacities))
 
-    return _asked(given, ask)
+    return _ask(arguments.state, arguments.answer, arguments.view, question)
 
 
-@command("runtime-upgrade", summary=COMMANDS["runtime-upgrade"].summary)
-@option("site", "Only this site", metavar="ID")
-@option(
-    "strategy",
-    "Go on from rack to rack, or wait for a word after each",
-    metavar="Rack|PauseAfterRack",
-    default="Rack",
-    kind=click.Choice(["Rack", "PauseAfterRack"]),
-)
-@option(
-    "max-unavailable",
-    "Machines of a rack that are down at once; default: all",
-    metavar="N",
-    kind=click.IntRange(min=1),
-)
-@switch("drain", "Machines lose power instead of being drained first", default=True)
-@answer_flags
-@flags.state_flags
-@flags.view_flags
-def runtime_upgrade(**given: Any) -> int:
+class RuntimeUpgradeArguments(Struct, frozen=True, kw_only=True):
+    """What `simulate runtime-upgrade` takes."""
+
+    site: str = text("Only this site", metavar="ID")
+    strategy: str = choice(
+        "Go on from rack to rack, or wait for a word after each", ("Rack", "PauseAfterRack")
+    )
+    max_unavailable: int | None = number(
+        "Machines of a rack that are down at once; default: all", default=None, at_least=1
+    )
+    drain: bool = switch("Machines lose power instead of being drained first", default=True)
+    answer: AnswerFlags = group(AnswerFlags)
+    state: str = state_flag()
+    view: ViewFlags = group(ViewFlags)
+
+
+@command("runtime-upgrade", RuntimeUpgradeArguments)
+def runtime_upgrade(arguments: RuntimeUpgradeArguments) -> int:
     """Walk through a runtime upgrade, rack by rack: which VMs are down, and what is left of each cluster.
 
     Exit code 2 when a control plane loses its quorum or a pool has no node left.
     """
 
-    def ask(view: WorldView, world: World) -> Answer:
+    def question(view: WorldView, world: World) -> Answer:
         from nexusform.rendering.answers.runtime_upgrade_outline import (
             runtime_upgrade_document,
             runtime_upgrade_outline,
         )
         from nexusform.whatif.runtime_upgrade import Strategy, UpgradeOptions, simulate_runtime_upgrade
 
-        options = UpgradeOptions(Strategy(given["strategy"]), given["max_unavailable"], given["drain"])
-        sites = _sites(view, given["site"])
+        strategy = Strategy(arguments.strategy)
+        options = UpgradeOptions(strategy, arguments.max_unavailable, arguments.drain)
+        sites = _sites(view, arguments.site)
         upgrades = [simulate_runtime_upgrade(site, options, world.pods) for site in sites]
         outline = runtime_upgrade_outline(upgrades, world.origin)
         return Answer("runtime-upgrade", world.origin, outline, runtime_upgrade_document(upgrades))
 
-    return _asked(given, ask)
+    return _ask(arguments.state, arguments.answer, arguments.view, question)
 
 
-@command("kubernetes-upgrade", summary=COMMANDS["kubernetes-upgrade"].summary)
-@click.argument("cluster")
-@answer_flags
-@flags.state_flags
-@flags.view_flags
-def kubernetes_upgrade(cluster: str, **given: Any) -> int:
+class KubernetesUpgradeArguments(Struct, frozen=True, kw_only=True):
+    """What `simulate kubernetes-upgrade` takes."""
+
+    cluster: str = positional()
+    answer: AnswerFlags = group(AnswerFlags)
+    state: str = state_flag()
+    view: ViewFlags = group(ViewFlags)
+
+
+@command("kubernetes-upgrade", KubernetesUpgradeArguments)
+def kubernetes_upgrade(arguments: KubernetesUpgradeArguments) -> int:
     """Walk through a Kubernetes upgrade of CLUSTER (an id, a name or an address), batch by batch.
 
     Each batch's new VMs are placed by the rule while the old ones still stand. Exit code 2 when one finds no
     room, or availability is lost on the way.
     """
 
-    def ask(view: WorldView, world: World) -> Answer:
+    def question(view: WorldView, world: World) -> Answer:
         from nexusform.rendering.answers.kubernetes_upgrade_outline import (
             kubernetes_upgrade_document,
             kubernetes_upgrade_outline,
@@ -163,51 +175,56 @@ def kubernetes_upgrade(cluster: str, **given: Any) -> int:
         from nexusform.whatif.kubernetes_upgrade import simulate_kubernetes_upgrade
         from nexusform.whatif.lookup import find_kubernetes_cluster
 
-        site, found = _found(find_kubernetes_cluster(view, cluster))
-        upgrade = simulate_kubernetes_upgrade(site, found, world.pods.get(found.id))
+        site, cluster = _named(find_kubernetes_cluster(view, arguments.cluster))
+        upgrade = simulate_kubernetes_upgrade(site, cluster, world.pods.get(cluster.id))
         outline = kubernetes_upgrade_outline(upgrade, world.origin)
         return Answer("kubernetes-upgrade", world.origin, outline, kubernetes_upgrade_document(upgrade))
 
-    return _asked(given, ask)
+    return _ask(arguments.state, arguments.answer, arguments.view, question)
 
 
-@command("failure", summary=COMMANDS["failure"].summary)
-@option("machine", "This machine is lost", metavar="ID")
-@option("rack", "This rack is lost", metavar="ID")
-@option("cluster", "This cluster is lost", metavar="ID")
-@option("site", "This site is lost", metavar="ID")
-@answer_flags
-@flags.state_flags
-@flags.view_flags
-def failure(**given: Any) -> int:
+class FailureArguments(Struct, frozen=True, kw_only=True):
+    """What `simulate failure` takes: exactly one of the four scopes."""
+
+    machine: str = text("This machine is lost", metavar="ID")
+    rack: str = text("This rack is lost", metavar="ID")
+    cluster: str = text("This cluster is lost", metavar="ID")
+    site: str = text("This site is lost", metavar="ID")
+    answer: AnswerFlags = group(AnswerFlags)
+    state: str = state_flag()
+    view: ViewFlags = group(ViewFlags)
+
+
+@command("failure", FailureArguments)
+def failure(arguments: FailureArguments) -> int:
     """Lose a machine, a rack, a cluster or a site: what is down, what is left, what comes back where.
 
     Exit code 2 when a control plane loses its quorum, a pool has no node left, or a node fits nowhere else.
     """
-    named = [(scope, given[scope]) for scope in ("machine", "rack", "cluster", "site") if given[scope]]
-    if len(named) != 1:
+    lost = [name for name in (arguments.machine, arguments.rack, arguments.cluster, arguments.site) if name]
+    if len(lost) != 1:
         raise click.UsageError("Name what is lost by exactly one of -machine, -rack, -cluster and -site.")
 
-    def ask(view: WorldView, world: World) -> Answer:
+    def question(view: WorldView, world: World) -> Answer:
         from nexusform.rendering.answers.failure_outline import failure_document, failure_outline
 
-        found = _lose(view, world.pods, *named[0])
-        return Answer("failure", world.origin, failure_outline(found, world.origin), failure_document(found))
+        loss = _lose(view, world.pods, arguments)
+        return Answer("failure", world.origin, failure_outline(loss, world.origin), failure_document(loss))
 
-    return _asked(given, ask)
+    return _ask(arguments.state, arguments.answer, arguments.view, question)
 
 
-def _lose(view: WorldView, pods: Mapping[str, ClusterPods], scope: str, text: str) -> Failure:
+def _lose(view: WorldView, pods: Mapping[str, ClusterPods], arguments: FailureArguments) -> Failure:
     from nexusform.whatif import lookup
     from nexusform.whatif.failure import Scope, lose_cluster, lose_machines, lose_site
 
-    if scope == "site":
-        return lose_site(_found(lookup.find_site(view, text)), pods)
-    if scope == "cluster":
-        return lose_cluster(*_found(lookup.find_cluster(view, text)), pods)
-    if scope == "rack":
-        site, rack = _found(lookup.find_rack(view, text))
+    if arguments.site:
+        return lose_site(_named(lookup.find_site(view, arguments.site)), pods)
+    if arguments.cluster:
+        return lose_cluster(*_named(lookup.find_cluster(view, arguments.cluster)), pods)
+    if arguments.rack:
+        site, rack = _named(lookup.find_rack(view, arguments.rack))
         names = [machine.name for machine in site.machines_of_rack[rack]]
         return lose_machines(site, Scope.RACK, f"{site.id}/{rack}", names, pods)
-    site, machine = _found(lookup.find_machine(view, text))
+    site, machine = _named(lookup.find_machine(view, arguments.machine))
     return lose_machines(site, Scope.MACHINE, f"{site.id}/{machine}", [machine], pods)

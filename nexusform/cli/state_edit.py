@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import click
+from msgspec import Struct
 
 from nexusform.address import Address
-from nexusform.cli.commands import command, switch
-from nexusform.cli.flags import lock_flags, locking_of, place_of, state_flags
+from nexusform.cli.arguments import group, positional, positionals, switch
+from nexusform.cli.commands import command
+from nexusform.cli.flags import LockFlags, place_of, state_flag
 from nexusform.cli.screen import Screen
 from nexusform.cli.state_view import NO_STATE
 from nexusform.diagnostics import error, has_errors
+from nexusform.state.model import State
 from nexusform.workflow import state_commands
+from nexusform.workflow.locking import Locking
+from nexusform.workflow.project import Place
 from nexusform.workflow.state_commands import (
     Change,
     Changed,
-    Found,
     Session,
     change_state,
     exists,
@@ -30,122 +33,149 @@ _LARGEST: Final = 1 << 31  # bytes of a state that is pushed
 
 
 def change_from(
-    screen: Screen, operation: str, change: Change, given: dict[str, Any], *, force: bool = False
+    screen: Screen,
+    operation: str,
+    change: Change,
+    place: Place,
+    locking: Locking,
+    *,
+    force: bool = False,
 ) -> Changed:
-    """Make a change at the place that the flags name; what is to be told is printed."""
+    """Make a change at the place; what is to be told is printed."""
     changed = change_state(
-        place_of(given),
-        operation,
-        locking_of(given),
-        change,
-        session=Session(waiting=screen.out),
-        force=force,
+        place, operation, locking, change, session=Session(waiting=screen.out), force=force
     )
-    told = list(changed.diagnostics)
+    diagnostics = list(changed.diagnostics)
     if changed.before is not None and changed.after is None and not exists(changed.before):
-        told = [d for d in told if d.id not in ("no-matching-objects-found", "nothing-to-move")] + [NO_STATE]
-    screen.diagnostics(told, changed.sources)
+        beside_the_point = ("no-matching-objects-found", "nothing-to-move")
+        diagnostics = [each for each in diagnostics if each.id not in beside_the_point]
+        diagnostics.append(NO_STATE)
+    screen.diagnostics(diagnostics, changed.sources)
     return changed
 
 
-def _made(screen: Screen, operation: str, change: Change, given: dict[str, Any], *, dry_run: bool) -> bool:
-    """Whether the change was made, or with `dry_run` whether it could be."""
-    if dry_run:
-        return _rehearsed(screen, change, given)
-    return change_from(screen, operation, change, given).after is not None
+class MoveArguments(Struct, frozen=True, kw_only=True):
+    """What `state mv` takes."""
+
+    dry_run: bool = switch("Only say what would move")
+    lock: LockFlags = group(LockFlags)
+    state: str = state_flag()
+    source: str = positional()
+    target: str = positional()
 
 
-def _rehearsed(screen: Screen, change: Change, given: dict[str, Any]) -> bool:
-    """Whether a change could be made to the state as it is; nothing is locked or written."""
-    found: Found = read_state(place_of(given))
-    told = list(found.diagnostics)
-    done = False
-    if found.state is not None:
-        after, more = change(found.state)
-        told += more
-        done = after is not None
-    screen.diagnostics(told, found.sources)
-    return done and not has_errors(told)
-
-
-@command("mv", summary="Give an instance, a resource or a module another address")
-@switch("dry-run", "Only say what would move")
-@lock_flags
-@state_flags
-@click.argument("source")
-@click.argument("target")
-def mv(source: str, target: str, dry_run: bool, **given: Any) -> int:
+@command("mv", MoveArguments)
+def mv(arguments: MoveArguments) -> int:
     """Move what stands at SOURCE to TARGET: two instances, two resources, or two modules.
 
     Nothing is destroyed or made. Write it so when a block was renamed in the configuration; a
     `moved` block does the same in a way that others can review.
     """
     screen = Screen()
-    patterns, problems = parse_patterns((source, target))
+    patterns, problems = parse_patterns((arguments.source, arguments.target))
     if problems:
         screen.diagnostics(problems, {})
         return 1
     pairs: list[tuple[Address, Address]] = []
     change = state_commands.move(patterns[0], patterns[1], pairs)
-    if not _made(screen, "state mv", change, given, dry_run=dry_run):
+    if not _done(screen, "state mv", change, arguments):
         return 1
     for old, new in pairs:
-        screen.out(f'{"Would move" if dry_run else "Move"} "{old}" to "{new}"')
-    if not dry_run:
+        screen.out(f'{"Would move" if arguments.dry_run else "Move"} "{old}" to "{new}"')
+    if not arguments.dry_run:
         screen.out(f"Successfully moved {len(pairs)} object(s).")
     return 0
 
 
-@command("rm", summary="Forget instances without destroying them")
-@switch("dry-run", "Only say what would be forgotten")
-@lock_flags
-@state_flags
-@click.argument("addresses", nargs=-1, required=True)
-def rm(addresses: tuple[str, ...], dry_run: bool, **given: Any) -> int:
+class RemoveArguments(Struct, frozen=True, kw_only=True):
+    """What `state rm` takes."""
+
+    dry_run: bool = switch("Only say what would be forgotten")
+    lock: LockFlags = group(LockFlags)
+    state: str = state_flag()
+    addresses: tuple[str, ...] = positionals(required=True)
+
+
+@command("rm", RemoveArguments)
+def rm(arguments: RemoveArguments) -> int:
     """Forget what stands at ADDRESSES: instances, whole resources, or modules.
 
     The objects themselves stay as they are; nexusform no longer knows of them, and the room that
     they take counts as free.
     """
     screen = Screen()
-    patterns, problems = parse_patterns(addresses)
+    patterns, problems = parse_patterns(arguments.addresses)
     if problems:
         screen.diagnostics(problems, {})
         return 1
     removed: list[Address] = []
     change = state_commands.remove(patterns, removed)
-    if not _made(screen, "state rm", change, given, dry_run=dry_run):
+    if not _done(screen, "state rm", change, arguments):
         return 1
     for address in removed:
-        screen.out(f"{'Would remove' if dry_run else 'Removed'} {address}")
-    if not dry_run:
+        screen.out(f"{'Would remove' if arguments.dry_run else 'Removed'} {address}")
+    if not arguments.dry_run:
         screen.out(f"Successfully removed {len(removed)} resource instance(s).")
     return 0
 
 
-@command("push", summary="Replace the state by a document")
-@switch("force", "Also when it is of another history, or older than the current state")
-@lock_flags
-@state_flags
-@click.argument("file")
-def push(file: str, force: bool, **given: Any) -> int:
+def _done(screen: Screen, operation: str, change: Change, arguments: MoveArguments | RemoveArguments) -> bool:
+    """Whether the change was made, or with -dry-run whether it could be."""
+    place = place_of(arguments.state)
+    if arguments.dry_run:
+        return _rehearsed(screen, change, place)
+    return change_from(screen, operation, change, place, arguments.lock.locking()).after is not None
+
+
+def _rehearsed(screen: Screen, change: Change, place: Place) -> bool:
+    """Whether a change could be made to the state as it is; nothing is locked or written."""
+    reading = read_state(place)
+    diagnostics = list(reading.diagnostics)
+    after = None
+    if reading.state is not None:
+        after, problems = change(reading.state)
+        diagnostics += problems
+    screen.diagnostics(diagnostics, reading.sources)
+    return after is not None and not has_errors(diagnostics)
+
+
+class PushArguments(Struct, frozen=True, kw_only=True):
+    """What `state push` takes."""
+
+    force: bool = switch("Also when it is of another history, or older than the current state")
+    lock: LockFlags = group(LockFlags)
+    state: str = state_flag()
+    file: str = positional()
+
+
+@command("push", PushArguments)
+def push(arguments: PushArguments) -> int:
     """Replace the current state by the document in FILE (- is standard input)."""
     screen = Screen()
+    document = document_to_push(screen, arguments.file)
+    if document is None:
+        return 1
+    force = arguments.force
+    change = state_commands.push(document, arguments.file, force=force)
+    place, locking = place_of(arguments.state), arguments.lock.locking()
+    changed = change_from(screen, "state push", change, place, locking, force=force)
+    return 0 if changed.after is not None else 1
+
+
+def document_to_push(screen: Screen, file: str) -> State | None:
+    """The state in a file; what is wrong with it is printed."""
     try:
-        data = read_document(file)
+        data = _read_document(file)
     except OSError as problem:
         detail = f"{file} cannot be read: {problem.strerror or problem}."
         screen.diagnostics([error("file-cannot-be-read", detail)], {})
-        return 1
+        return None
     state, problems, sources = state_commands.decode_pushed(data, file)
-    if state is None:
-        screen.diagnostics(problems, sources)
-        return 1
-    change = state_commands.push(state, file, force=force)
-    return 0 if change_from(screen, "state push", change, given, force=force).after is not None else 1
+    screen.diagnostics(problems, sources)
+    return state
 
 
-def read_document(file: str) -> bytes:
+def _read_document(file: str) -> bytes:
     """The content of a regular file, or standard input. Raises OSError."""
     if file == "-":
         return sys.stdin.buffer.read(_LARGEST)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-import click
+from msgspec import Struct
 
+from nexusform.cli.arguments import positional
 from nexusform.cli.commands import Entry, LazyGroup, command
-from nexusform.cli.flags import place_of, state_flags
+from nexusform.cli.flags import place_of, state_flag
 from nexusform.cli.screen import Screen
 from nexusform.workflow.locking import describe_holder
 from nexusform.workflow.locks import break_lock, find_holder
@@ -22,12 +23,17 @@ lock: Final = LazyGroup(
 )
 
 
-@command("list", summary="Say who holds the lock of the state")
-@state_flags
-def list_locks(**given: Any) -> int:
+class ListLocksArguments(Struct, frozen=True, kw_only=True):
+    """What `state lock list` takes."""
+
+    state: str = state_flag()
+
+
+@command("list", ListLocksArguments)
+def list_locks(arguments: ListLocksArguments) -> int:
     """Say who holds the lock of the selected workspace's state."""
     screen = Screen()
-    holder, problems, sources = find_holder(place_of(given))
+    holder, problems, sources = find_holder(place_of(arguments.state))
     screen.diagnostics(problems, sources)
     if problems:
         return 1
@@ -35,13 +41,18 @@ def list_locks(**given: Any) -> int:
     return 0
 
 
-@command("break", summary="Break a lock that was left behind")
-@state_flags
-@click.argument("lock_id", metavar="ID")
-def break_by_id(lock_id: str, **given: Any) -> int:
+class BreakLockArguments(Struct, frozen=True, kw_only=True):
+    """What `state lock break` takes."""
+
+    state: str = state_flag()
+    lock_id: str = positional(metavar="ID")
+
+
+@command("break", BreakLockArguments)
+def break_by_id(arguments: BreakLockArguments) -> int:
     """Break the lock with this ID. Make sure that its holder no longer runs."""
     screen = Screen()
-    problems, sources = break_lock(place_of(given), lock_id)
+    problems, sources = break_lock(place_of(arguments.state), arguments.lock_id)
     screen.diagnostics(problems, sources)
     if problems:
         return 1

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
+from msgspec import Struct
 
 from nexusform.address import Address, AddressProblem, parse_pattern
-from nexusform.cli.commands import command, option, switch
-from nexusform.cli.flags import place_of, state_flags, view_flags
+from nexusform.cli.arguments import group, positional, positionals, switch, text
+from nexusform.cli.commands import command
+from nexusform.cli.flags import ViewFlags, place_of, state_flag
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.schema import BlockSchema
@@ -23,78 +23,95 @@ NO_STATE = error(
 )
 
 
-def read_for(screen: Screen, given: dict[str, Any], *, closely: bool = False) -> State | None:
-    """The state of the place that the flags name; what is wrong with it is printed."""
-    found = read_state(place_of(given), closely=closely)
-    screen.diagnostics(found.diagnostics, found.sources)
-    return None if has_errors(found.diagnostics) else found.state
+def _read(screen: Screen, state_path: str, *, closely: bool = False) -> State | None:
+    """The state at the place that -state names; what is wrong with it is printed."""
+    reading = read_state(place_of(state_path), closely=closely)
+    screen.diagnostics(reading.diagnostics, reading.sources)
+    return None if has_errors(reading.diagnostics) else reading.state
 
 
-@command("list", summary="List the addresses of what the state holds")
-@state_flags
-@option("id", "Only the object with this id", metavar="ID", default="", parameter="object_id")
-@click.argument("addresses", nargs=-1)
-def list_instances(addresses: tuple[str, ...], object_id: str, **given: Any) -> int:
+class ListArguments(Struct, frozen=True, kw_only=True):
+    """What `state list` takes."""
+
+    state: str = state_flag()
+    object_id: str = text("Only the object with this id", metavar="ID", flag="id")
+    addresses: tuple[str, ...] = positionals()
+
+
+@command("list", ListArguments)
+def list_instances(arguments: ListArguments) -> int:
     """List the resource instances in the state, one address per line.
 
     ADDRESSES narrow the list to instances, resources or modules.
     """
     screen = Screen()
-    patterns, problems = parse_patterns(addresses)
+    patterns, problems = parse_patterns(arguments.addresses)
     if problems:
         screen.diagnostics(problems, {})
         return 1
-    state = read_for(screen, given)
+    state = _read(screen, arguments.state)
     if state is None:
         return 1
     if not exists(state):
         screen.diagnostics([NO_STATE], {})
         return 1
-    for address in edits.matching(state, patterns, object_id):
+    for address in edits.matching(state, patterns, arguments.object_id):
         screen.out(str(address))
     return 0
 
 
-@command("show", summary="Show one resource instance")
-@state_flags
-@switch("show-sensitive", "Show sensitive values too")
-@view_flags
-@click.argument("address")
-def show(address: str, show_sensitive: bool, **given: Any) -> int:
+class ShowInstanceArguments(Struct, frozen=True, kw_only=True):
+    """What `state show` takes."""
+
+    state: str = state_flag()
+    show_sensitive: bool = switch("Show sensitive values too")
+    view: ViewFlags = group(ViewFlags)
+    address: str = positional()
+
+
+@command("show", ShowInstanceArguments)
+def show(arguments: ShowInstanceArguments) -> int:
     """Show the attributes of the resource instance at ADDRESS."""
     from nexusform.rendering.text.state_text import render_object
 
-    screen = Screen(no_color=given["no_color"], compact_warnings=given["compact_warnings"])
-    state = read_for(screen, given, closely=True)
+    screen = arguments.view.screen()
+    state = _read(screen, arguments.state, closely=True)
     if state is None:
         return 1
-    found, problems = _instance(state, address)
-    if found is None:
+    address, problems = _only_instance(state, arguments.address)
+    if address is None:
         screen.diagnostics(problems, {})
         return 1
-    instance = state.instances[found]
+    instance = state.instances[address]
     objects = [] if instance.current is None else [("", instance.current)]
+    objects += sorted(instance.deposed.items())
+    schema = _schema(address)
     shown = [
         render_object(
-            found, each, _schema(found), deposed=key, colour=screen.colour, show_sensitive=show_sensitive
+            address,
+            each,
+            schema,
+            deposed=key,
+            colour=screen.colour,
+            show_sensitive=arguments.show_sensitive,
         )
-        for key, each in [*objects, *sorted(instance.deposed.items())]
+        for key, each in objects
     ]
     screen.out("\n".join(shown), end="")
     return 0
 
 
-def _instance(state: State, text: str) -> tuple[Address | None, list[Diagnostic]]:
+def _only_instance(state: State, written: str) -> tuple[Address | None, list[Diagnostic]]:
     if not exists(state):
         return None, [NO_STATE]
     try:
-        pattern = parse_pattern(text)
+        pattern = parse_pattern(written)
     except AddressProblem as problem:
         return None, [error("invalid-address", str(problem))]
-    found = edits.matching(state, [pattern])
-    if len(found) == 1 and pattern.type:
-        return found[0], []
-    what = f"names {len(found)} of them" if found else "names none"
+    addresses = edits.matching(state, [pattern])
+    if len(addresses) == 1 and pattern.type:
+        return addresses[0], []
+    what = f"names {len(addresses)} of them" if addresses else "names none"
     return None, [
         error(
             "no-instance-found-for-the-given-address",
@@ -112,14 +129,19 @@ def _schema(address: Address) -> BlockSchema | None:
     return kind.schema if kind else None
 
 
-@command("pull", summary="Print the state document")
-@state_flags
-def pull(**given: Any) -> int:
+class PullArguments(Struct, frozen=True, kw_only=True):
+    """What `state pull` takes."""
+
+    state: str = state_flag()
+
+
+@command("pull", PullArguments)
+def pull(arguments: PullArguments) -> int:
     """Print the state document as it would be written now, to keep or to edit and push back."""
     from nexusform.state.codec import encode
 
     screen = Screen()
-    state = read_for(screen, given)
+    state = _read(screen, arguments.state)
     if state is None:
         return 1
     if exists(state):

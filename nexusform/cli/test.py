@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import click
+from msgspec import Struct
 
 import nexusform
-from nexusform.cli import flags
-from nexusform.cli.commands import command, option, switch
+from nexusform.cli.arguments import group, switch, text, texts
+from nexusform.cli.commands import command
+from nexusform.cli.flags import ViewFlags, place_of, variable_flags
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.rendering.answers import testing_stream
@@ -31,73 +32,75 @@ from nexusform.workflow.testing import FileResult, RunResult, TestOptions, find_
 from nexusform.workflow.testing_files import DEFAULT_DIRECTORY
 
 
-@command("test", summary="Run the test files of the configuration")
-@option("filter", "Only this test file", metavar="FILE", many=True)
-@option("test-directory", "Where test files are, besides here", metavar="DIR", default=DEFAULT_DIRECTORY)
-@switch("verbose", "Show the plan or the state of every run")
-@switch("json", "As a stream of JSON events", parameter="as_json")
-@option("junit-xml", "Also write the results as JUnit XML", metavar="FILE")
-@flags.variable_flags
-@flags.view_flags
-def test(**given: Any) -> int:
+class TestArguments(Struct, frozen=True, kw_only=True):
+    """What `test` takes."""
+
+    filter: tuple[str, ...] = texts("Only this test file", metavar="FILE")
+    test_directory: str = text("Where test files are, besides here", metavar="DIR", default=DEFAULT_DIRECTORY)
+    verbose: bool = switch("Show the plan or the state of every run")
+    as_json: bool = switch("As a stream of JSON events", flag="json")
+    junit_xml: str = text("Also write the results as JUnit XML", metavar="FILE")
+    variables: tuple[tuple[str, str], ...] = variable_flags()
+    view: ViewFlags = group(ViewFlags)
+
+
+@command("test", TestArguments)
+def test(arguments: TestArguments) -> int:
     """Run the run blocks of *.nftest.hcl files, here and in tests/, and judge their assertions.
 
     States are kept in memory; what the runs made is destroyed when a file is done. Exit code 0, or
     1 when a run fails.
     """
-    place = flags.place_of(given)
-    options = TestOptions(tuple(given["filter"]), given["test_directory"])
+    place = place_of(variables=arguments.variables)
+    options = TestOptions(arguments.filter, arguments.test_directory)
     tests = find_tests(place, options)
-    voice: _Voice = _JsonVoice() if given["as_json"] else _TextVoice(given)
+    screen = arguments.view.screen()
+    voice: _Voice = _JsonVoice() if arguments.as_json else _TextVoice(screen)
     voice.diagnostics(tests.diagnostics, tests.sources)
     if tests.configuration is None or has_errors(tests.diagnostics):
         return 1
     voice.begins({file.name: [run.name for run in file.runs] for file in tests.files})
-    shown: list[ShownFile] = []
+    files: list[ShownFile] = []
     for result in run_tests(place, tests, options):
-        file = _shown(result, given)
-        shown.append(file)
+        file = _shown(result, screen, verbose=arguments.verbose)
+        files.append(file)
         voice.file(file)
-    voice.ends(shown)
-    wrong = _write_junit(given["junit_xml"], shown)
-    voice.diagnostics(wrong, {})
-    return 1 if wrong or any(file.status in ("fail", "error") for file in shown) else 0
+    voice.ends(files)
+    problems = _write_junit(arguments.junit_xml, files)
+    voice.diagnostics(problems, {})
+    return 1 if problems or any(file.status in ("fail", "error") for file in files) else 0
 
 
-def _shown(result: FileResult, given: Mapping[str, Any]) -> ShownFile:
-    details: Callable[[RunResult], str] = _details(result, given) if given["verbose"] else lambda _run: ""
-    runs = [
-        ShownRun(run.name, run.status.value, tuple(run.diagnostics), run.seconds, details(run))
-        for run in result.runs
-    ]
+def _shown(result: FileResult, screen: Screen, *, verbose: bool) -> ShownFile:
+    runs = []
+    for run in result.runs:
+        details = _details(run, result.sources, screen) if verbose else ""
+        shown = ShownRun(run.name, run.status.value, tuple(run.diagnostics), run.seconds, details)
+        runs.append(shown)
     return ShownFile(result.name, result.status.value, runs, tuple(result.diagnostics), result.sources)
 
 
-def _details(result: FileResult, given: Mapping[str, Any]) -> Callable[[RunResult], str]:
+def _details(run: RunResult, sources: Mapping[str, SourceFile], screen: Screen) -> str:
+    """The state that an apply run left, or the plan of a plan run."""
     from nexusform.rendering.text.state_text import render_state
     from nexusform.rendering.text.terminal import PlanTextOptions, render_plan
     from nexusform.resource_types.registry import registries
 
-    screen = Screen(no_color=given["no_color"])
-
-    def text(run: RunResult) -> str:
-        if run.state is not None:
-            return render_state(run.state, registries(), colour=screen.colour)
-        if run.plan is None:
-            return ""
-        look = PlanTextOptions(
-            colour=screen.colour,
-            width=screen.width,
-            hints=False,
-            diagnostics=False,
-            registries=registries(),
-        )
-        return render_plan(run.plan, result.sources, look)
-
-    return text
+    if run.state is not None:
+        return render_state(run.state, registries(), colour=screen.colour)
+    if run.plan is None:
+        return ""
+    options = PlanTextOptions(
+        colour=screen.colour,
+        width=screen.width,
+        hints=False,
+        diagnostics=False,
+        registries=registries(),
+    )
+    return render_plan(run.plan, sources, options)
 
 
-def _write_junit(path: str | None, files: Iterable[ShownFile]) -> list[Diagnostic]:
+def _write_junit(path: str, files: Iterable[ShownFile]) -> list[Diagnostic]:
     if not path:
         return []
     try:
@@ -114,13 +117,13 @@ def _write_junit(path: str | None, files: Iterable[ShownFile]) -> list[Diagnosti
 class _TextVoice:
     """Lines for people."""
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        self._screen = Screen(no_color=given["no_color"], compact_warnings=given["compact_warnings"])
-        self._look = Look(self._screen.colour, self._screen.width)
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._look = Look(screen.colour, screen.width)
 
-    def diagnostics(self, found: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
+    def diagnostics(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
         """In their boxes."""
-        self._screen.diagnostics(found, sources)
+        self._screen.diagnostics(diagnostics, sources)
 
     def begins(self, runs: Mapping[str, Iterable[str]]) -> None:
         """Nothing is said before the first result."""
@@ -147,9 +150,9 @@ class _JsonVoice:
     def __init__(self) -> None:
         self._write(version_event(nexusform.__version__, _now()))
 
-    def diagnostics(self, found: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
+    def diagnostics(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
         """An event each."""
-        for diagnostic in found:
+        for diagnostic in diagnostics:
             self._write(diagnostic_event(diagnostic, sources, _now()))
 
     def begins(self, runs: Mapping[str, Iterable[str]]) -> None:

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import click
+from msgspec import Struct
 
 import nexusform
-from nexusform.cli.commands import command, switch
+from nexusform.cli.arguments import switch
+from nexusform.cli.commands import command
 
 
-@command("version", summary="Show the version")
-@switch("json", "As a JSON document", parameter="as_json")
-def version(as_json: bool) -> int:
+class VersionArguments(Struct, frozen=True, kw_only=True):
+    """What `version` takes."""
+
+    as_json: bool = switch("As a JSON document", flag="json")
+
+
+@command("version", VersionArguments)
+def version(arguments: VersionArguments) -> int:
     """Show the version of nexusform."""
-    if as_json:
+    if arguments.as_json:
         from json import dumps
         from platform import machine, system
 
-        told = {
+        document = {
             "nexusform_version": nexusform.__version__,
             "platform": f"{system()}_{machine()}".lower(),
             "provider_selections": {},
         }
-        click.echo(dumps(told, indent=2))
+        click.echo(dumps(document, indent=2))
     else:
         click.echo(f"nexusform v{nexusform.__version__}")
     return 0

@@ -6,10 +6,14 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+from msgspec import Struct
 
 import nexusform
+from nexusform.applying.agreement import Miss
 from nexusform.applying.events import Outcome, StepEvent
+from nexusform.applying.outcomes import path_text
 from nexusform.cli.live_bar import LiveBar, PlanningLine
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import Diagnostic, error
@@ -23,13 +27,15 @@ from nexusform.source import SourceFile
 from nexusform.state.model import OutputState
 from nexusform.workflow.apply import ApplyOutcome
 
+_MOST_MISSES: Final = 20
+
 
 class Voice(Protocol):
     """What plan, apply, destroy and refresh tell while they work; it is a step listener too."""
 
     asks: bool  # whether questions can be asked at all
 
-    def diagnostics(self, found: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
+    def diagnostics(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
         """Tell problems."""
         ...
 
@@ -45,7 +51,7 @@ class Voice(Protocol):
         """Tell that an object is being read."""
         ...
 
-    def plan(self, plan: Plan, sources: Mapping[str, SourceFile], how: PlanView) -> None:
+    def plan(self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanView) -> None:
         """Tell the plan."""
         ...
 
@@ -82,16 +88,13 @@ class Voice(Protocol):
         ...
 
 
-class PlanView:
+class PlanView(Struct, frozen=True):
     """How a plan is to be shown."""
 
-    def __init__(
-        self, registries: Registries, placements: str = "changed", saved_to: str = "", *, hints: bool = True
-    ) -> None:
-        self.registries = registries
-        self.detail = Detail(placements)
-        self.saved_to = saved_to
-        self.hints = hints
+    registries: Registries
+    detail: Detail
+    saved_to: str = ""
+    hints: bool = True
 
 
 class TextVoice:
@@ -106,9 +109,9 @@ class TextVoice:
         self._bar: LiveBar | None = None
         self._planning: PlanningLine | None = None
 
-    def diagnostics(self, found: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
+    def diagnostics(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
         """In boxes with the source lines."""
-        self.screen.diagnostics(found, sources)
+        self.screen.diagnostics(diagnostics, sources)
 
     def notice(self, text: str) -> None:
         """As a line."""
@@ -122,19 +125,19 @@ class TextVoice:
         if not self._concise:
             self.screen.out(progress_text.refreshing_line(address, object_id, self._paint))
 
-    def plan(self, plan: Plan, sources: Mapping[str, SourceFile], how: PlanView) -> None:
+    def plan(self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanView) -> None:
         """The whole text of the plan, then its errors on stderr."""
         from nexusform.rendering.text.terminal import PlanTextOptions, render_plan
 
         options = PlanTextOptions(
             colour=self.screen.colour,
             width=self.screen.width,
-            placements=how.detail,
-            hints=how.hints and not self.screen.in_automation,
-            saved_to=how.saved_to,
+            placements=view.detail,
+            hints=view.hints and not self.screen.in_automation,
+            saved_to=view.saved_to,
             diagnostics=not plan.errored,
             compact_warnings=self.screen.compact_warnings,
-            registries=how.registries,
+            registries=view.registries,
         )
         self.screen.out(f"\n{render_plan(plan, sources, options)}", end="")
         if plan.errored:
@@ -218,13 +221,13 @@ class TextVoice:
             if hits:
                 self.screen.out(f"{hits} of {hits} predictions came true.")
             return
-        listed = misses[:20]
         word = "prediction" if len(misses) == 1 else "predictions"
-        self.screen.out(f"{len(misses)} {word} missed{f', {hits} came true' if hits else ''}:")
-        for miss in listed:
+        came_true = f", {hits} came true" if hits else ""
+        self.screen.out(f"{len(misses)} {word} missed{came_true}:")
+        for miss in misses[:_MOST_MISSES]:
             self.screen.out(f"  {_miss_text(miss)}")
-        if len(misses) > len(listed):
-            self.screen.out(f"  ... and {len(misses) - len(listed)} more")
+        if len(misses) > _MOST_MISSES:
+            self.screen.out(f"  ... and {len(misses) - _MOST_MISSES} more")
 
     def _line(self, text: str) -> None:
         if self._bar is not None:
@@ -233,9 +236,7 @@ class TextVoice:
             self.screen.out(text)
 
 
-def _miss_text(miss: Any) -> str:
-    from nexusform.applying.outcomes import path_text
-
+def _miss_text(miss: Miss) -> str:
     return f"{miss.address}: {path_text(miss.path)} was predicted as {miss.predicted}, and is {miss.observed}"
 
 
@@ -247,9 +248,9 @@ class JsonVoice:
     def __init__(self) -> None:
         self._write(json_stream.version_event(nexusform.__version__, _now()))
 
-    def diagnostics(self, found: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
+    def diagnostics(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
         """An event each."""
-        for diagnostic in found:
+        for diagnostic in diagnostics:
             self._write(json_stream.diagnostic_event(diagnostic, sources, _now()))
 
     def notice(self, text: str) -> None:
@@ -266,7 +267,7 @@ class JsonVoice:
 
         self._write(json_stream.refresh_start_event(parse_address(address), object_id, _now()))
 
-    def plan(self, plan: Plan, sources: Mapping[str, SourceFile], how: PlanView) -> None:  # noqa: ARG002 - one face
+    def plan(self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanView) -> None:  # noqa: ARG002 - one face
         """Drift, planned changes, summaries, then the plan's diagnostics."""
         if not plan.errored:
             for event in json_stream.plan_events(plan, _now()):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-import click
+from msgspec import Struct
 
-from nexusform.cli.commands import Entry, LazyGroup, command, option, switch
-from nexusform.cli.flags import lock_flags, locking_of, place_of
+from nexusform.cli.arguments import group, positional, switch, text
+from nexusform.cli.commands import Entry, LazyGroup, command
+from nexusform.cli.flags import LockFlags, NoArguments, place_of
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import has_errors
-from nexusform.state.model import State
 from nexusform.workflow import workspaces
-from nexusform.workflow.state_commands import Session, decode_pushed
+from nexusform.workflow.state_commands import Session
 
 workspace: Final = LazyGroup(
     "workspace",
@@ -27,49 +27,55 @@ workspace: Final = LazyGroup(
 )
 
 
-def _tell(screen: Screen, found: workspaces.Workspaces) -> bool:
-    """Print what was found; whether it went well."""
-    screen.diagnostics(found.diagnostics, found.sources)
-    return not has_errors(found.diagnostics)
+def _tell(screen: Screen, outcome: workspaces.Workspaces) -> bool:
+    """Print the diagnostics; whether it went well."""
+    screen.diagnostics(outcome.diagnostics, outcome.sources)
+    return not has_errors(outcome.diagnostics)
 
 
-@command("list", summary="List the workspaces")
-def list_workspaces() -> int:
+@command("list", NoArguments)
+def list_workspaces(_arguments: NoArguments) -> int:
     """List the workspaces; the selected one is marked."""
     screen = Screen()
-    place = place_of({})
-    found = workspaces.list_workspaces(place)
-    if not _tell(screen, found):
+    place = place_of()
+    existing = workspaces.list_workspaces(place)
+    if not _tell(screen, existing):
         return 1
-    for name in found.names:
+    for name in existing.names:
         screen.out(f"{'*' if name == place.workspace else ' '} {name}")
     return 0
 
 
-@command("show", summary="Say which one is selected")
-def show() -> int:
+@command("show", NoArguments)
+def show(_arguments: NoArguments) -> int:
     """Print the name of the selected workspace."""
-    Screen().out(place_of({}).workspace)
+    Screen().out(place_of().workspace)
     return 0
 
 
-@command("new", summary="Make a workspace and select it")
-@lock_flags
-@option("state", "Begin with this state document instead of an empty state", metavar="FILE", default="")
-@click.argument("name")
-def new(name: str, state: str, **given: Any) -> int:
+class NewWorkspaceArguments(Struct, frozen=True, kw_only=True):
+    """What `workspace new` takes."""
+
+    lock: LockFlags = group(LockFlags)
+    state: str = text("Begin with this state document instead of an empty state", metavar="FILE")
+    name: str = positional()
+
+
+@command("new", NewWorkspaceArguments)
+def new(arguments: NewWorkspaceArguments) -> int:
     """Make the workspace NAME and select it."""
+    from nexusform.cli.state_edit import document_to_push
+
     screen = Screen()
-    content = _given_state(screen, state) if state else None
-    if state and content is None:
+    state = document_to_push(screen, arguments.state) if arguments.state else None
+    if arguments.state and state is None:
         return 1
-    found = workspaces.make(
-        place_of({}), name, locking_of(given), state=content, session=Session(waiting=screen.out)
-    )
-    if not _tell(screen, found):
+    name, session = arguments.name, Session(waiting=screen.out)
+    outcome = workspaces.make(place_of(), name, arguments.lock.locking(), state=state, session=session)
+    if not _tell(screen, outcome):
         return 1
     screen.out(f'Created and switched to workspace "{name}"!')
-    if content is None:
+    if state is None:
         screen.out(
             "\nYou're now on a new, empty workspace. Workspaces isolate their state,\n"
             'so if you run "nexusform plan" nexusform will not see any existing state\n'
@@ -78,44 +84,44 @@ def new(name: str, state: str, **given: Any) -> int:
     return 0
 
 
-def _given_state(screen: Screen, file: str) -> State | None:
-    from nexusform.cli.state_edit import read_document
-    from nexusform.diagnostics import error
+class SelectWorkspaceArguments(Struct, frozen=True, kw_only=True):
+    """What `workspace select` takes."""
 
-    try:
-        data = read_document(file)
-    except OSError as problem:
-        detail = f"{file} cannot be read: {problem.strerror or problem}."
-        screen.diagnostics([error("file-cannot-be-read", detail)], {})
-        return None
-    state, problems, sources = decode_pushed(data, file)
-    screen.diagnostics(problems, sources)
-    return state
+    or_create: bool = switch("Make it when it does not exist")
+    name: str = positional()
 
 
-@command("select", summary="Select a workspace")
-@switch("or-create", "Make it when it does not exist")
-@click.argument("name")
-def select(name: str, or_create: bool) -> int:
+@command("select", SelectWorkspaceArguments)
+def select(arguments: SelectWorkspaceArguments) -> int:
     """Select the workspace NAME for the commands to come."""
     screen = Screen()
-    if not _tell(screen, workspaces.select(place_of({}), name, create=or_create)):
+    outcome = workspaces.select(place_of(), arguments.name, create=arguments.or_create)
+    if not _tell(screen, outcome):
         return 1
-    screen.out(f'Switched to workspace "{name}".')
+    screen.out(f'Switched to workspace "{arguments.name}".')
     return 0
 
 
-@command("delete", summary="Delete a workspace")
-@switch("force", "Also when its state still holds objects, which are then forgotten")
-@lock_flags
-@click.argument("name")
-def delete(name: str, force: bool, **given: Any) -> int:
+class DeleteWorkspaceArguments(Struct, frozen=True, kw_only=True):
+    """What `workspace delete` takes."""
+
+    force: bool = switch("Also when its state still holds objects, which are then forgotten")
+    lock: LockFlags = group(LockFlags)
+    name: str = positional()
+
+
+@command("delete", DeleteWorkspaceArguments)
+def delete(arguments: DeleteWorkspaceArguments) -> int:
     """Delete the workspace NAME and its state."""
     screen = Screen()
-    found = workspaces.delete(
-        place_of({}), name, locking_of(given), force=force, session=Session(waiting=screen.out)
+    outcome = workspaces.delete(
+        place_of(),
+        arguments.name,
+        arguments.lock.locking(),
+        force=arguments.force,
+        session=Session(waiting=screen.out),
     )
-    if not _tell(screen, found):
+    if not _tell(screen, outcome):
         return 1
-    screen.out(f'Deleted workspace "{name}"!')
+    screen.out(f'Deleted workspace "{arguments.name}"!')
     return 0

@@ -1,0 +1,114 @@
+"""The flags that shape a plan, and those that say what is shown of its placements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import click
+from msgspec import Struct
+
+from nexusform.cli.arguments import choice, filled, number, switch, texts
+from nexusform.planning.plan import Mode
+from nexusform.rendering.report.placement_rows import Detail
+from nexusform.workflow.run import PlanOptions
+
+_MOST_ADDRESSES: Final = 1024 * 1024  # bytes of a -target-file
+_FILE_OF_ADDRESSES: Final = "Read addresses, one per line, # for comments"
+
+
+class PlanningFlags(Struct, frozen=True, kw_only=True):
+    """What shapes a plan."""
+
+    destroy: bool = switch("Plan to remove everything")
+    refresh_only: bool = switch("Only bring the state up to what the providers see")
+    refresh: bool = switch("Plan on what the state remembers, without asking the providers", default=True)
+    target: tuple[str, ...] = texts("Only this address and what it needs", metavar="ADDR")
+    target_file: tuple[str, ...] = texts(_FILE_OF_ADDRESSES, metavar="FILE")
+    exclude: tuple[str, ...] = texts("All but this address and what needs it", metavar="ADDR")
+    exclude_file: tuple[str, ...] = texts(_FILE_OF_ADDRESSES, metavar="FILE")
+    replace: tuple[str, ...] = texts(
+        "Replace this resource, or re-place one of its VMs", metavar="ADDR[:OBJECT]"
+    )
+    tie_breaks: int | None = number("Repetitions that certainty stands on; 0 turns it off", default=None)
+
+    @property
+    def mode(self) -> Mode:
+        """What kind of plan is asked for."""
+        if self.destroy:
+            return Mode.DESTROY
+        return Mode.REFRESH_ONLY if self.refresh_only else Mode.NORMAL
+
+    def options(self, *, generate_config_out: str = "", want_rejected: bool = False) -> PlanOptions:
+        """The same as the workflow takes it. Raises a usage error for flags that do not go together."""
+        self._refuse_conflicts()
+        return PlanOptions(
+            mode=self.mode,
+            refresh=self.refresh,
+            targets=(*self.target, *_addresses(self.target_file)),
+            excludes=(*self.exclude, *_addresses(self.exclude_file)),
+            replaces=self.replace,
+            tie_breaks=self.tie_breaks,
+            want_rejected=want_rejected,
+            generate_config_out=generate_config_out,
+        )
+
+    def changed(self) -> list[str]:
+        """The flags that were set, as users write them without the dash."""
+        plain = filled(PlanningFlags, {})
+        names = [name for name in self.__struct_fields__ if getattr(self, name) != getattr(plain, name)]
+        return [name.replace("_", "-") for name in names]
+
+    def _refuse_conflicts(self) -> None:
+        targets = self.target or self.target_file
+        excludes = self.exclude or self.exclude_file
+        conflicts = (
+            (self.destroy and self.refresh_only, "-destroy and -refresh-only do not go together."),
+            (
+                self.refresh_only and not self.refresh,
+                "-refresh-only and -refresh=false do not go together.",
+            ),
+            (targets and excludes, "-target and -exclude do not go together."),
+            (
+                self.replace and self.mode is not Mode.NORMAL,
+                "-replace goes with an ordinary plan only.",
+            ),
+            ((self.tie_breaks or 0) < 0, "-tie-breaks cannot be negative."),
+        )
+        for conflict, message in conflicts:
+            if conflict:
+                raise click.UsageError(message)
+
+
+class PlacementFlags(Struct, frozen=True, kw_only=True):
+    """Which placements are listed, and in which further forms the plan is written."""
+
+    placements: str = choice("Which placements to list", ("changed", "all", "none"))
+    report: tuple[str, ...] = texts("Also write the plan to a file (- is stdout)", metavar="FORMAT:PATH")
+
+    @property
+    def detail(self) -> Detail:
+        """-placements."""
+        return Detail(self.placements)
+
+
+def _addresses(paths: Iterable[str]) -> list[str]:
+    addresses: list[str] = []
+    for path in paths:
+        for line in _text_of(path).splitlines():
+            address = line.split("#")[0].strip()
+            if address:
+                addresses.append(address)
+    return addresses
+
+
+def _text_of(path: str) -> str:
+    try:
+        with Path(path).open(encoding="utf-8") as file:
+            text = file.read(_MOST_ADDRESSES + 1)
+    except (OSError, UnicodeDecodeError) as problem:
+        raise click.UsageError(f'The file of addresses "{path}" cannot be read: {problem}.') from None
+    if len(text) > _MOST_ADDRESSES:
+        raise click.UsageError(f'The file of addresses "{path}" is too large.')
+    return text

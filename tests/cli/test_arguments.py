@@ -1,0 +1,105 @@
+"""What a command takes is declared once, as the fields of a frozen record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+import pytest
+from msgspec import Struct
+
+from nexusform.cli.arguments import (
+    choice,
+    filled,
+    group,
+    in_order,
+    number,
+    optional,
+    parameters_of,
+    positional,
+    positionals,
+    switch,
+    text,
+    texts,
+)
+from nexusform.cli.commands import Command, LazyGroup, command
+from nexusform.cli.main import ROOT
+
+
+class _Speed(Struct, frozen=True, kw_only=True):
+    slow: bool = switch("Slowly")
+    steps: int = number("Steps", default=10, at_least=1)
+
+
+class _Arguments(Struct, frozen=True, kw_only=True):
+    source: str = positional()
+    target: str = optional("here")
+    rest: tuple[str, ...] = positionals()
+    as_json: bool = switch("As JSON", flag="json")
+    out: str = text("Where to", metavar="FILE")
+    only: tuple[str, ...] = texts("Only these")
+    shape: str = choice("Which shape", ("round", "square"))
+    settings: tuple[tuple[str, str], ...] = in_order("Settings", ("var", "var-file"))
+    speed: _Speed = group(_Speed)
+
+
+def _taken(words: list[str]) -> _Arguments:
+    taken: list[_Arguments] = []
+
+    @command("try", _Arguments)
+    def run(arguments: _Arguments) -> int:
+        """Try."""
+        taken.append(arguments)
+        return 0
+
+    run.main(words, standalone_mode=False)
+    return taken[0]
+
+
+def test_every_field_has_its_default() -> None:
+    assert _taken(["a"]) == filled(_Arguments, {"source": "a"})
+
+
+def test_every_field_takes_what_was_typed() -> None:
+    typed = "a b c -json -out=f -only=x -only y -shape=square -var-file=g -var k=v -slow -steps 3"
+    words = typed.split(" ")
+    assert _taken(words) == _Arguments(
+        source="a",
+        target="b",
+        rest=("c",),
+        as_json=True,
+        out="f",
+        only=("x", "y"),
+        shape="square",
+        settings=(("var-file", "g"), ("var", "k=v")),
+        speed=_Speed(slow=True, steps=3),
+    )
+
+
+def test_a_number_that_is_too_small_is_bad_usage() -> None:
+    with pytest.raises(click.UsageError):
+        _taken(["a", "-steps=0"])
+
+
+def _commands(found: LazyGroup, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Command]]:
+    context = click.Context(found)
+    for name in found.list_commands(context):
+        below = found.get_command(context, name)
+        if isinstance(below, LazyGroup):
+            yield from _commands(below, (*path, name))
+        elif isinstance(below, Command):
+            yield " ".join((*path, name)), below
+
+
+@pytest.mark.parametrize(("name", "declared"), list(_commands(ROOT)))
+def test_no_two_fields_of_a_command_share_a_name_or_a_flag(name: str, declared: Command) -> None:
+    """Groups are flattened for click: a second field of one name would silently win."""
+    fields = [parameter.name for parameter in declared.params]
+    flags = [flag for parameter in declared.params for flag in parameter.opts]
+    assert len(set(fields)) == len(fields), name
+    assert len(set(flags)) == len(flags), name
+
+
+def test_a_record_is_filled_from_what_click_read() -> None:
+    assert [parameter.name for parameter in parameters_of(_Speed)] == ["slow", "steps"]
+    assert filled(_Speed, {"slow": True, "steps": 3}) == _Speed(slow=True, steps=3)
