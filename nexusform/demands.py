@@ -1,4 +1,4 @@
-"""What a resource type says of its VMs: what it wants, what stands, and where each was placed."""
+"""What a resource type says of its VMs: what it wants, and each VM that has a place."""
 
 from __future__ import annotations
 
@@ -74,8 +74,13 @@ class VmDemand(Struct, frozen=True):
     provenance: str = "predicted"
 
 
-class StandingVm(Struct, frozen=True):
-    """A VM that the prior state says stands."""
+class PlacedVm(Struct, frozen=True):
+    """One VM that has a place: read once from state by its resource type, or decided once in a plan.
+
+    `number` is its number in the pool, `name` as shown (`cluster-a-np1-0`). `provenance` says how the
+    place is known: "predicted", "decided" or "observed". `platform_name` is the platform's own name of
+    it, None where it told none.
+    """
 
     pool: str
     number: int | str
@@ -86,12 +91,8 @@ class StandingVm(Struct, frozen=True):
     platform_name: str | None = None
 
 
-class PlacedVm(Struct, frozen=True):
-    """A VM with its place after planning, as `assemble` gets it."""
-
-    pool: str
-    number: int | str
-    name: str
-    placement: Placement
-    provenance: str
-    platform_name: str | None = None
+def by_number(vm: PlacedVm) -> tuple[bool, int, str]:
+    """The sort key of a VM in its pool: whole numbers first."""
+    if isinstance(vm.number, int):
+        return False, vm.number, ""
+    return True, 0, vm.number

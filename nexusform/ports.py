@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 from msgspec import Struct, field
 
 from nexusform.address import Address, Mode
-from nexusform.demands import PlacedVm, StandingVm, VmDemand
+from nexusform.demands import PlacedVm, VmDemand
 from nexusform.diagnostics import Severity
 from nexusform.importers.fleet_model import FleetObject
 from nexusform.language.surroundings import Clock, FileProblem, Files
@@ -99,7 +99,7 @@ class VmFamily(Struct, frozen=True):
     """
 
     demand: Callable[[Mapping[str, Any], Surroundings, Address], tuple[VmDemand | None, list[Problem]]]
-    standing: Callable[[Mapping[str, Any]], tuple[StandingVm, ...]]
+    standing: Callable[[Mapping[str, Any]], tuple[PlacedVm, ...]]
     assemble: Callable[[Mapping[str, Any], Surroundings, Sequence[PlacedVm]], dict[str, Any]]
     unknown_skus: Callable[[Mapping[str, Any], Collection[str]], list[Problem]] = lambda _values, _names: []
 

@@ -80,7 +80,7 @@ def _json(subject: Subject) -> bytes:
 def _svg(subject: Subject) -> bytes:
     from nexusform.rendering.page.svg_map import render_svg
 
-    return render_svg(subject.plan, subject.registries).encode()
+    return render_svg(subject.plan).encode()
 
 
 def _html(subject: Subject) -> bytes:

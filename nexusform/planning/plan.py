@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic
 from nexusform.plain_data import Path
+from nexusform.planning.occupancy import SiteRoom, SiteVms
 from nexusform.scheduling.decision import Certainty, Refusal
 from nexusform.scheduling.racks.model import Placement
 from nexusform.source import Span
@@ -267,7 +268,8 @@ class Plan(Struct, frozen=True):
     repetitions the certainty stands on (0: none). `planned_outputs` are the root outputs after.
     `catalogue` is the SKU catalogue's version. `errored` plans cannot be applied. `targets`,
     `excludes` and `replaces` are the options that shaped it, for the checks at apply. `inventories`
-    are those that data sources read.
+    are those that data sources read. `sites` and `room` are who stands where and what is left: empty until
+    `planning.room` has told them, which is the last that happens to a plan.
     """
 
     mode: Mode = Mode.NORMAL
@@ -298,6 +300,8 @@ class Plan(Struct, frozen=True):
     moved: tuple[tuple[Address, Address], ...] = ()
     inventories: tuple[InventoryRead, ...] = ()
     separation_rules: tuple[SeparationVerdict, ...] = ()
+    sites: tuple[SiteVms, ...] = ()
+    room: tuple[SiteRoom, ...] = ()
 
     def count(self, *actions: Action) -> int:
         """How many changes have one of these actions."""

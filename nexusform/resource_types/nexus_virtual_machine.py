@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.address import Address
-from nexusform.demands import PlacedVm, PoolDemand, StandingVm, VmDemand
+from nexusform.demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.ports import Problem, ResourceType, Surroundings, VmFamily
 from nexusform.resource_types.arguments import (
     id_attribute,
@@ -165,7 +165,7 @@ def _hints(
     return tuple(found), problems
 
 
-def standing(attributes: Mapping[str, Any]) -> tuple[StandingVm, ...]:
+def standing(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
     """The VM where it stands."""
     machine = attributes.get("machine")
     if not isinstance(machine, str) or not isinstance(attributes.get("rack"), str):
@@ -178,9 +178,7 @@ def standing(attributes: Mapping[str, Any]) -> tuple[StandingVm, ...]:
     )
     sku = f"{attributes.get('cpu_cores')} vCPU / {attributes.get('memory_gib')} GiB"
     return (
-        StandingVm(
-            _POOL, 0, str(attributes["name"]), sku, place, attributes.get("provenance") or "predicted"
-        ),
+        PlacedVm(_POOL, 0, str(attributes["name"]), sku, place, attributes.get("provenance") or "predicted"),
     )
 
 

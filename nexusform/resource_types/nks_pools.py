@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from nexusform.demands import PlacedVm, PoolDemand, StandingVm
+from nexusform.demands import PlacedVm, PoolDemand
 from nexusform.plain_data import Path
 from nexusform.ports import Problem, Surroundings
 from nexusform.resource_types.vm_skus import unknown_sku
@@ -213,13 +213,13 @@ def node(vm: PlacedVm, sku_name: str) -> dict[str, Any]:
     }
 
 
-def standing_nodes(attributes: Mapping[str, Any]) -> tuple[StandingVm, ...]:
+def standing_nodes(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
     """The VMs behind the nodes of a prior object; nodes without a machine hold no room."""
     nodes = attributes.get("nodes")
     if not isinstance(nodes, Mapping):
         return ()
     return tuple(
-        StandingVm(
+        PlacedVm(
             n["pool"],
             n["number"],
             name,

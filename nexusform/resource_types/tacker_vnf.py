@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.address import Address
-from nexusform.demands import GroupRule, PlacedVm, PoolDemand, StandingVm, VmDemand
+from nexusform.demands import GroupRule, PlacedVm, PoolDemand, VmDemand
 from nexusform.diagnostics import Severity
 from nexusform.importers.vnf_model import Rule, Vnf
 from nexusform.importers.vnf_scale import Unmet, counts, largest, size_problems, unmet
@@ -254,7 +254,7 @@ def _unmet(
             yield _unmet_problem(found, TOO_LARGE, Severity.WARNING, len(machines))
 
 
-def standing(attributes: Mapping[str, Any]) -> tuple[StandingVm, ...]:
+def standing(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
     """The VMs behind the VNFCs of a prior object."""
     vnfcs = attributes.get("vnfcs")
     if not isinstance(vnfcs, Mapping) or not documents_known(attributes):
@@ -264,7 +264,7 @@ def standing(attributes: Mapping[str, Any]) -> tuple[StandingVm, ...]:
         vdu.name: sku_text(vdu, blocks.get(vdu.name) or {}) for vdu in read_documents(attributes).vnf.vdus
     }
     return tuple(
-        StandingVm(
+        PlacedVm(
             found["vdu"],
             found["number"],
             name,

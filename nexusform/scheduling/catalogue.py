@@ -47,9 +47,12 @@ RESERVED_CPUS = 2
 
 def largest_sku(skus: Iterable[VmSku]) -> VmSku | None:
     """The SKU that is hardest to place: by what it takes of one cell, then in all; None for no SKU."""
-    return max(
-        skus, key=lambda sku: (sku.memory_in_cell, sku.memory_gib, sku.host_vcpus, sku.name), default=None
-    )
+    return max(skus, key=by_size, default=None)
+
+
+def by_size(sku: VmSku) -> tuple[int, int, int, str]:
+    """The sort key that puts the SKU that is hardest to place last."""
+    return sku.memory_in_cell, sku.memory_gib, sku.host_vcpus, sku.name
 
 
 def allocatable_cpus(sku: VmSku) -> int:

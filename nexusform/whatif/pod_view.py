@@ -9,6 +9,7 @@ from nexusform.importers.kubernetes_affinity import read_selector
 from nexusform.importers.kubernetes_manifests import Manifest, read_manifests, unwrapped
 from nexusform.importers.kubernetes_workloads import workloads_of
 from nexusform.importers.manifest_fields import Fields
+from nexusform.planning.room.ground import Thing
 from nexusform.ports import Registries
 from nexusform.resource_types.nks_pools import capacity
 from nexusform.scheduling.matching import Taint
@@ -16,7 +17,6 @@ from nexusform.scheduling.pods.model import HOSTNAME, Node, StandingPod, Workloa
 from nexusform.scheduling.pods.model import Cluster as PodCluster
 from nexusform.scheduling.pods.scheduler import predict
 from nexusform.whatif.pods_down import Budget, ClusterPods
-from nexusform.whatif.standing import Thing
 from nexusform.whatif.world_view import Cluster, Kind, Pool, Vm, WorldView
 
 MANIFEST_TYPE = "fleet_hub_manifest"

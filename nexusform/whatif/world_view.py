@@ -14,15 +14,15 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.address import Address, address_order
-from nexusform.demands import PoolDemand, StandingVm, VmDemand
-from nexusform.planning.vms.sites import SitePlan, occupy_outsiders
+from nexusform.demands import PlacedVm, PoolDemand, VmDemand
+from nexusform.planning.room.ground import Ground, Thing, lay_ground
+from nexusform.planning.vms.sites import SitePlan, occupy_outsiders, sku_of, vm_name
 from nexusform.planning.vms.surroundings import CLUSTER_TYPE
 from nexusform.ports import Registries, ResourceType
 from nexusform.resource_types.vnf_vdus import CONTROL_PLANE_ROLE, role_of
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.model import CONTROL_PLANE, Machine, Placement, VmSku
 from nexusform.scheduling.world import RackOffer
-from nexusform.whatif.standing import Ground, Thing, lay_ground, stand
 
 
 class Kind(StrEnum):
@@ -201,7 +201,7 @@ class _Reader(Struct):
         wanted: VmDemand,
         pool: PoolDemand,
         site: SitePlan,
-        standing: Mapping[tuple[str, int | str], StandingVm],
+        standing: Mapping[tuple[str, int | str], PlacedVm],
     ) -> Pool:
         vms: list[Vm] = []
         astray: list[str] = []
@@ -209,11 +209,12 @@ class _Reader(Struct):
             vm = standing.get((pool.pool, number))
             if vm is None:
                 continue
-            stood = stand(site, wanted, pool, vm, self._sku(pool, vm))
-            if stood is None:
+            name = vm_name(wanted, pool, vm.pool, vm.number)
+            housed = site.house(name, sku_of(vm, pool, self.ground.skus), vm.placement)
+            if housed is None:
                 astray.append(vm.name)
                 continue
-            handle, place = stood
+            handle, place = housed
             vms.append(Vm(vm.name, number, place, handle))
         return Pool(
             thing.address,
@@ -224,9 +225,6 @@ class _Reader(Struct):
             _drain_timeout(thing.attributes, pool),
             tuple(astray),
         )
-
-    def _sku(self, pool: PoolDemand, vm: StandingVm) -> VmSku:
-        return pool.sku if pool.sku.name == vm.sku_name else self.ground.skus.get(vm.sku_name, pool.sku)
 
 
 def _kind_of(kind: ResourceType) -> Kind:

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.address import Address, AddressPattern, AddressProblem, address_order, parse_pattern
-from nexusform.demands import StandingVm, VmDemand
+from nexusform.demands import PlacedVm, VmDemand
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
 from nexusform.planning.conclusion.result import Explained, PlanResult
 from nexusform.planning.fleet.placement import PLACEMENT_TYPES
@@ -26,7 +26,7 @@ from nexusform.state import codec
 from nexusform.state.model import EMPTY, State
 from nexusform.whatif.elsewhere import Way, find_ways
 from nexusform.whatif.pools import PoolReason, explain_pools
-from nexusform.whatif.standing import things_after
+from nexusform.whatif.things import things_after
 from nexusform.whatif.world_view import view_world
 from nexusform.workflow.explain_fleet import PlacementReason, explain_placements
 from nexusform.workflow.explain_pods import explain_pods
@@ -167,8 +167,8 @@ class _Question(Struct, frozen=True):
         wanted = tuple((str(a), name) for a in addresses if self.pattern.matches(a))
         return make_plan(replace(request, explain=wanted, ways_out=False, lint=False))
 
-    def _standing(self) -> dict[str, tuple[Address, StandingVm]]:
-        found: dict[str, tuple[Address, StandingVm]] = {}
+    def _standing(self) -> dict[str, tuple[Address, PlacedVm]]:
+        found: dict[str, tuple[Address, PlacedVm]] = {}
         registries: Registries = self.request.registries
         for address in sorted(self.request.state.instances, key=address_order):
             kind = registries.resource_types.get(address.type)
@@ -214,7 +214,7 @@ class _Question(Struct, frozen=True):
             )
         return found
 
-    def _today(self, standing: Mapping[str, tuple[Address, StandingVm]], name: str) -> list[Reason]:
+    def _today(self, standing: Mapping[str, tuple[Address, PlacedVm]], name: str) -> list[Reason]:
         """Place the object again, with everything else where it is."""
         if name not in standing:
             return []

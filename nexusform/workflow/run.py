@@ -18,6 +18,7 @@ from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import Mode
 from nexusform.planning.planner import make_plan
 from nexusform.planning.request import PlanRequest
+from nexusform.planning.room.telling import with_room
 from nexusform.ports import Clock, Provider, ProviderProblem
 from nexusform.state.model import EMPTY
 from nexusform.workflow.importing import Imports, find_imports, refusal_to_generate, with_generated
@@ -96,7 +97,9 @@ class Run(Struct):
         if imports.diagnostics:
             plan = replace(result.plan, diagnostics=(*result.plan.diagnostics, *imports.diagnostics))
             result = replace(result, plan=plan)
-        return with_lint(result, self.project.configuration) if options.mode is Mode.NORMAL else result
+        if options.mode is Mode.NORMAL:
+            result = with_lint(result, self.project.configuration)
+        return with_room(result, self.project.registries)
 
     def _imports(self, request: PlanRequest, options: PlanOptions) -> Imports:
         """What import blocks take over; configuration that was generated becomes part of the project."""

@@ -8,13 +8,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic, error, has_errors
+from nexusform.planning.room.ground import Thing
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.state import codec
 from nexusform.state.model import EMPTY, State
 from nexusform.whatif.pod_view import view_pods
 from nexusform.whatif.pods_down import ClusterPods
-from nexusform.whatif.standing import Thing, things_after, things_of_state
+from nexusform.whatif.things import things_after, things_of_state
 from nexusform.whatif.world_view import WorldView, view_world
 from nexusform.workflow.project import Place, find_backend
 from nexusform.workflow.saved_plans import read_plan

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nexusform.address import parse_address
+from nexusform.planning.room.ground import Thing
 from nexusform.scheduling.matching import label_selector
 from nexusform.state.model import State
 from nexusform.whatif.failure import Scope, lose_cluster, lose_machines
@@ -21,7 +22,7 @@ from nexusform.whatif.pods_down import (
     allowed_disruptions,
 )
 from nexusform.whatif.runtime_upgrade import RuntimeUpgrade, UpgradeOptions, simulate_runtime_upgrade
-from nexusform.whatif.standing import Thing, things_of_state
+from nexusform.whatif.things import things_of_state
 from nexusform.whatif.world_view import SiteView, view_world
 from tests.planning.harness import all_types, cluster, pool
 from tests.whatif.worlds import document, racks, standing

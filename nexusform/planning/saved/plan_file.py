@@ -26,14 +26,14 @@ from nexusform.state.codec import path_text
 from nexusform.values import UNKNOWN, Unknown
 
 FORMAT: Final = "nexusform-plan"
-VERSION: Final = 1
+VERSION: Final = 2
 
 _MANIFEST: Final = "nexusform.json"
 _PLAN: Final = "plan.json"
 _CONFIGURATION: Final = "configuration.json"
 _PRIOR: Final = "prior-state.json"
 # Fields of Plan that are members of their own.
-_LARGE: Final = ("changes", "steps", "placements")
+_LARGE: Final = ("changes", "steps", "placements", "sites")
 _MEMBERS: Final = (_PLAN, *[f"{name}.json" for name in _LARGE], _CONFIGURATION, _PRIOR)
 
 

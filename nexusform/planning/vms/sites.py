@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, field
 
-from nexusform.demands import PoolDemand, VmDemand
+from nexusform.demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.scheduling.racks.certainty import Operation, Place, Release, Stand
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Explanation
@@ -49,6 +49,16 @@ class SitePlan(Struct):
     def occupy(self, vm: VmName, sku: VmSku, placement: Placement) -> int:
         """A VM that stands (or is pinned) there, whether it fits or not."""
         return self.scheduler.occupy(vm, sku, placement)
+
+    def house(self, vm: VmName, sku: VmSku, placement: Placement) -> tuple[int, Placement] | None:
+        """Put a VM that stands on its machine: the handle and the place, with the rack and the zone that
+        the machine has now. None when the machine is not there any more.
+        """
+        machine = self.machines.get(placement.machine)
+        if machine is None:
+            return None
+        place = at_machine(machine, placement)
+        return self.occupy(vm, sku, place), place
 
     def settle(self) -> None:
         """The removals have left: from here on every operation is written down."""
@@ -151,6 +161,27 @@ def occupy_outsiders(site: SitePlan) -> None:
             where = site.scheduler.infer_cells(sku, occupied.machine)
         vm = VmName(f"outside/{occupied.machine}/{occupied.name}", occupied.name, occupied.name, 0)
         site.occupy(vm, sku, Placement(occupied.machine, machine.rack, machine.availability_zone, where))
+
+
+def at_machine(machine: Machine, placement: Placement) -> Placement:
+    """The placement with the rack and the zone of its machine, which may have changed around it."""
+    if (machine.rack, machine.availability_zone) == (placement.rack, placement.availability_zone):
+        return placement
+    return Placement(machine.name, machine.rack, machine.availability_zone, placement.cells)
+
+
+def sku_of(vm: PlacedVm, pool: PoolDemand | None, skus: Mapping[str, VmSku]) -> VmSku:
+    """The SKU of a VM that stands: the one that it is said to have where that is known, else its pool's;
+    one with zeros when nothing is known of it any more.
+    """
+    if pool is not None and pool.sku.name == vm.sku_name:
+        return pool.sku
+    known = skus.get(vm.sku_name)
+    if known is not None:
+        return known
+    if pool is not None:
+        return pool.sku
+    return VmSku(vm.sku_name, 0, 0, 0, 0, max(len(vm.placement.cells), 1))
 
 
 def vm_name(wanted: VmDemand, pool: PoolDemand | None, pool_name: str, number: int | str) -> VmName:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from nexusform.demands import PoolDemand, StandingVm, VmDemand
+from nexusform.demands import PlacedVm, PoolDemand, VmDemand
 
 VmKey: TypeAlias = tuple[str, "int | str"]  # pool, number
 
@@ -39,7 +39,7 @@ class Situation(Struct, frozen=True):
 
 
 def compare(
-    standing: tuple[StandingVm, ...], before: VmDemand | None, wanted: VmDemand | None, situation: Situation
+    standing: tuple[PlacedVm, ...], before: VmDemand | None, wanted: VmDemand | None, situation: Situation
 ) -> Moves:
     """Sort the VMs of one instance by what happens to them.
 
@@ -85,7 +85,7 @@ def _arrival(moves: Moves, key: VmKey, situation: Situation, old: PoolDemand | N
         moves.arrive[key] = "scale_out" if old else "new"
 
 
-def _trigger(vm: StandingVm, situation: Situation, renewed: bool, changed: str) -> str:
+def _trigger(vm: PlacedVm, situation: Situation, renewed: bool, changed: str) -> str:
     if vm.name in situation.healed:
         return "heal"
     if situation.whole:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from nexusform.demands import PlacedVm, PoolDemand, StandingVm, VmDemand
+from nexusform.demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import Action
-from nexusform.planning.vms.sites import SitePlan, demand_for, vm_name
+from nexusform.planning.vms.sites import SitePlan, at_machine, demand_for, sku_of, vm_name
 from nexusform.planning.vms.surroundings import PlanSurroundings
 from nexusform.planning.vms.triggers import Moves, Situation, VmKey, batch_size, compare
 from nexusform.scheduling.racks.explanation import Explanation
-from nexusform.scheduling.racks.model import CONTROL_PLANE, Hint, HintScope, Placement, VmSku
+from nexusform.scheduling.racks.model import CONTROL_PLANE, Hint, HintScope, Placement
 from nexusform.scheduling.racks.shortage import Shortage
 
 ROLLING = "kubernetes_version_changed"
@@ -29,7 +30,7 @@ class VmObject(Struct):
     before: VmDemand | None = None
     wanted: VmDemand | None = None
     site: SitePlan | None = None
-    standing: dict[VmKey, StandingVm] = field(default_factory=dict)
+    standing: dict[VmKey, PlacedVm] = field(default_factory=dict)
     held: dict[VmKey, tuple[SitePlan, int]] = field(default_factory=dict)
     moves: Moves = field(default_factory=Moves)
     places: dict[VmKey, Placement] = field(default_factory=dict)
@@ -60,25 +61,37 @@ class VmObject(Struct):
 
     def placed_vms(self) -> list[PlacedVm]:
         """Every VM after the plan, pools in order, numbers ascending."""
-        found = []
-        fresh = self.wanted.provenance if self.wanted else ""
+        placed = []
         for pool in self.wanted.pools if self.wanted else ():
             for number, name in zip(pool.numbers, pool.names, strict=True):
-                place = self.places.get((pool.pool, number))
-                if place is None:
-                    continue
-                key = (pool.pool, number)
-                stays = self.standing.get(key) if key not in self.tokens else None
-                provenance = stays.provenance if stays else fresh
-                platform = stays.platform_name if stays else None
-                found.append(PlacedVm(pool.pool, number, name, place, provenance, platform))
-        return found
+                vm = self._placed_vm(pool, number, name)
+                if vm is not None:
+                    placed.append(vm)
+        return placed
+
+    def _placed_vm(self, pool: PoolDemand, number: int | str, name: str) -> PlacedVm | None:
+        key = (pool.pool, number)
+        place = self.places.get(key)
+        if place is None:
+            return None
+        standing = self.standing.get(key)
+        if standing is not None and key not in self.tokens:
+            unchanged = standing.placement == place and standing.name == name
+            return standing if unchanged else replace(standing, name=name, placement=place)
+        assert self.wanted is not None
+        return PlacedVm(pool.pool, number, name, pool.sku.name, place, self.wanted.provenance)
+
+    def vms_after(self) -> Sequence[PlacedVm]:
+        """Every VM after the plan, also where nothing can be said of what is wanted: then all stay."""
+        if self.going:
+            return ()
+        return tuple(self.standing.values()) if self.wanted is None else self.placed_vms()
 
     def remaining_vms(self) -> list[PlacedVm]:
         """The prior VMs that neither leave nor are placed anew, as a release step leaves them."""
         rolling = {key for key, trigger in self.moves.again.items() if trigger == ROLLING}
         return [
-            PlacedVm(vm.pool, vm.number, vm.name, vm.placement, vm.provenance, vm.platform_name)
+            vm
             for key, vm in self.standing.items()
             if key not in self.moves.leave and (key not in self.moves.again or key in rolling)
         ]
@@ -124,22 +137,15 @@ class VmPhase:
                 self._hold(found, found.before, vm)
         return found
 
-    def _hold(self, owner: VmObject, demand: VmDemand | None, vm: StandingVm) -> None:
+    def _hold(self, owner: VmObject, demand: VmDemand | None, vm: PlacedVm) -> None:
         site = self.sites.get(demand.site_id) if demand is not None else None
-        if demand is None or site is None or vm.placement.machine not in site.machines:
+        if demand is None or site is None:
             return
         pool = next((p for p in demand.pools if p.pool == vm.pool), None)
         name = vm_name(demand, pool, vm.pool, vm.number)
-        sku = self._sku(pool, vm)
-        if sku is not None:
-            machine = site.machines[vm.placement.machine]
-            place = Placement(machine.name, machine.rack, machine.availability_zone, vm.placement.cells)
-            owner.held[vm.pool, vm.number] = (site, site.occupy(name, sku, place))
-
-    def _sku(self, pool: PoolDemand | None, vm: StandingVm) -> VmSku | None:
-        if pool is not None and pool.sku.name == vm.sku_name:
-            return pool.sku
-        return self.before.sku(vm.sku_name) or (pool.sku if pool is not None else None)
+        housed = site.house(name, sku_of(vm, pool, self.before.skus), vm.placement)
+        if housed is not None:
+            owner.held[vm.pool, vm.number] = (site, housed[0])
 
     def consider(self, found: VmObject, wanted: VmDemand | None) -> None:
         """Work out who leaves, who is placed anew and who is new."""
@@ -164,13 +170,9 @@ class VmPhase:
     def _stays(self, found: VmObject, place: Placement) -> Placement:
         """Where a VM that stays is: its machine may have got another rack or zone around it."""
         machine = found.site.machines.get(place.machine) if found.site is not None else None
-        if machine is None or (machine.rack, machine.availability_zone) == (
-            place.rack,
-            place.availability_zone,
-        ):
-            return place
-        found.renamed_around = True
-        return Placement(machine.name, machine.rack, machine.availability_zone, place.cells)
+        here = at_machine(machine, place) if machine is not None else place
+        found.renamed_around |= here is not place
+        return here
 
     def leave(self, found: VmObject) -> None:
         """Everything that leaves leaves; VMs under create_before_destroy and rolling ones stay for now."""

@@ -15,7 +15,12 @@ from nexusform.planning.plan import Action, Change, CheckResult, Drift, OutputCh
 from nexusform.ports import Registries
 from nexusform.rendering.json.diagnostic_json import diagnostic_documents
 from nexusform.rendering.json.json_configuration import configuration_document
-from nexusform.rendering.json.json_placements import placement_changes, placement_tables, separation_documents
+from nexusform.rendering.json.json_placements import (
+    placement_changes,
+    placement_tables,
+    room_documents,
+    separation_documents,
+)
 from nexusform.rendering.json.naming import ACTIONS, TERRAFORM_VERSION, address_keys, provider_name
 from nexusform.rendering.notation.json_values import (
     known_part,
@@ -78,6 +83,7 @@ def plan_document(
         placement_changes=Rows(lambda: placement_changes(plan, placements)),
         placement_tables=placement_tables(plan),
         separation_rules=separation_documents(plan),
+        room=room_documents(plan.room),
         diagnostics=diagnostic_documents(plan.diagnostics, known_files),
     )
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from nexusform.planning.occupancy import Room, SiteRoom
 from nexusform.planning.plan import (
     PlacementAction,
     PlacementChange,
@@ -100,3 +101,29 @@ def _violation(violation: SeparationViolation) -> dict[str, Any]:
     if violation.tie_break is not None:
         document["tie_break"] = violation.tie_break
     return document
+
+
+def room_documents(room: Iterable[SiteRoom]) -> list[dict[str, Any]]:
+    """The room as JSON shows it: an object per site and VM SKU, the largest SKU of a site first."""
+    return [
+        {
+            "site_id": row.site_id,
+            "site": row.site,
+            "vm_sku_name": row.sku,
+            "numa_cells": row.cells,
+            "before": _room_document(row.before),
+            "after": _room_document(row.after),
+        }
+        for row in room
+    ]
+
+
+def _room_document(room: Room | None) -> dict[str, Any] | None:
+    if room is None:
+        return None
+    return {
+        "free": room.free,
+        "with_any_rack_lost": room.rack_lost,
+        "worst_rack": room.worst_rack or None,
+        "surge": {"clusters": list(room.clusters), "without_room": list(room.no_surge)},
+    }

@@ -46,8 +46,8 @@ def render_html(
 ) -> str:
     """The page of a plan; `rules` are its separation rules as JSON shows them."""
     report = build_report(plan, registries, Detail.CHANGED)
-    maps = build_rack_maps(plan, registries)
-    found = overview(plan, report, registries, rules)
+    maps = build_rack_maps(plan)
+    found = overview(plan, report, rules)
     body = element(
         "body",
         element("a", "Skip to the content", href="#content", class_="skip"),

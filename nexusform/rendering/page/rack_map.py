@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import Struct, field
 
+from nexusform.demands import PlacedVm, by_number
+from nexusform.planning.occupancy import PoolVms, SiteMachine, SiteRack, SiteVms
 from nexusform.planning.plan import PlacementAction, PlacementChange, Plan
-from nexusform.ports import Registries
 from nexusform.rendering.report.placement_rows import natural
 from nexusform.scheduling.racks.model import Machine, Placement, VmSku
-from nexusform.scheduling.world import RackOffer
-from nexusform.whatif.plan_sites import HousedVm, OutsideVm, PlanSite, sites_after, sites_before
 
 # Stands for a cluster in maps: VMs that `occupied` blocks describe.
 OUTSIDE: Final = "(not managed here)"
@@ -95,12 +94,10 @@ class SiteMap(Struct, frozen=True):
         return sum(1 for vm in self.vms if vm.mark is mark)
 
 
-def build_rack_maps(plan: Plan, registries: Registries) -> tuple[SiteMap, ...]:
+def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
     """The map of every site, by id. A plan in error shows what stands."""
-    before = sites_before(plan, registries)
-    after = before if plan.errored else sites_after(plan, registries)
     rows = {} if plan.errored else _rows(plan)
-    return tuple(_SiteDraft(before.get(i), after.get(i), rows).drawn() for i in sorted({*before, *after}))
+    return tuple(_SiteDraft(site, rows).drawn() for site in plan.sites)
 
 
 def short_names(clusters: Sequence[str]) -> dict[str, str]:
@@ -126,144 +123,123 @@ def _common_front(names: Sequence[str]) -> int:
 
 # --- putting together --------------------------------------------------------------------------
 
-_Key = tuple[str, str]
+_VmKey: TypeAlias = tuple[str, str]  # address, name
 
 
-def _rows(plan: Plan) -> dict[_Key, list[PlacementChange]]:
-    found: dict[_Key, list[PlacementChange]] = {}
+def _rows(plan: Plan) -> dict[_VmKey, list[PlacementChange]]:
+    rows: dict[_VmKey, list[PlacementChange]] = {}
     for row in plan.placements:
         if row.kind == "vm":
-            found.setdefault((str(row.address), row.object), []).append(row)
-    return found
+            rows.setdefault((str(row.address), row.object), []).append(row)
+    return rows
 
 
 class _SiteDraft(Struct):
-    """One site on its way to a map."""
+    """One site on its way to a map. `before` and `after` are the numbers of VMs by machine."""
 
-    old: PlanSite | None
-    new: PlanSite | None
-    rows: Mapping[_Key, list[PlacementChange]]
+    site: SiteVms
+    rows: Mapping[_VmKey, list[PlacementChange]]
     vms: list[MapVm] = field(default_factory=list)
-    on_old: dict[str, list[int]] = field(default_factory=dict)
-    on_new: dict[str, list[int]] = field(default_factory=dict)
+    before: dict[str, list[int]] = field(default_factory=dict)
+    after: dict[str, list[int]] = field(default_factory=dict)
 
     def drawn(self) -> SiteMap:
         """The finished map."""
-        site = self.new or self.old
-        assert site is not None, "a site stands on one side at least"
-        self._managed()
-        self._outside()
-        clusters = dict.fromkeys(vm.cluster for vm in self.vms if vm.cluster != OUTSIDE)
-        if any(vm.cluster == OUTSIDE for vm in self.vms):
-            clusters[OUTSIDE] = None
-        return SiteMap(site.site.id, site.site.name, self._racks(), tuple(self.vms), tuple(clusters))
-
-    def _managed(self) -> None:
-        old = {(str(vm.address), vm.name): vm for vm in _vms(self.old)}
-        new = {(str(vm.address), vm.name): vm for vm in _vms(self.new)}
-        for key in _merged(list(old), list(new)):
-            before, after = old.get(key), new.get(key)
-            vm = after or before
-            assert vm is not None, "every key has a VM"
-            row = _row_for(self.rows.get(key, ()), before, after)
-            drawn = MapVm(
-                vm.name,
-                key[0],
-                vm.cluster,
-                vm.pool,
-                vm.sku,
-                _mark(before, after, row),
-                before.placement if before else None,
-                after.placement if after else None,
-                vm.provenance,
-                row,
-            )
-            self._add(drawn)
-
-    def _outside(self) -> None:
-        old = {(vm.placement.machine, vm.name): vm for vm in _outsiders(self.old)}
-        new = {(vm.placement.machine, vm.name): vm for vm in _outsiders(self.new)}
+        self._add_managed()
         # An inventory read for the first time shows what stood before: nothing is placed by it.
-        for key in {**old, **new}:
-            vm = new.get(key) or old[key]
-            place = vm.placement
-            self._add(MapVm(vm.name, "", OUTSIDE, "", vm.sku, Mark.KEPT, place, place))
+        for vm in self.site.outsiders:
+            self._add(MapVm(vm.name, "", OUTSIDE, "", vm.sku, Mark.KEPT, vm.placement, vm.placement))
+        clusters = dict.fromkeys(vm.cluster for vm in self.vms)
+        return SiteMap(self.site.id, self.site.name, self._racks(), tuple(self.vms), tuple(clusters))
+
+    def _add_managed(self) -> None:
+        old = {_key(pool, vm): (pool, vm) for pool in self.site.pools for vm in pool.before}
+        new = {_key(pool, vm): (pool, vm) for pool in self.site.pools for vm in pool.after}
+        for key in _in_order(self.site.pools):
+            before, after = old.get(key), new.get(key)
+            self._add(_map_vm(before, after, self.rows.get(key, ())))
 
     def _add(self, vm: MapVm) -> None:
         number = len(self.vms)
         self.vms.append(vm)
         if vm.before is not None:
-            self.on_old.setdefault(vm.before.machine, []).append(number)
+            self.before.setdefault(vm.before.machine, []).append(number)
         if vm.after is not None:
-            self.on_new.setdefault(vm.after.machine, []).append(number)
+            self.after.setdefault(vm.after.machine, []).append(number)
 
     def _racks(self) -> tuple[MapRack, ...]:
-        old, new = _machines(self.old), _machines(self.new)
-        by_rack: dict[str, list[MapMachine]] = {}
-        for name in {**old, **new}:
-            facts = new.get(name) or old[name]
-            mark = Mark.KEPT if name in old and name in new else Mark.PLACED if name in new else Mark.REMOVED
-            machine = MapMachine(
-                facts, mark, tuple(self.on_old.get(name, ())), tuple(self.on_new.get(name, ()))
-            )
-            by_rack.setdefault(facts.rack, []).append(machine)
-        zones = {rack.name: (rack.availability_zone, rack.planned) for rack in _offers(self.old)}
-        zones |= {rack.name: (rack.availability_zone, rack.planned) for rack in _offers(self.new)}
+        machines: dict[str, list[MapMachine]] = {rack.name: [] for rack in self.site.racks}
+        for machine in self.site.machines:
+            machines.setdefault(machine.facts.rack, []).append(self._machine(machine))
+        racks = {rack.name: rack for rack in self.site.racks}
         return tuple(
-            MapRack(
-                name,
-                *zones.get(name, ("", False)),
-                tuple(sorted(by_rack.get(name, ()), key=lambda m: (m.facts.slot, m.facts.name))),
-            )
-            for name in sorted({**zones, **by_rack}, key=natural)
+            _map_rack(racks.get(name) or SiteRack(name, ""), machines[name])
+            for name in sorted(machines, key=natural)
         )
 
-
-def _vms(site: PlanSite | None) -> Sequence[HousedVm]:
-    return site.vms if site is not None else ()
-
-
-def _outsiders(site: PlanSite | None) -> Sequence[OutsideVm]:
-    return site.outsiders if site is not None else ()
-
-
-def _machines(site: PlanSite | None) -> Mapping[str, Machine]:
-    return site.site.machines if site is not None else {}
+    def _machine(self, machine: SiteMachine) -> MapMachine:
+        mark = (
+            Mark.KEPT if machine.before and machine.after else Mark.PLACED if machine.after else Mark.REMOVED
+        )
+        name = machine.facts.name
+        before, after = self.before.get(name, ()), self.after.get(name, ())
+        return MapMachine(machine.facts, mark, tuple(before), tuple(after))
 
 
-def _offers(site: PlanSite | None) -> Iterable[RackOffer]:
-    return site.site.racks if site is not None else ()
+def _map_rack(rack: SiteRack, machines: Iterable[MapMachine]) -> MapRack:
+    by_slot = sorted(machines, key=lambda machine: (machine.facts.slot, machine.facts.name))
+    return MapRack(rack.name, rack.zone, rack.planned, tuple(by_slot))
 
 
-def _merged(old: list[_Key], new: list[_Key]) -> list[_Key]:
-    """The new order, with what is only old after its former neighbour."""
-    present = set(new)
-    followers: dict[_Key | None, list[_Key]] = {}
-    last: _Key | None = None
-    for key in old:
-        if key in present:
-            last = key
-        else:
-            followers.setdefault(last, []).append(key)
-    merged = list(followers.get(None, ()))
-    for key in new:
-        merged.append(key)
-        merged += followers.get(key, ())
-    return merged
+def _key(pool: PoolVms, vm: PlacedVm) -> _VmKey:
+    return str(pool.address), vm.name
+
+
+def _in_order(pools: Iterable[PoolVms]) -> dict[_VmKey, None]:
+    """Every VM once: pool by pool, by number."""
+    keys: dict[_VmKey, None] = {}
+    for pool in pools:
+        for vm in sorted((*pool.kept, *pool.left, *pool.came), key=by_number):
+            keys[_key(pool, vm)] = None
+    return keys
+
+
+_Side: TypeAlias = "tuple[PoolVms, PlacedVm] | None"
+
+
+def _map_vm(before: _Side, after: _Side, rows: Sequence[PlacementChange]) -> MapVm:
+    present = after or before
+    assert present is not None, "a VM stands on one side at least"
+    pool, vm = present
+    old = before[1].placement if before else None
+    new = after[1].placement if after else None
+    row = _row_for(rows, old, new)
+    return MapVm(
+        vm.name,
+        str(pool.address),
+        pool.cluster,
+        pool.pool,
+        pool.sku,
+        _mark(old, new, row),
+        old,
+        new,
+        vm.provenance,
+        row,
+    )
 
 
 def _row_for(
-    rows: Sequence[PlacementChange], before: HousedVm | None, after: HousedVm | None
+    rows: Sequence[PlacementChange], before: Placement | None, after: Placement | None
 ) -> PlacementChange | None:
     # A replaced cluster on another site has a row that leaves and one that arrives.
-    wanted = PlacementAction.REMOVE if after is None else PlacementAction.PLACE if before is None else None
-    return next((row for row in rows if row.action is wanted), rows[0] if rows else None)
+    action = PlacementAction.REMOVE if after is None else PlacementAction.PLACE if before is None else None
+    return next((row for row in rows if row.action is action), rows[0] if rows else None)
 
 
-def _mark(before: HousedVm | None, after: HousedVm | None, row: PlacementChange | None) -> Mark:
+def _mark(before: Placement | None, after: Placement | None, row: PlacementChange | None) -> Mark:
     if before is None:
         return Mark.PLACED
     if after is None:
         return Mark.REMOVED
     again = row is not None and row.action in (PlacementAction.MOVE, PlacementAction.PLACE)
-    return Mark.MOVED if again or before.placement != after.placement else Mark.KEPT
+    return Mark.MOVED if again or before != after else Mark.KEPT

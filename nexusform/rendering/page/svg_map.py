@@ -12,7 +12,6 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.planning.plan import Plan, place_of
-from nexusform.ports import Registries
 from nexusform.rendering.notation.markup import Markup, joined, shape
 from nexusform.rendering.page.cluster_paint import Paint, paints
 from nexusform.rendering.page.rack_map import MapMachine, MapRack, MapVm, Mark, SiteMap, build_rack_maps
@@ -41,9 +40,9 @@ _ORDINARY: Final = _Scale(row=17, gap=3, cell=58, label=22, racks_per_line=8, te
 _CONDENSED: Final = _Scale(row=5, gap=1, cell=24, label=0, racks_per_line=20, texts=False)
 
 
-def render_svg(plan: Plan, registries: Registries) -> str:
+def render_svg(plan: Plan) -> str:
     """The rack map of a plan as an SVG document, a newline at its end."""
-    return svg_of(build_rack_maps(plan, registries))
+    return svg_of(build_rack_maps(plan))
 
 
 def svg_of(maps: Sequence[SiteMap]) -> str:

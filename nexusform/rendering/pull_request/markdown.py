@@ -15,9 +15,10 @@ from nexusform.ports import Registries
 from nexusform.rendering.pull_request.inside import ChangedPart, changed_parts
 from nexusform.rendering.pull_request.markdown_budget import Part, fit
 from nexusform.rendering.pull_request.markdown_text import as_diff, code, folded, plain, table
-from nexusform.rendering.report.overview import Overview, RoomRow, SeparationRule, overview
+from nexusform.rendering.report.overview import Overview, SeparationRule, overview
 from nexusform.rendering.report.placement_rows import Detail, table_row
 from nexusform.rendering.report.report import Report, build_report
+from nexusform.rendering.report.room import RoomRow
 from nexusform.rendering.report.wording import SYMBOLS, headline
 from nexusform.rendering.text.alike import alike_changes, alike_stanzas, compared, drawn_changes
 from nexusform.rendering.text.diagnostic_text import consolidate, render_diagnostic
@@ -50,7 +51,7 @@ def render_markdown(
 ) -> str:
     """The whole report as GitHub-flavoured Markdown, with a newline at the end, in `max_bytes`."""
     report = build_report(plan, registries, placements)
-    found = overview(plan, report, registries, rules)
+    found = overview(plan, report, rules)
     parts = [Part("The first lines", 100, tuple(_head(plan, report, found)), whole=True)]
     if report.errored:
         # As in the terminal: what was planned up to an error would only bury it.

@@ -14,10 +14,9 @@ from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.plan import Action, PlacementAction, Plan
-from nexusform.ports import Registries
 from nexusform.rendering.report.report import Report
+from nexusform.rendering.report.room import RoomRow, room_rows, sites_with_room
 from nexusform.rendering.report.wording import plan_counts
-from nexusform.whatif.headroom import Headroom, Room, headroom
 from nexusform.words import counted
 
 SeparationRule = Mapping[str, Any]
@@ -39,14 +38,6 @@ class TriggerCount(Struct, frozen=True):
     action: PlacementAction
     trigger: str
     count: int
-
-
-class RoomRow(Struct, frozen=True):
-    """One figure of the room table, as text per site: (before, after) pairs."""
-
-    label: str
-    values: tuple[tuple[str, str], ...]
-    worse: tuple[bool, ...]
 
 
 class Overview(Struct, frozen=True):
@@ -71,19 +62,16 @@ class Overview(Struct, frozen=True):
     triggers: tuple[TriggerCount, ...]
 
 
-def overview(
-    plan: Plan, report: Report, registries: Registries, rules: Sequence[SeparationRule] = ()
-) -> Overview:
+def overview(plan: Plan, report: Report, rules: Sequence[SeparationRule] = ()) -> Overview:
     """The overview of a plan; `rules` are its separation rules as JSON shows them."""
-    rooms = headroom(plan, registries)
     return Overview(
         headline=headline_text(plan, report),
         denied=_denied(plan, rules),
         reasons=_reasons(plan, rules),
         placements=_placements(report),
         certainty=_certainty(report),
-        sites=tuple(room.site for room in rooms),
-        room=_room_rows(rooms),
+        sites=sites_with_room(plan.room),
+        room=room_rows(plan.room),
         inventory=inventory_text(plan),
         warnings=sum(d.severity is Severity.WARNING for d in plan.diagnostics),
         risks=_risks(plan.diagnostics),
@@ -181,45 +169,6 @@ def _certainty(report: Report) -> str:
         f"racks certain for {report.racks_certain:,} of {report.placed:,}, machines for "
         f"{report.machines_certain:,} (over {report.tie_breaks} tie-breaks)"
     )
-
-
-# --- room --------------------------------------------------------------------------------------
-
-
-def _room_rows(rooms: Sequence[Headroom]) -> tuple[RoomRow, ...]:
-    if not rooms:
-        return ()
-    skus = dict.fromkeys(room.sku for room in rooms)
-    sku = next(iter(skus)) if len(skus) == 1 else "the largest VM SKU in play"
-    kind = "cells" if all(room.cells == 1 for room in rooms) else "places"
-    return (
-        _row(f"free {kind} for {sku}", rooms, lambda room: f"{room.free:,}", lambda room: -room.free),
-        _row(
-            "the same with any one rack lost",
-            rooms,
-            lambda room: f"{room.rack_lost:,}",
-            lambda room: -room.rack_lost,
-        ),
-        _row("room for the surge VMs of every cluster", rooms, _surge, lambda room: len(room.no_surge)),
-    )
-
-
-def _row(label: str, rooms: Sequence[Headroom], text: Any, badness: Any) -> RoomRow:
-    values = tuple(
-        (text(room.before) if room.before else "-", text(room.after) if room.after else "-") for room in rooms
-    )
-    worse = tuple(
-        bool(room.before and room.after and badness(room.after) > badness(room.before)) for room in rooms
-    )
-    return RoomRow(label, values, worse)
-
-
-def _surge(room: Room) -> str:
-    if not room.no_surge:
-        return "yes" if room.clusters else "-"
-    listed = ", ".join(room.no_surge[:_MOST])
-    more = f" and {len(room.no_surge) - _MOST} more" if len(room.no_surge) > _MOST else ""
-    return f"no: {listed}{more}"
 
 
 # --- age and risks -----------------------------------------------------------------------------

@@ -8,13 +8,13 @@ from msgspec.structs import replace
 
 from nexusform.planning.plan import Plan
 from nexusform.rendering.page.svg_map import render_svg
-from tests.rendering.real_plans import REGISTRIES, RealPlan, many
+from tests.rendering.real_plans import RealPlan, many
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 def drawn(real: RealPlan) -> ET.Element:
-    return ET.fromstring(render_svg(real.saved.plan, REGISTRIES))
+    return ET.fromstring(render_svg(real.saved.plan))
 
 
 def marked(root: ET.Element, kind: str) -> list[ET.Element]:
@@ -59,11 +59,11 @@ def test_marks_stand_where_a_vm_arrives_and_where_it_leaves(examples: dict[str, 
 
 
 def test_nothing_is_fetched(examples: dict[str, RealPlan]) -> None:
-    text = render_svg(examples["nexus-document"].saved.plan, REGISTRIES)
+    text = render_svg(examples["nexus-document"].saved.plan)
     links = set(re.findall(r"https?://[^\"' <]+", text))
     assert links == {"http://www.w3.org/2000/svg"}
     assert "<script" not in text
-    assert text == render_svg(examples["nexus-document"].saved.plan, REGISTRIES)
+    assert text == render_svg(examples["nexus-document"].saved.plan)
 
 
 def test_names_cannot_break_out(examples: dict[str, RealPlan]) -> None:
@@ -75,19 +75,19 @@ def test_names_cannot_break_out(examples: dict[str, RealPlan]) -> None:
         else c
         for c in plan.changes
     )
-    text = render_svg(replace(plan, changes=changes), REGISTRIES)
+    text = render_svg(replace(plan, changes=changes))
     assert "<script" not in text
     ET.fromstring(text)
 
 
 def test_a_large_site_is_condensed(tmp_path: Path) -> None:
     real = many(tmp_path, 600)
-    text = render_svg(real.saved.plan, REGISTRIES)
+    text = render_svg(real.saved.plan)
     root = ET.fromstring(text)
     assert len([r for r in root.iter(f"{SVG}rect") if r.get("class") == "cell"]) == 1 + 2400
     assert len(text) < 700_000
 
 
 def test_a_plan_without_a_site() -> None:
-    root = ET.fromstring(render_svg(Plan(), REGISTRIES))
+    root = ET.fromstring(render_svg(Plan()))
     assert "The plan knows no site." in [t.text for t in root.iter(f"{SVG}text")]

@@ -1,0 +1,62 @@
+"""How much room a plan leaves: the figures that a reviewer asks for first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from nexusform.demands import PoolDemand
+from nexusform.planning.occupancy import Room, SiteRoom
+from nexusform.planning.room.sides import OccupiedSite
+from nexusform.planning.vms.triggers import batch_size
+from nexusform.scheduling.catalogue import by_size
+from nexusform.scheduling.racks.model import CONTROL_PLANE, VmSku
+
+
+def headroom(before: Mapping[str, OccupiedSite], after: Mapping[str, OccupiedSite]) -> tuple[SiteRoom, ...]:
+    """The room of every site for every VM SKU in play: by site id, then the largest SKU first.
+
+    In play are the SKUs of the NKS pools on either side; a site without any is left out.
+    """
+    sites = sorted({*before, *after})
+    return tuple(room for site_id in sites for room in _rooms(before.get(site_id), after.get(site_id)))
+
+
+def _rooms(old: OccupiedSite | None, new: OccupiedSite | None) -> Iterator[SiteRoom]:
+    present = new or old
+    assert present is not None, "a site stands on one side at least"
+    site = present.site
+    for sku in sorted({*_skus(old), *_skus(new)}, key=by_size, reverse=True):
+        yield SiteRoom(site.id, site.name, sku.name, sku.numa_cells, _room(old, sku), _room(new, sku))
+
+
+def _skus(occupied: OccupiedSite | None) -> Iterable[VmSku]:
+    return (pool.sku for _, pool in occupied.pools) if occupied is not None else ()
+
+
+def _room(occupied: OccupiedSite | None, sku: VmSku) -> Room | None:
+    if occupied is None:
+        return None
+    by_rack = occupied.site.scheduler.free_by_rack(sku)
+    free = sum(by_rack.values())
+    worst = max(sorted(by_rack), key=lambda rack: by_rack[rack], default="")
+    most = by_rack.get(worst, 0)
+    pools = [(cluster, pool) for cluster, pool in occupied.pools if pool.sku == sku]
+    crowded = [cluster for cluster, pool in pools if _is_crowded(occupied, pool)]
+    return Room(
+        free,
+        free - most,
+        worst if most else "",
+        tuple(dict.fromkeys(cluster for cluster, _ in pools)),
+        tuple(dict.fromkeys(crowded)),
+    )
+
+
+def _is_crowded(occupied: OccupiedSite, pool: PoolDemand) -> bool:
+    return occupied.site.scheduler.count_free(pool.sku, pool.zones) < surge_size(pool)
+
+
+def surge_size(pool: PoolDemand) -> int:
+    """How many VMs a Kubernetes upgrade adds before it removes any."""
+    size = len(pool.numbers)
+    surge = 1 if pool.pool == CONTROL_PLANE else batch_size(pool.max_surge, size)
+    return min(surge, size)

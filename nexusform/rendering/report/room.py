@@ -1,0 +1,109 @@
+"""The room table: what is free on every site before a plan and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.planning.occupancy import Room, SiteRoom
+
+_MOST_NAMES: Final = 3
+
+
+class RoomRow(Struct, frozen=True):
+    """One figure of the room table, as text per site: (before, after) pairs."""
+
+    label: str
+    values: tuple[tuple[str, str], ...]
+    worse: tuple[bool, ...]
+
+
+class _Moment(Struct, frozen=True):
+    """One site at one moment: the room for its largest SKU, its clusters, and those that cannot surge."""
+
+    largest: Room
+    clusters: tuple[str, ...]
+    no_surge: tuple[str, ...]
+
+
+class _Site(Struct, frozen=True):
+    name: str
+    sku: str
+    cells: int
+    before: _Moment | None
+    after: _Moment | None
+
+
+def sites_with_room(room: Sequence[SiteRoom]) -> tuple[str, ...]:
+    """The names of the sites of which the table speaks, in its order."""
+    return tuple(site.name for site in _sites(room))
+
+
+def room_rows(room: Sequence[SiteRoom]) -> tuple[RoomRow, ...]:
+    """The rows of the table; none when there is no room to speak of."""
+    sites = _sites(room)
+    if not sites:
+        return ()
+    skus = {site.sku for site in sites}
+    sku = sites[0].sku if len(skus) == 1 else "the largest VM SKU in play"
+    kind = "cells" if all(site.cells == 1 for site in sites) else "places"
+    return (
+        _row(f"free {kind} for {sku}", sites, _free, lambda moment: -moment.largest.free),
+        _row("the same with any one rack lost", sites, _rack_lost, lambda moment: -moment.largest.rack_lost),
+        _row("room for the surge VMs of every cluster", sites, _surge, lambda moment: len(moment.no_surge)),
+    )
+
+
+def _sites(room: Sequence[SiteRoom]) -> list[_Site]:
+    by_site: dict[str, list[SiteRoom]] = {}
+    for row in room:
+        by_site.setdefault(row.site_id, []).append(row)
+    return [_site(rows) for rows in by_site.values()]
+
+
+def _site(rows: Sequence[SiteRoom]) -> _Site:
+    largest = rows[0]
+    before = _moment([row.before for row in rows if row.before is not None])
+    after = _moment([row.after for row in rows if row.after is not None])
+    return _Site(largest.site, largest.sku, largest.cells, before, after)
+
+
+def _moment(rooms: Sequence[Room]) -> _Moment | None:
+    if not rooms:
+        return None
+    clusters = dict.fromkeys(name for room in rooms for name in room.clusters)
+    no_surge = dict.fromkeys(name for room in rooms for name in room.no_surge)
+    return _Moment(rooms[0], tuple(clusters), tuple(no_surge))
+
+
+def _row(
+    label: str,
+    sites: Iterable[_Site],
+    text: Callable[[_Moment], str],
+    badness: Callable[[_Moment], int],
+) -> RoomRow:
+    values: list[tuple[str, str]] = []
+    worse: list[bool] = []
+    for site in sites:
+        before, after = site.before, site.after
+        values.append((text(before) if before else "-", text(after) if after else "-"))
+        worse.append(bool(before and after and badness(after) > badness(before)))
+    return RoomRow(label, tuple(values), tuple(worse))
+
+
+def _free(moment: _Moment) -> str:
+    return f"{moment.largest.free:,}"
+
+
+def _rack_lost(moment: _Moment) -> str:
+    return f"{moment.largest.rack_lost:,}"
+
+
+def _surge(moment: _Moment) -> str:
+    if not moment.no_surge:
+        return "yes" if moment.clusters else "-"
+    names = ", ".join(moment.no_surge[:_MOST_NAMES])
+    more = len(moment.no_surge) - _MOST_NAMES
+    return f"no: {names} and {more} more" if more > 0 else f"no: {names}"
