@@ -12,7 +12,8 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from nexusform.scheduling.racks.model import CONTROL_PLANE, Machine, Placement, VmSku
+from nexusform.demands import PlacedVm
+from nexusform.scheduling.racks.model import CONTROL_PLANE, Machine, VmSku
 from nexusform.source import Span
 
 
@@ -22,8 +23,8 @@ class PoolFacts(Struct, frozen=True):
     Rules speak of the pools that have `new_numbers` (no-surge-room of their whole site).
     `owner` is the cluster's id (site and name), `address` the resource instance that holds the
     pool, `block` its header for messages. `numbers` are all VMs of the pool, `new_numbers` those
-    that this plan places (in the order in which it places them), `placements` by number (empty
-    when nothing was placed). `stands`: the plan places none of them, and they are judged as if it
+    that this plan places (in the order in which it places them), `vms` by number those that
+    have a place. `stands`: the plan places none of them, and they are judged as if it
     placed all (`new_numbers`) again. `zones` None = all. `zones_span` is the availability_zones
     argument, `span` the pool's block.
     """
@@ -37,7 +38,7 @@ class PoolFacts(Struct, frozen=True):
     numbers: tuple[int | str, ...]
     new_numbers: tuple[int | str, ...] = ()
     zones: frozenset[str] | None = None
-    placements: Mapping[int | str, Placement] = field(default_factory=dict)
+    vms: Mapping[int | str, PlacedVm] = field(default_factory=dict)
     max_surge: str = "1"
     max_unavailable: str = "0"
     span: Span | None = None

@@ -43,8 +43,8 @@ def _shared(pools: Sequence[PoolFacts]) -> dict[str, list[str]]:
     """Machines with more than one VM of the cluster: name -> the pools of its VMs, by machine name."""
     standing: dict[str, list[str]] = {}
     for pool in pools:
-        for placement in pool.placements.values():
-            standing.setdefault(placement.machine, []).append(pool.pool)
+        for vm in pool.vms.values():
+            standing.setdefault(vm.placement.machine, []).append(pool.pool)
     return {machine: names for machine, names in sorted(standing.items()) if len(names) > 1}
 
 

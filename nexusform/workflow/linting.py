@@ -120,7 +120,7 @@ def _pool(address: Address, found: VmObject, pool: PoolDemand, *, everything: bo
         pool.numbers,
         new,
         pool.zones,
-        {number: found.places[key] for number, key in keys.items() if key in found.places},
+        {number: found.placed[key] for number, key in keys.items() if key in found.placed},
         pool.max_surge,
         pool.max_unavailable,
         instance.locate(pool.path) if located else None,

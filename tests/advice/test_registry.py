@@ -12,6 +12,7 @@ from nexusform.advice.facts import Facts, PoolFacts, SiteFacts
 from nexusform.advice.no_surge_room import surge_count
 from nexusform.advice.registry import RULE_IDS, RULES, advise
 from nexusform.advice.rehearsal import rehearsal
+from nexusform.demands import PlacedVm
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.engine import RackScheduler
@@ -65,16 +66,16 @@ def planned(site: tuple[Machine, ...], pools: Sequence[PoolFacts], stood: Sequen
     scheduler, before = RackScheduler(site), RackScheduler(site)
     placed = []
     for one in pools:
-        places = {}
+        vms = {}
         for number in one.numbers:
             vm = VmName(one.owner, one.cluster, one.pool, number)
             answer = scheduler.place(Demand(vm, one.sku, one.zones))
             if isinstance(answer, tuple):
-                places[number] = answer[1]
+                vms[number] = PlacedVm(one.pool, number, f"{one.pool}-{number}", one.sku.name, answer[1])
                 if one.cluster in stood:
                     before.occupy(vm, one.sku, answer[1])
         new = () if one.cluster in stood else one.numbers
-        placed.append(replace(one, placements=places, new_numbers=new))
+        placed.append(replace(one, vms=vms, new_numbers=new))
     lab = SiteFacts("lab", site, rehearsal(before), scheduler.count_free)
     return Facts(tuple(placed), {"lab": lab}, tuple(SKUS.values()))
 

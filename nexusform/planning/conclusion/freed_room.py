@@ -59,7 +59,7 @@ def _waits_for_leaving(graph: StepGraph, objects: Mapping[Address, VmObject]) ->
         # Under create_before_destroy the old VMs hold their room until the new ones stand.
         own = graph.deleting.get((address, "")) if vms.keeps_old else None
         for key in vms.tokens:
-            steps = freeing.get((vms.wanted.site_id, vms.places[key].machine), set())
+            steps = freeing.get((vms.wanted.site_id, vms.placed[key].placement.machine), set())
             waits.setdefault(making, set()).update(steps - {making, own})
     return waits
 
@@ -101,7 +101,7 @@ def _owners_of_rolling(rolling: Mapping[Address, VmObject]) -> dict[tuple[str, s
 def _placed_on(site: SitePlan, objects: Mapping[Address, VmObject]) -> dict[Hashable, tuple[Address, str]]:
     """The VMs that this plan places on a site, by handle: whose they are, and the machine."""
     return {
-        token: (address, vms.places[key].machine)
+        token: (address, vms.placed[key].placement.machine)
         for address, vms in objects.items()
         if vms.site is site
         for key, token in vms.tokens.items()

@@ -94,10 +94,10 @@ def _present(
         return
     sure = certainty.get(found.wanted.site_id)
     for pool in found.wanted.pools:
-        for number, name in zip(pool.numbers, pool.names, strict=True):
+        for number in pool.numbers:
             key = (pool.pool, number)
-            place = found.places.get(key)
-            if place is None:
+            vm = found.placed.get(key)
+            if vm is None:
                 continue
             standing = found.standing.get(key)
             trigger = found.moves.again.get(key) or found.moves.arrive.get(key) or ""
@@ -114,10 +114,10 @@ def _present(
             yield PlacementChange(
                 found.instance.address,
                 "vm",
-                name,
+                vm.name,
                 action,
                 source,
-                place_of(place),
+                place_of(vm.placement),
                 trigger,
                 cluster=found.wanted.cluster,
                 pool=pool.pool,
@@ -127,7 +127,7 @@ def _present(
                 reason=REASONS.get(trigger, ""),
                 scores=_scores(explanation),
                 certainty=_sure(sure, token),
-                provenance=standing.provenance if standing and token is None else found.wanted.provenance,
+                provenance=vm.provenance,
                 rejected=explanation.refusals if explanation is not None and rejected else (),
             )
 

@@ -45,7 +45,7 @@ def _row(
     found, pool = members[0]
     assert found.wanted is not None
     keys = [(of, (p.pool, number)) for of, p in members for number in p.numbers]
-    actual = Counter(of.places[key].rack for of, key in keys if key in of.places)
+    actual = Counter(of.placed[key].placement.rack for of, key in keys if key in of.placed)
     allowed = sum(1 for zone in racks.values() if pool.zones is None or zone in pool.zones)
     expected = min(len(keys), allowed)
     floor, ceiling = (len(keys) // expected, -(-len(keys) // expected)) if expected else (0, 0)

@@ -49,7 +49,7 @@ class Uses:
         vms = self._vms.get(address)
         if vms is None or vms.site is None:
             return
-        machines = {vms.places[key].machine for key in vms.tokens}
+        machines = {vms.placed[key].placement.machine for key in vms.tokens}
         makers = {vms.site.offered_by.get(machine, "") for machine in machines}
         for maker in makers:
             if maker in self._by_text_after:

@@ -36,11 +36,11 @@ def _too_many(found: VmObject, rule: GroupRule) -> Iterator[tuple[str, list[str]
     for pool in found.wanted.pools:
         if pool.pool not in rule.pools:
             continue
-        for number, name in zip(pool.numbers, pool.names, strict=True):
-            place = found.places.get((pool.pool, number))
-            where = _where(place, rule.scope) if place is not None else ""
-            if where:
-                there.setdefault(where, []).append(((pool.pool, number), name))
+        for number in pool.numbers:
+            vm = found.placed.get((pool.pool, number))
+            where = _where(vm.placement, rule.scope) if vm is not None else ""
+            if vm is not None and where:
+                there.setdefault(where, []).append(((pool.pool, number), vm.name))
     for where, members in there.items():
         beyond = [name for key, name in members[rule.most :] if key not in found.tokens]
         if beyond:

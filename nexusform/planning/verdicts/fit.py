@@ -63,7 +63,7 @@ def fit_failures(objects: Iterable[VmObject], left_out: Sequence[str] = ()) -> F
 def _unplaced(found: VmObject, pool: PoolDemand, shortage: Shortage) -> Unplaced:
     assert found.wanted is not None
     keys = [(pool.pool, number) for number in pool.numbers]
-    placed = sum(1 for key in keys if key in found.places)
+    placed = sum(1 for key in keys if key in found.placed)
     standing = sum(1 for key in keys if key in found.standing)
     wanted = found.wanted
     return Unplaced(
@@ -85,7 +85,7 @@ def _crowded(found: VmObject, reason: str) -> Diagnostic:
 
 def _error(found: VmObject, pool: PoolDemand, shortage: Shortage, left_out: Sequence[str] = ()) -> Diagnostic:
     total = len(pool.numbers)
-    placed = sum(1 for number in pool.numbers if (pool.pool, number) in found.places)
+    placed = sum(1 for number in pool.numbers if (pool.pool, number) in found.placed)
     instance = found.instance
     subject = instance.locate(pool.path)
     return error(

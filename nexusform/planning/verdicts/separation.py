@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.address import Address
-from nexusform.demands import PoolDemand
+from nexusform.demands import PlacedVm, PoolDemand
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import SeparationVerdict, SeparationViolation
@@ -140,21 +140,22 @@ class _Roll:
 
     def pool(self, found: VmObject, pool: PoolDemand) -> Iterator[Member]:
         """The VMs of one pool that have a place."""
-        for number, name in zip(pool.numbers, pool.names, strict=True):
-            place = found.places.get((pool.pool, number))
-            if place is not None:
-                yield self._member(found, pool, (pool.pool, number), name, place)
+        for number in pool.numbers:
+            vm = found.placed.get((pool.pool, number))
+            if vm is not None:
+                yield self._member(found, pool, vm)
 
-    def _member(self, found: VmObject, pool: PoolDemand, key: VmKey, name: str, place: Placement) -> Member:
+    def _member(self, found: VmObject, pool: PoolDemand, vm: PlacedVm) -> Member:
         assert found.wanted is not None
+        key = (vm.pool, vm.number)
         token = found.tokens.get(key)
         rank = self._ranks.get(found.wanted.site_id, {}).get(token, -1) if token is not None else -1
         trigger = found.moves.again.get(key) or found.moves.arrive.get(key) or ""
         return Member(
-            name,
+            vm.name,
             (found.instance.address, key),
             found.wanted.site_id,
-            place,
+            vm.placement,
             token,
             rank,
             trigger if token is not None else "",

@@ -47,7 +47,7 @@ def destroy(
         if vms.going:
             phase.consider(vms, None)
         else:
-            vms.places = {key: vm.placement for key, vm in vms.standing.items()}
+            vms.placed = dict(vms.standing)
             vms.moves.stay = list(vms.standing)
     return objects, before
 

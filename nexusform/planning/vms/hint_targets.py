@@ -39,7 +39,7 @@ class HintTargets:
         """Names of machines and racks, or None when nothing has this id."""
         found = self._objects.get(resource_id)
         if found is not None:
-            places = found.places.values()
+            places = [vm.placement for vm in found.placed.values()]
             return frozenset(p.machine for p in places), frozenset(p.rack for p in places)
         if resource_id in self._machines:
             machine, rack = self._machines[resource_id]

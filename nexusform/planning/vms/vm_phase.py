@@ -22,8 +22,9 @@ ROLLING = "kubernetes_version_changed"
 
 
 class VmObject(Struct):
-    """The VMs of one instance. `held` is the room its prior VMs hold: site and handle. `places`
-    is where its VMs stand after; `tokens` the handles of those that this plan placed.
+    """The VMs of one instance. `standing` are those read from state, `held` is the room they hold:
+    site and handle. `placed` are those that stand after the plan, `tokens` the handles of those that it
+    placed itself.
     """
 
     instance: Instance
@@ -33,7 +34,7 @@ class VmObject(Struct):
     standing: dict[VmKey, PlacedVm] = field(default_factory=dict)
     held: dict[VmKey, tuple[SitePlan, int]] = field(default_factory=dict)
     moves: Moves = field(default_factory=Moves)
-    places: dict[VmKey, Placement] = field(default_factory=dict)
+    placed: dict[VmKey, PlacedVm] = field(default_factory=dict)
     tokens: dict[VmKey, int] = field(default_factory=dict)
     failed: dict[VmKey, Shortage] = field(default_factory=dict)
     short: dict[str, Shortage] = field(default_factory=dict)
@@ -61,25 +62,9 @@ class VmObject(Struct):
 
     def placed_vms(self) -> list[PlacedVm]:
         """Every VM after the plan, pools in order, numbers ascending."""
-        placed = []
-        for pool in self.wanted.pools if self.wanted else ():
-            for number, name in zip(pool.numbers, pool.names, strict=True):
-                vm = self._placed_vm(pool, number, name)
-                if vm is not None:
-                    placed.append(vm)
-        return placed
-
-    def _placed_vm(self, pool: PoolDemand, number: int | str, name: str) -> PlacedVm | None:
-        key = (pool.pool, number)
-        place = self.places.get(key)
-        if place is None:
-            return None
-        standing = self.standing.get(key)
-        if standing is not None and key not in self.tokens:
-            unchanged = standing.placement == place and standing.name == name
-            return standing if unchanged else replace(standing, name=name, placement=place)
-        assert self.wanted is not None
-        return PlacedVm(pool.pool, number, name, pool.sku.name, place, self.wanted.provenance)
+        pools = self.wanted.pools if self.wanted is not None else ()
+        keys = ((pool.pool, number) for pool in pools for number in pool.numbers)
+        return [self.placed[key] for key in keys if key in self.placed]
 
     def vms_after(self) -> Sequence[PlacedVm]:
         """Every VM after the plan, also where nothing can be said of what is wanted: then all stay."""
@@ -165,14 +150,16 @@ class VmPhase:
         )
         found.moves = compare(tuple(found.standing.values()), found.before, wanted, situation)
         for key in found.moves.stay:
-            found.places[key] = self._stays(found, found.standing[key].placement)
+            found.placed[key] = self._staying(found, found.standing[key])
 
-    def _stays(self, found: VmObject, place: Placement) -> Placement:
-        """Where a VM that stays is: its machine may have got another rack or zone around it."""
-        machine = found.site.machines.get(place.machine) if found.site is not None else None
-        here = at_machine(machine, place) if machine is not None else place
-        found.renamed_around |= here is not place
-        return here
+    def _staying(self, found: VmObject, vm: PlacedVm) -> PlacedVm:
+        """A VM that stays: its machine may have got another rack or zone around it."""
+        machine = found.site.machines.get(vm.placement.machine) if found.site is not None else None
+        place = at_machine(machine, vm.placement) if machine is not None else vm.placement
+        if place is vm.placement:
+            return vm
+        found.renamed_around = True
+        return replace(vm, placement=place)
 
     def leave(self, found: VmObject) -> None:
         """Everything that leaves leaves; VMs under create_before_destroy and rolling ones stay for now."""
@@ -198,17 +185,18 @@ class VmPhase:
         """Place the VMs of one instance that must be placed anew: those whose old VM has left, then
         rolling ones in batches.
         """
-        for pool, numbers in self._wanted(found, found.moves.again):
-            for number in numbers:
+        for pool, names in self._wanted(found, found.moves.again):
+            for number in names:
                 trigger = found.moves.again[pool.pool, number]
                 if trigger != ROLLING:
                     last = found.standing[pool.pool, number].placement.machine if trigger == "heal" else None
-                    self._place(found, pool, number, last)
-        for pool, numbers in self._wanted(found, found.moves.again):
-            rolling = [n for n in numbers if found.moves.again[pool.pool, n] == ROLLING]
+                    self._place(found, pool, number, names[number], last)
+        for pool, names in self._wanted(found, found.moves.again):
+            rolling = {n: name for n, name in names.items() if found.moves.again[pool.pool, n] == ROLLING}
             self._roll(found, pool, rolling)
 
-    def _roll(self, found: VmObject, pool: PoolDemand, numbers: list[int | str]) -> None:
+    def _roll(self, found: VmObject, pool: PoolDemand, names: Mapping[int | str, str]) -> None:
+        numbers = list(names)
         surge = 1 if pool.pool == CONTROL_PLANE else batch_size(pool.max_surge, len(pool.numbers))
         size = surge or max(batch_size(pool.max_unavailable, len(pool.numbers)), 1)
         for start in range(0, len(numbers), size):
@@ -217,33 +205,37 @@ class VmPhase:
                 for number in batch:
                     self._release(found, (pool.pool, number))
             for number in batch:
-                self._place(found, pool, number)
+                self._place(found, pool, number, names[number])
             for number in batch:
                 if surge and (pool.pool, number) not in found.failed:
                     self._release(found, (pool.pool, number))
 
     def arrive(self, found: VmObject) -> None:
         """Place the new VMs of one instance."""
-        for pool, numbers in self._wanted(found, found.moves.arrive):
-            for number in numbers:
-                self._place(found, pool, number)
+        for pool, names in self._wanted(found, found.moves.arrive):
+            for number, name in names.items():
+                self._place(found, pool, number, name)
 
     def _wanted(
         self, found: VmObject, which: Mapping[VmKey, str]
-    ) -> Iterable[tuple[PoolDemand, list[int | str]]]:
+    ) -> Iterable[tuple[PoolDemand, dict[int | str, str]]]:
+        """The numbers and names of these VMs, pool by pool."""
         if found.wanted is None or not which:
             return
         for pool in found.wanted.pools:
-            numbers = [n for n in pool.numbers if (pool.pool, n) in which]
-            if numbers:
-                yield pool, numbers
+            pairs = zip(pool.numbers, pool.names, strict=True)
+            names = {number: name for number, name in pairs if (pool.pool, number) in which}
+            if names:
+                yield pool, names
 
-    def _place(self, found: VmObject, pool: PoolDemand, number: int | str, last: str | None = None) -> None:
+    def _place(
+        self, found: VmObject, pool: PoolDemand, number: int | str, name: str, last: str | None = None
+    ) -> None:
         key = (pool.pool, number)
         if found.wanted is None or found.site is None:
             return
         if pool.pinned:
-            self._pin(found, pool, number)
+            self._pin(found, pool, number, name)
             return
         earlier = found.short.get(pool.pool)
         if earlier is not None and last is None and not pool.groups:
@@ -251,7 +243,6 @@ class VmPhase:
             return
         demand = demand_for(found.wanted, pool, number, last, group_hints(found, pool))
         explain = self._wishes.explain
-        name = pool.names[pool.numbers.index(number)] if explain or explain is None else ""
         if explain is None or (str(found.instance.address), name) in explain:
             found.explained[key] = found.site.explain(demand)
         answer = found.site.place(demand, decided=found.wanted.provenance == "decided")
@@ -260,25 +251,33 @@ class VmPhase:
             if not pool.hints and not pool.groups:
                 found.short[pool.pool] = answer
         else:
-            found.tokens[key], found.places[key] = answer
+            found.tokens[key], placement = answer
+            found.placed[key] = _decided(found.wanted, pool, number, name, placement)
 
-    def _pin(self, found: VmObject, pool: PoolDemand, number: int | str) -> None:
+    def _pin(self, found: VmObject, pool: PoolDemand, number: int | str, name: str) -> None:
         assert found.site is not None
         assert found.wanted is not None
         if pool.pinned not in found.site.machines:
             return
         key = (pool.pool, number)
         demand = demand_for(found.wanted, pool, number)
-        found.tokens[key], found.places[key], refused = found.site.pin(demand, pool.pinned)
+        found.tokens[key], placement, refused = found.site.pin(demand, pool.pinned)
+        found.placed[key] = _decided(found.wanted, pool, number, name, placement)
         if refused:
             found.crowded.append(refused)
+
+
+def _decided(
+    wanted: VmDemand, pool: PoolDemand, number: int | str, name: str, placement: Placement
+) -> PlacedVm:
+    return PlacedVm(pool.pool, number, name, pool.sku.name, placement, wanted.provenance)
 
 
 def group_hints(found: VmObject, pool: PoolDemand) -> list[Hint]:
     """The pool's placement groups as hints, seen from where their VMs stand by now."""
     hints = []
     for group in pool.groups:
-        members = [place for key, place in found.places.items() if key[0] in group.pools]
+        members = [vm.placement for vm in found.placed.values() if vm.pool in group.pools]
         if not members or group.scope == "site":
             continue
         scope = HintScope.RACK if group.scope == "rack" else HintScope.MACHINE

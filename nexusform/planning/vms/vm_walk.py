@@ -210,14 +210,14 @@ class VmWalk(Struct):
             self.blocks.note(instance)
         if instance.broken or (wanted is None and not instance.going):
             found.wanted = found.before
-            found.places = {key: vm.placement for key, vm in found.standing.items()}
+            found.placed = dict(found.standing)
             found.moves.stay = list(found.standing)
             return
         self.phase.consider(found, wanted)
         if instance.block is None and instance.action is Action.NO_OP:
             # Left out of this plan: it keeps what it has, wherever that is.
             found.moves.again.clear()
-            found.places = {key: vm.placement for key, vm in found.standing.items()}
+            found.placed = dict(found.standing)
 
     def _preview(self, instance: Instance, evaluation: Evaluation) -> None:
         """Decide replace or keep before placements are known."""
@@ -320,13 +320,8 @@ class VmWalk(Struct):
     def _placed_note(self, found: VmObject) -> dict[str, Any] | None:
         """What state will remember of how each VM came to its place."""
         assert found.wanted is not None
-        names = {
-            (pool.pool, number): name
-            for pool in found.wanted.pools
-            for number, name in zip(pool.numbers, pool.names, strict=True)
-        }
         triggers = {**found.moves.arrive, **found.moves.again}
-        came = [(names[key], triggers.get(key, "")) for key in found.tokens]
+        came = [(found.placed[key].name, triggers.get(key, "")) for key in found.tokens]
         prior = found.instance.prior.private if found.instance.prior is not None else None
-        present = [names[key] for key in found.places if key in names]
+        present = [vm.name for vm in found.placed_vms()]
         return note_placed(prior, came, present, self.blocks.request.state.serial + 1)
