@@ -51,15 +51,19 @@ def agree(
     """Compare an answer with the plan; `observed` are the paths that the provider saw itself."""
     if not observed and answer == planned:
         return Agreement(answer)
+    foretold: list[Path] = []
+    surprising: list[Path] = []
     differing = tuple(_differences(planned, answer, ()))
-    surprising = tuple(p for p in differing if not _is_predicted(schema, p))
-    seen = [p for p in observed if _is_predicted(schema, p)]
-    entries = _entries_of(answer, [*seen, *(p for p in differing if p not in surprising)])
+    for path in differing:
+        (foretold if _is_predicted(schema, path) else surprising).append(path)
+    seen = [path for path in observed if _is_predicted(schema, path)]
+    entries = _entries_of(answer, [*seen, *foretold])
     tally = _Tally()
     for entry in entries:
-        tally.add(address, entry, [p for p in differing if p[: len(entry)] == entry], planned, answer)
+        within = [path for path in differing if path[: len(entry)] == entry]
+        tally.add(address, entry, within, planned, answer)
     attributes = _with_provenance(answer, entries) if entries else answer
-    return Agreement(attributes, surprising, tally.hits, tuple(tally.misses))
+    return Agreement(attributes, tuple(surprising), tally.hits, tuple(tally.misses))
 
 
 class _Tally(Struct):
@@ -77,11 +81,11 @@ class _Tally(Struct):
         foretold = _at(planned, entry)
         if foretold is None or foretold is UNKNOWN or _at(foretold, (PROVENANCE,)) == "observed":
             return  # nothing was foretold of it, or it was known before
-        told = [p for p in differing if p[-1:] != (PROVENANCE,)]
-        if not told:
+        missed = [path for path in differing if path[-1:] != (PROVENANCE,)]
+        if not missed:
             self.hits += 1
             return
-        at = told[0]
+        at = missed[0]
         self.misses.append(Miss(address, at, _at(planned, at), _at(answer, at)))
 
 

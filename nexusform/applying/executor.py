@@ -111,7 +111,7 @@ class _Counts(Struct):
 
 class _Timing(Struct):
     started: float
-    told: float
+    last_told: float
 
 
 class _Graph(Struct):
@@ -141,14 +141,14 @@ class _Graph(Struct):
 
     def below(self, step: int) -> list[int]:
         """Everything that waits for a step, directly or not, nearest first."""
-        found: dict[int, None] = {}
+        below: dict[int, None] = {}
         waiting = list(self.dependents.get(step, ()))
         while waiting:
-            at = waiting.pop(0)
-            if at not in found:
-                found[at] = None
-                waiting.extend(self.dependents.get(at, ()))
-        return list(found)
+            nearest = waiting.pop(0)
+            if nearest not in below:
+                below[nearest] = None
+                waiting.extend(self.dependents.get(nearest, ()))
+        return list(below)
 
 
 class _Run:
@@ -332,14 +332,14 @@ class _Run:
     def _patience(self) -> float:
         """Seconds until somebody must be told that a step goes on."""
         now = self._now()
-        told = min((timing.told for timing in self._timings.values()), default=now)
-        return max(told + PROGRESS_SECONDS - now, 0.01)
+        longest_silent = min((timing.last_told for timing in self._timings.values()), default=now)
+        return max(longest_silent + PROGRESS_SECONDS - now, 0.01)
 
     def _tell_progress(self) -> None:
         now = self._now()
         for step, timing in self._timings.items():
-            if now - timing.told >= PROGRESS_SECONDS:
-                timing.told = now
+            if now - timing.last_told >= PROGRESS_SECONDS:
+                timing.last_told = now
                 self._listener.progressed(self._event(self._steps[step]))
 
     def _save_now_and_then(self) -> None:
@@ -351,10 +351,10 @@ class _Run:
         change = self._plan.changes[step.change]
         timing = self._timings.get(step.id)
         elapsed = max(self._now() - timing.started, 0.0) if timing else 0.0
-        told = step.planned if step.planned is not None else step.prior
-        shown = str((told or {}).get("id", ""))
+        attributes = step.planned if step.planned is not None else step.prior
+        object_id = str((attributes or {}).get("id", ""))
         deposed = deposed_of(step, change)
-        return StepEvent(str(change.address), step.kind, shown, elapsed, outcome, error, deposed)
+        return StepEvent(str(change.address), step.kind, object_id, elapsed, outcome, error, deposed)
 
     def _result(self) -> Applied:
         counts = self._counts

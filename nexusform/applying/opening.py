@@ -36,44 +36,47 @@ def opening_records(plan: Plan, state: State, lineage: str, plan_digest: str = "
     if moves:
         records.append(Moved(moves))
         draft.take(records[-1])
-    for address, found in plan.refreshed.items():
+    for address, current in plan.refreshed.items():
         instance = draft.instance(address)
-        if instance is None or found != instance.current:
-            creation = found.creation if found else _creation(instance)
-            records.append(Done(address, creation, with_current(instance, found)))
+        if instance is None or current != instance.current:
+            creation = current.creation if current else _creation(instance)
+            records.append(Done(address, creation, with_current(instance, current)))
             draft.take(records[-1])
     for change in plan.changes:
-        noted = _noted(change, draft.instance(change.address))
-        if noted is not None:
-            records.append(Done(change.address, change.creation, noted))
+        annotated = _annotated(change, draft.instance(change.address))
+        if annotated is not None:
+            records.append(Done(change.address, change.creation, annotated))
     return records
 
 
 def _moves(plan: Plan, state: State) -> tuple[tuple[Address, Address], ...]:
-    pairs = [*plan.moved, *((c.previous_address, c.address) for c in plan.changes if c.previous_address)]
-    return tuple(dict.fromkeys((old, new) for old, new in pairs if old in state.instances and old != new))
+    pairs = dict.fromkeys(plan.moved)
+    for change in plan.changes:
+        if change.previous_address:
+            pairs[change.previous_address, change.address] = None
+    return tuple((old, new) for old, new in pairs if old in state.instances and old != new)
 
 
 def _creation(instance: InstanceState | None) -> int:
     return instance.current.creation if instance and instance.current else 0
 
 
-def _noted(change: Change, instance: InstanceState | None) -> InstanceState | None:
+def _annotated(change: Change, instance: InstanceState | None) -> InstanceState | None:
     """What stands after noting a change that needs no provider, or None when nothing is noted."""
     if change.deposed:
         return None
-    standing = instance.current if instance else None
-    if change.importing and change.before is not None and standing is None:
+    current = instance.current if instance else None
+    if change.importing and change.before is not None and current is None:
         # What is replaced at once is taken over as it stands first.
         taken = replace(remembered(change, change.before), creation=change.prior_creation)
         return with_current(instance, taken)
-    if standing is None or change.action is not Action.NO_OP:
+    if current is None or change.action is not Action.NO_OP:
         return None
-    noted = replace(
-        standing,
+    annotated = replace(
+        current,
         sensitive=change.sensitive_after,
         dependencies=change.dependencies,
         create_before_destroy=change.create_before_destroy,
-        private=change.private if change.private is not None else standing.private,
+        private=change.private if change.private is not None else current.private,
     )
-    return with_current(instance, noted) if noted != standing else None
+    return with_current(instance, annotated) if annotated != current else None

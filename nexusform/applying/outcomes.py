@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -51,38 +51,47 @@ def after_answer(
     An answer that contradicts the plan is kept all the same, and told as an error.
     """
     if answer is None:
+        # A delete takes out the object that it was about, and no other at that address.
         left = without_deposed(before, call.deposed) if call.deposed else with_current(before, None)
         return Result(left)
-    wrong = misfits(schema, answer.attributes) if schema is not None else []
-    if wrong:
-        told = f"{path_text(wrong[0].path)}: {wrong[0].message}"
-        refused = f"The answer of provider {call.provider.name} cannot be used. {told}"
-        return after_problem(call, ProviderProblem(refused, exists=True), before)
+    mistakes = misfits(schema, answer.attributes) if schema is not None else []
+    if mistakes:
+        # Attributes of the wrong type cannot be written to state. The object is there all the same.
+        mistake = f"{path_text(mistakes[0].path)}: {mistakes[0].message}"
+        refusal = f"The answer of provider {call.provider.name} cannot be used. {mistake}"
+        return after_problem(call, ProviderProblem(refusal, exists=True), before)
     address = str(call.change.address)
-    found = agree(address, schema, call.step.planned or {}, answer.attributes, answer.observed)
-    unknown = _unknown_paths(found.attributes)
-    attributes = known_parts(found.attributes) if unknown else found.attributes
-    complaint = _complaint(call, found, answer.attributes, unknown)
-    return Result(_with(call, attributes, before, tainted=False), complaint, found.hits, found.misses)
+    agreement = agree(address, schema, call.step.planned or {}, answer.attributes, answer.observed)
+    unknown = _unknown_paths(agreement.attributes)
+    attributes = known_parts(agreement.attributes) if unknown else agreement.attributes
+    complaint = _complaint(call, agreement, answer.attributes, unknown)
+    instance = _instance_with(call, attributes, before, tainted=False)
+    return Result(instance, complaint, agreement.hits, agreement.misses)
 
 
 def after_problem(call: Call, problem: ProviderProblem, before: InstanceState | None) -> Result:
-    """What stands after a failure; a create that failed after the object came to be taints it."""
+    """What stands after a failure.
+
+    A create that failed after the object came to be taints it: nobody knows how far it got, so the next
+    plan replaces it. A failed update leaves what the provider says it left, else what stood before; it is
+    not tainted, for the next plan sees the difference and tries again.
+    """
     error = str(problem) or "The provider gave no reason."
     if call.step.kind is StepKind.CREATE and problem.exists:
         attributes = problem.attributes if problem.attributes is not None else call.step.planned
-        return Result(_with(call, known_parts(attributes or {}), before, tainted=True), error)
+        return Result(_instance_with(call, known_parts(attributes or {}), before, tainted=True), error)
     changing = call.step.kind in (StepKind.UPDATE, StepKind.RELEASE)
     if changing and problem.attributes is not None:
-        return Result(_with(call, known_parts(problem.attributes), before, tainted=False), error)
+        return Result(_instance_with(call, known_parts(problem.attributes), before, tainted=False), error)
     return Result(before, error)
 
 
-def _with(
+def _instance_with(
     call: Call, attributes: Mapping[str, Any], before: InstanceState | None, *, tainted: bool
 ) -> InstanceState:
     made = remembered(call.change, attributes, tainted=tainted)
     if call.step.kind is StepKind.RELEASE and before is not None and before.current is not None:
+        # A release only makes room ahead of the change proper: what the change notes comes with that one.
         made = replace(before.current, attributes=attributes)
     return with_successor(before, made, call.key.type) if call.keeps_old else with_current(before, made)
 
@@ -98,18 +107,17 @@ def known_parts(value: Any) -> Any:
     return value
 
 
-def _complaint(call: Call, found: Agreement, answer: Mapping[str, Any], unknown: Sequence[Path]) -> str:
+def _complaint(call: Call, agreement: Agreement, answer: Mapping[str, Any], unknown: Sequence[Path]) -> str:
     """What is wrong with an answer, in sentences; "" when nothing is."""
-    told: list[str] = []
-    name = call.provider.name
-    for path in found.disagreements:
-        planned, given = _shown(call, call.step.planned, path), _shown(call, answer, path)
-        told.append(f"{path_text(path)} was planned as {planned}, and the provider answered {given}.")
-    told.extend(f"{path_text(path)} is still unknown in the answer." for path in unknown)
-    if not told:
+    sentences: list[str] = []
+    for path in agreement.disagreements:
+        planned, answered = _shown(call, call.step.planned, path), _shown(call, answer, path)
+        sentences.append(f"{path_text(path)} was planned as {planned}, and the provider answered {answered}.")
+    sentences += [f"{path_text(path)} is still unknown in the answer." for path in unknown]
+    if not sentences:
         return ""
     return (
-        f"The answer of provider {name} does not agree with the plan. {' '.join(told)} "
+        f"The answer of provider {call.provider.name} does not agree with the plan. {' '.join(sentences)} "
         "The answer was saved, so the next plan starts from it; the object is not marked for replacement."
     )
 
@@ -130,11 +138,15 @@ def path_text(path: Path) -> str:
 def _unknown_paths(value: Any, path: Path = ()) -> list[Path]:
     if value is UNKNOWN:
         return [path]
+    parts: Iterable[tuple[str | int, Any]] = ()
     if isinstance(value, Mapping):
-        return [p for name, part in value.items() for p in _unknown_paths(part, (*path, name))]
-    if isinstance(value, list):
-        return [p for position, part in enumerate(value) for p in _unknown_paths(part, (*path, position))]
-    return []
+        parts = value.items()
+    elif isinstance(value, list):
+        parts = enumerate(value)
+    unknown: list[Path] = []
+    for step, part in parts:
+        unknown += _unknown_paths(part, (*path, step))
+    return unknown
 
 
 def _at(value: Any, path: Path) -> Any:
@@ -147,8 +159,10 @@ def _at(value: Any, path: Path) -> Any:
 
 
 def _shown(call: Call, attributes: Any, path: Path) -> str:
-    if any(path[: len(s)] == s or s[: len(path)] == path for s in call.change.sensitive_after):
-        return "(sensitive value)"
+    for sensitive in call.change.sensitive_after:
+        shared = min(len(path), len(sensitive))
+        if path[:shared] == sensitive[:shared]:
+            return "(sensitive value)"
     from json import dumps
 
     text = dumps(_at(attributes, path), ensure_ascii=False, default=str)

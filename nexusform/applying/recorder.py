@@ -39,10 +39,15 @@ class Recorder:
         self._lines.append(encode(record))
 
     def intend(self, call: Call) -> None:
-        """A step is about to start."""
+        """A step is about to start.
+
+        Written before the provider is asked: an intent without an effect costs one look-up after a crash, an
+        effect without an intent would be an object that nobody knows of.
+        """
         change, step = call.change, call.step
         planned = None
         if step.kind is not StepKind.DELETE:
+            # What will be known only afterwards is null; settling takes the attributes from the provider.
             planned = remembered(change, known_parts(step.planned or {}))
         self.note(
             Intent(
@@ -57,11 +62,18 @@ class Recorder:
         )
 
     def conclude(self, call: Call, instance: InstanceState | None, error: str) -> None:
-        """A step ended, leaving this at its address."""
+        """A step ended, leaving this at its address.
+
+        The whole instance is written and not what changed: replaying an outcome twice, or onto a state that
+        holds it already, gives the same.
+        """
         self.note(Done(call.change.address, call.key.creation, instance, error))
 
     def flush(self) -> None:
-        """Make everything noted durable. Raises BackendProblem; what was noted is then kept."""
+        """Make everything noted durable. Raises BackendProblem; what was noted is then kept.
+
+        The order is kept, too: a journal that was cut off by a crash holds a first part of what happened.
+        """
         if not self._lines:
             return
         if isinstance(self._backend, AppendsMany):
@@ -78,5 +90,6 @@ class Recorder:
         instance = self._draft.instance(call.change.address)
         if instance is None or instance.current is None:
             return ""
+        # Named by what it is, so that the run which settles this intent keeps it under the same key.
         old = instance.current
         return deposed_key(ObjectKey(call.key.type, str(old.attributes.get("id", "")), old.creation))

@@ -2,7 +2,8 @@
 
 Before a step called its provider its intent was written down. An intent without an outcome means
 that the run ended in between: the object may have been made, changed or removed, or not. Reading
-it by its key tells.
+it by its key tells, and nothing else does: the state is as before the step, the plan says what was
+hoped for, and only the provider knows what is.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from nexusform.address import Address
 from nexusform.applying.standing import DEFAULT_PROVIDER, with_current, with_successor, without_deposed
 from nexusform.planning.plan import StepKind
 from nexusform.ports import ObjectKey, Provider, ProviderProblem, ReadAnswer, ReadRequest
-from nexusform.state.journal import Done, OpenIntent
+from nexusform.state.journal import Done, Intent, OpenIntent
 from nexusform.state.model import InstanceState, ObjectState
 
 
@@ -30,15 +32,17 @@ def settle(intents: Sequence[OpenIntent], providers: Mapping[str, Provider]) -> 
         provider = providers.get(name)
         if provider is None:
             raise ProviderProblem(f'There is no provider "{name}" to ask what an interrupted apply did.')
-        found = provider.read([_request(intents[n]) for n in numbers])
-        answers.update(zip(numbers, found, strict=True))
-    standing: dict[object, InstanceState | None] = {}
+        requests = [_request(intents[number]) for number in numbers]
+        answers.update(zip(numbers, provider.read(requests), strict=True))
+    instances: dict[Address, InstanceState | None] = {}
     outcomes: list[Done] = []
     for number, opened in enumerate(intents):
         intent = opened.intent
-        before = standing.get(intent.address, opened.prior)
-        after = _after(opened, before, answers[number].attributes)
-        standing[intent.address] = after
+        # Two intents of one address can be open (a replaced deposed object and its successor): the
+        # second outcome builds on the first, for an outcome says in full what stands at its address.
+        before = instances.get(intent.address, opened.prior)
+        after = _after(intent, before, answers[number].attributes)
+        instances[intent.address] = after
         outcomes.append(Done(intent.address, intent.creation, after, "The apply was interrupted."))
     return outcomes
 
@@ -46,6 +50,7 @@ def settle(intents: Sequence[OpenIntent], providers: Mapping[str, Provider]) -> 
 def _by_provider(intents: Sequence[OpenIntent]) -> dict[str, list[int]]:
     groups: dict[str, list[int]] = {}
     for number, opened in enumerate(intents):
+        # A delete plans nothing; the object that was to leave knows who keeps it.
         concerned = opened.intent.planned or _leaving(opened)
         groups.setdefault(concerned.provider if concerned else DEFAULT_PROVIDER, []).append(number)
     return groups
@@ -59,30 +64,52 @@ def _leaving(opened: OpenIntent) -> ObjectState | None:
 
 
 def _request(opened: OpenIntent) -> ReadRequest:
-    """A new object is not remembered by anything yet; the others are as state has them."""
+    """What to look for: the object that the step acted on, by the key that it gave to the provider."""
     intent = opened.intent
+    # A new object is not remembered by anything yet. What stands at its address is another one (of the
+    # same id under create_before_destroy): a provider that only echoes what it is told would find that one
+    # and call the create done.
     remembered: Mapping[str, Any] = {}
     if intent.kind != StepKind.CREATE:
-        leaving = _leaving(opened)
-        remembered = leaving.attributes if leaving else {}
+        acted_on = _leaving(opened)
+        remembered = acted_on.attributes if acted_on else {}
     return ReadRequest(
         ObjectKey(intent.key_type, intent.key_id, intent.creation), remembered, str(intent.address)
     )
 
 
 def _after(
-    opened: OpenIntent, before: InstanceState | None, found: Mapping[str, Any] | None
+    intent: Intent, before: InstanceState | None, attributes: Mapping[str, Any] | None
 ) -> InstanceState | None:
-    intent = opened.intent
+    """What stands at the intent's address, given what the provider found under its key (None: nothing)."""
     if intent.kind == StepKind.DELETE:
-        if found is not None:
-            return before
-        return without_deposed(before, intent.deposed) if intent.deposed else with_current(before, None)
-    if found is None:
-        return before if intent.kind == StepKind.CREATE else with_current(before, None)
+        return before if attributes is not None else _after_delete(intent, before)
     if intent.kind == StepKind.CREATE:
-        planned = intent.planned or ObjectState({}, intent.creation)
-        made = replace(planned, attributes=found)
-        return with_successor(before, made, intent.key_type) if intent.deposed else with_current(before, made)
-    current = before.current if before else None
-    return with_current(before, replace(current, attributes=found)) if current else before
+        return before if attributes is None else _after_create(intent, before, attributes)
+    # An update or release may have taken effect, in part or not at all: what was found counts. An object
+    # that is gone was removed by somebody else meanwhile, as a refresh would notice, too.
+    if attributes is None:
+        return with_current(before, None)
+    if before is None or before.current is None:
+        return before
+    return with_current(before, replace(before.current, attributes=attributes))
+
+
+def _after_delete(intent: Intent, before: InstanceState | None) -> InstanceState:
+    """Only the object that was to leave is taken out: beside a deposed one its successor stands."""
+    if intent.deposed:
+        return without_deposed(before, intent.deposed)
+    return with_current(before, None)
+
+
+def _after_create(
+    intent: Intent, before: InstanceState | None, attributes: Mapping[str, Any]
+) -> InstanceState:
+    """The new object as it was found, not as it was planned: what the platform chose is in there.
+
+    Dependencies, sensitivity and the like are the configuration's and were written with the intent.
+    """
+    planned = intent.planned or ObjectState({}, intent.creation)
+    made = replace(planned, attributes=attributes)
+    # With create_before_destroy the old object still stands; it is kept until its own delete is recorded.
+    return with_successor(before, made, intent.key_type) if intent.deposed else with_current(before, made)

@@ -29,9 +29,11 @@ class Whereabouts:
         for name, entries in attributes.items():
             if not isinstance(entries, dict):
                 continue
-            moved = {key: more for key, entry in entries.items() if (more := self._place(site, entry))}
-            if moved:
-                changed[name] = {key: {**entry, **moved.get(key, {})} for key, entry in entries.items()}
+            places = {key: self._place(site, entry) for key, entry in entries.items()}
+            if any(places.values()):
+                changed[name] = {
+                    key: {**entry, **places[key]} if places[key] else entry for key, entry in entries.items()
+                }
         return {**attributes, **changed} if changed else attributes
 
     def _place(self, site: str, entry: Any) -> dict[str, Any]:
@@ -52,7 +54,7 @@ class Whereabouts:
 def _places(state: State) -> dict[tuple[str, str], tuple[str, str]]:
     """(site, machine) -> (rack, zone)."""
     racks: dict[str, tuple[str, str]] = {}
-    found: dict[tuple[str, str], tuple[str, str]] = {}
+    places: dict[tuple[str, str], tuple[str, str]] = {}
     single: list[tuple[str, str]] = []
     for address, instance in state.instances.items():
         if instance.current is None or address.type not in {_RACK, _MACHINE}:
@@ -64,8 +66,8 @@ def _places(state: State) -> dict[tuple[str, str], tuple[str, str]]:
         rack_id = str(attributes.get("id"))
         racks[rack_id] = (str(attributes.get("name")), str(attributes.get("availability_zone")))
         for machine in attributes.get("machines") or ():
-            found[rack_id.partition("/")[0], machine] = racks[rack_id]
+            places[rack_id.partition("/")[0], machine] = racks[rack_id]
     for rack_id, machine in single:
         if rack_id in racks:
-            found[rack_id.partition("/")[0], machine] = racks[rack_id]
-    return found
+            places[rack_id.partition("/")[0], machine] = racks[rack_id]
+    return places

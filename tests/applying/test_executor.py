@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from threading import Lock
+from time import sleep
 from typing import Any
 
 from hypothesis import given, settings
@@ -149,6 +150,31 @@ def test_fail_fast_starts_nothing_new() -> None:
         "nexus_rack.r2": "skipped",
     }
     assert not applied.complete
+
+
+class Patient(Lines):
+    """A journal so slow that every step that was handed out has ended when a flush is done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most_open = 0
+
+    def append_all(self, records: Any) -> None:
+        super().append_all(records)
+        intents = sum(b'"kind":"intent"' in line for line in self.written)
+        outcomes = sum(b'"kind":"done"' in line for line in self.written)
+        self.most_open = max(self.most_open, intents - outcomes)
+        # Long enough for the workers; were it not, the steps at once would only be fewer.
+        sleep(0.02)
+
+
+def test_quick_steps_are_handed_out_ahead_but_not_with_fail_fast() -> None:
+    lines = Patient()
+    run(creating({n: [] for n in range(40)}), Site(lines), lines=lines, parallelism=2)
+    assert lines.most_open > 2
+    lines = Patient()
+    run(creating({n: [] for n in range(40)}), Site(lines), lines=lines, parallelism=2, fail_fast=True)
+    assert lines.most_open == 2
 
 
 def test_a_request_to_stop_lets_running_steps_end() -> None:

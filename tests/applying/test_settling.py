@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from nexusform.applying.recorder import Recorder
 from nexusform.applying.requests import call_for
 from nexusform.applying.settling import settle
+from nexusform.applying.standing import deposed_key
 from nexusform.planning.plan import Action, Change, StepKind
-from nexusform.ports import ProviderProblem
+from nexusform.ports import ObjectKey, ProviderProblem
 from nexusform.providers.simulated import SimulatedProvider, make
 from nexusform.state.draft import replay
 from nexusform.state.journal import read
@@ -104,6 +105,47 @@ def test_a_create_before_destroy_keeps_the_old_one_deposed(tmp_path: Path) -> No
     assert instance.current is not None
     assert instance.current.creation == 2
     assert [old.creation for old in instance.deposed.values()] == [1]
+
+
+@pytest.mark.parametrize("took_effect", [False, True])
+def test_an_interrupted_delete_of_a_deposed_object_keeps_the_current_one(
+    tmp_path: Path, took_effect: bool
+) -> None:
+    provider = site(tmp_path)
+    replaced = change("r0", Action.REPLACE_CREATE_FIRST, 2, 1)
+    old, new = _made(), change("r0", Action.CREATE, 2)
+    for made in (old, new):
+        provider.create(_request(call_for(step(0, StepKind.CREATE, 0, made), made, provider)))
+    doomed = deposed_key(ObjectKey("nexus_rack", "lab/r0", 1))
+    both = InstanceState(
+        ObjectState(attributes("r0", size=2), creation=2),
+        {doomed: ObjectState(attributes("r0"), creation=1)},
+    )
+    before = replace(standing(), instances={address("r0"): both}, last_creation=2)
+    state, opened, call = begun(before, StepKind.DELETE, replaced, provider)
+    if took_effect:
+        provider.delete(_request(call))
+    instance = settled(state, opened, provider).instances[address("r0")]
+    assert instance.current == both.current
+    assert list(instance.deposed) == ([] if took_effect else [doomed])
+
+
+def test_a_create_is_settled_with_what_stands_and_not_with_what_was_planned(tmp_path: Path) -> None:
+    provider = site(tmp_path)
+    wanted = change("r0", Action.CREATE, 1)
+    state, opened, call = begun(State(), StepKind.CREATE, wanted, provider)
+    request = _request(call)
+    provider.create(replace(request, planned=attributes("r0", size=7)))
+    assert _size(settled(state, opened, provider)) == 7
+
+
+def test_a_successor_that_was_not_made_is_not_taken_for_the_old_object() -> None:
+    """A provider without a reality answers with what state remembers, which is another object."""
+    provider = SimulatedProvider()
+    kept = standing(size=1)
+    replaced = change("r0", Action.REPLACE_CREATE_FIRST, 2, 1)
+    state, opened, _ = begun(kept, StepKind.CREATE, replaced, provider)
+    assert settled(state, opened, provider).instances == kept.instances
 
 
 def test_without_a_reality_only_the_state_tells() -> None:
