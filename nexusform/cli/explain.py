@@ -138,8 +138,7 @@ def _object(reason: Reason, arguments: ExplainArguments, screen: Screen) -> str:
     explanation = reason.explained.explanation
     elsewhere = elsewhere_lines(reason.ways, explanation.demand, reason.pool_size)
     if arguments.format == "markdown":
-        from nexusform.rendering.answers.explanation_outline import explanation_outline
-        from nexusform.rendering.answers.explanation_text import certainty_text
+        from nexusform.rendering.answers.explanation_text import certainty_text, explanation_outline
         from nexusform.rendering.answers.outline_markdown import outline_markdown
 
         certainty = certainty_text(reason.certainty, reason.tie_breaks)

@@ -32,6 +32,11 @@ class PoolReason(Struct, frozen=True):
     came: tuple[Coming, ...]
     objects: tuple[str, ...]
 
+    @property
+    def missing(self) -> int:
+        """VMs of the pool that stand on no rack."""
+        return self.table.total_count - sum(self.table.actual_vms_per_rack.values())
+
 
 def explain_pools(
     planned: PlanResult, state: State, pattern: AddressPattern, name: str

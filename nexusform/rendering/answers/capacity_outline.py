@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.scheduling.racks.model import VmSku
 from nexusform.whatif.capacity import CapacityAnswer, SkuRoom, ZoneRoom
-from nexusform.whatif.fragmentation import Fragmentation
+from nexusform.whatif.fragmentation import BrokenBy, Fragmentation
 from nexusform.whatif.mix import MixAnswer, MixPart
-from nexusform.words import counted, listed
+from nexusform.words import counted, form, listed
 
 
 def capacity_outline(answers: Sequence[CapacityAnswer], origin: str) -> Outline:
@@ -38,13 +38,15 @@ def _verdict(answer: CapacityAnswer, several: bool) -> str:
     if answer.mix is not None:
         sets = answer.mix.sets
         return f"{front}{counted(sets, 'set')} of {_mix_text(answer.mix.parts)} {_fits(sets)}"
-    texts = [f"{room.now:,} more {room.sku.name} {_fits(room.now)}" for room in answer.rooms[:4]]
-    texts[:1] = [f"{text}, {answer.rooms[0].with_a_rack_lost:,} with any one rack lost" for text in texts[:1]]
-    return front + ("; ".join(texts) or "no SKU to count")
+    if not answer.rooms:
+        return f"{front}no SKU to count"
+    first, *others = [f"{room.now:,} more {room.sku.name} {_fits(room.now)}" for room in answer.rooms[:4]]
+    rack_lost = f"{answer.rooms[0].with_a_rack_lost:,} with any one rack lost"
+    return front + "; ".join([f"{first}, {rack_lost}", *others])
 
 
 def _fits(count: int) -> str:
-    return "fits" if count == 1 else "fit"
+    return form(count, "fits", "fit")
 
 
 def _mix_text(parts: Iterable[MixPart]) -> str:
@@ -85,32 +87,36 @@ def _sections(answer: CapacityAnswer) -> Iterable[Section]:
 
 
 def _rooms(answer: CapacityAnswer) -> Section:
-    planned = bool(answer.planned_racks)
-    heads = [
-        "SKU",
-        "more",
-        *(["with planned racks"] if planned else []),
-        "a rack lost",
-        "worst rack",
-        "left over",
-    ]
-    rows = []
-    for room in answer.rooms:
-        cells = [room.sku.name, f"{room.now:,}", *([f"{room.with_planned:,}"] if planned else [])]
-        cells += [f"{room.with_a_rack_lost:,}", room.worst_rack]
-        cells.append(f"{room.rest_vcpus:,} vCPUs, {room.rest_memory_gib:,} GiB")
-        rows.append(Row(tuple(cells), answer.asked and room.now == 0))
-    figures = frozenset(k for k, head in enumerate(heads) if head not in {"SKU", "worst rack", "left over"})
-    told = "Left over is what stays free and unusable once the site is filled with that SKU."
-    return Section("More VMs of one SKU", (told,), table=Table(tuple(heads), tuple(rows), figures))
+    planned = ("with planned racks",) if answer.planned_racks else ()
+    counts = ("more", *planned, "a rack lost")
+    heads = ("SKU", *counts, "worst rack", "left over")
+    rows = tuple(_room_row(room, answer) for room in answer.rooms)
+    line = "Left over is what stays free and unusable once the site is filled with that SKU."
+    table = Table(heads, rows, frozenset(range(1, len(counts) + 1)))
+    return Section("More VMs of one SKU", (line,), table=table)
+
+
+def _room_row(room: SkuRoom, answer: CapacityAnswer) -> Row:
+    planned = (f"{room.with_planned:,}",) if answer.planned_racks else ()
+    left_over = f"{room.rest_vcpus:,} vCPUs, {room.rest_memory_gib:,} GiB"
+    counts = (f"{room.now:,}", *planned, f"{room.with_a_rack_lost:,}")
+    return Row((room.sku.name, *counts, room.worst_rack, left_over), answer.asked and room.now == 0)
 
 
 def _zones(answer: CapacityAnswer) -> Section:
     zones = answer.rooms[0].zones if answer.rooms else ()
-    heads = ("SKU", *(zone.zone for zone in zones))
-    rows = tuple(Row((room.sku.name, *(_zone_cell(zone) for zone in room.zones))) for room in answer.rooms)
+    rows = tuple(_zone_row(room) for room in answer.rooms)
     lines = ("+N: in planned racks, besides.",) if answer.planned_racks else ()
-    return Section("By availability zone", lines, table=Table(heads, rows, frozenset(range(1, len(heads)))))
+    table = _table_by_sku([zone.zone for zone in zones], rows)
+    return Section("By availability zone", lines, table=table)
+
+
+def _table_by_sku(heads: Sequence[str], rows: tuple[Row, ...]) -> Table:
+    return Table(("SKU", *heads), rows, frozenset(range(1, len(heads) + 1)))
+
+
+def _zone_row(room: SkuRoom) -> Row:
+    return Row((room.sku.name, *(_zone_cell(zone) for zone in room.zones)))
 
 
 def _zone_cell(zone: ZoneRoom) -> str:
@@ -119,20 +125,20 @@ def _zone_cell(zone: ZoneRoom) -> str:
 
 def _lost(answer: CapacityAnswer) -> Section:
     racks = list(answer.rooms[0].without_rack) if answer.rooms else []
-    heads = ("SKU", *racks)
-    rows = tuple(
-        Row((room.sku.name, *(f"{count:,}" for count in room.without_rack.values()))) for room in answer.rooms
-    )
-    told = "What the other racks hold as they stand; the lost rack's VMs are down and not created elsewhere."
-    table = Table(heads, rows, frozenset(range(1, len(heads))))
-    return Section("With this rack lost", (told,), table=table)
+    rows = tuple(_rack_lost_row(room) for room in answer.rooms)
+    line = "What the other racks hold as they stand; the lost rack's VMs are down and not created elsewhere."
+    return Section("With this rack lost", (line,), table=_table_by_sku(racks, rows))
+
+
+def _rack_lost_row(room: SkuRoom) -> Row:
+    return Row((room.sku.name, *(f"{count:,}" for count in room.without_rack.values())))
 
 
 def _mix(mix: MixAnswer) -> Section:
     sets = f"{counted(mix.sets, 'whole set')} of {_mix_text(mix.parts)}"
     lines = [f"{sets} {_fits(mix.sets)} when the VMs are placed at once, larger SKUs first."]
     if mix.short is not None:
-        verb = "finds" if mix.missing == 1 else "find"
+        verb = form(mix.missing, "finds", "find")
         lines.append(f"One set more does not: {mix.missing} x {mix.short.name} {verb} no room.")
     if mix.one_by_one != mix.sets:
         lines.append(f"Set after set, as they would grow, {mix.one_by_one:,} {_fits(mix.one_by_one)}.")
@@ -145,40 +151,43 @@ def _mix(mix: MixAnswer) -> Section:
     return Section("Filled with the mix", tuple(lines), table=table, bad=mix.sets == 0)
 
 
-def _fragmentation(found: Fragmentation) -> Iterable[Section]:
-    if found.yardstick is None:
+def _fragmentation(cells: Fragmentation) -> Iterable[Section]:
+    if cells.yardstick is None:
         return
-    name = found.yardstick.name
+    yield Section("Fragmentation", tuple(_fragmentation_lines(cells, cells.yardstick)))
+    yield Section("Stranded", (_stranded_line(cells),))
+
+
+def _fragmentation_lines(cells: Fragmentation, yardstick: VmSku) -> Iterable[str]:
+    size = f"{yardstick.cpus_in_cell} vCPUs and {yardstick.memory_in_cell} GiB"
     kinds = (
-        (found.open, f"can take {_a(found.yardstick)} now"),
-        (found.taken, "hold a VM of that size"),
-        (found.broken, "hold only smaller VMs and cannot take it any more"),
-        (found.spoiled, "have the room, but their machine has no disk left for it"),
-        (found.small, "cannot take it even when empty"),
-        (found.closed, "are on machines that take no new VMs"),
+        (cells.open, f"can take {size} now"),
+        (cells.taken, "hold a VM of that size"),
+        (cells.broken, "hold only smaller VMs and cannot take it any more"),
+        (cells.spoiled, "have the room, but their machine has no disk left for it"),
+        (cells.small, "cannot take it even when empty"),
+        (cells.closed, "are on machines that take no new VMs"),
     )
-    lines = [f"Of {counted(found.cells, 'NUMA cell')}, seen from {name}:"]
-    lines += [f"  {count:,} {text}" for count, text in kinds if count]
-    if found.broken:
-        culprits = [f"{b.cluster}/{b.pool} ({b.cells})" for b in found.broken_by]
-        lines.append(
-            f"Broken by {listed(culprits, 6)}; {found.broken_vcpus:,} vCPUs and "
-            f"{found.broken_memory_gib:,} GiB are free in them, for smaller VMs only."
+    yield f"Of {counted(cells.cells, 'NUMA cell')}, seen from {yardstick.name}:"
+    for count, text in kinds:
+        if count:
+            yield f"  {count:,} {text}"
+    if cells.broken:
+        pools = [f"{pool.cluster}/{pool.pool} ({pool.cells})" for pool in cells.broken_by]
+        yield (
+            f"Broken by {listed(pools, 6)}; {cells.broken_vcpus:,} vCPUs and "
+            f"{cells.broken_memory_gib:,} GiB are free in them, for smaller VMs only."
         )
-    yield Section("Fragmentation", tuple(lines))
-    if found.stranded_cells:
-        text = (
-            f"{found.stranded_vcpus:,} vCPUs and {found.stranded_memory_gib:,} GiB are free in "
-            f"{counted(found.stranded_cells, 'cell')} where no SKU fits any more: the other of the two, or "
-            "the disk, is used up."
-        )
-    else:
-        text = "Nothing: wherever vCPUs or memory are free, some SKU still fits."
-    yield Section("Stranded", (text,))
 
 
-def _a(sku: VmSku) -> str:
-    return f"{sku.cpus_in_cell} vCPUs and {sku.memory_in_cell} GiB"
+def _stranded_line(cells: Fragmentation) -> str:
+    if not cells.stranded_cells:
+        return "Nothing: wherever vCPUs or memory are free, some SKU still fits."
+    return (
+        f"{cells.stranded_vcpus:,} vCPUs and {cells.stranded_memory_gib:,} GiB are free in "
+        f"{counted(cells.stranded_cells, 'cell')} where no SKU fits any more: the other of the two, or "
+        "the disk, is used up."
+    )
 
 
 # --- data --------------------------------------------------------------------------------------
@@ -213,37 +222,42 @@ def _sku(room: SkuRoom) -> dict[str, Any]:
         "more_with_any_one_rack_lost": room.with_a_rack_lost,
         "worst_rack": room.worst_rack or None,
         "left_over": {"vcpus": room.rest_vcpus, "memory_gib": room.rest_memory_gib},
-        "zones": [
-            {
-                "availability_zone": zone.zone,
-                "racks": list(zone.racks),
-                "more": zone.now,
-                "more_in_planned_racks": zone.planned,
-            }
-            for zone in room.zones
-        ],
+        "zones": [_zone(zone) for zone in room.zones],
         "rack_lost": dict(room.without_rack),
     }
 
 
-def _cells(found: Fragmentation) -> dict[str, Any]:
+def _zone(zone: ZoneRoom) -> dict[str, Any]:
     return {
-        "yardstick": None if found.yardstick is None else found.yardstick.name,
-        "cells": found.cells,
-        "open": found.open,
-        "taken": found.taken,
-        "broken": found.broken,
-        "without_disk": found.spoiled,
-        "too_small": found.small,
-        "closed": found.closed,
-        "broken_by": [{"cluster": b.cluster, "pool": b.pool, "cells": b.cells} for b in found.broken_by],
-        "free_in_broken_cells": {"vcpus": found.broken_vcpus, "memory_gib": found.broken_memory_gib},
+        "availability_zone": zone.zone,
+        "racks": list(zone.racks),
+        "more": zone.now,
+        "more_in_planned_racks": zone.planned,
+    }
+
+
+def _cells(cells: Fragmentation) -> dict[str, Any]:
+    return {
+        "yardstick": None if cells.yardstick is None else cells.yardstick.name,
+        "cells": cells.cells,
+        "open": cells.open,
+        "taken": cells.taken,
+        "broken": cells.broken,
+        "without_disk": cells.spoiled,
+        "too_small": cells.small,
+        "closed": cells.closed,
+        "broken_by": [_broken_by(pool) for pool in cells.broken_by],
+        "free_in_broken_cells": {"vcpus": cells.broken_vcpus, "memory_gib": cells.broken_memory_gib},
         "stranded": {
-            "cells": found.stranded_cells,
-            "vcpus": found.stranded_vcpus,
-            "memory_gib": found.stranded_memory_gib,
+            "cells": cells.stranded_cells,
+            "vcpus": cells.stranded_vcpus,
+            "memory_gib": cells.stranded_memory_gib,
         },
     }
+
+
+def _broken_by(pool: BrokenBy) -> dict[str, Any]:
+    return {"cluster": pool.cluster, "pool": pool.pool, "cells": pool.cells}
 
 
 def _mix_data(mix: MixAnswer) -> dict[str, Any]:

@@ -102,14 +102,17 @@ def _escaped(character: str) -> str:
 
 def _heredoc(text: str, indent: int) -> str:
     """`indent` is that of the line that the value begins on; inside another value it is indented."""
-    end, margin = "EOT", " " * indent
     lines = text.split("\n")
+    end = "EOT"
     while any(line.strip() == end for line in lines):
         end += "_"
-    shown = ["".join(c if c.isprintable() or c == "\t" else _escaped(c) for c in line) for line in lines]
-    return "\n".join(
-        ["<<-" + end if indent else "<<" + end, *[margin + line for line in shown], margin + end]
-    )
+    opening = f"<<-{end}" if indent else f"<<{end}"
+    margin = " " * indent
+    return "\n".join([opening, *(f"{margin}{_printable(line)}" for line in lines), f"{margin}{end}"])
+
+
+def _printable(line: str) -> str:
+    return "".join(c if c.isprintable() or c == "\t" else _escaped(c) for c in line)
 
 
 def console_type(of: Type, indent: int = 0) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from nexusform.scheduling.racks.model import Demand
 from nexusform.whatif.elsewhere import Need, Way
-from nexusform.words import counted, listed
+from nexusform.words import counted, form, listed
 
 _MOST_NAMES = 4
 _WORDS: Mapping[Need, str] = {
@@ -43,40 +43,45 @@ def elsewhere_lines(ways: Sequence[Way], demand: Demand, pool_size: int) -> list
 
 def _line(need: Need | None, ways: Sequence[Way], demand: Demand, pool_size: int) -> str:
     count = counted(len(ways), "machine")
-    has = "has" if len(ways) == 1 else "have"
+    has = form(len(ways), "has", "have")
     machines = listed((way.machine for way in ways), _MOST_NAMES)
     again = f"that re-places all {pool_size} VMs of the pool" if pool_size > 1 else "that re-places the VM"
-    if need is None:
-        return f"{count} {has} room, and the rule only ranks others first: {machines}."
-    if need is Need.ZONE:
-        zones = ", ".join(sorted(demand.zones or ()))
-        return (
-            f"{count} {has} room in zones that are not among {{{zones}}}: {_by_rack(ways)}. A wider "
-            f"availability_zones would let it go there; {again}."
-        )
-    if need is Need.LEAVE:
-        return _leave_line(ways)
-    if need is Need.OPEN:
-        reasons = listed(f"{way.machine} ({way.refusal})" for way in ways[:_MOST_NAMES])
-        more = f" and {len(ways) - _MOST_NAMES} more" if len(ways) > _MOST_NAMES else ""
-        return (
-            f"{count} {has} room once {'it takes' if len(ways) == 1 else 'they take'} VMs: {reasons}{more}."
-        )
-    if need is Need.HINT:
-        return f"{count} {has} room without the hard placement hint: {machines}."
-    wish = "A SKU that its hardware lists" if need is Need.HARDWARE else "A smaller SKU"
-    return f"{wish} would fit {count} more: {machines}; {again}."
+    match need:
+        case None:
+            return f"{count} {has} room, and the rule only ranks others first: {machines}."
+        case Need.ZONE:
+            zones = ", ".join(sorted(demand.zones or ()))
+            return (
+                f"{count} {has} room in zones that are not among {{{zones}}}: {_by_rack(ways)}. A wider "
+                f"availability_zones would let it go there; {again}."
+            )
+        case Need.LEAVE:
+            return _leave_line(ways)
+        case Need.OPEN:
+            they_take = form(len(ways), "it takes", "they take")
+            reasons = _first_of([f"{way.machine} ({way.refusal})" for way in ways], listed)
+            return f"{count} {has} room once {they_take} VMs: {reasons}."
+        case Need.HINT:
+            return f"{count} {has} room without the hard placement hint: {machines}."
+        case Need.HARDWARE:
+            return f"A SKU that its hardware lists would fit {count} more: {machines}; {again}."
+        case Need.SIZE:
+            return f"A smaller SKU would fit {count} more: {machines}; {again}."
+
+
+def _first_of(texts: Sequence[str], join: Callable[[Sequence[str]], str]) -> str:
+    more = f" and {len(texts) - _MOST_NAMES} more" if len(texts) > _MOST_NAMES else ""
+    return f"{join(texts[:_MOST_NAMES])}{more}"
 
 
 def _leave_line(ways: Sequence[Way]) -> str:
     fewest = min(len(way.leaving) for way in ways)
     best = [way for way in ways if len(way.leaving) == fewest]
-    shown = [f"{way.machine} ({listed(way.leaving, 3)})" for way in best[:_MOST_NAMES]]
-    more = f" and {len(best) - _MOST_NAMES} more" if len(best) > _MOST_NAMES else ""
-    text = f"{counted(len(best), 'machine')} would have room if {counted(fewest, 'VM')} left: "
+    machines = _first_of([f"{way.machine} ({listed(way.leaving, 3)})" for way in best], ", ".join)
     others = len(ways) - len(best)
     rest = f"; {others} more if several did" if others else ""
-    return f"{text}{', '.join(shown)}{more}{rest}."
+    count = counted(len(best), "machine")
+    return f"{count} would have room if {counted(fewest, 'VM')} left: {machines}{rest}."
 
 
 def _by_rack(ways: Iterable[Way]) -> str:
@@ -86,13 +91,14 @@ def _by_rack(ways: Iterable[Way]) -> str:
 
 def elsewhere_document(ways: Iterable[Way]) -> list[dict[str, Any]]:
     """The same as data, machine by machine."""
-    return [
-        {
-            "machine": way.machine,
-            "rack": way.rack,
-            "availability_zone": way.zone,
-            "needs": [{"kind": need.value, "text": _WORDS[need]} for need in way.needs],
-            "leaving": list(way.leaving),
-        }
-        for way in ways
-    ]
+    return [_way(way) for way in ways]
+
+
+def _way(way: Way) -> dict[str, Any]:
+    return {
+        "machine": way.machine,
+        "rack": way.rack,
+        "availability_zone": way.zone,
+        "needs": [{"kind": need.value, "text": _WORDS[need]} for need in way.needs],
+        "leaving": list(way.leaving),
+    }

@@ -1,15 +1,18 @@
-"""Why a VM is where it is: the scheduler's explanation, step by step, as text."""
+"""Why a VM is where it is: the scheduler's explanation, step by step, as text, outline and data."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from nexusform.rendering.answers.outline import Outline, Row, Section, Table, cells_text
+from nexusform.rendering.json.json_placements import refusal_document
 from nexusform.rendering.notation.colours import Painter, harmless
 from nexusform.scheduling.decision import Certainty, Refusal
 from nexusform.scheduling.racks.explanation import Explanation, Ranked
 from nexusform.scheduling.racks.faces import KeyPart
 from nexusform.scheduling.racks.model import Placement, VmSku
+from nexusform.words import counted, form, listed
 
 _INDENT = " " * 15
 # So many refusal lines and tied names are shown unless all are asked for.
@@ -48,22 +51,22 @@ def render_explanation(
 
 def sku_text(sku: VmSku) -> str:
     """`NC_P46_224_v1: 48 host vCPUs, 224 GiB, 1 cell`."""
-    cells = "1 cell" if sku.numa_cells == 1 else f"{sku.numa_cells} cells"
+    cells = f"{sku.numa_cells} {form(sku.numa_cells, 'cell')}"
     return f"{sku.name}: {sku.host_vcpus} host vCPUs, {sku.memory_gib} GiB, {cells}"
 
 
 def placement_place(placement: Placement) -> str:
     """`rack7 / rack7-bm06 / cell 1`."""
-    word = "cell" if len(placement.cells) == 1 else "cells"
-    numbers = "+".join(str(c) for c in placement.cells)
-    return f"{placement.rack} / {placement.machine} / {word} {numbers}"
+    return f"{placement.rack} / {placement.machine} / {cells_text(placement.cells)}"
 
 
 def _title(name: str, explanation: Explanation, paint: Painter) -> str:
-    place = placement_place(explanation.placement) if explanation.placement else "fits nowhere"
-    return (
-        f"{paint(harmless(name), 'bold')} ({harmless(sku_text(explanation.demand.sku))}) -> {harmless(place)}"
-    )
+    sku, goes = sku_text(explanation.demand.sku), _goes(explanation)
+    return f"{paint(harmless(name), 'bold')} ({harmless(sku)}) -> {harmless(goes)}"
+
+
+def _goes(explanation: Explanation) -> str:
+    return placement_place(explanation.placement) if explanation.placement else "fits nowhere"
 
 
 def _step(number: str, name: str, text: str) -> str:
@@ -73,31 +76,33 @@ def _step(number: str, name: str, text: str) -> str:
 # --- steps 1 and 2 -----------------------------------------------------------------------------
 
 
+_FILTER_WORDS = {
+    "schedulable": "take new VMs",
+    "hardware": "have hardware for the SKU",
+    "disk": "have the disk",
+}
+
+
 def _filters(explanation: Explanation) -> list[str]:
-    left = {f.rule: f.machines for f in explanation.filters}
+    left = {step.rule: step.machines for step in explanation.filters}
     total = explanation.total_machines
-    fits, zones = left.get("fits", total), left.get("zones", total)
-    texts = [f"{total} machines"]
+    clauses = [f"{total} machines"]
     before = total
-    words = {"schedulable": "take new VMs", "hardware": "have hardware for the SKU", "disk": "have the disk"}
-    for rule, words_of in words.items():
+    for rule, words in _FILTER_WORDS.items():
         if left.get(rule, before) != before:
             before = left[rule]
-            texts.append(f"{before} {words_of}")
-    size = (
-        "a free cell of that size"
-        if explanation.demand.sku.numa_cells == 1
-        else "enough free cells of that size"
-    )
-    lines = [_step("1", "fits", f"{', '.join(texts)}, {fits} have {size}")]
-    wanted = explanation.demand.zones
-    if wanted is None:
-        lines.append(_step("2", "zones", f"all; {zones} stay"))
-    else:
-        lines.append(_step("2", "zones", f"{{{', '.join(sorted(wanted))}}} leave {zones}"))
-    hints = left.get("hints", zones)
+            clauses.append(f"{before} {words}")
+    one_cell = explanation.demand.sku.numa_cells == 1
+    size = "a free cell of that size" if one_cell else "enough free cells of that size"
+    clauses.append(f"{left.get('fits', total)} have {size}")
+    after_zones = left.get("zones", total)
+    zones = f"all; {after_zones} stay"
+    if explanation.demand.zones is not None:
+        zones = f"{{{', '.join(sorted(explanation.demand.zones))}}} leave {after_zones}"
+    lines = [_step("1", "fits", ", ".join(clauses)), _step("2", "zones", zones)]
     if explanation.demand.hints:
-        lines.append(_step(" ", "hints", f"{len(explanation.demand.hints)} leave {hints}"))
+        after_hints = left.get("hints", after_zones)
+        lines.append(_step(" ", "hints", f"{len(explanation.demand.hints)} leave {after_hints}"))
     return lines
 
 
@@ -105,85 +110,95 @@ def _filters(explanation: Explanation) -> list[str]:
 
 
 def _figures(keys: Iterable[KeyPart]) -> str:
-    return ", ".join(k.text for k in keys if k.text)
-
-
-def _names(ranked: Sequence[Ranked]) -> str:
-    names = [r.name for r in ranked[:_NAMES]]
-    if len(ranked) > _NAMES:
-        return f"{', '.join(names)} and {len(ranked) - _NAMES} more"
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return ", ".join(key.text for key in keys if key.text)
 
 
 def _rack(explanation: Explanation) -> list[str]:
-    best = explanation.racks[0]
     tied = explanation.tied_racks
-    if len(tied) > 1:
-        return [
-            _step("3", "rack", f"{_names(tied)} tie ({_figures(best.keys)}): tie-break chose {best.name}")
-        ]
-    lines = [_step("3", "rack", f"{best.name} ({_figures(best.keys)})")]
-    if len(explanation.racks) > 1:
-        second = explanation.racks[1]
-        lines.append(f"{_INDENT}next best: {harmless(f'{second.name} ({_figures(second.keys)})')}")
+    lines = [_step("3", "rack", _choice(explanation.racks[0], tied))]
+    if len(tied) <= 1 and len(explanation.racks) > 1:
+        lines.append(_next_best(explanation.racks[1]))
     return lines
 
 
+def _choice(best: Ranked, tied: Sequence[Ranked]) -> str:
+    """What was chosen, with its keys, and among which equal ones."""
+    figures = _figures(best.keys)
+    if len(tied) <= 1:
+        return f"{best.name} ({figures})"
+    names = listed((ranked.name for ranked in tied), _NAMES)
+    return f"{names} tie ({figures}): tie-break chose {best.name}"
+
+
+def _next_best(second: Ranked) -> str:
+    return f"{_INDENT}next best: {harmless(f'{second.name} ({_figures(second.keys)})')}"
+
+
 def _machine(explanation: Explanation, rack_machines: Collection[str], *, every: bool) -> list[str]:
-    best = explanation.machines[0]
     tied = explanation.tied_machines
-    if len(tied) > 1:
-        text = f"{_names(tied)} tie ({_figures(best.keys)}): tie-break chose {best.name}"
-    else:
-        text = f"{best.name} ({_figures(best.keys)})"
-    lines = [_step("4", "machine", text)]
-    second = explanation.next_best
-    if second is not None and len(tied) <= 1:
-        lines.append(f"{_INDENT}next best: {harmless(f'{second.name} ({_figures(second.keys)})')}")
+    lines = [_step("4", "machine", _choice(explanation.machines[0], tied))]
+    if len(tied) <= 1 and explanation.next_best is not None:
+        lines.append(_next_best(explanation.next_best))
     if not every:
-        front = f"{explanation.racks[0].name}-"
-        known = frozenset(rack_machines)
-        mine = [
-            r
-            for r in explanation.refusals
-            if (r.candidate in known if known else r.candidate.startswith(front))
-        ]
-        lines += [f"{_INDENT}refused  : {text}" for text in _grouped(mine)[:_LINES]]
-        others = len(explanation.refusals) - len(mine)
-        if others:
-            lines.append(f"{_INDENT}elsewhere: {others} machines refused")
+        lines += _refusals_in_rack(explanation, rack_machines)
+    return lines
+
+
+def _refusals_in_rack(explanation: Explanation, rack_machines: Collection[str]) -> list[str]:
+    """The machines of the chosen rack that were refused, and how many others."""
+    names = frozenset(rack_machines)
+    front = f"{explanation.racks[0].name}-"
+    in_rack: list[Refusal] = []
+    for refusal in explanation.refusals:
+        machine = refusal.candidate
+        if machine in names if names else machine.startswith(front):
+            in_rack.append(refusal)
+    lines = [f"{_INDENT}refused  : {text}" for text in _grouped(in_rack)[:_LINES]]
+    others = len(explanation.refusals) - len(in_rack)
+    if others:
+        lines.append(f"{_INDENT}elsewhere: {others} machines refused")
     return lines
 
 
 def _cells(explanation: Explanation, placement: Placement) -> str:
-    chosen = "+".join(str(c) for c in placement.cells)
-    word = "cell" if len(placement.cells) == 1 else "cells"
-    if len(explanation.fitting_cells) == len(placement.cells):
-        only = "is the only one that fits" if len(placement.cells) == 1 else "are the only ones that fit"
-        return _step("5", "cells", f"{word} {chosen} {only}")
-    fitting = ", ".join(str(c) for c in sorted(explanation.fitting_cells))
-    has = "has" if len(placement.cells) == 1 else "have"
-    return _step("5", "cells", f"{word} {chosen} {has} the least free memory of those that fit ({fitting})")
+    count = len(placement.cells)
+    cells = cells_text(placement.cells)
+    if len(explanation.fitting_cells) == count:
+        only = form(count, "is the only one that fits", "are the only ones that fit")
+        return _step("5", "cells", f"{cells} {only}")
+    fitting = ", ".join(str(cell) for cell in sorted(explanation.fitting_cells))
+    has = form(count, "has", "have")
+    return _step("5", "cells", f"{cells} {has} the least free memory of those that fit ({fitting})")
 
 
 # --- refusals and certainty --------------------------------------------------------------------
 
 
 def _refusals(explanation: Explanation, *, every: bool) -> list[str]:
-    grouped = _grouped(explanation.refusals)
-    shown = grouped if every else grouped[:_LINES]
-    lines = [f"  refused: {shown[0]}", *(f"           {text}" for text in shown[1:])] if shown else []
-    if len(grouped) > len(shown):
-        lines.append(f"           and {len(grouped) - len(shown)} more reasons")
+    groups = _grouped(explanation.refusals)
+    shown = groups if every else groups[:_LINES]
+    if not shown:
+        return []
+    lines = [f"  refused: {shown[0]}", *(f"           {text}" for text in shown[1:])]
+    if len(groups) > len(shown):
+        lines.append(f"           and {len(groups) - len(shown)} more reasons")
     return lines
 
 
 def _grouped(refusals: Iterable[Refusal]) -> list[str]:
-    # `rack7-bm01, bm02, bm03 no cell of 224 GiB left`: machines of a rack with one reason together.
-    groups: dict[tuple[str, str], list[str]] = {}
+    """`rack7-bm01, bm02, bm03: fits: no cell of 224 GiB left`: machines with one reason together."""
+    by_reason = _machines_by_reason(refusals)
+    return [
+        harmless(f"{_abbreviated(names)}: {rule}: {reason}") for (rule, reason), names in by_reason.items()
+    ]
+
+
+def _machines_by_reason(refusals: Iterable[Refusal]) -> dict[tuple[str, str], list[str]]:
+    """The names of the machines that were refused, by rule and reason."""
+    machines: dict[tuple[str, str], list[str]] = {}
     for refusal in refusals:
-        groups.setdefault((refusal.rule, refusal.reason), []).append(refusal.candidate)
-    return [harmless(f"{_abbreviated(names)}: {rule}: {reason}") for (rule, reason), names in groups.items()]
+        machines.setdefault((refusal.rule, refusal.reason), []).append(refusal.candidate)
+    return machines
 
 
 def _abbreviated(names: Sequence[str]) -> str:
@@ -208,35 +223,86 @@ def explanation_document(
     name: str, explanation: Explanation, certainty: Certainty | None = None, tie_breaks: int = 0
 ) -> dict[str, Any]:
     """The same as data: every ranked rack and machine with its figures, every refusal."""
-    placement = explanation.placement
-    place = None
-    if placement is not None:
-        place = {
-            "machine": placement.machine,
-            "rack": placement.rack,
-            "availability_zone": placement.availability_zone,
-            "numa_cells": list(placement.cells),
-        }
     zones = explanation.demand.zones
     return {
         "object": name,
         "vm_sku_name": explanation.demand.sku.name,
         "availability_zones": None if zones is None else sorted(zones),
-        "to": place,
+        "to": None if explanation.placement is None else _place(explanation.placement),
         "seed": explanation.seed,
         "machines_in_all": explanation.total_machines,
-        "filters": [{"rule": f.rule, "machines": f.machines} for f in explanation.filters],
-        "racks": [_ranked(r) for r in explanation.racks],
-        "machines": [_ranked(r) for r in explanation.machines],
+        "filters": [{"rule": step.rule, "machines": step.machines} for step in explanation.filters],
+        "racks": [_ranked(rack) for rack in explanation.racks],
+        "machines": [_ranked(machine) for machine in explanation.machines],
         "fitting_cells": list(explanation.fitting_cells),
-        "rejected": [
-            {"candidate": r.candidate, "rule": r.rule, "reason": r.reason} for r in explanation.refusals
-        ],
+        "rejected": [refusal_document(refusal) for refusal in explanation.refusals],
         "certainty": None if certainty is None else {"rack": certainty.rack, "machine": certainty.machine},
         "tie_breaks": tie_breaks,
     }
 
 
+def _place(placement: Placement) -> dict[str, Any]:
+    return {
+        "machine": placement.machine,
+        "rack": placement.rack,
+        "availability_zone": placement.availability_zone,
+        "numa_cells": list(placement.cells),
+    }
+
+
 def _ranked(ranked: Ranked) -> dict[str, Any]:
-    keys = [{"rule": k.rule, "value": k.value, "text": k.text} for k in ranked.keys]
+    keys = [{"rule": key.rule, "value": key.value, "text": key.text} for key in ranked.keys]
     return {"name": ranked.name, "keys": keys, "tie_break": ranked.digest or None}
+
+
+# --- as an outline, for Markdown ---------------------------------------------------------------
+
+_MOST_RANKED = 8
+
+
+def explanation_outline(
+    name: str, explanation: Explanation, facts: Sequence[str], elsewhere: Sequence[str]
+) -> Outline:
+    """The five steps as tables; `facts` are sentences to say first, `elsewhere` those about other places."""
+    place = explanation.placement
+    sections = [_filter_section(explanation)]
+    if place is not None:
+        sections.append(_ranking("Step 3: rack", explanation.racks))
+        sections.append(_ranking(f"Step 4: machine of {place.rack}", explanation.machines))
+        fitting = ", ".join(str(cell) for cell in sorted(explanation.fitting_cells))
+        chosen = " and ".join(str(cell) for cell in place.cells)
+        line = f"Cells with room: {fitting}. The least free memory, then the lowest number: {chosen}."
+        sections.append(Section("Step 5: cells", (line,)))
+    if elsewhere:
+        sections.append(Section("To stand elsewhere", tuple(elsewhere)))
+    if explanation.refusals:
+        sections.append(_refusal_section(explanation))
+    title = f"{name} ({sku_text(explanation.demand.sku)})"
+    return Outline(title, _goes(explanation), place is None, tuple(facts), tuple(sections))
+
+
+def _filter_section(explanation: Explanation) -> Section:
+    rows = [Row(("all machines", f"{explanation.total_machines:,}"))]
+    rows += [Row((step.rule, f"{step.machines:,}")) for step in explanation.filters]
+    table = Table(("filter", "machines left"), tuple(rows), frozenset({1}))
+    return Section("Steps 1 and 2: what fits", table=table)
+
+
+def _ranking(title: str, ranked: Sequence[Ranked]) -> Section:
+    lines: list[str] = []
+    tied = sum(1 for candidate in ranked if candidate.digest)
+    if tied:
+        lines.append(f"The first {tied} tie; the tie-break chose {ranked[0].name}.")
+    shown = ranked[:_MOST_RANKED]
+    if len(ranked) > len(shown):
+        lines.append(f"{counted(len(ranked) - len(shown), 'more candidate')} ranked lower.")
+    rows = tuple(Row((str(rank), each.name, _figures(each.keys))) for rank, each in enumerate(shown, 1))
+    table = Table(("rank", "name", "lowest first"), rows, frozenset({0}))
+    return Section(title, tuple(lines), table=table)
+
+
+def _refusal_section(explanation: Explanation) -> Section:
+    by_reason = _machines_by_reason(explanation.refusals)
+    rows = tuple(Row((rule, reason, ", ".join(names))) for (rule, reason), names in by_reason.items())
+    table = Table(("rule", "reason", "machines"), rows)
+    return Section(f"{counted(len(explanation.refusals), 'machine')} refused", table=table, folded=True)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from nexusform.planning.plan import place_of
-from nexusform.rendering.answers.outline import Outline, Row, Section, Table, place_text
+from nexusform.rendering.answers.outline import Outline, Row, Section, Table, move_document, place_text
 from nexusform.rendering.answers.runtime_upgrade_outline import pool_cells, pool_document
 from nexusform.rendering.answers.workload_rows import pending_lines, workload_document, workload_table
 from nexusform.whatif.availability import PoolLeft
-from nexusform.whatif.failure import Failure, PoolComeback, Scope
+from nexusform.whatif.failure import Comeback, Failure, NodeDeletion, PoolComeback, Scope
 from nexusform.whatif.world_view import Kind
-from nexusform.words import counted, listed
+from nexusform.words import counted, form, listed
 
 
 def failure_outline(failure: Failure, origin: str) -> Outline:
@@ -34,22 +34,20 @@ def failure_outline(failure: Failure, origin: str) -> Outline:
 
 
 def _headline(failure: Failure) -> str:
-    down = f"{counted(failure.vms, 'VM')} {'is' if failure.vms == 1 else 'are'} down"
     if not failure.vms:
         return "Nothing is down: no VM stands there."
+    down = f"{counted(failure.vms, 'VM')} {form(failure.vms, 'is', 'are')} down"
     if failure.scope in {Scope.CLUSTER, Scope.SITE}:
         return f"{down}, and nothing comes back elsewhere by itself."
     losses = [_loss(pool) for pool in failure.pools if pool.lost]
     losses += [f"no pod of {left.workload} runs" for left in failure.lost_workloads]
-    texts = [down]
-    texts.append(listed(losses, 4) if losses else "every control plane keeps its quorum")
+    clauses = [down, listed(losses, 4) if losses else "every control plane keeps its quorum"]
     if failure.missing:
-        texts.append(
-            f"{counted(failure.missing, 'VM')} {'fits' if failure.missing == 1 else 'fit'} nowhere else"
-        )
+        fits = form(failure.missing, "fits", "fit")
+        clauses.append(f"{counted(failure.missing, 'VM')} {fits} nowhere else")
     elif failure.comebacks:
-        texts.append("there is room for every node elsewhere")
-    return "; ".join(texts) + "."
+        clauses.append("there is room for every node elsewhere")
+    return "; ".join(clauses) + "."
 
 
 def _loss(pool: PoolLeft) -> str:
@@ -83,10 +81,8 @@ def _waits(pool: PoolLeft) -> str:
 
 def _down(failure: Failure) -> Section:
     rows = tuple(Row(pool_cells(pool), pool.lost) for pool in failure.pools)
-    bad = any(pool.lost for pool in failure.pools)
-    return Section(
-        "What is down, what is left", table=_table(("cluster", "pool", "down", "up", ""), rows, 2), bad=bad
-    )
+    table = _table(("cluster", "pool", "down", "up", ""), rows, 2)
+    return Section("What is down, what is left", table=table, bad=any(row.bad for row in rows))
 
 
 def _pods(failure: Failure) -> Section:
@@ -101,8 +97,8 @@ def _table(heads: tuple[str, ...], rows: tuple[Row, ...], *figures: int) -> Tabl
 
 
 def _deletions(failure: Failure) -> Section:
+    silent = sorted({deletion.cluster for deletion in failure.deletions if not deletion.reachable})
     lines = []
-    silent = sorted({d.cluster for d in failure.deletions if not d.reachable})
     if silent:
         lines.append(
             f"Without quorum the control plane of {listed(silent)} cannot answer: bring a machine back first."
@@ -117,55 +113,33 @@ def _deletions(failure: Failure) -> Section:
 
 
 def _comebacks(failure: Failure) -> Section:
-    rows = tuple(
-        Row(
-            (
-                pool.cluster,
-                pool.pool,
-                f"{len(pool.vms) - pool.missing} of {len(pool.vms)}",
-                _racks(pool),
-            ),
-            pool.missing > 0,
-        )
-        for pool in failure.comebacks
-    )
+    rows = tuple(_comeback_row(pool) for pool in failure.comebacks)
     reasons = [f"{pool.cluster}/{pool.pool}: {pool.reason}" for pool in failure.comebacks if pool.reason]
-    heads = ("cluster", "pool", "fit", "racks")
-    return Section(
-        "Where they come back, by the rule",
-        tuple(reasons),
-        table=_table(heads, rows, 2),
-        bad=failure.missing > 0,
-    )
+    table = _table(("cluster", "pool", "fit", "racks"), rows, 2)
+    title = "Where they come back, by the rule"
+    return Section(title, tuple(reasons), table=table, bad=failure.missing > 0)
+
+
+def _comeback_row(pool: PoolComeback) -> Row:
+    fit = f"{len(pool.vms) - pool.missing} of {len(pool.vms)}"
+    return Row((pool.cluster, pool.pool, fit, _racks(pool)), pool.missing > 0)
 
 
 def _racks(pool: PoolComeback) -> str:
-    counts: dict[str, int] = {}
-    for vm in pool.vms:
-        if vm.goes is not None:
-            counts[vm.goes.rack] = counts.get(vm.goes.rack, 0) + 1
-    ordered = sorted(counts.items(), key=lambda item: item[0].encode())
-    return listed((rack if count == 1 else f"{count} in {rack}" for rack, count in ordered), 8)
+    counts = Counter(vm.goes.rack for vm in pool.vms if vm.goes is not None)
+    racks = sorted(counts, key=str.encode)
+    return listed(rack if counts[rack] == 1 else f"{counts[rack]} in {rack}" for rack in racks)
 
 
 def _places(pool: PoolComeback) -> Section:
-    rows = tuple(
-        Row(
-            (
-                vm.name,
-                place_text(vm.stood),
-                place_text(vm.goes) if vm.goes is not None else "no room",
-            ),
-            vm.goes is None,
-        )
-        for vm in pool.vms
-    )
-    return Section(
-        f"{pool.cluster}/{pool.pool}",
-        table=_table(("node", "stood on", "comes back on"), rows),
-        folded=True,
-        bad=pool.missing > 0,
-    )
+    rows = tuple(_place_row(vm) for vm in pool.vms)
+    table = _table(("node", "stood on", "comes back on"), rows)
+    return Section(f"{pool.cluster}/{pool.pool}", table=table, folded=True, bad=pool.missing > 0)
+
+
+def _place_row(vm: Comeback) -> Row:
+    goes = place_text(vm.goes) if vm.goes is not None else "no room"
+    return Row((vm.name, place_text(vm.stood), goes), vm.goes is None)
 
 
 def failure_document(failure: Failure) -> dict[str, Any]:
@@ -177,37 +151,34 @@ def failure_document(failure: Failure) -> dict[str, Any]:
         "machines": list(failure.machines),
         "vms_down": failure.vms,
         "pools": [pool_document(pool) for pool in failure.pools],
-        "stay_down": [
-            {"address": pool.address, "vms": [vm.name for vm in pool.down]} for pool in failure.stay_down
-        ],
+        "stay_down": [_waiting(pool) for pool in failure.stay_down],
         "outside_vms_down": list(failure.outsiders),
         "workloads": [workload_document(left, drained=False) for left in failure.workloads],
-        "delete_nodes": [
-            {
-                "cluster_id": d.cluster_id,
-                "machines": list(d.machines),
-                "command": d.command,
-                "nodes": list(d.nodes),
-                "control_plane_answers": d.reachable,
-            }
-            for d in failure.deletions
-        ],
+        "delete_nodes": [_deletion(deletion) for deletion in failure.deletions],
         "vms_without_room": failure.missing,
-        "comebacks": [
-            {
-                "cluster_id": pool.cluster_id,
-                "pool": pool.pool,
-                "vm_sku_name": pool.sku,
-                "reason": pool.reason or None,
-                "nodes": [
-                    {
-                        "node": vm.name,
-                        "from": place_of(vm.stood),
-                        "to": place_of(vm.goes) if vm.goes is not None else None,
-                    }
-                    for vm in pool.vms
-                ],
-            }
-            for pool in failure.comebacks
-        ],
+        "comebacks": [_comeback(pool) for pool in failure.comebacks],
+    }
+
+
+def _waiting(pool: PoolLeft) -> dict[str, Any]:
+    return {"address": pool.address, "vms": [vm.name for vm in pool.down]}
+
+
+def _deletion(deletion: NodeDeletion) -> dict[str, Any]:
+    return {
+        "cluster_id": deletion.cluster_id,
+        "machines": list(deletion.machines),
+        "command": deletion.command,
+        "nodes": list(deletion.nodes),
+        "control_plane_answers": deletion.reachable,
+    }
+
+
+def _comeback(pool: PoolComeback) -> dict[str, Any]:
+    return {
+        "cluster_id": pool.cluster_id,
+        "pool": pool.pool,
+        "vm_sku_name": pool.sku,
+        "reason": pool.reason or None,
+        "nodes": [move_document(vm.name, vm.stood, vm.goes) for vm in pool.vms],
     }

@@ -12,19 +12,19 @@ Edge = tuple[str, str]
 
 def dot_graph(nodes: Iterable[str], edges: Iterable[Edge]) -> str:
     """DOT, as OpenTofu prints it: an edge (a, b) says that a depends on b. Ends in a newline."""
-    listed = list(nodes)
+    names = list(nodes)
     lines = ["digraph G {", '  rankdir = "RL";', '  node [shape = rect, fontname = "sans-serif"];']
-    lines += [f"  {_dot(node)} [label={_dot(node)}];" for node in listed]
-    lines += [f"  {_dot(a)} -> {_dot(b)};" for a, b in reduced(listed, edges)]
+    lines += [f"  {_dot(node)} [label={_dot(node)}];" for node in names]
+    lines += [f"  {_dot(a)} -> {_dot(b)};" for a, b in reduced(names, edges)]
     return "\n".join([*lines, "}", ""])
 
 
 def mermaid_graph(nodes: Iterable[str], edges: Iterable[Edge]) -> str:
     """A Mermaid flowchart for Markdown; ends in a newline."""
-    listed = list(nodes)
-    number = {node: f"n{k}" for k, node in enumerate(listed)}
-    lines = ["flowchart RL", *(f'  {number[node]}["{_mermaid(node)}"]' for node in listed)]
-    lines += [f"  {number[a]} --> {number[b]}" for a, b in reduced(listed, edges)]
+    names = list(nodes)
+    number = {node: f"n{k}" for k, node in enumerate(names)}
+    lines = ["flowchart RL", *(f'  {number[node]}["{_mermaid(node)}"]' for node in names)]
+    lines += [f"  {number[a]} --> {number[b]}" for a, b in reduced(names, edges)]
     return "\n".join([*lines, ""])
 
 
@@ -34,10 +34,9 @@ def reduced(nodes: Sequence[str], edges: Iterable[Edge]) -> list[Edge]:
     Edges to unknown nodes and repeated ones are left out; a graph with a cycle keeps all.
     """
     position = {node: k for k, node in enumerate(nodes)}
-    kept = {(a, b) for a, b in edges if a in position and b in position and a != b}
-    if len(nodes) <= _REDUCED:
-        kept = _reduce(nodes, kept)
-    return sorted(kept, key=lambda edge: (position[edge[0]], position[edge[1]]))
+    known = {(a, b) for a, b in edges if a in position and b in position and a != b}
+    shown = _reduce(nodes, known) if len(nodes) <= _REDUCED else known
+    return sorted(shown, key=lambda edge: (position[edge[0]], position[edge[1]]))
 
 
 def _reduce(nodes: Sequence[str], edges: set[Edge]) -> set[Edge]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from nexusform.planning.plan import place_of
-from nexusform.rendering.answers.outline import Outline, Row, Section, Table, place_text
+from nexusform.rendering.answers.outline import Outline, Row, Section, Table, move_document, place_text
 from nexusform.whatif.availability import quorum_of
-from nexusform.whatif.kubernetes_upgrade import Batch, KubernetesUpgrade, PoolUpgrade
+from nexusform.whatif.kubernetes_upgrade import Batch, KubernetesUpgrade, NodeMove, PoolUpgrade
 from nexusform.words import counted, listed
 
 
@@ -57,23 +56,15 @@ def _facts(upgrade: KubernetesUpgrade) -> Iterable[str]:
 
 
 def _pools(upgrade: KubernetesUpgrade) -> Section:
-    rows = [
-        Row(
-            (
-                pool.pool,
-                pool.sku,
-                str(pool.count),
-                _way(pool),
-                f"{pool.fewest_up} of {pool.count}",
-                _judgement(pool),
-            ),
-            pool.blocked or pool.lost,
-        )
-        for pool in upgrade.pools
-        if pool.count
-    ]
+    rows = tuple(_pool_row(pool) for pool in upgrade.pools if pool.count)
     heads = ("pool", "SKU", "VMs", "at once", "min up", "verdict")
-    return Section("Pools", table=Table(heads, tuple(rows), frozenset({2})), bad=upgrade.bad)
+    return Section("Pools", table=Table(heads, rows, frozenset({2})), bad=upgrade.bad)
+
+
+def _pool_row(pool: PoolUpgrade) -> Row:
+    up = f"{pool.fewest_up} of {pool.count}"
+    cells = (pool.pool, pool.sku, str(pool.count), _way(pool), up, _judgement(pool))
+    return Row(cells, pool.blocked or pool.lost)
 
 
 def _way(pool: PoolUpgrade) -> str:
@@ -95,35 +86,36 @@ def _blocked(pool: PoolUpgrade) -> Section:
     batch = pool.batches[-1]
     missing = [move.name for move in batch.moves if move.goes is None]
     front = f"Batch {batch.number} of {pool.pool} ({_way(pool)})"
-    lines = [f"{front} finds no room for {listed(missing)}. {pool.reason}"]
+    line = f"{front} finds no room for {listed(missing)}. {pool.reason}"
+    return Section(f"What blocks {pool.pool}", (line, *_ways_out(pool)), bad=True)
+
+
+def _ways_out(pool: PoolUpgrade) -> Iterable[str]:
     if pool.fitting_surge:
-        lines.append(f'max_surge = "{pool.fitting_surge}" fits for every batch.')
+        yield f'max_surge = "{pool.fitting_surge}" fits for every batch.'
     if pool.in_place:
-        lines.append(
+        yield (
             'max_surge = "0" with max_unavailable = "1" fits: the old VM leaves first, so each batch has '
             "one node less up."
         )
-    if not pool.fitting_surge and not pool.in_place and not pool.control_plane:
-        lines.append("Smaller surges, and none with max_unavailable 1, were tried; none fits.")
     if pool.control_plane:
-        lines.append(f"Free a cell for one more {pool.sku}; a control plane always surges by one.")
-    return Section(f"What blocks {pool.pool}", tuple(lines), bad=True)
+        yield f"Free a cell for one more {pool.sku}; a control plane always surges by one."
+    elif not pool.fitting_surge and not pool.in_place:
+        yield "Smaller surges, and none with max_unavailable 1, were tried; none fits."
 
 
 def _batches(pool: PoolUpgrade) -> Section:
-    rows = [
-        Row((str(batch.number), move.name, place_text(move.stood), _goes(batch, index)), not batch.fits)
-        for batch in pool.batches
-        for index, move in enumerate(batch.moves)
-    ]
+    rows: list[Row] = []
+    for batch in pool.batches:
+        rows += [_move_row(batch, move) for move in batch.moves]
     heads = ("batch", "node", "stands on", "new VM on")
     title = f"{pool.pool}: {counted(len(pool.batches), 'batch', 'batches')}"
     return Section(title, table=Table(heads, tuple(rows), frozenset({0})), folded=True, bad=pool.blocked)
 
 
-def _goes(batch: Batch, index: int) -> str:
-    goes = batch.moves[index].goes
-    return place_text(goes) if goes is not None else "no room"
+def _move_row(batch: Batch, move: NodeMove) -> Row:
+    goes = place_text(move.goes) if move.goes is not None else "no room"
+    return Row((str(batch.number), move.name, place_text(move.stood), goes), not batch.fits)
 
 
 def kubernetes_upgrade_document(upgrade: KubernetesUpgrade) -> dict[str, Any]:
@@ -154,20 +146,14 @@ def _pool(pool: PoolUpgrade) -> dict[str, Any]:
         "fitting_surge": pool.fitting_surge or None,
         "fits_in_place": pool.in_place,
         "availability_lost": pool.lost,
-        "batches": [
-            {
-                "batch": batch.number,
-                "up": batch.up,
-                "fits": batch.fits,
-                "nodes": [
-                    {
-                        "node": move.name,
-                        "from": place_of(move.stood),
-                        "to": place_of(move.goes) if move.goes is not None else None,
-                    }
-                    for move in batch.moves
-                ],
-            }
-            for batch in pool.batches
-        ],
+        "batches": [_batch(batch) for batch in pool.batches],
+    }
+
+
+def _batch(batch: Batch) -> dict[str, Any]:
+    return {
+        "batch": batch.number,
+        "up": batch.up,
+        "fits": batch.fits,
+        "nodes": [move_document(move.name, move.stood, move.goes) for move in batch.moves],
     }

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from msgspec import Struct
 
+from nexusform.planning.plan import place_of
 from nexusform.scheduling.racks.model import Placement
+from nexusform.words import form
 
 
 class Row(Struct, frozen=True):
@@ -48,20 +51,28 @@ class Outline(Struct, frozen=True):
     sections: tuple[Section, ...] = ()
 
 
-def spans(numbers: Sequence[int]) -> str:
+def spans_text(numbers: Sequence[int]) -> str:
     """`1-3, 5` from ascending numbers."""
-    parts: list[list[int]] = []
+    spans: list[tuple[int, int]] = []
     for number in numbers:
-        if parts and number == parts[-1][-1] + 1:
-            parts[-1].append(number)
+        if spans and number == spans[-1][1] + 1:
+            spans[-1] = (spans[-1][0], number)
         else:
-            parts.append([number])
-    return ", ".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts)
+            spans.append((number, number))
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
 
 
 def place_text(placement: Placement) -> str:
     """`rack7-bm06 / cell 1`; the rack goes before it where the machine's name does not say it."""
-    word = "cell" if len(placement.cells) == 1 else "cells"
-    cells = "+".join(str(cell) for cell in placement.cells)
     front = "" if placement.machine.startswith(placement.rack) else f"{placement.rack} / "
-    return f"{front}{placement.machine} / {word} {cells}"
+    return f"{front}{placement.machine} / {cells_text(placement.cells)}"
+
+
+def cells_text(cells: Collection[int]) -> str:
+    """`cell 1`, `cells 0+1`."""
+    return f"{form(len(cells), 'cell')} {'+'.join(str(cell) for cell in cells)}"
+
+
+def move_document(node: str, stood: Placement, goes: Placement | None) -> dict[str, Any]:
+    """A node that is made anew, as data: where it stood and where it goes, null where there is no room."""
+    return {"node": node, "from": place_of(stood), "to": None if goes is None else place_of(goes)}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from nexusform.rendering.answers.outline import Outline, Section, Table
+from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.notation.colours import harmless
 
 
@@ -22,10 +22,8 @@ def outline_markdown(outline: Outline) -> str:
 def _section(section: Section) -> Iterable[str]:
     title = f"\u274c {_plain(section.title)}" if section.bad else _plain(section.title)
     yield f"<details><summary>{title}</summary>" if section.folded else f"#### {title}"
-    # A list keeps lines apart; one line alone is a paragraph.
-    lines = [_plain(line.strip()) for line in section.lines]
-    if lines:
-        yield lines[0] if len(lines) == 1 else "\n".join(f"- {line}" for line in lines)
+    if section.lines:
+        yield _lines([_plain(line.strip()) for line in section.lines])
     if section.commands:
         yield "\n".join(("```sh", *(harmless(command) for command in section.commands), "```"))
     if section.table is not None:
@@ -34,13 +32,20 @@ def _section(section: Section) -> Iterable[str]:
         yield "</details>"
 
 
+def _lines(lines: Sequence[str]) -> str:
+    # A list keeps lines apart; one line alone is a paragraph.
+    return lines[0] if len(lines) == 1 else "\n".join(f"- {line}" for line in lines)
+
+
 def _table(table: Table) -> str:
-    rule = ["---:" if k in table.figures else "---" for k in range(len(table.heads))]
-    rows = [[_plain(cell) for cell in table.heads], rule]
-    for row in table.rows:
-        cells = [_plain(cell) for cell in row.cells]
-        rows.append([f"**{cell}**" if row.bad and cell else cell for cell in cells])
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    rule = ["---:" if column in table.figures else "---" for column in range(len(table.heads))]
+    rows = [[_plain(head) for head in table.heads], rule, *(_cells(row) for row in table.rows)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
+
+
+def _cells(row: Row) -> list[str]:
+    cells = [_plain(cell) for cell in row.cells]
+    return [f"**{cell}**" if cell else cell for cell in cells] if row.bad else cells
 
 
 _CODE = re.compile(r"(`[^`\n]+`)")
@@ -49,7 +54,10 @@ _CODE = re.compile(r"(`[^`\n]+`)")
 def _plain(text: str) -> str:
     """The text with what Markdown would take for its own escaped; `code` stays code."""
     parts = _CODE.split(harmless(text).replace("\n", " "))
-    return "".join(part.replace("|", "\\|") if k % 2 else _escaped(part) for k, part in enumerate(parts))
+    # Splitting by a group puts what it matched at the odd places.
+    parts[0::2] = [_escaped(part) for part in parts[0::2]]
+    parts[1::2] = [code.replace("|", "\\|") for code in parts[1::2]]
+    return "".join(parts)
 
 
 def _escaped(text: str) -> str:

@@ -17,13 +17,13 @@ MOST_FOLDED = 12  # parts that are detail and no finding; more would bury the re
 def outline_text(outline: Outline, *, colour: bool = False, width: int = 80) -> str:
     """The whole answer, with a newline at the end."""
     paint = Painter(colour)
-    lines = [paint(harmless(outline.title), "bold")]
     tone = "red" if outline.bad else "green"
+    lines = [paint(harmless(outline.title), "bold")]
     lines += [paint(line, "bold", tone) for line in _wrapped(outline.verdict, width)]
     for fact in outline.facts:
         lines += _hanging(fact, width)
-    quiet = [section for section in outline.sections if section.folded and not section.bad]
-    left_out = quiet[MOST_FOLDED:]
+    details = [section for section in outline.sections if section.folded and not section.bad]
+    left_out = details[MOST_FOLDED:]
     for section in outline.sections:
         if section not in left_out:
             lines += ["", *_section(section, paint, width)]
@@ -34,30 +34,34 @@ def outline_text(outline: Outline, *, colour: bool = False, width: int = 80) -> 
 
 
 def _section(section: Section, paint: Painter, width: int) -> Iterable[str]:
-    yield paint(harmless(section.title), "bold", *(("red",) if section.bad else ()))
+    styles = ("bold", "red") if section.bad else ("bold",)
+    yield paint(harmless(section.title), *styles)
+    inner_width = width - len(_INDENT)
     for line in section.lines:
-        yield from (f"{_INDENT}{part}" for part in _wrapped(line, width - len(_INDENT)))
+        yield from (f"{_INDENT}{part}" for part in _wrapped(line, inner_width))
     yield from (f"{_INDENT}{harmless(command)}" for command in section.commands)
-    if section.table is not None:
-        table, left_out = _shortened(section.table) if section.folded else (section.table, 0)
-        yield from (f"{_INDENT}{line}" for line in table_lines(table, paint, width - len(_INDENT)))
-        if left_out:
-            yield f"{_INDENT}... and {left_out} more; -format=markdown shows all."
+    if section.table is None:
+        return
+    table = _shortened(section.table) if section.folded else section.table
+    yield from (f"{_INDENT}{line}" for line in table_lines(table, paint, inner_width))
+    left_out = len(section.table.rows) - len(table.rows)
+    if left_out:
+        yield f"{_INDENT}... and {left_out} more; -format=markdown shows all."
 
 
-def _shortened(table: Table) -> tuple[Table, int]:
-    """The rows that are part of the finding, or the first ones; and how many are left out."""
+def _shortened(table: Table) -> Table:
+    """A table with the rows that are part of the finding, or its first ones, where it has many."""
     if len(table.rows) <= MOST_ROWS:
-        return table, 0
-    shown = (tuple(row for row in table.rows if row.bad) or table.rows)[:MOST_ROWS]
-    return replace(table, rows=shown), len(table.rows) - len(shown)
+        return table
+    bad = tuple(row for row in table.rows if row.bad)
+    return replace(table, rows=(bad or table.rows)[:MOST_ROWS])
 
 
 def table_lines(table: Table, paint: Painter, width: int) -> list[str]:
     """The table's lines; where it is wider than `width`, every row as lines of `head: value`."""
     heads = [harmless(head) for head in table.heads]
     rows = [[harmless(cell) for cell in row.cells] for row in table.rows]
-    widths = [max(columns(cells[k]) for cells in (heads, *rows)) for k in range(len(heads))]
+    widths = [max(map(columns, cells)) for cells in zip(heads, *rows, strict=True)]
     if sum(widths) + 2 * (len(widths) - 1) > width:
         return _records(table, heads, rows, paint, width)
     lines = [paint(_line(heads, widths, table.figures), "bold")]
@@ -77,7 +81,7 @@ def _records(
 ) -> list[str]:
     lines: list[str] = []
     for row, cells in zip(table.rows, rows, strict=True):
-        lines.append(paint(cells[0] or "-", *(("red",) if row.bad else ("bold",))))
+        lines.append(paint(cells[0] or "-", "red" if row.bad else "bold"))
         parts = [f"{head}: {cell}" for head, cell in zip(heads[1:], cells[1:], strict=True) if cell]
         lines += [f"{_INDENT}{part}" for part in _packed(parts, width - len(_INDENT))]
     return lines

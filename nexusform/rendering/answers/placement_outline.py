@@ -9,7 +9,8 @@ from typing import Any
 from nexusform.importers.kubernetes_manifests import Manifest
 from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
-from nexusform.scheduling.fleet.explanation import ClusterExplanation, Drift, Explanation, Preference
+from nexusform.rendering.json.json_placements import refusal_document
+from nexusform.scheduling.fleet.explanation import ClusterExplanation, Drift, Explanation, Margin, Preference
 from nexusform.scheduling.fleet.model import PlacementType
 from nexusform.words import listed
 
@@ -33,33 +34,43 @@ def placement_outline(
     objects: Sequence[Manifest] = (),
     rendered: Sequence[Manifest] = (),
 ) -> Outline:
-    """One placement, or one of its clusters."""
-    shown = [c for c in explanation.clusters if cluster in ("", c.cluster)]
+    """One placement, or one of its clusters.
+
+    By cluster: `rows` of this plan, and of `known` placements the trigger and the serial. Of the
+    cluster named, `objects` are the manifests on the hub, `rendered` those that it gets.
+    """
+    shown = [each for each in explanation.clusters if cluster in ("", each.cluster)]
     facts = [_policy(explanation), _view(anew=anew), *_history(shown, rows, known), *_drift(drift)]
     sections: list[Section] = []
     if cluster:
-        sections += [_verdicts(c, explanation) for c in shown]
+        sections += [_verdicts(each, explanation) for each in shown]
     else:
         sections.append(Section("Clusters", table=_table(explanation)))
-    sections += [s for c in shown if (s := _preferences(c)) is not None]
+    sections += [_preferences(each) for each in shown if each.preferences]
     if cluster:
         sections += _overridden(objects, rendered)
-    held = [c.cluster for c in explanation.clusters if c.binding is not None]
-    verdict = f"held by {listed(held)}" if held else "held by no cluster"
-    if explanation.abort is not None:
-        at = f" at cluster {explanation.abort.cluster}" if explanation.abort.cluster else ""
-        verdict = f"the scheduler stops{at}: {explanation.abort.message}"
     return Outline(
-        f"{title} {cluster}".strip(), verdict, explanation.abort is not None, tuple(facts), tuple(sections)
+        f"{title} {cluster}".strip(),
+        _verdict(explanation),
+        explanation.abort is not None,
+        tuple(facts),
+        tuple(sections),
     )
 
 
+def _verdict(explanation: Explanation) -> str:
+    if explanation.abort is not None:
+        at = f" at cluster {explanation.abort.cluster}" if explanation.abort.cluster else ""
+        return f"the scheduler stops{at}: {explanation.abort.message}"
+    holders = [each.cluster for each in explanation.clusters if each.binding is not None]
+    return f"held by {listed(holders)}" if holders else "held by no cluster"
+
+
 def _policy(explanation: Explanation) -> str:
-    kind = explanation.policy.placement_type
-    wanted = explanation.wanted
-    if kind is PlacementType.PICK_N:
-        many = "every eligible cluster" if wanted is None else str(wanted)
-        return f"Policy: PickN, {many} (policy snapshot {explanation.snapshot.index})."
+    kind = str(explanation.policy.placement_type)
+    if explanation.policy.placement_type is PlacementType.PICK_N:
+        number = explanation.wanted
+        kind = f"PickN, {'every eligible cluster' if number is None else number}"
     return f"Policy: {kind} (policy snapshot {explanation.snapshot.index})."
 
 
@@ -94,25 +105,29 @@ def _drift(drift: Drift) -> Iterator[str]:
 
 
 def _table(explanation: Explanation) -> Table:
-    scored = any(c.affinity_score is not None for c in explanation.clusters)
-    heads: tuple[str, ...] = ("cluster", "holds it", "verdict")
-    if scored:
-        heads = ("cluster", "holds it", "rank", "spread", "affinity", "margin", "verdict")
-    rows = []
-    for each in explanation.clusters:
-        held = str(each.binding.state) if each.binding is not None else ""
-        verdict = _short_verdict(each)
-        if scored:
-            figures = (
-                _figure(each.rank),
-                _figure(each.topology_spread_score),
-                _figure(each.affinity_score),
-                "last picked" if each.cluster == explanation.last_picked else _margin(each),
-            )
-            rows.append(Row((each.cluster, held, *figures, verdict)))
-        else:
-            rows.append(Row((each.cluster, held, verdict)))
-    return Table(heads, tuple(rows), frozenset({2, 3, 4}) if scored else frozenset())
+    clusters = explanation.clusters
+    if all(each.affinity_score is None for each in clusters):
+        plain_rows = tuple(Row((each.cluster, _state(each), _short_verdict(each))) for each in clusters)
+        return Table(("cluster", "holds it", "verdict"), plain_rows)
+    rows = tuple(Row(_scored_cells(each, explanation.last_picked)) for each in clusters)
+    heads = ("cluster", "holds it", "rank", "spread", "affinity", "margin", "verdict")
+    return Table(heads, rows, frozenset({2, 3, 4}))
+
+
+def _state(each: ClusterExplanation) -> str:
+    return str(each.binding.state) if each.binding is not None else ""
+
+
+def _scored_cells(each: ClusterExplanation, last_picked: str | None) -> tuple[str, ...]:
+    return (
+        each.cluster,
+        _state(each),
+        _figure(each.rank),
+        _figure(each.topology_spread_score),
+        _figure(each.affinity_score),
+        "last picked" if each.cluster == last_picked else _margin(each),
+        _short_verdict(each),
+    )
 
 
 def _figure(value: int | None) -> str:
@@ -160,10 +175,8 @@ def _verdicts(each: ClusterExplanation, explanation: Explanation) -> Section:
     return Section(f"What the rules say of {each.cluster}", tuple(lines))
 
 
-def _preferences(each: ClusterExplanation) -> Section | None:
-    if not each.preferences:
-        return None
-    lines = tuple(_preference(number, p) for number, p in enumerate(each.preferences, 1))
+def _preferences(each: ClusterExplanation) -> Section:
+    lines = tuple(_preference(number, preference) for number, preference in enumerate(each.preferences, 1))
     return Section(f"Preferences of {each.cluster}", lines, folded=True)
 
 
@@ -176,18 +189,22 @@ def _preference(number: int, preference: Preference) -> str:
 
 def _overridden(objects: Sequence[Manifest], rendered: Sequence[Manifest]) -> list[Section]:
     """The objects that overrides change there: what the cluster gets, and the difference."""
-    after = {(m.group, m.kind, m.namespace, m.name): m for m in rendered}
-    found = []
+    on_cluster = {_identity(manifest): manifest for manifest in rendered}
+    sections: list[Section] = []
     for manifest in objects:
-        now = after.get((manifest.group, manifest.kind, manifest.namespace, manifest.name))
-        if now is None:
-            found.append(Section(f"{manifest.title} is left out by an override"))
-        elif now.body != manifest.body:
-            before_text, after_text = _yaml(manifest.body), _yaml(now.body)
-            lines = difflib.unified_diff(before_text, after_text, "on the hub", "on the cluster", lineterm="")
-            found.append(Section(f"{manifest.title} as overridden", commands=tuple(lines)))
-            found.append(Section(f"{manifest.title} on the cluster", commands=tuple(after_text), folded=True))
-    return found
+        result = on_cluster.get(_identity(manifest))
+        if result is None:
+            sections.append(Section(f"{manifest.title} is left out by an override"))
+        elif result.body != manifest.body:
+            before, after = _yaml(manifest.body), _yaml(result.body)
+            lines = difflib.unified_diff(before, after, "on the hub", "on the cluster", lineterm="")
+            sections.append(Section(f"{manifest.title} as overridden", commands=tuple(lines)))
+            sections.append(Section(f"{manifest.title} on the cluster", commands=tuple(after), folded=True))
+    return sections
+
+
+def _identity(manifest: Manifest) -> tuple[str, str, str, str]:
+    return (manifest.group, manifest.kind, manifest.namespace, manifest.name)
 
 
 def _yaml(body: Mapping[str, Any]) -> list[str]:
@@ -208,51 +225,57 @@ def placement_document(
     rendered: Sequence[Manifest] = (),
 ) -> dict[str, Any]:
     """The same as JSON data."""
-    return {
+    shown = [each for each in explanation.clusters if cluster in ("", each.cluster)]
+    document: dict[str, Any] = {
         "address": address,
         "policy_snapshot": explanation.snapshot.index,
         "wanted": explanation.wanted,
         "last_picked": explanation.last_picked,
         "clusters": [
-            _cluster_document(c, rows, known) for c in explanation.clusters if cluster in ("", c.cluster)
+            _cluster_document(each, rows.get(each.cluster), known.get(each.cluster)) for each in shown
         ],
         "fresh_schedule": {"gained": list(drift.gained), "lost": list(drift.lost)},
-        **({"manifests": [dict(m.body) for m in rendered]} if cluster else {}),
     }
+    if cluster:
+        document["manifests"] = [dict(manifest.body) for manifest in rendered]
+    return document
 
 
 def _cluster_document(
-    each: ClusterExplanation, rows: Mapping[str, PlacementChange], known: Mapping[str, tuple[str, int]]
+    each: ClusterExplanation, row: PlacementChange | None, known: tuple[str, int] | None
 ) -> dict[str, Any]:
-    row, noted, margin = rows.get(each.cluster), known.get(each.cluster), each.margin
+    known_trigger, serial = known or (None, None)
+    row_trigger = row.trigger if row is not None else ""
     return {
         "cluster": each.cluster,
         "state": str(each.binding.state) if each.binding is not None else None,
         "picked": each.picked,
-        "trigger": (row.trigger if row is not None and row.trigger else None)
-        or (noted[0] if noted else None),
-        "serial": noted[1] if noted else None,
+        "trigger": row_trigger or known_trigger,
+        "serial": serial,
         "rank": each.rank,
         "topology_spread_score": each.topology_spread_score,
         "affinity_score": each.affinity_score,
-        "margin": None
-        if margin is None
-        else {
-            "topology_spread": margin.topology_spread,
-            "affinity": margin.affinity,
-            "obsolete": margin.obsolete,
-            "decided_by": margin.decided_by,
-        },
+        "margin": None if each.margin is None else _margin_document(each.margin),
         "reported": each.reported,
-        "rejected": [{"candidate": r.candidate, "rule": r.rule, "reason": r.reason} for r in each.refusals],
-        "preferences": [
-            {
-                "weight": p.weight,
-                "points": p.points,
-                "share": p.share_text() or None,
-                "property": p.property or None,
-                "value": p.value or None,
-            }
-            for p in each.preferences
-        ],
+        "rejected": [refusal_document(refusal) for refusal in each.refusals],
+        "preferences": [_preference_document(preference) for preference in each.preferences],
+    }
+
+
+def _margin_document(margin: Margin) -> dict[str, Any]:
+    return {
+        "topology_spread": margin.topology_spread,
+        "affinity": margin.affinity,
+        "obsolete": margin.obsolete,
+        "decided_by": margin.decided_by,
+    }
+
+
+def _preference_document(preference: Preference) -> dict[str, Any]:
+    return {
+        "weight": preference.weight,
+        "points": preference.points,
+        "share": preference.share_text() or None,
+        "property": preference.property or None,
+        "value": preference.value or None,
     }

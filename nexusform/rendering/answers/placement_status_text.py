@@ -9,16 +9,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from msgspec.structs import replace
-
 from nexusform.importers.fleet_model import EXTERNAL, FleetPlacement, ObjectSelector
 from nexusform.planning.fleet.attributes import read_bindings, read_status
 from nexusform.rendering.notation.colours import harmless
-from nexusform.scheduling.fleet.decisions import SchedulingStatus
 from nexusform.scheduling.fleet.model import Condition
 from nexusform.scheduling.fleet.snapshots import policy_document, selector_document
-from nexusform.scheduling.fleet.status import ClusterStatus, PlacementStatus, Progress
-from nexusform.scheduling.fleet.status_2023 import placement_status_2023
+from nexusform.scheduling.fleet.status import ClusterStatus, PlacementStatus
+from nexusform.scheduling.fleet.status_2023 import status_in_words_of_2023
 
 TODAY, IN_2023 = "", "2023"
 VERSIONS: Final = (IN_2023,)
@@ -28,8 +25,6 @@ PLACEMENTS: Final[Mapping[str, str]] = {
 }
 _ACRONYMS: Final = {"api": "API", "url": "URL", "uid": "UID"}
 _PADDING: Final = 2
-# The steps of a cluster's progress, in the order of Progress.
-_STEPS: Final = ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "Available")
 
 
 def render_placement(
@@ -38,11 +33,7 @@ def render_placement(
     """One placement. `kind` is the resource type; `version` "2023" gives the older condition names."""
     status = read_status(attributes)
     if version == IN_2023:
-        older = _older(status, attributes)
-        # The index came later.
-        status = replace(
-            older, clusters=tuple(replace(c, observed_resource_index=None) for c in older.clusters)
-        )
+        status = status_in_words_of_2023(status, read_bindings(attributes))
     rows: list[tuple[int, str, str | None]] = [
         (0, "Name", written.name),
         (0, "Namespace", written.namespace),
@@ -63,12 +54,12 @@ def render_placement(
 
 
 def _spec(written: FleetPlacement) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "resourceSelectors": [_selector(s) for s in written.selectors],
         "revisionHistoryLimit": written.revision_history_limit,
     }
     if written.policy is not None:
-        found["policy"] = policy_document(written.policy)
+        document["policy"] = policy_document(written.policy)
     strategy: dict[str, Any] = {"type": written.strategy}
     if written.strategy != EXTERNAL:
         strategy["rollingUpdate"] = {
@@ -76,28 +67,32 @@ def _spec(written: FleetPlacement) -> dict[str, Any]:
             "maxUnavailable": str(written.rolling.max_unavailable),
             "unavailablePeriodSeconds": written.rolling.unavailable_period_seconds,
         }
-    return found | {"strategy": strategy}
+    return document | {"strategy": strategy}
 
 
 def _selector(selector: ObjectSelector) -> dict[str, Any]:
-    found: dict[str, Any] = {"group": selector.group, "kind": selector.kind, "version": selector.version}
+    document: dict[str, Any] = {"group": selector.group, "kind": selector.kind, "version": selector.version}
     if selector.name:
-        found["name"] = selector.name
+        document["name"] = selector.name
     if selector.labels is not None:
-        found["labelSelector"] = selector_document(selector.labels)
-    return found
+        document["labelSelector"] = selector_document(selector.labels)
+    return document
 
 
 def _status(status: PlacementStatus, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    indices = [c.observed_resource_index for c in status.clusters if c.observed_resource_index is not None]
-    found: dict[str, Any] = {"conditions": [_condition(c) for c in status.conditions]}
-    if indices:
-        found["observedResourceIndex"] = max(indices)
-    found["placementStatuses"] = [_cluster(each) for each in status.clusters]
-    found["selectedResources"] = [
-        {k: v for k, v in each.items() if v} for each in attributes.get("selected_resources") or ()
-    ]
-    return {name: value for name, value in found.items() if value != []}
+    indices = [each.observed_resource_index for each in status.clusters]
+    known_indices = [index for index in indices if index is not None]
+    document: dict[str, Any] = {"conditions": [_condition(condition) for condition in status.conditions]}
+    if known_indices:
+        document["observedResourceIndex"] = max(known_indices)
+    document["placementStatuses"] = [_cluster(each) for each in status.clusters]
+    selected = attributes.get("selected_resources") or ()
+    document["selectedResources"] = [_without_empty(resource) for resource in selected]
+    return {name: part for name, part in document.items() if part != []}
+
+
+def _without_empty(resource: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in resource.items() if value}
 
 
 def _condition(condition: Condition) -> dict[str, Any]:
@@ -110,31 +105,12 @@ def _condition(condition: Condition) -> dict[str, Any]:
 
 
 def _cluster(status: ClusterStatus) -> dict[str, Any]:
-    found: dict[str, Any] = {"conditions": [_condition(c) for c in status.conditions]}
+    document: dict[str, Any] = {"conditions": [_condition(c) for c in status.conditions]}
     if status.cluster:
-        found["clusterName"] = status.cluster
+        document["clusterName"] = status.cluster
     if status.observed_resource_index is not None:
-        found["observedResourceIndex"] = status.observed_resource_index
-    return found
-
-
-def _older(status: PlacementStatus, attributes: Mapping[str, Any]) -> PlacementStatus:
-    """The same status in the words of 2023."""
-    if not status.conditions or status.conditions[0].status == "Unknown":
-        return placement_status_2023(None, {})
-    held = {b.cluster: b for b in read_bindings(attributes)}
-    selected = tuple(held[c.cluster] for c in status.clusters if c.cluster in held)
-    progress = {c.cluster: _progress(c) for c in status.clusters if c.cluster}
-    return placement_status_2023(SchedulingStatus(status.conditions[0], selected, ()), progress)
-
-
-def _progress(status: ClusterStatus) -> Progress:
-    said = {c.type: c.status for c in status.conditions}
-    # Where differences are only reported, nothing is applied and nothing fails to be.
-    missing = "True" if "DiffReported" in said else "Unknown"
-    rollout, overridden, synchronized, applied, available = (said.get(name, missing) for name in _STEPS)
-    index = status.observed_resource_index
-    return Progress(rollout, overridden, synchronized, applied, available, resource_snapshot=index)
+        document["observedResourceIndex"] = status.observed_resource_index
+    return document
 
 
 # --- how kubectl prints it ---------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nexusform.planning.pods.phase import REASONS
@@ -14,71 +14,69 @@ from nexusform.scheduling.pods.explanation import NodeVerdict
 def pod_outline(reason: PodReason) -> Outline:
     """One pod on one cluster."""
     outcome = reason.outcome
-    where = " / ".join(p for p in (outcome.node, reason.machine, reason.zone and f"zone {reason.zone}") if p)
-    verdict = f"runs on {where}" if outcome.node else "stays Pending"
-    sections = [_points(reason), _refusals(reason.nodes)]
+    zone = f"zone {reason.zone}" if reason.zone else ""
+    place = " / ".join(part for part in (outcome.node, reason.machine, zone) if part)
+    sections = []
+    if any(verdict.total is not None for verdict in reason.nodes):
+        sections.append(_points(reason))
+    if any(verdict.refusals for verdict in reason.nodes):
+        sections.append(_refusals(reason.nodes))
     return Outline(
         f"{outcome.name} ({outcome.workload}) on {reason.cluster}",
-        verdict,
+        f"runs on {place}" if outcome.node else "stays Pending",
         not outcome.node,
         tuple(_facts(reason)),
-        tuple(s for s in sections if s is not None),
+        tuple(sections),
     )
 
 
-def _facts(reason: PodReason) -> list[str]:
+def _facts(reason: PodReason) -> Iterable[str]:
     outcome = reason.outcome
-    facts = []
     if outcome.trigger:
         because = REASONS.get(outcome.trigger, outcome.trigger)
-        facts.append(f"This plan decides it ({outcome.trigger}): {because}.")
+        yield f"This plan decides it ({outcome.trigger}): {because}."
+    elif outcome.pending:
+        yield "It was Pending before and is still: the rules are asked again in every plan."
     else:
-        facts.append(
-            "It was Pending before and is still: the rules are asked again in every plan."
-            if outcome.pending
-            else "It stands and stays: rules are not asked again while a pod runs."
-        )
+        yield "It stands and stays: rules are not asked again while a pod runs."
     if reason.today:
-        facts.append("What follows is what the rules say of every node today.")
+        yield "What follows is what the rules say of every node today."
     elif outcome.node and outcome.certain:
-        facts.append("Certain: every run of the scheduler would choose this node.")
+        yield "Certain: every run of the scheduler would choose this node."
     elif outcome.node:
-        facts.append(_by_lot(reason))
+        yield _by_lot(reason)
     if outcome.pending and outcome.reason:
-        facts.append(outcome.reason)
-    return facts
+        yield outcome.reason
 
 
 def _by_lot(reason: PodReason) -> str:
-    feasible = sum(v.total is not None for v in reason.nodes)
+    feasible = sum(verdict.total is not None for verdict in reason.nodes)
     if feasible > 1:
         return f"One possible outcome: {feasible} nodes would do, and equal ones are drawn by lot."
     return "One possible outcome: the only node left, after lots were drawn for pods before it."
 
 
-def _points(reason: PodReason) -> Section | None:
-    fitting = [v for v in reason.nodes if v.total is not None]
-    if not fitting:
-        return None
-    rules = list(dict.fromkeys(rule for v in fitting for rule in v.points))
-    rows = tuple(
-        Row((_named(v, reason), *(str(v.points.get(rule, 0)) for rule in rules), str(v.total)))
-        for v in fitting
-    )
+def _points(reason: PodReason) -> Section:
+    fitting = [verdict for verdict in reason.nodes if verdict.total is not None]
+    rules: dict[str, None] = {}
+    for verdict in fitting:
+        rules.update(dict.fromkeys(verdict.points))
+    rows = tuple(_points_row(verdict, rules, chosen=reason.outcome.node) for verdict in fitting)
     figures = frozenset(range(1, len(rules) + 2))
     return Section("Nodes that would do, by points", table=Table(("node", *rules, "total"), rows, figures))
 
 
-def _named(verdict: NodeVerdict, reason: PodReason) -> str:
-    return f"{verdict.node} (chosen)" if verdict.node == reason.outcome.node else verdict.node
+def _points_row(verdict: NodeVerdict, rules: Iterable[str], *, chosen: str) -> Row:
+    name = f"{verdict.node} (chosen)" if verdict.node == chosen else verdict.node
+    points = [str(verdict.points.get(rule, 0)) for rule in rules]
+    return Row((name, *points, str(verdict.total)))
 
 
-def _refusals(nodes: Sequence[NodeVerdict]) -> Section | None:
-    refused = [v for v in nodes if v.refusals]
-    if not refused:
-        return None
-    rows = tuple(Row((v.node, r.rule, r.reason)) for v in refused for r in v.refusals)
-    return Section("Nodes that are refused", table=Table(("node", "rule", "reason"), rows))
+def _refusals(nodes: Sequence[NodeVerdict]) -> Section:
+    rows: list[Row] = []
+    for verdict in nodes:
+        rows += [Row((verdict.node, refusal.rule, refusal.reason)) for refusal in verdict.refusals]
+    return Section("Nodes that are refused", table=Table(("node", "rule", "reason"), tuple(rows)))
 
 
 def pod_document(reason: PodReason) -> dict[str, Any]:
@@ -97,13 +95,14 @@ def pod_document(reason: PodReason) -> dict[str, Any]:
         "certain": None if reason.today else outcome.certain,
         "reason": outcome.reason,
         "today": reason.today,
-        "nodes": [
-            {
-                "node": verdict.node,
-                "total": verdict.total,
-                "points": dict(verdict.points),
-                "refusals": [{"rule": r.rule, "reason": r.reason} for r in verdict.refusals],
-            }
-            for verdict in reason.nodes
-        ],
+        "nodes": [_node_document(verdict) for verdict in reason.nodes],
+    }
+
+
+def _node_document(verdict: NodeVerdict) -> dict[str, Any]:
+    return {
+        "node": verdict.node,
+        "total": verdict.total,
+        "points": dict(verdict.points),
+        "refusals": [{"rule": refusal.rule, "reason": refusal.reason} for refusal in verdict.refusals],
     }

@@ -20,48 +20,45 @@ _RULE = (
 
 def pools_outline(address: str, pools: Sequence[PoolReason]) -> Outline:
     """One or several pools at an address. The first object of each is named as one to ask about."""
-    racks = {rack for pool in pools for rack in pool.table.actual_vms_per_rack}
-    placed = sum(_placed(pool) for pool in pools)
-    wanted = sum(pool.table.total_count for pool in pools)
-    vms = counted(wanted, "VM") if placed == wanted else f"{placed:,} of {counted(wanted, 'VM')}"
     several = len({pool.address for pool in pools}) > 1
-    table = Table(
-        (*(("cluster",) if several else ()), *_HEADS),
-        tuple(_row(pool, several) for pool in pools),
-        frozenset({2 + several}),
-    )
-    title = "How its pools spread (expected / actual)"
-    sections = [Section(title, table=table), *(_pool(pool, several) for pool in pools)]
-    asked = listed([pool.objects[0] for pool in pools if pool.objects], 4)
+    heads = ("cluster", *_HEADS) if several else _HEADS
+    rows = tuple(_row(pool, several) for pool in pools)
+    table = Table(heads, rows, frozenset({heads.index("count")}))
+    sections = [Section("How its pools spread (expected / actual)", table=table)]
+    sections += [_pool(pool, several) for pool in pools]
+    examples = listed([pool.objects[0] for pool in pools if pool.objects], 4)
     ask = (
-        f"Why one stands where it does, rule by rule: nexusform explain '{address}' OBJECT, such as {asked}."
+        f"Why one stands where it does, rule by rule: nexusform explain '{address}' OBJECT, such as "
+        f"{examples}."
     )
-    verdict = f"{vms} on {counted(len(racks), 'rack')}"
-    return Outline(address, verdict, placed < wanted, (_RULE, ask), tuple(sections))
+    falls_short = any(pool.missing for pool in pools)
+    return Outline(address, _verdict(pools), falls_short, (_RULE, ask), tuple(sections))
 
 
-def _placed(pool: PoolReason) -> int:
-    return sum(pool.table.actual_vms_per_rack.values())
+def _verdict(pools: Sequence[PoolReason]) -> str:
+    racks: set[str] = set()
+    for pool in pools:
+        racks |= pool.table.actual_vms_per_rack.keys()
+    total = sum(pool.table.total_count for pool in pools)
+    missing = sum(pool.missing for pool in pools)
+    vms = f"{total - missing:,} of {counted(total, 'VM')}" if missing else counted(total, "VM")
+    return f"{vms} on {counted(len(racks), 'rack')}"
 
 
 def _row(pool: PoolReason, several: bool) -> Row:
-    cluster, name, sku, count, expected, actual, floor, each = table_row(pool.table)
-    front = (cluster,) if several else ()
-    return Row(
-        (*front, name, sku, count, f"{expected} / {actual}", f"{floor} / {each}"),
-        _placed(pool) < pool.table.total_count,
-    )
+    row = table_row(pool.table)
+    cluster, name, sku, count, racks, actual_racks, vms, actual_vms = row
+    cells = (name, sku, count, f"{racks} / {actual_racks}", f"{vms} / {actual_vms}")
+    return Row((cluster, *cells) if several else cells, pool.missing > 0)
 
 
 def _pool(pool: PoolReason, several: bool) -> Section:
-    racks = sorted(pool.table.actual_vms_per_rack.items(), key=lambda item: natural(item[0]))
-    zones = "all" if not pool.zones else ", ".join(sorted(pool.zones, key=natural))
-    lines = [
-        f"Racks: {', '.join(f'{rack} {count}' for rack, count in racks) or 'none'}.",
-        f"Availability zones: {zones}.",
-    ]
+    counts = pool.table.actual_vms_per_rack
+    racks = ", ".join(f"{rack} {counts[rack]}" for rack in sorted(counts, key=natural))
+    zones = ", ".join(sorted(pool.zones, key=natural)) if pool.zones else "all"
+    lines = [f"Racks: {racks or 'none'}.", f"Availability zones: {zones}."]
     if pool.came:
-        lines.append(f"Why they came: {'; '.join(_came(each) for each in pool.came)}.")
+        lines.append(f"Why they came: {'; '.join(_came(coming) for coming in pool.came)}.")
     lines.append(f"Objects: {listed(pool.objects, 5)}.")
     name = f"{pool.table.cluster}/{pool.table.pool}" if several else pool.table.pool
     return Section(name, tuple(lines))
@@ -74,20 +71,18 @@ def _came(coming: Coming) -> str:
 
 def pools_document(address: str, pools: Sequence[PoolReason]) -> dict[str, Any]:
     """The same as data."""
+    return {"address": address, "kind": "pools", "pools": [_pool_document(pool) for pool in pools]}
+
+
+def _pool_document(pool: PoolReason) -> dict[str, Any]:
     return {
-        "address": address,
-        "kind": "pools",
-        "pools": [
-            {
-                "address": str(pool.address),
-                **table_document(pool.table),
-                "availability_zones": None if pool.zones is None else list(pool.zones),
-                "came": [
-                    {"trigger": each.trigger, "serial": each.serial, "count": each.count}
-                    for each in pool.came
-                ],
-                "objects": list(pool.objects),
-            }
-            for pool in pools
-        ],
+        "address": str(pool.address),
+        **table_document(pool.table),
+        "availability_zones": None if pool.zones is None else list(pool.zones),
+        "came": [_coming(coming) for coming in pool.came],
+        "objects": list(pool.objects),
     }
+
+
+def _coming(coming: Coming) -> dict[str, Any]:
+    return {"trigger": coming.trigger, "serial": coming.serial, "count": coming.count}

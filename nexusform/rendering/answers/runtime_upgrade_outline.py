@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
-from nexusform.rendering.answers.outline import Outline, Row, Section, Table, spans
+from nexusform.rendering.answers.outline import Outline, Row, Section, Table, spans_text
 from nexusform.rendering.answers.workload_rows import (
     pending_lines,
     verdict_document,
@@ -14,7 +14,7 @@ from nexusform.rendering.answers.workload_rows import (
     workload_table,
 )
 from nexusform.whatif.availability import PoolLeft
-from nexusform.whatif.pods_down import PodsOutcome
+from nexusform.whatif.pods_down import PodsOutcome, WorkloadVerdict
 from nexusform.whatif.runtime_upgrade import (
     DRAIN_MINUTES,
     UNHEALTHY_MINUTES,
@@ -51,27 +51,27 @@ def runtime_upgrade_outline(upgrades: Sequence[RuntimeUpgrade], origin: str) -> 
 
 
 def _headline(upgrades: Sequence[RuntimeUpgrade]) -> str:
-    lost = [_loss(v) for upgrade in upgrades for v in upgrade.verdicts if v.outcome is Outcome.LOST]
-    lost += [
-        f"no pod of {w.workload} runs in wave {spans(w.waves)}"
-        for upgrade in upgrades
-        for w in upgrade.workloads
-        if w.outcome is PodsOutcome.LOST
+    losses: list[str] = []
+    workloads: list[WorkloadVerdict] = []
+    for upgrade in upgrades:
+        losses += [_loss(verdict) for verdict in upgrade.verdicts if verdict.outcome is Outcome.LOST]
+        workloads += upgrade.workloads
+    for workload in workloads:
+        if workload.outcome is PodsOutcome.LOST:
+            losses.append(f"no pod of {workload.workload} runs in wave {spans_text(workload.waves)}")
+    if losses:
+        return f"Availability is lost: {listed(losses, 4)}."
+    text = "every control plane keeps its quorum, and every pool keeps nodes, in every wave"
+    pending = [
+        f"up to {counted(workload.most_pending, 'pod')} of {workload.workload} Pending"
+        for workload in workloads
+        if workload.most_pending
     ]
-    if not lost:
-        short = [
-            f"up to {counted(w.most_pending, 'pod')} of {w.workload} Pending"
-            for upgrade in upgrades
-            for w in upgrade.workloads
-            if w.most_pending
-        ]
-        told = "every control plane keeps its quorum, and every pool keeps nodes, in every wave"
-        return f"Availability is kept: {told}{'; ' if short else ''}{listed(short, 4)}."
-    return f"Availability is lost: {listed(lost, 4)}."
+    return f"Availability is kept: {'; '.join([text, listed(pending, 4)] if pending else [text])}."
 
 
 def _loss(verdict: Verdict) -> str:
-    waves = f"wave {spans(verdict.lost_in)}"
+    waves = f"wave {spans_text(verdict.lost_in)}"
     if verdict.control_plane:
         return f"{verdict.cluster} loses its control-plane quorum in {waves}"
     return f"{verdict.cluster} has no node of {verdict.pool} in {waves}"
@@ -79,11 +79,9 @@ def _loss(verdict: Verdict) -> str:
 
 def _facts(upgrade: RuntimeUpgrade) -> Iterable[str]:
     options = upgrade.options
-    at_once = (
-        "all machines of a rack at once"
-        if options.max_unavailable is None
-        else f"at most {counted(options.max_unavailable, 'machine')} of a rack at once"
-    )
+    at_once = "all machines of a rack at once"
+    if options.max_unavailable is not None:
+        at_once = f"at most {counted(options.max_unavailable, 'machine')} of a rack at once"
     yield (
         f"{counted(len(upgrade.racks), 'rack')} in byte order of their names, {at_once}: "
         f"{counted(len(upgrade.waves), 'wave')}. The next one begins when every machine is back. The "
@@ -123,6 +121,7 @@ def _drain(*, drain: bool) -> str:
     )
 
 
+_PoolId: TypeAlias = tuple[str, str]
 _MOST_WAVES = 24  # columns of the timeline
 
 _OUTCOMES = {
@@ -134,25 +133,22 @@ _OUTCOMES = {
 
 
 def _verdicts(upgrade: RuntimeUpgrade, front: str) -> Section:
-    rows = [
-        Row(
-            (
-                verdict.cluster,
-                verdict.pool if verdict.kind is not Kind.VM else "(plain VM)",
-                str(verdict.total),
-                str(verdict.fewest),
-                spans(verdict.waves) or "-",
-                _judgement(verdict),
-            ),
-            verdict.outcome is Outcome.LOST,
-        )
-        for verdict in upgrade.verdicts
-        if verdict.total
-    ]
+    rows = tuple(_verdict_row(verdict) for verdict in upgrade.verdicts if verdict.total)
     heads = ("cluster", "pool", "VMs", "min up", "down in waves", "verdict")
-    return Section(
-        f"{front}Verdict by pool", table=Table(heads, tuple(rows), frozenset({2, 3})), bad=upgrade.bad
-    )
+    table = Table(heads, rows, frozenset({2, 3}))
+    return Section(f"{front}Verdict by pool", table=table, bad=upgrade.bad)
+
+
+def _verdict_row(verdict: Verdict) -> Row:
+    fewest, waves = str(verdict.fewest), spans_text(verdict.waves) or "-"
+    cells = (*_pool_front(verdict), fewest, waves, _judgement(verdict))
+    return Row(cells, verdict.outcome is Outcome.LOST)
+
+
+def _pool_front(verdict: Verdict) -> tuple[str, str, str]:
+    """Cluster, pool and number of VMs."""
+    pool = verdict.pool if verdict.kind is not Kind.VM else "(plain VM)"
+    return verdict.cluster, pool, str(verdict.total)
 
 
 def _judgement(verdict: Verdict) -> str:
@@ -166,29 +162,24 @@ def _judgement(verdict: Verdict) -> str:
 
 def _timeline(upgrade: RuntimeUpgrade, front: str) -> Section:
     """A row per pool, a column per wave: how many VMs are up."""
-    up = {
-        (wave.number, pool.cluster_id, pool.pool): f"{pool.left}!" if pool.lost else str(pool.left)
-        for wave in upgrade.waves
-        for pool in wave.pools
-    }
-    numbers = [wave.number for wave in upgrade.waves]
-    rows = tuple(
-        Row(
-            (
-                verdict.cluster,
-                verdict.pool if verdict.kind is not Kind.VM else "(plain VM)",
-                str(verdict.total),
-                *(up.get((number, verdict.cluster_id, verdict.pool), ".") for number in numbers),
-            ),
-            verdict.outcome is Outcome.LOST,
-        )
-        for verdict in upgrade.verdicts
-        if verdict.total
-    )
-    heads = ("cluster", "pool", "VMs", *(str(number) for number in numbers))
-    told = ". = all up; ! = quorum lost, or no node left." if upgrade.bad else ". = all up."
+    waves = [_up(wave) for wave in upgrade.waves]
+    rows = tuple(_timeline_row(verdict, waves) for verdict in upgrade.verdicts if verdict.total)
+    heads = ("cluster", "pool", "VMs", *(str(wave.number) for wave in upgrade.waves))
+    legend = ". = all up; ! = quorum lost, or no node left." if upgrade.bad else ". = all up."
     table = Table(heads, rows, frozenset(range(2, len(heads))))
-    return Section(f"{front}VMs up in each wave", (told,), table=table)
+    return Section(f"{front}VMs up in each wave", (legend,), table=table)
+
+
+def _timeline_row(verdict: Verdict, waves: Iterable[Mapping[_PoolId, str]]) -> Row:
+    cells = [wave.get((verdict.cluster_id, verdict.pool), ".") for wave in waves]
+    return Row((*_pool_front(verdict), *cells), verdict.outcome is Outcome.LOST)
+
+
+def _up(wave: Wave) -> dict[_PoolId, str]:
+    """How many VMs are up of every pool that has some down."""
+    return {
+        (pool.cluster_id, pool.pool): f"{pool.left}!" if pool.lost else str(pool.left) for pool in wave.pools
+    }
 
 
 def _wave(wave: Wave, front: str) -> Section:

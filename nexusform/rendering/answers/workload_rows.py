@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from nexusform.rendering.answers.outline import Row, Section, Table, spans
+from nexusform.rendering.answers.outline import Row, Section, Table, spans_text
 from nexusform.whatif.pods_down import (
     PodMove,
     PodsOutcome,
@@ -34,52 +34,45 @@ def _name(cluster_id: str) -> str:
     return cluster_id.rpartition("/")[2]
 
 
-def pending_lines(lefts: Iterable[WorkloadLeft]) -> list[str]:
+def pending_lines(lefts: Sequence[WorkloadLeft]) -> list[str]:
     """Why pods stay Pending, a line per workload and reason; with its cluster where there are several."""
-    lines = []
-    known = list(lefts)
-    several = len({left.cluster_id for left in known}) > 1
-    for left in known:
+    lines: list[str] = []
+    several = len({left.cluster_id for left in lefts}) > 1
+    for left in lefts:
         workload = f"{_name(left.cluster_id)}: {left.workload}" if several else left.workload
-        reasons: dict[str, list[str]] = {}
+        pods_by_reason: dict[str, list[str]] = {}
         for move in left.moves:
             if not move.node:
-                reasons.setdefault(move.reason, []).append(move.pod)
-        lines += [f"{workload}: {listed(pods, 4)}: {reason}" for reason, pods in reasons.items()]
+                pods_by_reason.setdefault(move.reason, []).append(move.pod)
+        lines += [f"{workload}: {listed(pods, 4)}: {reason}" for reason, pods in pods_by_reason.items()]
     return lines
 
 
 def verdict_section(verdicts: Sequence[WorkloadVerdict], front: str) -> Section:
     """Every workload over all waves."""
-    rows = tuple(
-        Row(
-            (
-                _name(verdict.cluster_id),
-                verdict.workload,
-                str(verdict.wanted),
-                str(verdict.fewest_at_once),
-                str(verdict.fewest),
-                str(verdict.most_pending),
-                spans(verdict.waves) or "-",
-                verdict.outcome.value if verdict.certain else f"{verdict.outcome.value} *",
-            ),
-            verdict.outcome is PodsOutcome.LOST,
-        )
-        for verdict in verdicts
-    )
+    rows = tuple(_verdict_row(verdict) for verdict in verdicts)
     heads = ("cluster", "workload", "pods", "at once", "then", "Pending", "waves", "verdict")
+    table = Table(heads, rows, frozenset({2, 3, 4, 5}))
     lines = [_FIGURES]
     if not all(verdict.certain for verdict in verdicts):
         lines.append("* the scheduler draws lots between equal nodes: this is one outcome among several.")
-    lines += [
-        f"{listed(v.held_up_by)} cannot be honoured for {v.workload}: its drains take the full time, and "
-        "then the pods lose power all the same."
-        for v in verdicts
-        if v.held_up_by
-    ]
+    lines += [_budget_line(verdict) for verdict in verdicts if verdict.held_up_by]
     bad = any(row.bad for row in rows)
-    table = Table(heads, rows, frozenset({2, 3, 4, 5}))
     return Section(f"{front}Verdict by workload", tuple(lines), table=table, bad=bad)
+
+
+def _verdict_row(verdict: WorkloadVerdict) -> Row:
+    pods = (verdict.wanted, verdict.fewest_at_once, verdict.fewest, verdict.most_pending)
+    word = verdict.outcome.value if verdict.certain else f"{verdict.outcome.value} *"
+    cells = (_name(verdict.cluster_id), verdict.workload, *map(str, pods))
+    return Row((*cells, spans_text(verdict.waves) or "-", word), verdict.outcome is PodsOutcome.LOST)
+
+
+def _budget_line(verdict: WorkloadVerdict) -> str:
+    return (
+        f"{listed(verdict.held_up_by)} cannot be honoured for {verdict.workload}: its drains take the full "
+        "time, and then the pods lose power all the same."
+    )
 
 
 _FIGURES = (

@@ -43,11 +43,12 @@ def _row(row: PlacementChange, detail: Detail) -> dict[str, Any]:
     if row.certainty is not None:
         document["certainty"] = {"rack": row.certainty.rack, "machine": row.certainty.machine}
     if detail is Detail.ALL:
-        document["rejected"] = [_refusal(refusal) for refusal in row.rejected]
+        document["rejected"] = [refusal_document(refusal) for refusal in row.rejected]
     return document
 
 
-def _refusal(refusal: Refusal) -> dict[str, str]:
+def refusal_document(refusal: Refusal) -> dict[str, str]:
+    """A candidate that was refused, by which rule and why."""
     return {"candidate": refusal.candidate, "rule": refusal.rule, "reason": refusal.reason}
 
 

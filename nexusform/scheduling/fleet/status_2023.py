@@ -5,10 +5,13 @@ The product document prints these; today's are in status.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from msgspec.structs import replace
 
 from nexusform.scheduling.fleet.decisions import SchedulingStatus
-from nexusform.scheduling.fleet.model import Condition, Decision
+from nexusform.scheduling.fleet.model import Binding, Condition, Decision
 from nexusform.scheduling.fleet.status import (
     CLUSTER_SCOPED,
     FALSE,
@@ -42,6 +45,33 @@ def placement_status_2023(
     states = [progress.get(decision.cluster, Progress(rollout_started=UNKNOWN)) for decision in chosen]
     clusters = tuple(_cluster(d, state) for d, state in zip(chosen, states, strict=True))
     return PlacementStatus((scheduled, *_placement(states)), clusters)
+
+
+# The conditions that tell how far a cluster is, in the order of Progress.
+_STEPS: Final = ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "Available")
+
+
+def status_in_words_of_2023(status: PlacementStatus, bindings: Iterable[Binding]) -> PlacementStatus:
+    """A status of today in the older words; `bindings` are those of the placement."""
+    if not status.conditions or status.conditions[0].status == UNKNOWN:
+        return placement_status_2023(None, {})
+    by_cluster = {binding.cluster: binding for binding in bindings}
+    selected = tuple(by_cluster[each.cluster] for each in status.clusters if each.cluster in by_cluster)
+    progress = {each.cluster: _progress(each) for each in status.clusters if each.cluster}
+    older = placement_status_2023(SchedulingStatus(status.conditions[0], selected, ()), progress)
+    # The index of the resources came later.
+    clusters = tuple(replace(each, observed_resource_index=None) for each in older.clusters)
+    return replace(older, clusters=clusters)
+
+
+def _progress(status: ClusterStatus) -> Progress:
+    """How far a cluster is, read back from its conditions of today."""
+    verdicts = {condition.type: condition.status for condition in status.conditions}
+    # Where differences are only reported, nothing is applied and nothing fails to be.
+    missing = TRUE if "DiffReported" in verdicts else UNKNOWN
+    rollout, overridden, synchronized, applied, available = (verdicts.get(step, missing) for step in _STEPS)
+    index = status.observed_resource_index
+    return Progress(rollout, overridden, synchronized, applied, available, resource_snapshot=index)
 
 
 def _synchronized(state: Progress) -> bool:

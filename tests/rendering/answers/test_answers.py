@@ -9,7 +9,7 @@ import pytest
 from nexusform.rendering.answers.capacity_outline import capacity_outline
 from nexusform.rendering.answers.failure_outline import failure_outline
 from nexusform.rendering.answers.kubernetes_upgrade_outline import kubernetes_upgrade_outline
-from nexusform.rendering.answers.outline import Outline, Row, Section, Table, spans
+from nexusform.rendering.answers.outline import Outline, Row, Section, Table, spans_text
 from nexusform.rendering.answers.outline_markdown import outline_markdown
 from nexusform.rendering.answers.outline_page import outline_page
 from nexusform.rendering.answers.outline_text import outline_text
@@ -115,4 +115,4 @@ def test_the_page_says_what_is_bad_in_words() -> None:
     ("numbers", "text"), [([], ""), ([4], "4"), ([1, 2, 3], "1-3"), ([1, 3, 4, 8], "1, 3-4, 8")]
 )
 def test_spans(numbers: list[int], text: str) -> None:
-    assert spans(numbers) == text
+    assert spans_text(numbers) == text
