@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class Position(Struct, frozen=True, order=True):
+class Position(Struct, frozen=True, order=True, array_like=True, gc=False):
     """A place in a file: line and column from 1, byte offset from 0."""
 
     line: int
@@ -17,7 +17,7 @@ class Position(Struct, frozen=True, order=True):
     byte: int
 
 
-class Span(Struct, frozen=True):
+class Span(Struct, frozen=True, array_like=True, gc=False):
     """A range of a named file; `end` is exclusive."""
 
     filename: str

@@ -255,7 +255,7 @@ def _variable_file(
 
 
 class _Cache:
-    """Parsed trees on disk, by the hash of the text and the version of the syntax.
+    """Parsed trees on disk, by the hash of the name, the text and the version of the syntax.
 
     A cache that cannot be read or written is no cache; nothing is said about it.
     """
@@ -264,14 +264,14 @@ class _Cache:
         self._directory = os.path.join(directory, "trees")  # noqa: PTH118 - paths are strings here
 
     def _path(self, source: SourceFile) -> str:
-        digest = hashlib.sha256(f"{SYNTAX_VERSION}\n{source.text}".encode())
+        digest = hashlib.sha256(f"{SYNTAX_VERSION}\n{source.name}\n{source.text}".encode())
         return os.path.join(self._directory, digest.hexdigest())  # noqa: PTH118 - paths are strings here
 
     def get(self, source: SourceFile) -> Body | None:
-        """The tree of a text, its spans in the file's name; None when it is not kept."""
+        """The tree of a file; None when it is not kept."""
         try:
             with open(self._path(source), "rb") as file:  # noqa: PTH123 - paths are strings here
-                kept = tree_codec.decode(file.read(), source.name)
+                kept = tree_codec.decode(file.read())
         except OSError:
             return None
         return kept if isinstance(kept, Body) else None

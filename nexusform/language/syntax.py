@@ -8,23 +8,36 @@ templates parsed, and JSON bodies stay `JsonBody` until a schema says what is a 
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
 from nexusform.source import Span
 
+if TYPE_CHECKING:
+    Scalar: TypeAlias = str | int | Decimal | bool | None
+    LiteralKey: TypeAlias = str | int | Decimal
+else:
+    Scalar = LiteralKey = (
+        Any  # the codec of trees takes no union of texts and decimals; untyped they come back exact
+    )
+
+
+class Node(Struct, frozen=True, tag=True, tag_field="node", array_like=True, gc=False):
+    """A part of the tree; tree_codec.py writes it as an array that begins with its class's name."""
+
+
 # --- expressions -------------------------------------------------------------------------------
 
 
-class Literal(Struct, frozen=True):
+class Literal(Node, frozen=True):
     """`12`, `true`, `null`. Numbers are exact decimals."""
 
-    value: Decimal | int | bool | None
+    value: Scalar
     span: Span
 
 
-class StringLiteral(Struct, frozen=True):
+class StringLiteral(Node, frozen=True):
     """A piece of literal text: escapes decoded, NFC-normalised.
 
     Only inside Template, or a whole template without interpolation.
@@ -34,7 +47,7 @@ class StringLiteral(Struct, frozen=True):
     span: Span
 
 
-class Template(Struct, frozen=True):
+class Template(Node, frozen=True):
     """A quoted string or heredoc with several parts.
 
     A template that is exactly one interpolation is `TemplateWrap` instead; one with no
@@ -45,14 +58,14 @@ class Template(Struct, frozen=True):
     span: Span
 
 
-class TemplateWrap(Struct, frozen=True):
+class TemplateWrap(Node, frozen=True):
     """`"${expression}"`: gives the expression's own value and type."""
 
     wrapped: Expression
     span: Span
 
 
-class TemplateIf(Struct, frozen=True):
+class TemplateIf(Node, frozen=True):
     """`%{ if c }...%{ else }...%{ endif }` inside a Template; branches are parts."""
 
     condition: Expression
@@ -61,7 +74,7 @@ class TemplateIf(Struct, frozen=True):
     span: Span
 
 
-class TemplateFor(Struct, frozen=True):
+class TemplateFor(Node, frozen=True):
     """`%{ for k, v in c }...%{ endfor }` inside a Template; the body is parts."""
 
     key_name: str | None
@@ -71,31 +84,31 @@ class TemplateFor(Struct, frozen=True):
     span: Span
 
 
-class TraverseRoot(Struct, frozen=True):
+class TraverseRoot(Node, frozen=True):
     """The first name of a traversal: `var` in `var.a["b"]`."""
 
     name: str
     span: Span
 
 
-class TraverseAttribute(Struct, frozen=True):
+class TraverseAttribute(Node, frozen=True):
     """`.name`, also the legacy `.0` (name "0")."""
 
     name: str
     span: Span
 
 
-class TraverseIndex(Struct, frozen=True):
+class TraverseIndex(Node, frozen=True):
     """`["key"]` or `[0]` with a literal key."""
 
-    key: str | int | Decimal
+    key: LiteralKey
     span: Span
 
 
 Step: TypeAlias = TraverseAttribute | TraverseIndex
 
 
-class Traversal(Struct, frozen=True):
+class Traversal(Node, frozen=True):
     """An absolute traversal: a variable name and literal steps into it."""
 
     root: TraverseRoot
@@ -103,7 +116,7 @@ class Traversal(Struct, frozen=True):
     span: Span
 
 
-class RelativeTraversal(Struct, frozen=True):
+class RelativeTraversal(Node, frozen=True):
     """Literal steps into the value of any other expression: `f(x).a[0]`."""
 
     source: Expression
@@ -111,7 +124,7 @@ class RelativeTraversal(Struct, frozen=True):
     span: Span
 
 
-class Index(Struct, frozen=True):
+class Index(Node, frozen=True):
     """`collection[key]` where the key is an expression."""
 
     collection: Expression
@@ -119,7 +132,7 @@ class Index(Struct, frozen=True):
     span: Span
 
 
-class Splat(Struct, frozen=True):
+class Splat(Node, frozen=True):
     """`source[*].a.b[0]` (full) or `source.*.a` (legacy).
 
     Only attribute steps belong to a legacy splat; an index after them applies to the result and
@@ -133,13 +146,13 @@ class Splat(Struct, frozen=True):
     span: Span
 
 
-class SplatElement(Struct, frozen=True):
+class SplatElement(Node, frozen=True):
     """The element at hand inside a Splat."""
 
     span: Span
 
 
-class Unary(Struct, frozen=True):
+class Unary(Node, frozen=True):
     """`-x`, `!x`."""
 
     operator: str
@@ -147,7 +160,7 @@ class Unary(Struct, frozen=True):
     span: Span
 
 
-class Binary(Struct, frozen=True):
+class Binary(Node, frozen=True):
     """`a + b` and the like; operator as written."""
 
     operator: str
@@ -156,7 +169,7 @@ class Binary(Struct, frozen=True):
     span: Span
 
 
-class Conditional(Struct, frozen=True):
+class Conditional(Node, frozen=True):
     """`c ? a : b`."""
 
     condition: Expression
@@ -165,7 +178,7 @@ class Conditional(Struct, frozen=True):
     span: Span
 
 
-class Call(Struct, frozen=True):
+class Call(Node, frozen=True):
     """`name(arguments...)`; `expand` when the last argument is followed by `...`."""
 
     name: str
@@ -175,14 +188,14 @@ class Call(Struct, frozen=True):
     name_span: Span
 
 
-class TupleCons(Struct, frozen=True):
+class TupleCons(Node, frozen=True):
     """`[a, b]`."""
 
     items: tuple[Expression, ...]
     span: Span
 
 
-class ObjectKey(Struct, frozen=True):
+class ObjectKey(Node, frozen=True):
     """A key of an object constructor.
 
     A bare name (`a = 1`) is a Traversal of one name with `bare` true and means the text itself;
@@ -194,14 +207,14 @@ class ObjectKey(Struct, frozen=True):
     span: Span
 
 
-class ObjectCons(Struct, frozen=True):
+class ObjectCons(Node, frozen=True):
     """`{ k = v, ... }`."""
 
     items: tuple[tuple[ObjectKey, Expression], ...]
     span: Span
 
 
-class ForTuple(Struct, frozen=True):
+class ForTuple(Node, frozen=True):
     """`[for k, v in c : value if condition]`."""
 
     key_name: str | None
@@ -212,7 +225,7 @@ class ForTuple(Struct, frozen=True):
     span: Span
 
 
-class ForObject(Struct, frozen=True):
+class ForObject(Node, frozen=True):
     """`{for k, v in c : key => value... if condition}`; `group` for the `...`."""
 
     key_name: str | None
@@ -225,7 +238,7 @@ class ForObject(Struct, frozen=True):
     span: Span
 
 
-class Parentheses(Struct, frozen=True):
+class Parentheses(Node, frozen=True):
     """`(x)`."""
 
     inner: Expression
@@ -259,7 +272,7 @@ Expression: TypeAlias = (
 # --- structure ---------------------------------------------------------------------------------
 
 
-class Attribute(Struct, frozen=True):
+class Attribute(Node, frozen=True):
     """`name = expression`."""
 
     name: str
@@ -268,14 +281,14 @@ class Attribute(Struct, frozen=True):
     name_span: Span
 
 
-class Label(Struct, frozen=True):
+class Label(Node, frozen=True):
     """A block label and where it stands."""
 
     value: str
     span: Span
 
 
-class Block(Struct, frozen=True):
+class Block(Node, frozen=True):
     """`type "label" { body }`. `header_span` covers type and labels; `span` all of it."""
 
     type: str
@@ -286,7 +299,7 @@ class Block(Struct, frozen=True):
     type_span: Span
 
 
-class Body(Struct, frozen=True):
+class Body(Node, frozen=True):
     """Attributes and blocks in source order.
 
     `end_span` is where a missing item is reported (the closing brace, or the end of the file).
@@ -298,7 +311,7 @@ class Body(Struct, frozen=True):
     end_span: Span
 
 
-class JsonProperty(Struct, frozen=True):
+class JsonProperty(Node, frozen=True):
     """One property of a JSON object: name, value, and where the name stands."""
 
     name: str
@@ -306,31 +319,31 @@ class JsonProperty(Struct, frozen=True):
     name_span: Span
 
 
-class JsonObject(Struct, frozen=True):
+class JsonObject(Node, frozen=True):
     """A JSON object with its properties as written, repeated names included."""
 
     properties: tuple[JsonProperty, ...]
     span: Span
 
 
-class JsonArray(Struct, frozen=True):
+class JsonArray(Node, frozen=True):
     """A JSON array."""
 
     items: tuple[JsonValue, ...]
     span: Span
 
 
-class JsonScalar(Struct, frozen=True):
+class JsonScalar(Node, frozen=True):
     """A JSON string, number (exact), boolean or null."""
 
-    value: str | int | Decimal | bool | None
+    value: Scalar
     span: Span
 
 
 JsonValue: TypeAlias = JsonObject | JsonArray | JsonScalar
 
 
-class JsonBody(Struct, frozen=True):
+class JsonBody(Node, frozen=True):
     """A JSON object (or array of objects) standing for a body.
 
     Which properties are attributes and which are blocks is decided by the schema (bodies.content).
