@@ -357,6 +357,33 @@ class AppendsMany(Protocol):
         ...
 
 
+class StoredVersion(Struct, frozen=True):
+    """An earlier state document: the id by which the backend knows it, and when it was written."""
+
+    id: str
+    written: str
+
+
+@runtime_checkable
+class KeepsHistory(Protocol):
+    """A backend that keeps earlier documents."""
+
+    def history(self) -> list[StoredVersion]:
+        """The earlier documents, newest first; what stands now is not among them."""
+        ...
+
+    def read_version(self, version: str) -> bytes:
+        """One of them by its id. Raises BackendProblem when it is gone."""
+        ...
+
+
+@runtime_checkable
+class WantsCheckpoints(Protocol):
+    """A backend whose journal does not outlive this machine: it wants the document now and then."""
+
+    checkpoint_seconds: float  # at most so far apart while an apply runs
+
+
 class Registries(Struct, frozen=True):
     """The tables of plug-ins, passed in by the workflow: names to what they stand for."""
 

@@ -1,20 +1,15 @@
-"""A file of lines that only grows: each line is on disk when `append` returns.
-
-A `#compacted DIGEST` line says that what stands before it is in the document with that SHA-256.
-It is written before the document: a crash between the two leaves either a document without the
-digest (the lines count) or with it (they do not), never a journal that counts twice.
-"""
+"""A file of lines that only grows: each line is on disk when `append` returns (see journal_lines)."""
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Final
 
+from nexusform.backends import journal_lines
 from nexusform.backends.atomic_file import (
     PRIVATE,
     explained,
@@ -24,7 +19,6 @@ from nexusform.backends.atomic_file import (
     write_all,
 )
 
-_MARK: Final = b"#compacted "
 _CHUNK: Final = 65536
 
 
@@ -41,16 +35,14 @@ class JournalFile:
 
     def append(self, records: Sequence[bytes]) -> None:
         """Add lines in order, all durable on return. Raises BackendProblem; ValueError for no lines."""
-        for record in records:
-            if b"\n" in record or record.startswith(b"#"):
-                raise ValueError("a journal record is one line that does not begin with #")
+        journal_lines.check_records(records)
         if records:
             self._add(records)
 
     def mark_compacted(self, document: bytes) -> None:
         """Say that the lines so far are in this document, if there are any. Raises BackendProblem."""
         if self._descriptor is not None or self._path.exists():
-            self._add([_MARK + _digest(document)])
+            self._add([journal_lines.compaction_mark(document)])
 
     def remove(self) -> None:
         """Remove the file. Raises BackendProblem."""
@@ -60,20 +52,14 @@ class JournalFile:
                 self._path.unlink()
                 sync_directory(self._path.parent)
 
-    def lines(self, document_path: Path) -> list[bytes]:
-        """The whole lines that are not in the document yet. Raises BackendProblem."""
+    def pending(self, document: Callable[[], bytes | None]) -> list[bytes]:
+        """The whole lines that are not in the document yet (read if need be). Raises BackendProblem."""
         with explained("read the journal", self._path):
             data = read_regular(self._path)
         if not data:
             return []
         lines = data.split(b"\n")[:-1]
-        marks = [at for at, line in enumerate(lines) if line.startswith(_MARK)]
-        if marks:
-            with explained("read", document_path):
-                mark = _MARK + _digest(read_regular(document_path) or b"")
-            done = [at for at in marks if lines[at] == mark]
-            lines = lines[done[-1] + 1 :] if done else lines
-        return [line for line in lines if not line.startswith(_MARK)]
+        return journal_lines.pending(lines, document())
 
     def _add(self, lines: Sequence[bytes]) -> None:
         with explained("write to the journal", self._path):
@@ -106,10 +92,6 @@ class JournalFile:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
-
-
-def _digest(document: bytes) -> bytes:
-    return hashlib.sha256(document).hexdigest().encode()
 
 
 def _cut_torn_line(path: Path) -> None:

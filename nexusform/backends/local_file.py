@@ -60,7 +60,7 @@ class LocalBackend:
 
     def journal(self) -> list[bytes]:
         """All whole records since the last compaction."""
-        return self._journal.lines(self._path)
+        return self._journal.pending(self.read)
 
     def compact(self, document: bytes) -> None:
         """Write the document and empty the journal, so that a crash in between counts nothing twice."""

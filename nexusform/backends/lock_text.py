@@ -57,3 +57,16 @@ def describe(info: LockInfo) -> str:
     return (
         f"{info.who or 'somebody'} (process {info.pid} on {info.host}, {info.operation}{since}, ID {info.id})"
     )
+
+
+def not_released(lock_id: str, holder: LockInfo | None) -> str:
+    """Why a lock could not be given back."""
+    now = f"it is held by {describe(holder)}" if holder else "nobody holds it"
+    return f'The lock "{lock_id}" was not released: {now} now. Somebody broke it, or it ran out.'
+
+
+def not_broken(lock_id: str, holder: LockInfo | None) -> str:
+    """Why a lock could not be broken."""
+    if holder is None:
+        return f'Not unlocked: nobody holds the lock "{lock_id}".'
+    return f'Not unlocked: the lock is held by {describe(holder)}, not by "{lock_id}".'

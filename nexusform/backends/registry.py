@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.backends import remote_settings
 from nexusform.backends.local_file import LocalBackend
 from nexusform.backends.memory import MemoryBackend
 from nexusform.ports import StateBackend
@@ -63,7 +64,36 @@ _LOCAL: Final = BlockSchema(
 )
 _MEMORY: Final = BlockSchema({}, description="State in memory, gone when the command ends.")
 
+
+def _open_azurerm(settings: Mapping[str, Any], _place: Place) -> StateBackend:
+    from nexusform.backends.azurerm import open_azurerm
+
+    return open_azurerm(settings)
+
+
+def _open_http(settings: Mapping[str, Any], place: Place) -> StateBackend:
+    from nexusform.backends.http import open_http
+
+    return open_http(settings, place.data_directory)
+
+
+def _open_s3(settings: Mapping[str, Any], _place: Place) -> StateBackend:
+    from nexusform.backends.s3 import open_s3
+
+    return open_s3(settings)
+
+
+def _open_postgres(settings: Mapping[str, Any], _place: Place) -> StateBackend:
+    from nexusform.backends.postgres import open_postgres
+
+    return open_postgres(settings)
+
+
 BACKENDS: Final[Mapping[str, BackendKind]] = {
     "local": BackendKind(_LOCAL, _open_local),
     "memory": BackendKind(_MEMORY, lambda _settings, _place: MemoryBackend()),
+    "azurerm": BackendKind(remote_settings.AZURERM, _open_azurerm),
+    "http": BackendKind(remote_settings.HTTP, _open_http),
+    "s3": BackendKind(remote_settings.S3, _open_s3),
+    "postgres": BackendKind(remote_settings.POSTGRES, _open_postgres),
 }

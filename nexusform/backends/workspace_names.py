@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Final
 
 from nexusform.ports import BackendProblem
@@ -18,3 +19,12 @@ def check_name(name: str) -> None:
             f'"{name}" cannot be the name of a workspace: use up to 90 letters, digits, "-", "_", "~" '
             'and ".", not beginning with a dot.'
         )
+
+
+def check_deletable(name: str, existing: Collection[str]) -> None:
+    """Raise a BackendProblem unless the workspace exists and is not the default one."""
+    check_name(name)
+    if name == DEFAULT:
+        raise BackendProblem(f'The workspace "{DEFAULT}" cannot be deleted.')
+    if name not in existing:
+        raise BackendProblem(f'There is no workspace "{name}".')

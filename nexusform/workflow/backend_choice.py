@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.backends.registry import BACKENDS, Place
 from nexusform.configuration.constants import NO_NAMES
@@ -15,6 +16,9 @@ from nexusform.configuration.evaluation import prepare_body
 from nexusform.configuration.model import Settings
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
 from nexusform.ports import BackendProblem, StateBackend
+from nexusform.schema import BlockSchema
+from nexusform.source import Span
+from nexusform.value_types import BOOL, Type
 
 _MEMORY = "backend.json"
 
@@ -74,7 +78,7 @@ def configured_choice(
     values: dict[str, Any] = {}
     problems: list[Diagnostic] = []
     if block is not None:
-        body, wrong = prepare_body(block.body, found.schema, block.header_span)
+        body, wrong = prepare_body(block.body, _any_part_of(found.schema), block.header_span)
         evaluated, _, more = body.evaluate(NO_NAMES)
         problems += [*wrong, *more]
         values.update(evaluated)
@@ -87,9 +91,42 @@ def configured_choice(
                     f'-backend-config: the backend "{kind}" has no setting "{name}".{near}',
                 )
             )
-        values[name] = text
-    settings_given = {name: value for name, value in values.items() if value is not None}
-    return (None if has_errors(problems) else Choice(kind, settings_given, dict(given))), problems
+            continue
+        value, wrong = _from_text(name, text, found.schema.attributes[name].type)
+        problems += wrong
+        values[name] = value
+    chosen = {name: value for name, value in values.items() if value is not None}
+    missing = [name for name, each in found.schema.attributes.items() if each.required and name not in chosen]
+    if missing and not has_errors(problems):
+        problems.append(_missing(kind, missing, block.header_span if block else None))
+    return (None if has_errors(problems) else Choice(kind, chosen, dict(given))), problems
+
+
+def _any_part_of(schema: BlockSchema) -> BlockSchema:
+    """The schema with nothing required: what the block leaves out may come from -backend-config."""
+    attributes = {
+        name: replace(attribute, required=False, optional=True)
+        for name, attribute in schema.attributes.items()
+    }
+    return replace(schema, attributes=attributes)
+
+
+def _from_text(name: str, text: str, of: Type) -> tuple[Any, list[Diagnostic]]:
+    """A setting of -backend-config as plain data of its type."""
+    if of != BOOL:
+        return text, []
+    if text in ("true", "false"):
+        return text == "true", []
+    return None, [error("invalid-backend-setting", f'-backend-config: {name}="{text}": use true or false.')]
+
+
+def _missing(kind: str, names: Sequence[str], span: Span | None) -> Diagnostic:
+    listed = " and ".join(f'"{name}"' for name in names)
+    return error(
+        "missing-backend-setting",
+        f'The backend "{kind}" needs {listed}: give it in the block or by -backend-config=NAME=VALUE.',
+        span,
+    )
 
 
 def open_choice(

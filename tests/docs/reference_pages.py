@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import click
 
+from nexusform.backends.registry import BACKENDS
 from nexusform.cli.commands import LazyGroup
 from nexusform.cli.main import ROOT
 from nexusform.ports import ResourceType
@@ -32,6 +33,15 @@ def types_page() -> str:
     for table in (RESOURCE_TYPES, DATA_SOURCES):
         for resource_type in table.values():
             lines += _type(resource_type)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def backends_page() -> str:
+    """docs/reference/backends.md."""
+    lines = [HEAD, "", "# Backends", "", "How to choose one: [state and teams](../state-and-teams.md).", ""]
+    for name, kind in BACKENDS.items():
+        lines += [f'## backend "{name}"', "", kind.schema.description, ""]
+        lines += _body(kind.schema, "") if kind.schema.attributes else []
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -19,10 +19,14 @@ def _pages() -> dict[str, Callable[[], str]]:
     assert spec.loader is not None
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
-    return {"types.md": module.types_page, "commands.md": module.commands_page}
+    return {
+        "types.md": module.types_page,
+        "commands.md": module.commands_page,
+        "backends.md": module.backends_page,
+    }
 
 
-@pytest.mark.parametrize("name", ["types.md", "commands.md"])
+@pytest.mark.parametrize("name", ["types.md", "commands.md", "backends.md"])
 def test_reference_page_is_what_the_product_says(name: str) -> None:
     page = _pages()[name]()
     path = ROOT / "docs" / "reference" / name

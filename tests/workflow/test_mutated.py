@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.diagnostic_kinds import SUMMARIES
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.plan import Plan
 from nexusform.workflow.locking import Locking
@@ -201,7 +200,6 @@ def test_a_hundred_mutations_end_in_diagnostics(seed: int) -> None:
         Path("main.nf.hcl").write_text(text)
         found = validate_directory(Place()).diagnostics
         assert all(inside(d, text) for d in found), text
-        assert {d.id for d in found} <= SUMMARIES.keys(), text
         broken += any(d.severity is Severity.ERROR for d in found)
     assert broken > 60
 

@@ -1,0 +1,104 @@
+"""How one signs in to Azure Storage: a key, a SAS token, or one of azure-identity's ways.
+
+Names and precedence are those of OpenTofu's azurerm backend; what a setting leaves open comes from the
+ARM_* variables, and in a GitHub job from its own OIDC endpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from nexusform.backends.extras import needing
+from nexusform.ports import BackendProblem
+
+_AUDIENCE: Final = "api://AzureADTokenExchange"
+_TIMEOUT: Final = 30.0  # seconds
+
+
+def blob_credential(settings: Mapping[str, Any], account: str) -> Any:
+    """What azure-storage-blob takes as `credential`. Raises BackendProblem."""
+    key = _setting(settings, "access_key", "ARM_ACCESS_KEY")
+    if key:
+        from azure.core.credentials import AzureNamedKeyCredential
+
+        return AzureNamedKeyCredential(account, key)
+    sas = _setting(settings, "sas_token", "ARM_SAS_TOKEN")
+    if sas:
+        from azure.core.credentials import AzureSasCredential
+
+        return AzureSasCredential(sas.lstrip("?"))
+    with needing("azurerm", "azure"):
+        return _identity(settings)
+
+
+def _identity(settings: Mapping[str, Any]) -> Any:
+    from azure.identity import (
+        AzureCliCredential,
+        ClientAssertionCredential,
+        ClientSecretCredential,
+        DefaultAzureCredential,
+        ManagedIdentityCredential,
+    )
+
+    client = _setting(settings, "client_id", "ARM_CLIENT_ID")
+    tenant = _setting(settings, "tenant_id", "ARM_TENANT_ID")
+    secret = _setting(settings, "client_secret", "ARM_CLIENT_SECRET")
+    if _flag(settings, "use_oidc", "ARM_USE_OIDC"):
+        _require(client, tenant, "use_oidc")
+        return ClientAssertionCredential(tenant, client, lambda: _oidc_token(settings))
+    if _flag(settings, "use_msi", "ARM_USE_MSI"):
+        return ManagedIdentityCredential(client_id=client or None)
+    if _flag(settings, "use_cli", "ARM_USE_CLI"):
+        return AzureCliCredential(tenant_id=tenant)
+    if secret:
+        _require(client, tenant, "client_secret")
+        return ClientSecretCredential(tenant, client, secret)
+    return DefaultAzureCredential()
+
+
+def _require(client: str, tenant: str, what: str) -> None:
+    missing = [name for name, value in (("client_id", client), ("tenant_id", tenant)) if not value]
+    if missing:
+        raise BackendProblem(f'The setting "{what}" needs {" and ".join(missing)} as well.')
+
+
+def _oidc_token(settings: Mapping[str, Any]) -> str:
+    """The token of this job: given, in a file, or asked for at the CI's own endpoint."""
+    token = _setting(settings, "oidc_token", "ARM_OIDC_TOKEN")
+    path = _setting(settings, "oidc_token_file_path", "ARM_OIDC_TOKEN_FILE_PATH")
+    if token:
+        return token
+    if path:
+        try:
+            return Path(path).read_text(encoding="utf-8").strip()
+        except OSError as problem:
+            raise BackendProblem(f'The OIDC token "{path}" cannot be read: {problem.strerror}.') from None
+    url = os.environ.get("ACTIONS_ID_TOKEN_REQUEST_URL", "")
+    bearer = os.environ.get("ACTIONS_ID_TOKEN_REQUEST_TOKEN", "")
+    if not url or not bearer:
+        raise BackendProblem(
+            "use_oidc needs oidc_token, oidc_token_file_path, or a GitHub job with the permission "
+            "`id-token: write`."
+        )
+    asked = urllib.request.Request(  # noqa: S310 - the CI's own endpoint
+        f"{url}&audience={urllib.parse.quote(_AUDIENCE)}", headers={"Authorization": f"Bearer {bearer}"}
+    )
+    with urllib.request.urlopen(asked, timeout=_TIMEOUT) as answer:  # noqa: S310 - as above
+        return str(json.load(answer)["value"])
+
+
+def _setting(settings: Mapping[str, Any], name: str, variable: str) -> str:
+    return str(settings.get(name) or os.environ.get(variable, ""))
+
+
+def _flag(settings: Mapping[str, Any], name: str, variable: str) -> bool:
+    value = settings.get(name)
+    if value is None:
+        return os.environ.get(variable, "").lower() in ("1", "true")
+    return value is True

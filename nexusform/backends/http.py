@@ -1,0 +1,305 @@
+"""State behind Terraform's HTTP protocol: GitLab's state store and every server written for Terraform.
+
+GET and POST the document, LOCK and UNLOCK with the holder's information as the body; every method can be
+another one (GitLab: POST and DELETE at `.../lock`). The protocol knows neither a journal nor a lock that runs
+out. So the journal lies on this machine, the state is sent at most every 20 s while an apply runs, and what a
+machine lost between two of these is lost; and who holds the lock of a dead run must break it by hand.
+
+`{workspace}` in the address stands for the workspace's name; without it there is the default workspace only.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import ssl
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.backends import lock_text
+from nexusform.backends.journal_file import JournalFile
+from nexusform.backends.workspace_names import DEFAULT, check_deletable, check_name
+from nexusform.ports import BackendProblem, LockHeld, LockInfo
+
+_TIMEOUT: Final = 60.0  # seconds for one answer
+_PLACE: Final = "{workspace}"
+_INDEX: Final = "nexusform-workspaces"  # the document that lists workspaces, kept like one of them
+_TAKEN: Final = frozenset({409, 423})
+_GONE: Final = frozenset({204, 404})
+_AGAIN: Final = frozenset({429, 500, 502, 503, 504})
+_MOST_BYTES: Final = 1 << 30
+
+
+class HttpService(Struct, frozen=True):
+    """Addresses, methods and credentials; a lock address of "" means that the server locks nothing."""
+
+    address: str
+    update_method: str = "POST"
+    lock_address: str = ""
+    lock_method: str = "LOCK"
+    unlock_address: str = ""
+    unlock_method: str = "UNLOCK"
+    username: str = ""
+    password: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+    verify: bool = True
+    tries: int = 3
+    pause: float = 1.0  # seconds before the second try, doubled before each further one
+
+    def at(self, workspace: str) -> HttpService:
+        """The same service with the workspace's name in its addresses."""
+        name = urllib.parse.quote(workspace, safe="")
+        return replace(
+            self,
+            address=self.address.replace(_PLACE, name),
+            lock_address=self.lock_address.replace(_PLACE, name),
+            unlock_address=self.unlock_address.replace(_PLACE, name),
+        )
+
+
+class HttpBackend:
+    """The state of one workspace behind an address; see the module."""
+
+    checkpoint_seconds = 20.0
+
+    def __init__(self, service: HttpService, journal_directory: str, workspace: str = DEFAULT) -> None:
+        check_name(workspace)
+        self._service = service
+        self._journal_directory = journal_directory
+        self._workspace = workspace
+        self._here = service.at(workspace)
+        digest = hashlib.sha256(self._here.address.encode()).hexdigest()[:16]
+        self._journal_path = Path(journal_directory) / f"http-{digest}.journal"
+        self._journal = JournalFile(self._journal_path)
+        self._lock_id = ""
+
+    def describe(self) -> str:
+        """The address, without credentials."""
+        parts = urllib.parse.urlsplit(self._here.address)
+        return urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
+
+    def read(self) -> bytes | None:
+        """The state document, None when there is none."""
+        status, content = self._ask("GET", self._here.address, "read the state", accepted=_GONE)
+        return content if status not in _GONE and content else None
+
+    def write(self, document: bytes) -> None:
+        """Send the document, naming the lock's ID. The same document: nothing."""
+        if self.read() == document:
+            return
+        address = self._here.address
+        if self._lock_id:
+            address += f"{'&' if '?' in address else '?'}ID={urllib.parse.quote(self._lock_id)}"
+        checksum = base64.b64encode(hashlib.md5(document, usedforsecurity=False).digest()).decode()
+        headers = {"Content-Type": "application/json", "Content-MD5": checksum}
+        self._ask(self._here.update_method, address, "write the state", document, headers)
+        self._remember_workspace()
+
+    def append(self, record: bytes) -> None:
+        """Add one record to the journal on this machine, durable on return."""
+        self.append_all([record])
+
+    def append_all(self, records: Sequence[bytes]) -> None:
+        """Add records in order, all durable on this machine on return."""
+        self._journal.append(records)
+
+    def journal(self) -> list[bytes]:
+        """The records on this machine that are not in the document yet."""
+        return self._journal.pending(self.read)
+
+    def compact(self, document: bytes) -> None:
+        """Send the document and empty the journal, so that a crash in between counts nothing twice."""
+        self._journal.mark_compacted(document)
+        self.write(document)
+        self._journal.remove()
+
+    def lock(self, info: LockInfo) -> list[str]:
+        """Take the lock or raise LockHeld; nothing when the server locks nothing."""
+        address = self._here.lock_address
+        if not address:
+            return []
+        body = lock_text.to_json(info)
+        status, content = self._ask(self._here.lock_method, address, "lock the state", body, accepted=_TAKEN)
+        if status in _TAKEN:
+            raise LockHeld(lock_text.from_json(content))
+        self._lock_id = info.id
+        return []
+
+    def unlock(self, lock_id: str) -> None:
+        """Give the lock back; a BackendProblem when the server refuses."""
+        self._lock_id = ""
+        self._release(lock_id)
+
+    def holder(self) -> LockInfo | None:
+        """Who holds the lock now. The protocol cannot be asked: by trying to take it."""
+        address = self._here.lock_address
+        if not address:
+            return None
+        probe = LockInfo("nexusform-probe", "look", "", "", "", "", "", 0)
+        body = lock_text.to_json(probe)
+        status, content = self._ask(
+            self._here.lock_method, address, "look at the lock", body, accepted=_TAKEN
+        )
+        if status in _TAKEN:
+            return lock_text.from_json(content)
+        self._send_unlock(probe)
+        return None
+
+    def force_unlock(self, lock_id: str) -> None:
+        """Break the lock with this id."""
+        holder = self.holder()
+        if holder is None or holder.id != lock_id:
+            raise BackendProblem(lock_text.not_broken(lock_id, holder))
+        self._send_unlock(holder)
+
+    def workspaces(self) -> list[str]:
+        """The default workspace and those that were written from nexusform."""
+        return [DEFAULT, *self._listed()]
+
+    def for_workspace(self, name: str) -> HttpBackend:
+        """The same service, another workspace."""
+        check_name(name)
+        if name != DEFAULT and _PLACE not in self._service.address:
+            raise BackendProblem(
+                f'The workspace "{name}" needs an address of its own: put {_PLACE} where its name belongs in '
+                "address, lock_address and unlock_address."
+            )
+        return HttpBackend(self._service, self._journal_directory, name)
+
+    def delete_workspace(self, name: str) -> None:
+        """Remove a workspace's state."""
+        check_deletable(name, self.workspaces())
+        self.for_workspace(name).remove()
+        self._write_index([each for each in self._listed() if each != name])
+
+    def remove(self) -> None:
+        """Delete state and journal."""
+        self._ask("DELETE", self._here.address, "delete the workspace", accepted=_GONE)
+        self._journal.remove()
+
+    # --- how ---------------------------------------------------------------------------------
+
+    def _release(self, lock_id: str) -> None:
+        if not self._here.lock_address:
+            return
+        holder = self.holder()
+        if holder is None or holder.id != lock_id:
+            raise BackendProblem(lock_text.not_released(lock_id, holder))
+        self._send_unlock(holder)
+
+    def _send_unlock(self, info: LockInfo) -> None:
+        address = self._here.unlock_address or self._here.lock_address
+        self._ask(self._here.unlock_method, address, "unlock the state", lock_text.to_json(info))
+
+    def _listed(self) -> list[str]:
+        if _PLACE not in self._service.address:
+            return []
+        index = self._service.at(_INDEX)
+        status, content = self._ask("GET", index.address, "list the workspaces", accepted=_GONE)
+        if status in _GONE or not content:
+            return []
+        try:
+            names = json.loads(content)["workspaces"]
+        except (ValueError, KeyError, TypeError):
+            raise BackendProblem(f"{index.address} does not hold a list of workspaces.") from None
+        return sorted(str(name) for name in names)
+
+    def _remember_workspace(self) -> None:
+        if self._workspace == DEFAULT:
+            return
+        listed = self._listed()
+        if self._workspace not in listed:
+            self._write_index([*listed, self._workspace])
+
+    def _write_index(self, names: Sequence[str]) -> None:
+        index = self._service.at(_INDEX)
+        body = json.dumps(
+            {"version": 4, "serial": 0, "lineage": _INDEX, "workspaces": sorted(names)}
+        ).encode()
+        headers = {"Content-Type": "application/json"}
+        self._ask(index.update_method, index.address, "list the workspaces", body, headers)
+
+    def _ask(
+        self,
+        method: str,
+        address: str,
+        what: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        accepted: frozenset[int] = frozenset(),
+    ) -> tuple[int, bytes]:
+        """Status and content; a BackendProblem for a status that is neither 2xx nor accepted."""
+        pause = self._here.pause
+        for left in reversed(range(self._here.tries)):
+            try:
+                status, content = self._send(method, address, body, headers or {})
+            except (OSError, ValueError) as problem:
+                status, content = 0, str(getattr(problem, "reason", problem)).encode()
+            if 200 <= status < 300 or status in accepted:
+                return status, content
+            if not left or (status and status not in _AGAIN):
+                break
+            time.sleep(pause)
+            pause *= 2
+        why = f"the server answered {status}" if status else content.decode("utf-8", "replace")
+        hint = _HINTS.get(status, "")
+        raise BackendProblem(f"Cannot {what} at {self.describe()}: {why}.{hint}")
+
+    def _send(
+        self, method: str, address: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> tuple[int, bytes]:
+        request = urllib.request.Request(address, data=body, method=method)  # noqa: S310 - checked on opening
+        for name, value in (*self._here.headers, *headers.items()):
+            request.add_header(name, value)
+        if self._here.username:
+            login = f"{self._here.username}:{self._here.password}".encode()
+            request.add_header("Authorization", f"Basic {base64.b64encode(login).decode()}")
+        context = None
+        if address.startswith("https:") and not self._here.verify:
+            context = ssl._create_unverified_context()  # noqa: S323, SLF001 - asked for by the operator
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT, context=context) as answer:  # noqa: S310
+                return int(answer.status), answer.read(_MOST_BYTES)
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                return refusal.code, refusal.read(1 << 20)
+
+
+_HINTS: Final[Mapping[int, str]] = {
+    401: " Give username and password (or NF_HTTP_USERNAME and NF_HTTP_PASSWORD).",
+    403: " These credentials may not do that.",
+    404: " Correct the address.",
+    409: " Another run holds the lock.",
+    423: " Another run holds the lock.",
+}
+
+
+def open_http(settings: Mapping[str, Any], data_directory: str) -> HttpBackend:
+    """The backend that the settings describe; raises BackendProblem."""
+    for name in ("address", "lock_address", "unlock_address"):
+        text = settings.get(name)
+        if text and urllib.parse.urlsplit(text).scheme not in ("http", "https"):
+            raise BackendProblem(f'The setting {name}="{text}" is not an http or https address.')
+    lock_address = settings.get("lock_address") or ""
+    service = HttpService(
+        address=settings["address"],
+        update_method=settings.get("update_method") or "POST",
+        lock_address=lock_address,
+        lock_method=settings.get("lock_method") or "LOCK",
+        unlock_address=settings.get("unlock_address") or lock_address,
+        unlock_method=settings.get("unlock_method") or "UNLOCK",
+        username=settings.get("username") or os.environ.get("NF_HTTP_USERNAME", ""),
+        password=settings.get("password") or os.environ.get("NF_HTTP_PASSWORD", ""),
+        verify=not settings.get("skip_cert_verification"),
+    )
+    return HttpBackend(service, data_directory)

@@ -1,0 +1,61 @@
+import threading
+
+import pytest
+
+from nexusform.backends import journal_lines
+from nexusform.backends.journal_lines import Gathering, compaction_mark, pending, seal
+
+
+def test_lines_before_the_mark_of_the_document_are_in_it() -> None:
+    lines = [b"{a}", compaction_mark(b"doc"), b"{b}", seal("x"), b"{c}"]
+    assert pending(lines, b"doc") == [b"{b}", b"{c}"]
+    assert pending(lines, b"older") == [b"{a}", b"{b}", b"{c}"]
+    assert pending(lines, None) == [b"{a}", b"{b}", b"{c}"]
+
+
+def test_of_several_marks_of_one_document_the_last_counts() -> None:
+    lines = [compaction_mark(b"doc"), b"{a}", compaction_mark(b"doc"), b"{b}"]
+    assert pending(lines, b"doc") == [b"{b}"]
+
+
+@pytest.mark.parametrize("record", [b"a\nb", b"#compacted x"])
+def test_what_could_be_taken_for_something_else_is_refused(record: bytes) -> None:
+    with pytest.raises(ValueError, match="one line that does not begin with #"):
+        journal_lines.check_records([record])
+
+
+def test_what_comes_while_a_write_is_under_way_goes_out_together() -> None:
+    batches: list[list[bytes]] = []
+    under_way, go_on = threading.Event(), threading.Event()
+
+    def write(lines: list[bytes]) -> None:
+        batches.append(lines)
+        if len(batches) == 1:
+            under_way.set()
+            go_on.wait(10)
+
+    gathering = Gathering(write)
+    first = threading.Thread(target=gathering.add, args=([b"1"],))
+    first.start()
+    assert under_way.wait(10)
+    others = [threading.Thread(target=gathering.add, args=([b"%d" % n],)) for n in (2, 3, 4)]
+    for thread in others:
+        thread.start()
+    while len(gathering._waiting) < 3:
+        pass
+    go_on.set()
+    for thread in [first, *others]:
+        thread.join()
+    assert batches[0] == [b"1"]
+    assert sorted(line for batch in batches[1:] for line in batch) == [b"2", b"3", b"4"]
+    assert len(batches) == 2
+
+
+def test_after_a_failed_write_nothing_is_written_any_more() -> None:
+    def write(_lines: list[bytes]) -> None:
+        raise OSError("disk")
+
+    gathering = Gathering(write)
+    for _ in range(2):
+        with pytest.raises(OSError, match="disk"):
+            gathering.add([b"1"])

@@ -1,0 +1,108 @@
+"""A state server with Terraform's HTTP protocol, and GitLab's dialect below `/gitlab/`."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, urlsplit
+
+
+@dataclass
+class Place:
+    """What stands at one path."""
+
+    document: bytes | None = None
+    lock: bytes | None = None
+
+    @property
+    def lock_id(self) -> str:
+        return str(json.loads(self.lock)["ID"]) if self.lock else ""
+
+
+@dataclass
+class Store:
+    """All that the server knows, and how many of the next requests it is to refuse with 503."""
+
+    places: dict[str, Place] = field(default_factory=dict)
+    guard: threading.Lock = field(default_factory=threading.Lock)
+    refuse_next: int = 0
+    requests: list[tuple[str, str]] = field(default_factory=list)
+
+
+class Handler(BaseHTTPRequestHandler):
+    store: ClassVar[Store]
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+    def answer(self, status: int, content: bytes = b"") -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def handle_any(self) -> None:
+        parts = urlsplit(self.path)
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        with self.store.guard:
+            self.store.requests.append((self.command, self.path))
+            if self.store.refuse_next:
+                self.store.refuse_next -= 1
+                self.answer(503)
+                return
+            is_lock = parts.path.endswith("/lock")
+            place = self.store.places.setdefault(parts.path.removesuffix("/lock"), Place())
+            if self.command == "LOCK" or (is_lock and self.command == "POST"):
+                self.lock(place, body)
+            elif self.command == "UNLOCK" or (is_lock and self.command == "DELETE"):
+                self.unlock(place, body)
+            else:
+                self.document(place, body, parse_qs(parts.query).get("ID", [""])[0])
+
+    def lock(self, place: Place, body: bytes) -> None:
+        if place.lock is not None:
+            self.answer(423 if self.command == "LOCK" else 409, place.lock)
+            return
+        place.lock = body
+        self.answer(200)
+
+    def unlock(self, place: Place, body: bytes) -> None:
+        named = str(json.loads(body)["ID"]) if body else ""
+        if place.lock is None or (named and named != place.lock_id):
+            self.answer(409, place.lock or b"")
+            return
+        place.lock = None
+        self.answer(200)
+
+    def document(self, place: Place, body: bytes, lock_id: str) -> None:
+        if self.command == "GET":
+            self.answer(200 if place.document is not None else 404, place.document or b"")
+        elif place.lock is not None and lock_id != place.lock_id:
+            self.answer(423, place.lock)
+        elif self.command == "DELETE":
+            place.document = None
+            self.answer(200)
+        else:
+            place.document = body
+            self.answer(200)
+
+    do_GET = do_POST = do_PUT = do_DELETE = do_LOCK = do_UNLOCK = handle_any  # noqa: N815
+
+
+@contextmanager
+def state_server() -> Iterator[tuple[str, Store]]:
+    """The address of a server in a thread, and what it knows."""
+    store = Store()
+    handler = type("StoreHandler", (Handler,), {"store": store})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", store
+    finally:
+        server.shutdown()
+        server.server_close()
