@@ -191,17 +191,17 @@ def _standing_lines(reason: Reason) -> list[str]:
 
 
 def _json(reason: Reason) -> str:
-    from nexusform.planning.plan import place_of
     from nexusform.rendering.answers.elsewhere_text import elsewhere_document
     from nexusform.rendering.answers.explanation_text import explanation_document
     from nexusform.rendering.notation.json_writer import json_bytes
+    from nexusform.rendering.notation.places import place_document
 
     came = reason.came or (reason.explained.trigger if reason.stands is None else "", None)
     document = {
         "address": str(reason.address),
         "trigger": came[0],
         "serial": came[1],
-        "stands": place_of(reason.stands) if reason.stands else None,
+        "stands": place_document(reason.stands),
         "provenance": reason.provenance or None,
         **explanation_document(
             reason.object, reason.explained.explanation, reason.certainty, reason.tie_breaks

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
@@ -15,6 +15,7 @@ from nexusform.diagnostics import Diagnostic
 from nexusform.plain_data import Path
 from nexusform.planning.occupancy import SiteRoom, SiteVms
 from nexusform.scheduling.decision import Certainty, Refusal
+from nexusform.scheduling.fleet.model import Binding
 from nexusform.scheduling.racks.model import Placement
 from nexusform.source import Span
 from nexusform.state.model import ObjectState, OutputState
@@ -122,11 +123,25 @@ class PlacementAction(StrEnum):
     UPDATE = "update"
 
 
+class PodPlace(Struct, frozen=True):
+    """Where a pod is: the cluster's name and the node there, with the node's machine and zone. A pod that
+    waits has none of these.
+    """
+
+    cluster: str
+    node: str | None = None
+    machine: str | None = None
+    availability_zone: str | None = None
+
+
+Place: TypeAlias = Placement | Binding | PodPlace
+
+
 class PlacementChange(Struct, frozen=True):
     """One VM, binding or pod and where it goes.
 
-    `source`/`target` are what JSON shows as from/to: for a VM {machine, rack, availability_zone,
-    numa_cells}. `cluster` and `pool` group rows; `number` orders them. `reason` is a sentence,
+    `source` and `target` are where it is before and after: of a VM its placement, of a binding the binding
+    itself. `cluster` and `pool` group rows; `number` orders them. `reason` is a sentence,
     `scores` what decided (ordered names to values), `rejected` the refused candidates (filled
     only on request).
     """
@@ -135,8 +150,8 @@ class PlacementChange(Struct, frozen=True):
     kind: str
     object: str
     action: PlacementAction
-    source: Mapping[str, Any] | None
-    target: Mapping[str, Any] | None
+    source: Place | None
+    target: Place | None
     trigger: str
     cluster: str = ""
     pool: str = ""
@@ -329,13 +344,3 @@ class Plan(Struct, frozen=True):
         outputs = any(o.action is not Action.NO_OP for o in self.outputs)
         refresh = self.mode is Mode.REFRESH_ONLY and bool(self.refreshed)
         return objects or outputs or refresh
-
-
-def place_of(placement: Placement) -> dict[str, Any]:
-    """A VM's placement as shown in JSON."""
-    return {
-        "machine": placement.machine,
-        "rack": placement.rack,
-        "availability_zone": placement.availability_zone,
-        "numa_cells": list(placement.cells),
-    }

@@ -9,6 +9,7 @@ import time
 from nexusform.address import Address
 from nexusform.planning.plan import Action, Change, PlacementAction, PlacementChange, Plan, Step, StepKind
 from nexusform.planning.saved.plan_file import read, write
+from nexusform.scheduling.racks.model import Placement
 from nexusform.source import Position, Span
 from nexusform.values import UNKNOWN
 
@@ -21,7 +22,7 @@ def a_plan(count: int) -> Plan:
         after = {"id": UNKNOWN, "name": f"vm-{number}", "site_id": "lab", "cpu_cores": 8, "zones": ["1", "2"]}
         changes.append(Change(address, Action.CREATE, None, after, "simulated", number + 1, 0, source=span))
         steps.append(Step(number, StepKind.CREATE, number, (), None, after))
-        target = {"machine": f"bm{number % 99}", "rack": "r1", "availability_zone": "1", "numa_cells": [0]}
+        target = Placement(f"bm{number % 99}", "r1", "1", (0,))
         placements.append(
             PlacementChange(
                 address, "vm", f"vm-{number}", PlacementAction.PLACE, None, target, "new", number=number

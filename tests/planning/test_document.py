@@ -222,6 +222,6 @@ def test_certainty_is_the_share_of_seeds_with_the_same_place() -> None:
     for change in result.plan.placements:
         assert change.target is not None
         assert change.certainty is not None
-        racks = sum(o[change.object]["rack"] == change.target["rack"] for o in others)
-        machines = sum(o[change.object]["machine"] == change.target["machine"] for o in others)
+        racks = sum(o[change.object]["rack"] == change.target.rack for o in others)
+        machines = sum(o[change.object]["machine"] == change.target.machine for o in others)
         assert (change.certainty.rack, change.certainty.machine) == (racks / runs, machines / runs)

@@ -13,6 +13,7 @@ from nexusform.planning.plan import (
     PlacementTable,
 )
 from nexusform.ports import Registries, ResourceType
+from nexusform.scheduling.racks.model import Placement
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
 from nexusform.source import Position, SourceFile, Span
 from nexusform.value_types import NUMBER, STRING, ListType, MapType, ObjectType, SetType
@@ -164,8 +165,8 @@ def vm_row(
         "vm",
         name,
         action,
-        source,
-        target,
+        _placement(source),
+        _placement(target),
         trigger,
         cluster="cluster-d",
         pool=pool,
@@ -173,6 +174,12 @@ def vm_row(
         site_id="lab",
         **more,
     )
+
+
+def _placement(spot: dict[str, Any] | None) -> Placement | None:
+    if spot is None:
+        return None
+    return Placement(spot["machine"], spot["rack"], spot["availability_zone"], tuple(spot["numa_cells"]))
 
 
 def table(pool: str, sku: str, count: int, per_rack: dict[str, int], **more: Any) -> PlacementTable:

@@ -8,8 +8,10 @@ from nexusform.planning.plan import (
     PlacementAction,
     PlacementChange,
     Plan,
+    PodPlace,
 )
 from nexusform.scheduling.decision import Certainty, Refusal
+from nexusform.scheduling.fleet.model import Binding, BindingState
 from nexusform.source import Position, Span
 from tests.rendering.pieces import (
     MAIN,
@@ -103,7 +105,7 @@ def fleet_and_pods() -> Plan:
             "east",
             PlacementAction.PLACE,
             None,
-            {"cluster": "east", "state": "Bound"},
+            Binding("east", BindingState.BOUND, 0),
             "number_of_clusters_increased",
             cluster="",
             pool="web",
@@ -113,8 +115,8 @@ def fleet_and_pods() -> Plan:
             "binding",
             "north",
             PlacementAction.KEEP,
-            {"cluster": "north", "state": "Bound"},
-            {"cluster": "north", "state": "Bound"},
+            Binding("north", BindingState.BOUND, 0),
+            Binding("north", BindingState.BOUND, 0),
             "taint_added",
             cluster="",
             pool="web",
@@ -124,8 +126,8 @@ def fleet_and_pods() -> Plan:
             "binding",
             "west",
             PlacementAction.UPDATE,
-            {"cluster": "west", "state": "Bound"},
-            {"cluster": "west", "state": "Bound"},
+            Binding("west", BindingState.BOUND, 0),
+            Binding("west", BindingState.BOUND, 0),
             "resources_changed",
             cluster="",
             pool="web",
@@ -138,12 +140,7 @@ def fleet_and_pods() -> Plan:
             f"nginx-{i}",
             PlacementAction.PLACE,
             None,
-            {
-                "cluster": "east",
-                "node": f"east-np1-{i}" if i < 3 else None,
-                "machine": f"rack{1 + i % 2}-bm01" if i < 3 else None,
-                "availability_zone": "1" if i < 3 else None,
-            },
+            PodPlace("east", f"east-np1-{i}", f"rack{1 + i % 2}-bm01", "1") if i < 3 else PodPlace("east"),
             "new",
             cluster="east",
             pool="web/Deployment/nginx",

@@ -42,7 +42,7 @@ def test_nodes_come_back_where_a_plan_that_evacuates_the_machine_puts_them(
     result = plan(files.replace(f"machine_count     = {machines[0]}", evacuating, 1), state)
     assert bool(found.missing) == result.plan.errored
     if not found.missing:
-        assert goes(found) == {n: row.target["machine"] for n, row in rows(result).items() if row.target}
+        assert goes(found) == {n: row.target.machine for n, row in rows(result).items() if row.target}
 
 
 def test_the_loss_of_rack_7_of_the_document() -> None:

@@ -55,9 +55,7 @@ def test_it_goes_as_a_plan_with_a_new_version_goes(
     result = plan(files.replace(OLD, NEW), state)
     assert bool(found.blocked) == result.plan.errored
     if not found.blocked:
-        assert moves(found) == {
-            name: row.target["machine"] for name, row in rows(result).items() if row.target
-        }
+        assert moves(found) == {name: row.target.machine for name, row in rows(result).items() if row.target}
 
 
 def test_the_pinned_pool_of_cluster_d_blocks_and_goes_in_place() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from nexusform.planning.conclusion.result import Explained
-from nexusform.planning.plan import PlacementAction, PlacementChange, place_of
+from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.planning.verdicts.certainty import SiteCertainty
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.triggers import VmKey
@@ -63,7 +63,7 @@ def _leaving(found: VmObject) -> Iterator[PlacementChange]:
             "vm",
             vm.name,
             PlacementAction.REMOVE,
-            place_of(vm.placement),
+            vm.placement,
             None,
             trigger,
             cluster=cluster,
@@ -106,7 +106,7 @@ def _present(
                 continue
             explanation = found.explained.get(key)
             action = PlacementAction.KEEP
-            source = place_of(standing.placement) if standing is not None else None
+            source = standing.placement if standing is not None else None
             if token is not None:
                 moved = standing is not None and not _renamed(found, key)
                 action = PlacementAction.MOVE if moved else PlacementAction.PLACE
@@ -117,7 +117,7 @@ def _present(
                 vm.name,
                 action,
                 source,
-                place_of(vm.placement),
+                vm.placement,
                 trigger,
                 cluster=found.wanted.cluster,
                 pool=pool.pool,

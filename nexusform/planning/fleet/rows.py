@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from nexusform.address import Address
 from nexusform.planning.fleet.attributes import read_bindings
@@ -80,18 +80,13 @@ def _removed(address: Address, binding: Binding, trigger: Trigger) -> PlacementC
         KIND,
         binding.cluster,
         PlacementAction.REMOVE,
-        place_of(binding),
+        binding,
         None,
         str(trigger),
         cluster=binding.cluster,
         reason=REASONS.get(trigger, ""),
         scores=_scores(binding),
     )
-
-
-def place_of(binding: Binding) -> dict[str, Any]:
-    """A binding as JSON shows it."""
-    return {"cluster": binding.cluster, "state": str(binding.state)}
 
 
 def _scores(binding: Binding) -> dict[str, int]:
@@ -119,8 +114,8 @@ def _present(
         KIND,
         now.cluster,
         action,
-        place_of(old) if old is not None else None,
-        place_of(now),
+        old,
+        now,
         trigger,
         cluster=now.cluster,
         reason=reason,

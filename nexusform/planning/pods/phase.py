@@ -17,7 +17,7 @@ from nexusform.importers.kubernetes_manifests import Manifest, unwrapped
 from nexusform.importers.kubernetes_workloads import workloads_of
 from nexusform.importers.yaml_text import LineFinding
 from nexusform.planning.fleet.world import Render
-from nexusform.planning.plan import PlacementAction, PlacementChange
+from nexusform.planning.plan import PlacementAction, PlacementChange, PodPlace
 from nexusform.planning.pods.nodes import NodeCluster
 from nexusform.scheduling.pods import forecast
 from nexusform.scheduling.pods.forecast import PodOutcome, Prediction
@@ -53,7 +53,7 @@ Key = tuple[str, str]
 PodKey = tuple[str, int]
 
 
-class PodPlace(Struct, frozen=True):
+class PlannedPod(Struct, frozen=True):
     """A planned pod: whose it is and the VM (cluster id and node name) that it runs on."""
 
     cluster_id: str
@@ -406,7 +406,7 @@ class PodPhase:
                     found.append(PodDecision(self.clusters[cluster_id], outcome, brought.scene, others))
         return found
 
-    def places(self) -> list[PodPlace]:
+    def places(self) -> list[PlannedPod]:
         """All pods that have a node after the plan."""
         found = []
         for (_, cluster_id), brought in self._brought.items():
@@ -414,7 +414,7 @@ class PodPhase:
                 spec = outcome.spec
                 if outcome.node and spec is not None:
                     found.append(
-                        PodPlace(
+                        PlannedPod(
                             cluster_id,
                             outcome.node,
                             spec.namespace,
@@ -477,20 +477,21 @@ def _row(
 
 
 def _former_place(
-    cluster: NodeCluster | None, name: str, outcome: PodOutcome, stood: Mapping[str, Any] | None
-) -> dict[str, Any]:
+    cluster: NodeCluster | None, name: str, outcome: PodOutcome, noted: Mapping[str, Any] | None
+) -> PodPlace:
     """Where a pod was: by state, as its node may stand on another machine by now, or not at all."""
     place = _place(cluster, name, outcome.previous)
-    if outcome.action == forecast.KEEP or stood is None or stood.get("node") != outcome.previous:
+    if outcome.action == forecast.KEEP or noted is None or noted.get("node") != outcome.previous:
         return place
-    return place | {key: stood[key] for key in ("machine", "availability_zone") if stood.get(key)}
+    return replace(
+        place,
+        machine=noted.get("machine") or place.machine,
+        availability_zone=noted.get("availability_zone") or place.availability_zone,
+    )
 
 
-def _place(cluster: NodeCluster | None, name: str, node_name: str) -> dict[str, Any]:
+def _place(cluster: NodeCluster | None, name: str, node_name: str) -> PodPlace:
     node = cluster.node(node_name) if cluster is not None and node_name else None
-    return {
-        "cluster": name,
-        "node": node_name or None,
-        "machine": node.machine if node is not None else None,
-        "availability_zone": node.zone if node is not None else None,
-    }
+    if node is None:
+        return PodPlace(name, node_name or None)
+    return PodPlace(name, node_name, node.machine, node.zone)

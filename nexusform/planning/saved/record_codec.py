@@ -3,7 +3,7 @@
 A record (Struct) becomes an object of its fields; fields at their default are left out, so a
 field added later reads as its default from older data. Known annotations: str, int, float, bool,
 None, Any (plain data, kept as it is), enums, records, Address, Type, tuples, mappings from str or
-Address, and unions with None or of str and int. Tuples inside plain data come back as lists.
+Address, and unions with None, of str and int, or of records. Tuples inside plain data come back as lists.
 """
 
 from __future__ import annotations
@@ -214,6 +214,25 @@ def _default_of(given: Any) -> Any:
     return NODEFAULT if given.default_factory is NODEFAULT else given.default_factory()
 
 
+def _one_of(kinds: tuple[type[Struct], ...]) -> Shape:
+    """One of several records: an object with one key, the record's name."""
+    shapes = {kind.__name__: shape_of(kind) for kind in kinds}
+
+    def write(record: Any) -> dict[str, Any]:
+        name = type(record).__name__
+        write_as = shapes[name].write
+        assert write_as is not None
+        return {name: write_as(record)}
+
+    def read(data: Any) -> Any:
+        if data.__class__ is not dict or len(data) != 1 or not data.keys() <= shapes.keys():
+            raise Misfit(f"one of {', '.join(shapes)} expected")
+        ((name, fields_of),) = data.items()
+        return _inside(name, shapes[name].read, fields_of)
+
+    return Shape(write, read)
+
+
 # --- from annotation to shape ------------------------------------------------------------------
 
 _PLAIN: Final = Shape(None, lambda data: data)
@@ -262,6 +281,8 @@ def _union(arguments: tuple[Any, ...]) -> Shape:
         inner = shape_of(others[0])
     elif frozenset(others) == frozenset(get_args(Type)):
         inner = _LEAVES[Type]
+    elif all(isinstance(kind, type) and issubclass(kind, Struct) for kind in others):
+        inner = _one_of(others)
     else:
         raise TypeError(f"a union of {others} cannot be written")
     return _optional(inner) if len(others) < len(arguments) else inner

@@ -17,7 +17,7 @@ from nexusform.demands import PlacedVm, PoolDemand
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import SeparationVerdict, SeparationViolation
-from nexusform.planning.pods.phase import PodPlace
+from nexusform.planning.pods.phase import PlannedPod
 from nexusform.planning.verdicts.certainty import SiteCertainty
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.triggers import VmKey
@@ -79,7 +79,7 @@ def judge(
     objects: Mapping[Address, VmObject],
     sites: Mapping[str, SitePlan],
     certainty: Mapping[str, SiteCertainty],
-    pods: Sequence[PodPlace] = (),
+    pods: Sequence[PlannedPod] = (),
 ) -> Verdicts:
     """Judge every separation rule of a plan, in planning order."""
     found = Verdicts()
@@ -111,7 +111,7 @@ class _Roll:
     """All VMs and pods after the plan, by the ids that groups name."""
 
     def __init__(
-        self, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan], pods: Sequence[PodPlace]
+        self, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan], pods: Sequence[PlannedPod]
     ) -> None:
         self.clusters: dict[str, list[VmObject]] = {}
         self.pools: dict[str, tuple[VmObject, PoolDemand]] = {}

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from nexusform.planning.plan import place_of
+from nexusform.rendering.notation.places import place_document
 from nexusform.scheduling.racks.model import Placement
 from nexusform.words import form
 
@@ -75,4 +75,4 @@ def cells_text(cells: Collection[int]) -> str:
 
 def move_document(node: str, stood: Placement, goes: Placement | None) -> dict[str, Any]:
     """A node that is made anew, as data: where it stood and where it goes, null where there is no room."""
-    return {"node": node, "from": place_of(stood), "to": None if goes is None else place_of(goes)}
+    return {"node": node, "from": place_document(stood), "to": place_document(goes)}

@@ -15,6 +15,7 @@ from nexusform.planning.plan import (
     SeparationViolation,
 )
 from nexusform.rendering.notation.json_values import known_part
+from nexusform.rendering.notation.places import place_document
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.scheduling.decision import Refusal
 
@@ -32,8 +33,8 @@ def _row(row: PlacementChange, detail: Detail) -> dict[str, Any]:
         "kind": row.kind,
         "object": row.object,
         "action": row.action.value,
-        "from": known_part(row.source),
-        "to": known_part(row.target),
+        "from": place_document(row.source),
+        "to": place_document(row.target),
         "trigger": row.trigger,
         "reason": row.reason,
         "scores": known_part(row.scores),

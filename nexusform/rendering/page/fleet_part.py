@@ -7,8 +7,9 @@ from typing import Final
 
 from nexusform.planning.plan import PlacementAction, PlacementChange, Plan
 from nexusform.rendering.notation.markup import Markup, Part, element
+from nexusform.rendering.notation.places import place_text
 from nexusform.rendering.page.page_parts import section, table
-from nexusform.rendering.report.placement_rows import place_text
+from nexusform.scheduling.fleet.model import Binding
 
 _SIGNS: Final = {
     PlacementAction.PLACE: "+",
@@ -43,7 +44,8 @@ def _members(plan: Plan) -> set[str]:
 
 
 def _cluster(row: PlacementChange) -> str:
-    return str(((row.target or row.source) or {}).get("cluster", row.object))
+    place = row.target or row.source
+    return place.cluster if isinstance(place, Binding) else row.object
 
 
 def _grid(rows: Sequence[PlacementChange], members: set[str]) -> Part:
@@ -77,7 +79,8 @@ def _empty(rule: str | None) -> Markup:
 
 
 def _cell(row: PlacementChange) -> Part:
-    state = str(((row.target or row.source) or {}).get("state", "")) or row.action.value
+    place = row.target or row.source
+    state = str(place.state) if isinstance(place, Binding) else row.action.value
     scores = ", ".join(f"{name} {value}" for name, value in row.scores.items())
     why = ": ".join(text for text in (row.trigger, row.reason if row.reason != row.trigger else "") if text)
     return [
@@ -108,8 +111,8 @@ def _pods(rows: Sequence[PlacementChange]) -> Part:
             row.object,
             row.pool,
             f"{_SIGNS[row.action]} {row.action.value}".strip(),
-            place_text("pod", row.source) if row.source else "",
-            place_text("pod", row.target) if row.target else "",
+            place_text(row.source) if row.source else "",
+            place_text(row.target) if row.target else "",
             row.trigger,
         )
         for row in rows[:_MOST_ROWS]

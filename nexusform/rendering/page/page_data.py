@@ -6,15 +6,15 @@ Secrets are hidden here as in every other text: changes are the drawn difference
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from nexusform.address import module_text
-from nexusform.planning.plan import Change, PlacementChange, Plan
+from nexusform.planning.plan import Change, Place, PlacementChange, Plan
 from nexusform.rendering.notation.json_values import known_part
+from nexusform.rendering.notation.places import place_text
 from nexusform.rendering.page.cluster_paint import paints
 from nexusform.rendering.page.rack_map import MapMachine, MapVm, Mark, SiteMap
-from nexusform.rendering.report.placement_rows import place_text
 from nexusform.rendering.report.report import Report, Stanza
 from nexusform.rendering.report.wording import SYMBOLS, headline, headline_address
 from nexusform.rendering.text.alike import drawn_changes
@@ -179,12 +179,12 @@ def _row(row: PlacementChange) -> list[Any]:
         str(row.address),
         "/".join(part for part in (row.cluster, row.pool) if part),
         row.action.value,
-        _where(row.kind, row.source),
-        _where(row.kind, row.target),
+        _where(row.source),
+        _where(row.target),
         row.trigger,
         more or None,
     ]
 
 
-def _where(kind: str, place: Mapping[str, Any] | None) -> str:
-    return place_text(kind, place) if place else ""
+def _where(place: Place | None) -> str:
+    return place_text(place) if place else ""

@@ -11,12 +11,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.planning.plan import Plan, place_of
+from nexusform.planning.plan import Plan
 from nexusform.rendering.notation.markup import Markup, joined, shape
+from nexusform.rendering.notation.places import place_text
 from nexusform.rendering.page.cluster_paint import Paint, paints
 from nexusform.rendering.page.rack_map import MapMachine, MapRack, MapVm, Mark, SiteMap, build_rack_maps
 from nexusform.rendering.page.svg_legend import STYLE, clusters_legend, definitions, marks_legend
-from nexusform.rendering.report.placement_rows import place_text
 from nexusform.scheduling.racks.model import Placement
 from nexusform.words import counted
 
@@ -235,8 +235,8 @@ def _box(paint: Paint, mark: Mark, left: float, wide: float, scale: _Scale) -> l
 def vm_text(vm: MapVm) -> str:
     """A VM in a few lines: whose it is, where it stands, what happens to it and why."""
     lines = [vm.name, f"{vm.cluster}{f' / {vm.pool}' if vm.pool else ''}, {vm.sku.name}"]
-    old = place_text("vm", place_of(vm.before)) if vm.before else ""
-    new = place_text("vm", place_of(vm.after)) if vm.after else ""
+    old = place_text(vm.before) if vm.before else ""
+    new = place_text(vm.after) if vm.after else ""
     why = f" ({vm.trigger})" if vm.trigger else ""
     match vm.mark:
         case Mark.MOVED:

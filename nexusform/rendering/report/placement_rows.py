@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from nexusform.address import Address
-from nexusform.planning.plan import PlacementAction, PlacementChange, PlacementTable, Plan
+from nexusform.planning.plan import Place, PlacementAction, PlacementChange, PlacementTable, Plan, PodPlace
+from nexusform.rendering.notation.places import place_text
+from nexusform.scheduling.fleet.model import Binding
+from nexusform.scheduling.racks.model import Placement
 from nexusform.words import form
 
 # A run of up to this many names its machines one by one; more moves than this are folded.
 NAMED_MACHINES = 5
 SINGLE_MOVES = 10
 NAMED_RACKS = 4
-
-# Where one object stands, with the keys of its kind: a VM's rack, machine and numa_cells, a binding's
-# cluster and state, a pod's node, machine and availability_zone.
-Place: TypeAlias = Mapping[str, Any]
 
 
 class Detail(StrEnum):
@@ -219,7 +218,7 @@ def _states(row: PlacementChange) -> _States:
 
 
 def _state(place: Place | None) -> str:
-    return str((place or {}).get("state") or "")
+    return str(place.state) if isinstance(place, Binding) else ""
 
 
 def _by_number(row: PlacementChange) -> tuple[int, int, str]:
@@ -253,44 +252,9 @@ def _single(row: PlacementChange) -> PlacementLine:
 
 def _place_in_row(row: PlacementChange, place: Place) -> str:
     # A binding is called by its cluster: only its state is worth saying beside it.
-    if row.kind == "binding" and row.object == place.get("cluster"):
-        return str(place.get("state") or row.object)
-    return place_text(row.kind, place)
-
-
-def place_text(kind: str, place: Place) -> str:
-    """One place: `rack4 / rack4-bm07 / cell 1`, `east (Bound)`, `node-1 / rack4-bm07 / zone 4`."""
-    match kind:
-        case "binding":
-            return _binding_place(place)
-        case "pod":
-            return _pod_place(place)
-        case _:
-            return _vm_place(place)
-
-
-def _binding_place(place: Place) -> str:
-    state = f" ({place['state']})" if place.get("state") else ""
-    return f"{place.get('cluster', '')}{state}"
-
-
-def _pod_place(place: Place) -> str:
-    zone = place.get("availability_zone")
-    return _joined(place.get("node") or "Pending", place.get("machine"), f"zone {zone}" if zone else "")
-
-
-def _vm_place(place: Place) -> str:
-    cells = place.get("numa_cells") or []
-    numbers = "+".join(str(cell) for cell in cells)
-    return _joined(
-        place.get("rack"),
-        place.get("machine"),
-        f"{form(len(cells), 'cell')} {numbers}" if cells else "",
-    )
-
-
-def _joined(*parts: Any) -> str:
-    return " / ".join(str(part) for part in parts if part)
+    if isinstance(place, Binding) and row.object == place.cluster:
+        return str(place.state)
+    return place_text(place)
 
 
 # --- folding -----------------------------------------------------------------------------------
@@ -332,22 +296,21 @@ def _ranges(numbers: Iterable[int]) -> str:
 def _many_places(rows: Sequence[PlacementChange], side: Literal["source", "target"]) -> str:
     """Where the objects of several rows stand on one side, in as few words as tell it."""
     sides = [row.source if side == "source" else row.target for row in rows]
-    places = [place for place in sides if place]
     match rows[0].kind:
         case "binding":
-            return ", ".join(str(place.get("cluster", "")) for place in places)
+            return ", ".join(place.cluster for place in sides if isinstance(place, Binding))
         case "pod":
-            return _many_pod_places(places)
+            return _many_pod_places([place for place in sides if isinstance(place, PodPlace)])
         case _:
-            return _many_vm_places(places)
+            return _many_vm_places([place for place in sides if isinstance(place, Placement)])
 
 
-def _many_pod_places(places: Sequence[Place]) -> str:
+def _many_pod_places(places: Iterable[PodPlace]) -> str:
     counts: Counter[str] = Counter()
     pending = 0
     for place in places:
-        if place.get("node"):
-            counts[str(place.get("machine") or place["node"])] += 1
+        if place.node:
+            counts[place.machine or place.node] += 1
         else:
             pending += 1
     texts = [f"{machine}: {count}" for machine, count in sorted(counts.items())]
@@ -360,8 +323,8 @@ def _many_pod_places(places: Sequence[Place]) -> str:
     return ", ".join(texts)
 
 
-def _many_vm_places(places: Sequence[Place]) -> str:
-    machines = [str(place.get("machine", "")) for place in places]
+def _many_vm_places(places: Sequence[Placement]) -> str:
+    machines = [place.machine for place in places]
     if len(machines) <= NAMED_MACHINES:
         return ", ".join(machines)
     texts = _texts_by_rack(places)
@@ -376,11 +339,11 @@ def _many_vm_places(places: Sequence[Place]) -> str:
     return "; ".join(f"{text} in {_rack_names(racks_by_text[text])}" for text in ordered)
 
 
-def _texts_by_rack(places: Iterable[Place]) -> dict[str, str]:
+def _texts_by_rack(places: Iterable[Placement]) -> dict[str, str]:
     """How many VMs on how many machines, for each rack; racks in order."""
     machines: dict[str, list[str]] = {}
     for place in places:
-        machines.setdefault(str(place.get("rack", "")), []).append(str(place.get("machine", "")))
+        machines.setdefault(place.rack, []).append(place.machine)
     return {rack: _on_machines(machines[rack]) for rack in sorted(machines, key=natural)}
 
 

@@ -55,7 +55,7 @@ def test_created_first_the_old_vms_keep_their_places_meanwhile() -> None:
         assert (row.action, row.trigger) == ("move", "cluster_replaced")
         if "-p-" in name:
             here, there = row.source, row.target
-            assert (here["machine"], here["numa_cells"]) != (there["machine"], there["numa_cells"])
+            assert (here.machine, here.cells) != (there.machine, there.cells)
     run(result.plan, state, 1)
     check_counts(result.plan)
 
@@ -414,7 +414,7 @@ resource "nexus_virtual_machine" "w" {
     there = rows(healed)["a-control-plane-0"].target
     assert target is not None
     assert there is not None
-    assert target["machine"] == there["machine"]
+    assert target.machine == there.machine
 
 
 def test_dynamic_pools_come_and_go() -> None:

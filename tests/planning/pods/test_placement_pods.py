@@ -65,7 +65,7 @@ def test_every_picked_member_gets_the_pods() -> None:
     result = good(plan(text))
     state = applied(result)
     assert where(state) == {name: {f"web-{n}": f"{name}-np-0" for n in range(2)} for name in NAMES}
-    rows = [(r.object, r.target["cluster"]) for r in result.plan.placements if r.kind == "pod" and r.target]
+    rows = [(r.object, r.target.cluster) for r in result.plan.placements if r.kind == "pod" and r.target]
     assert sorted(rows) == [("web-0", "a"), ("web-0", "b"), ("web-1", "a"), ("web-1", "b")]
     assert is_empty(plan(text, state))
 
@@ -163,7 +163,7 @@ resource "fleet_resource_override" "o" {
     state = state_of(text)
     result = good(plan(text + override, state))
     rows = [r for r in result.plan.placements if r.kind == "pod" and r.action != "keep"]
-    assert [(r.object, (r.target or {})["cluster"], str(r.action), r.trigger) for r in rows] == [
+    assert [(r.object, r.target.cluster, str(r.action), r.trigger) for r in rows] == [
         ("web-0", "b", "move", "override_changed")
     ]
     later = applied(result, state)
@@ -171,7 +171,7 @@ resource "fleet_resource_override" "o" {
     # A new image on the hub does not reach the cluster whose override sets another.
     renewed = good(plan(text.replace("web:1", "web:2") + override, later))
     moved = [r for r in renewed.plan.placements if r.kind == "pod" and r.action != "keep"]
-    assert [((r.target or {})["cluster"], r.trigger) for r in moved] == [("a", "template_changed")]
+    assert [(r.target.cluster, r.trigger) for r in moved] == [("a", "template_changed")]
 
 
 def test_a_risk_on_several_members_names_each() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from nexusform.importers.kubernetes_manifests import Manifest, read_manifests
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.plan import Mode
+from nexusform.planning.plan import Mode, PodPlace
 from nexusform.planning.pods.nodes import NodeCluster, clusters_with_nodes
 from nexusform.planning.pods.phase import PodPhase, PriorPods
 from nexusform.state.model import State
@@ -129,7 +129,9 @@ def test_pods_show_where_they_run_and_a_second_plan_is_empty() -> None:
     assert pods(result) == {f"web-{n}": ("place", "new") for n in range(3)}
     (row,) = [r for r in result.plan.placements if r.object == "web-0"]
     assert row.source is None
-    assert set(row.target or {}) == {"cluster", "node", "machine", "availability_zone"}
+    assert isinstance(row.target, PodPlace)
+    assert row.target.cluster == "a"
+    assert nodes[row.target.node]["machine"] == row.target.machine
     again = plan(text, state)
     assert is_empty(again)
     assert again.plan.kept == 4 + 3
@@ -164,7 +166,7 @@ def test_two_replicas_kept_apart_by_server(together: bool, preferred: bool, runn
     assert len(set(hosts)) == (1 if together else 2)
     if running < 2:
         assert "Pods stay Pending" in summaries(result)
-        (row,) = [r for r in result.plan.placements if r.kind == "pod" and not (r.target or {})["node"]]
+        (row,) = [r for r in result.plan.placements if r.kind == "pod" and not r.target.node]
         assert "anti-affinity" in row.reason
     if preferred and together:
         assert "Pods share a machine" in summaries(result)
@@ -310,10 +312,10 @@ def test_a_pod_whose_node_is_healed_came_from_the_machine_that_the_node_stood_on
     (row,) = [r for r in result.plan.placements if r.kind == "pod" and r.action == "move"]
     assert row.source is not None
     assert row.target is not None
-    assert row.source["machine"] == was
+    assert row.source.machine == was
     (node,) = [r for r in result.plan.placements if r.object == "a-np-0"]
     assert node.target is not None
-    assert row.target["machine"] == node.target["machine"] != was
+    assert row.target.machine == node.target.machine != was
 
 
 def test_pods_of_a_node_that_goes_are_placed_again() -> None:
@@ -325,7 +327,7 @@ def test_pods_of_a_node_that_goes_are_placed_again() -> None:
     assert pods(result) == {lost: ("move", "node_removed")}
     assert standing(applied(result, state))[lost]["node"] is None
     (row,) = [r for r in result.plan.placements if r.object == lost]
-    assert (row.source or {})["node"] == "a-np-2"
+    assert row.source.node == "a-np-2"
 
 
 def test_pods_of_a_node_made_anew_are_placed_again() -> None:

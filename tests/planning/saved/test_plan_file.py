@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nexusform.address import Address, ModuleStep
+from nexusform.demands import PlacedVm
 from nexusform.diagnostics import Diagnostic, Severity, ValueNote
+from nexusform.planning.occupancy import OutsideVm, PoolVms, Room, SiteMachine, SiteRack, SiteRoom, SiteVms
 from nexusform.planning.plan import (
     Action,
     Change,
@@ -24,6 +26,7 @@ from nexusform.planning.plan import (
     PlacementChange,
     PlacementTable,
     Plan,
+    PodPlace,
     Step,
     StepKind,
     VariableValue,
@@ -31,6 +34,8 @@ from nexusform.planning.plan import (
 from nexusform.planning.saved import plain_zip
 from nexusform.planning.saved.plan_file import digest, read, write
 from nexusform.scheduling.decision import Certainty, Refusal
+from nexusform.scheduling.fleet.model import Binding, BindingState
+from nexusform.scheduling.racks.model import Machine, Placement, VmSku
 from nexusform.source import Position, Span
 from nexusform.state.model import ObjectState, OutputState
 from nexusform.value_types import (
@@ -153,14 +158,24 @@ steps = st.builds(
     planned=st.none() | objects,
     main=st.booleans(),
 )
+vm_places = st.builds(Placement, texts, texts, texts, st.lists(counts, max_size=2).map(tuple))
+bindings = st.builds(
+    Binding,
+    texts,
+    st.sampled_from(BindingState),
+    counts,
+    previous_state=st.none() | st.sampled_from(BindingState),
+)
+pod_places = st.builds(PodPlace, texts, *[st.none() | texts] * 3)
+places = st.none() | vm_places | bindings | pod_places
 placements = st.builds(
     PlacementChange,
     address=addresses,
     kind=texts,
     object=texts,
     action=st.sampled_from(PlacementAction),
-    source=st.none() | objects,
-    target=st.none() | objects,
+    source=places,
+    target=places,
     trigger=texts,
     cluster=texts,
     number=counts | texts,
@@ -183,6 +198,18 @@ tables = st.builds(
     counts_certain=few(texts),
     fewest_left_on_a_rack=st.none() | counts,
 )
+vms = few(st.builds(PlacedVm, texts, counts | texts, texts, texts, vm_places))
+skus = st.builds(VmSku, texts, counts, counts, counts, counts)
+sites = st.builds(
+    SiteVms,
+    texts,
+    texts,
+    few(st.builds(SiteRack, texts, texts, st.booleans())),
+    few(st.builds(SiteMachine, st.builds(Machine, *[texts] * 3, counts, st.none() | texts, *[counts] * 4))),
+    few(st.builds(PoolVms, addresses, texts, texts, skus, vms, vms, vms)),
+    few(st.builds(OutsideVm, texts, skus, vm_places)),
+)
+room = st.none() | st.builds(Room, counts, counts, texts, few(texts), few(texts))
 plans = st.fixed_dictionaries(
     {},
     optional={
@@ -211,6 +238,8 @@ plans = st.fixed_dictionaries(
         "workspace": texts,
         "targets": few(texts),
         "errored": st.booleans(),
+        "sites": few(sites),
+        "room": few(st.builds(SiteRoom, texts, texts, texts, counts, room, room)),
         "moved": few(st.tuples(addresses, addresses)),
     },
 ).map(lambda fields: Plan(**fields))

@@ -80,7 +80,7 @@ def test_the_documents_clusters_share_machines() -> None:
     found = verdict(result)
     assert result.plan.errored
     assert (found.holds, found.held, found.runs) == ("never", 0, 20)
-    where = {row.object: row.target["machine"] for row in result.plan.placements if row.target is not None}
+    where = {row.object: row.target.machine for row in result.plan.placements if row.target is not None}
     ours = {machine for name, machine in where.items() if name.startswith(("a-", "c-"))}
     theirs = {machine for name, machine in where.items() if name.startswith("b-")}
     assert {v.machine for v in found.violations} == ours & theirs

@@ -106,9 +106,9 @@ def test_old_vms_count_while_the_new_are_placed() -> None:
     for row in rows(result).values():
         assert row.source is not None
         assert row.target is not None
-        assert (row.source["machine"], row.source["numa_cells"]) != (
-            row.target["machine"],
-            row.target["numa_cells"],
+        assert (row.source.machine, row.source.cells) != (
+            row.target.machine,
+            row.target.cells,
         )
 
 

@@ -221,7 +221,7 @@ def test_a_machine_block_describes_the_racks_own_slot() -> None:
         'name = "strong"', slot=2, sku='machine_sku = "bom-2.0"'
     )
     result = good(plan(text + cluster("a", plane="NC_P54_224_v1", count=2)))
-    assert {r.target["machine"] for r in rows(result).values() if r.target} == {"strong"}
+    assert {r.target.machine for r in rows(result).values() if r.target} == {"strong"}
     three = plan(text + cluster("a", plane="NC_P54_224_v1", count=3))
     assert errors(three)[0].id == "does-not-fit"
 
@@ -303,8 +303,8 @@ def test_labels_of_nodes_are_known_in_the_plan() -> None:
     assert node is not None
     assert result.plan.planned_outputs["labels"].value == {
         "x": "y",
-        "topology.kubernetes.io/zone": node["availability_zone"],
-        "topology.kubernetes.io/baremetalmachine": node["machine"],
+        "topology.kubernetes.io/zone": node.availability_zone,
+        "topology.kubernetes.io/baremetalmachine": node.machine,
         "kubernetes.io/hostname": "a-p-0",
     }
     values = attributes(state_of(text), "nexus_kubernetes_cluster.a")

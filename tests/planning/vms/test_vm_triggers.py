@@ -254,7 +254,7 @@ def test_cordoning_moves_nobody_and_keeps_the_new_away(state: State) -> None:
     text = BASE.replace("machine_count = 4", OVERRIDE % "cordoned")
     assert triggers(good(plan(text, state))) == {}
     more = good(plan(text.replace('"q" {\n    count       = 2', '"q" {\n    count       = 12'), state))
-    assert "r0-bm01" not in {r.target["machine"] for r in rows(more).values() if r.target}
+    assert "r0-bm01" not in {r.target.machine for r in rows(more).values() if r.target}
 
 
 def test_evacuating_moves_exactly_the_machines_vms_and_they_do_not_return(state: State) -> None:
@@ -373,7 +373,7 @@ def test_heal_moves_one_vm_to_another_machine(state: State) -> None:
     row = rows(result)["a-p-1"]
     assert row.source is not None
     assert row.target is not None
-    assert row.source["machine"] != row.target["machine"]
+    assert row.source.machine != row.target.machine
 
 
 def test_heal_takes_its_own_machine_when_there_is_no_other() -> None:

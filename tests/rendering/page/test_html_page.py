@@ -14,6 +14,7 @@ from nexusform.diagnostics import error
 from nexusform.planning.plan import Action, Plan, VariableValue
 from nexusform.rendering.page.html_page import render_html
 from nexusform.scheduling.decision import Refusal
+from nexusform.scheduling.fleet.model import Binding, BindingState
 from nexusform.value_types import STRING
 from tests.rendering.real_plans import REGISTRIES, RealPlan
 
@@ -98,10 +99,10 @@ def test_the_data_is_that_of_the_plan(examples: dict[str, RealPlan]) -> None:
         vm = vms[name]
         assert row.target is not None
         assert vm["after"] == [
-            row.target["rack"],
-            row.target["machine"],
-            row.target["availability_zone"],
-            *row.target["numa_cells"],
+            row.target.rack,
+            row.target.machine,
+            row.target.availability_zone,
+            *row.target.cells,
         ]
         assert vm["mark"] == 1
         assert vm["more"]["trigger"] == "new"
@@ -199,7 +200,7 @@ def test_a_member_that_no_placement_wants_has_its_column(plans: SimpleNamespace)
 def test_a_large_fleet_is_listed(plans: SimpleNamespace) -> None:
     row = plans.fleet_and_pods().placements[0]
     rows = tuple(
-        replace(row, object=f"c{n}", target={"cluster": f"c{n}", "state": "Bound"}) for n in range(3000)
+        replace(row, object=f"c{n}", target=Binding(f"c{n}", BindingState.BOUND, 0)) for n in range(3000)
     )
     _, outline, _ = page_of(replace(plans.fleet_and_pods(), placements=rows))
     words = "".join(outline.words)

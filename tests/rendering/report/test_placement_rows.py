@@ -8,6 +8,8 @@ from msgspec.structs import replace
 
 from nexusform.planning.plan import PlacementAction, PlacementChange, Plan
 from nexusform.rendering.report.placement_rows import Detail, either_text, placement_groups, summaries
+from nexusform.scheduling.fleet.model import Binding, BindingState
+from nexusform.scheduling.racks.model import Placement
 
 
 def rows(plans: SimpleNamespace, places: list[tuple[str, str]], **more: Any) -> tuple[PlacementChange, ...]:
@@ -17,7 +19,7 @@ def rows(plans: SimpleNamespace, places: list[tuple[str, str]], **more: Any) -> 
             template,
             object=f"cluster-d-pool1-{number}",
             number=number,
-            target={"rack": rack, "machine": machine, "numa_cells": [0]},
+            target=Placement(machine, rack, "1", (0,)),
             **more,
         )
         for number, (rack, machine) in enumerate(places)
@@ -94,7 +96,7 @@ def test_names_without_a_number_are_listed_or_counted(plans: SimpleNamespace) ->
 
 def test_bindings_fold_into_their_clusters(plans: SimpleNamespace) -> None:
     found = [
-        replace(r, kind="binding", object=name, number=0, target={"cluster": name, "state": "Bound"})
+        replace(r, kind="binding", object=name, number=0, target=Binding(name, BindingState.BOUND, 0))
         for r, name in zip(rows(plans, [("", "")] * 3), ("east", "west", "north"), strict=True)
     ]
     line = only_line(Plan(placements=tuple(found)))
@@ -111,8 +113,8 @@ def test_bindings_in_another_state_fold_by_their_states(plans: SimpleNamespace) 
             template,
             action=PlacementAction.UPDATE,
             object=cluster,
-            source={"cluster": cluster, "state": before},
-            target={"cluster": cluster, "state": after},
+            source=Binding(cluster, BindingState(before), 0),
+            target=Binding(cluster, BindingState(after), 0),
         )
         for cluster, (before, after) in states.items()
     )

@@ -1,0 +1,50 @@
+"""Where a VM, a binding or a pod is, as one text and as JSON shows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nexusform.planning.plan import Place, PodPlace
+from nexusform.scheduling.racks.model import Placement
+from nexusform.words import form
+
+
+def place_text(place: Place) -> str:
+    """One place: `rack4 / rack4-bm07 / cell 1`, `east (Bound)`, `node-1 / rack4-bm07 / zone 4`."""
+    if isinstance(place, Placement):
+        return _joined(place.rack, place.machine, cells_text(place))
+    if isinstance(place, PodPlace):
+        zone = f"zone {place.availability_zone}" if place.availability_zone else ""
+        return _joined(place.node or "Pending", place.machine, zone)
+    return f"{place.cluster} ({place.state})"
+
+
+def cells_text(placement: Placement) -> str:
+    """`cell 1`, `cells 0+1`."""
+    numbers = "+".join(str(cell) for cell in placement.cells)
+    return f"{form(len(placement.cells), 'cell')} {numbers}" if numbers else ""
+
+
+def _joined(*parts: str | None) -> str:
+    return " / ".join(part for part in parts if part)
+
+
+def place_document(place: Place | None) -> dict[str, Any] | None:
+    """The same as JSON shows it; None where there is no place."""
+    if place is None:
+        return None
+    if isinstance(place, Placement):
+        return {
+            "machine": place.machine,
+            "rack": place.rack,
+            "availability_zone": place.availability_zone,
+            "numa_cells": list(place.cells),
+        }
+    if isinstance(place, PodPlace):
+        return {
+            "cluster": place.cluster,
+            "node": place.node,
+            "machine": place.machine,
+            "availability_zone": place.availability_zone,
+        }
+    return {"cluster": place.cluster, "state": str(place.state)}
