@@ -21,12 +21,15 @@ from typing import Final
 
 from nexusform.backends import lock_text
 from nexusform.backends.atomic_file import explained, make_directories, write_all
-from nexusform.backends.processes import is_gone, start_mark
 from nexusform.ports import BackendProblem, LockHeld, LockInfo
 
 _READABLE: Final = 0o644  # others are to see who holds the lock
 _ATTEMPTS: Final = 100
 _START: Final = "Start"
+_BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
+# Fields of /proc/PID/stat, counted from the one after the command's name.
+_STATE_FIELD: Final = 0
+_START_FIELD: Final = 19
 
 
 class _Flock(Enum):
@@ -75,13 +78,13 @@ class LocalLock:
         data = self._content()
         if data is None:
             return None
-        found = lock_text.from_json(data)
-        if found is None:
+        holder = lock_text.from_json(data)
+        if holder is None:
             raise BackendProblem(
                 f'The lock file "{self._path}" does not say who holds the lock. If no other run is active, '
                 "delete it."
             )
-        return found
+        return holder
 
     def release(self, lock_id: str) -> None:
         """Give the lock back; a BackendProblem when it is no longer held under this id."""
@@ -217,3 +220,40 @@ def _text(info: LockInfo) -> bytes:
 
 def _is_dead(holder: LockInfo, mark: str) -> bool:
     return holder.host == socket.gethostname() and is_gone(holder.pid, mark)
+
+
+# --- whether a process of this host still runs, told apart from a later one with its number ------
+
+
+def start_mark(pid: int) -> str:
+    """A text that no other process of this number ever has; "" when the system does not tell."""
+    boot, fields = _content(_BOOT_ID), _fields(pid)
+    if not boot or len(fields) <= _START_FIELD:
+        return ""
+    return f"{boot.strip()}/{fields[_START_FIELD]}"
+
+
+def is_gone(pid: int, mark: str) -> bool:
+    """Whether the process that had this number and start mark has ended, as far as can be told."""
+    if pid <= 0 or sys.platform == "win32":
+        return False
+    try:
+        with suppress(PermissionError):  # it runs, but belongs to somebody else
+            os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    fields = _fields(pid)
+    if fields and fields[_STATE_FIELD] in ("Z", "X"):
+        return True  # ended, and only not yet collected by its parent
+    return bool(mark) and start_mark(pid) not in (mark, "")
+
+
+def _fields(pid: int) -> list[str]:
+    return _content(f"/proc/{pid}/stat").rpartition(")")[2].split()
+
+
+def _content(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -39,16 +39,16 @@ def from_json(data: bytes) -> LockInfo | None:
 
 def member(data: bytes, name: str) -> str:
     """One member as text, "" when there is none."""
-    found = _members(data).get(name, "")
-    return found if isinstance(found, str) else ""
+    value = _members(data).get(name, "")
+    return value if isinstance(value, str) else ""
 
 
 def _members(data: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(data)
+        document = json.loads(data)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def describe(info: LockInfo) -> str:

@@ -8,7 +8,7 @@ from nexusform.cli.arguments import positional, switch
 from nexusform.cli.commands import command
 from nexusform.cli.flags import place_of, state_flag
 from nexusform.cli.screen import Screen, input_allowed
-from nexusform.workflow.locks import break_lock
+from nexusform.workflow.locking import break_lock
 
 
 class ForceUnlockArguments(Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from nexusform.cli.commands import command
 from nexusform.cli.flags import LockFlags, ViewFlags, place_of, state_flag, variable_flags
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import has_errors
-from nexusform.workflow.importing import import_one, wanted_address
+from nexusform.workflow.importing import address_to_import, import_one
 from nexusform.workflow.project import Project, open_project
 from nexusform.workflow.run import Notices, base_request, begin
 
@@ -49,7 +49,7 @@ def import_(arguments: ImportArguments) -> int:
 
 
 def _take_over(screen: Screen, project: Project, arguments: ImportArguments) -> int:
-    block, address, problems = wanted_address(project, arguments.address)
+    block, address, problems = address_to_import(project, arguments.address)
     if block is None or address is None:
         screen.diagnostics(problems, project.sources)
         return 1
@@ -62,7 +62,7 @@ def _take_over(screen: Screen, project: Project, arguments: ImportArguments) -> 
         object_id = arguments.object_id
         screen.out(f'{address}: Importing from ID "{object_id}"...')
         request = base_request(project, run.stored)
-        problems = import_one(request, project, run.providers, block, (address, object_id))
+        problems = import_one(request, project, run.providers, block, address, object_id)
     screen.diagnostics([*problems, *run.diagnostics[already_told:]], project.sources)
     if has_errors(problems) or has_errors(run.diagnostics):
         return 1

@@ -10,8 +10,7 @@ from nexusform.cli.arguments import positional
 from nexusform.cli.commands import Entry, LazyGroup, command
 from nexusform.cli.flags import place_of, state_flag
 from nexusform.cli.screen import Screen
-from nexusform.workflow.locking import describe_holder
-from nexusform.workflow.locks import break_lock, find_holder
+from nexusform.workflow.locking import break_lock, describe_holder, find_holder
 
 lock: Final = LazyGroup(
     "lock",

@@ -27,21 +27,21 @@ class OverridingProvider:
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
         """What stands; overridden objects as state remembers them. Raises ProviderProblem."""
         asked = [r for r in requests if self._answers(r.address) is None]
-        found = iter(self._inner.read(asked) if asked else [])
+        answers = iter(self._inner.read(asked) if asked else [])
         return [
-            next(found) if self._answers(r.address) is None else ReadAnswer(r.attributes or None)
+            next(answers) if self._answers(r.address) is None else ReadAnswer(r.attributes or None)
             for r in requests
         ]
 
     def create(self, request: ChangeRequest) -> ProviderAnswer:
         """Make the object. Raises ProviderProblem."""
-        given = self._answers(request.address)
-        return self._inner.create(request) if given is None else _answered(request, given)
+        values = self._answers(request.address)
+        return self._inner.create(request) if values is None else _answered(request, values)
 
     def update(self, request: ChangeRequest) -> ProviderAnswer:
         """Change it. Raises ProviderProblem."""
-        given = self._answers(request.address)
-        return self._inner.update(request) if given is None else _answered(request, given)
+        values = self._answers(request.address)
+        return self._inner.update(request) if values is None else _answered(request, values)
 
     def delete(self, request: ChangeRequest) -> None:
         """Remove it. Raises ProviderProblem."""
@@ -53,9 +53,9 @@ class OverridingProvider:
         return self._inner.find(resource_type, object_id)
 
 
-def _answered(request: ChangeRequest, given: Mapping[str, Any]) -> ProviderAnswer:
+def _answered(request: ChangeRequest, answers: Mapping[str, Any]) -> ProviderAnswer:
     """What is planned, with the given values in their places."""
-    values = tuple(_leaves(given, ()))
+    values = tuple(_leaves(answers, ()))
     planned = known_parts(request.planned or {})
     return ProviderAnswer(with_answer(planned, values), tuple(path for path, _ in values))
 

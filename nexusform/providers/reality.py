@@ -45,10 +45,10 @@ class Reality:
     def named(self, resource_type: str, object_id: str) -> list[tuple[ObjectKey, Attributes]]:
         """All objects of a type with an id, by creation number."""
         with self._lock:
-            found = [
+            matches = [
                 (k, a) for k, a in self._loaded().items() if (k.type, k.id) == (resource_type, object_id)
             ]
-        return sorted(found, key=lambda pair: pair[0].creation)
+        return sorted(matches, key=lambda pair: pair[0].creation)
 
     def put(self, key: ObjectKey, attributes: Attributes) -> None:
         """Set what stands under a key; durable on return."""

@@ -121,8 +121,8 @@ class SimulatedProvider:
 
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
         """The only object of that type and id in the reality file."""
-        found = self._reality.named(resource_type, object_id) if self._reality else []
-        return found[0] if len(found) == 1 else None
+        matches = self._reality.named(resource_type, object_id) if self._reality else []
+        return matches[0] if len(matches) == 1 else None
 
     def _read(self, request: ReadRequest) -> ReadAnswer:
         hit = self._faults.strike("read", request.address)

@@ -56,7 +56,7 @@ def find_advice(place: Place, plan_path: str = "") -> Advice:
     return Advice(findings, sources=opened.sources, origin=origin)
 
 
-def _errors(found: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """What was found when there are errors among it; otherwise nothing that advice is about."""
-    others = tuple(d for d in found if d.id not in RULE_IDS)
+def _errors(diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """All but the findings when there are errors among them; otherwise nothing that advice is about."""
+    others = tuple(each for each in diagnostics if each.id not in RULE_IDS)
     return others if has_errors(others) else ()

@@ -24,11 +24,11 @@ _MEMORY = "backend.json"
 
 
 class Choice(Struct, frozen=True):
-    """A kind of backend and its settings; `given` are those of -backend-config alone."""
+    """A kind of backend and its settings; `from_flags` are those of -backend-config alone."""
 
     kind: str
     settings: Mapping[str, Any]
-    given: Mapping[str, str]
+    from_flags: Mapping[str, str]
 
 
 def choose_backend(
@@ -40,7 +40,7 @@ def choose_backend(
     seen other settings: the state would seem to be gone.
     """
     known = remembered_choice(data_directory)
-    choice, problems = configured_choice(settings, known.given if known else {})
+    choice, problems = configured_choice(settings, known.from_flags if known else {})
     if choice is None:
         return None, problems
     if known is not None and known != choice:
@@ -54,18 +54,18 @@ def choose_backend(
                     f'This state is kept by the backend "{choice.kind}".',
                 ),
             ]
-        choice = Choice("local", {**choice.settings, "path": state_path}, choice.given)
+        choice = Choice("local", {**choice.settings, "path": state_path}, choice.from_flags)
     return _opened(choice, directory, data_directory, problems)
 
 
 def configured_choice(
-    settings: Settings | None, given: Mapping[str, str]
+    settings: Settings | None, from_flags: Mapping[str, str]
 ) -> tuple[Choice | None, list[Diagnostic]]:
     """What the `backend` block says, with the values of -backend-config over it."""
     kind = settings.backend_type if settings else "local"
     block = settings.backend if settings else None
-    found = BACKENDS.get(kind)
-    if found is None:
+    backend = BACKENDS.get(kind)
+    if backend is None:
         near = did_you_mean(kind, BACKENDS)
         known = ", ".join(BACKENDS)
         return None, [
@@ -78,13 +78,13 @@ def configured_choice(
     values: dict[str, Any] = {}
     problems: list[Diagnostic] = []
     if block is not None:
-        body, wrong = prepare_body(block.body, _any_part_of(found.schema), block.header_span)
-        evaluated, _, more = body.evaluate(NO_NAMES)
-        problems += [*wrong, *more]
+        body, misplaced = prepare_body(block.body, _any_part_of(backend.schema), block.header_span)
+        evaluated, _, invalid = body.evaluate(NO_NAMES)
+        problems += [*misplaced, *invalid]
         values.update(evaluated)
-    for name, text in given.items():
-        if name not in found.schema.attributes:
-            near = did_you_mean(name, found.schema.attributes)
+    for name, text in from_flags.items():
+        if name not in backend.schema.attributes:
+            near = did_you_mean(name, backend.schema.attributes)
             problems.append(
                 error(
                     "unknown-backend-setting",
@@ -92,14 +92,16 @@ def configured_choice(
                 )
             )
             continue
-        value, wrong = _from_text(name, text, found.schema.attributes[name].type)
+        value, wrong = _from_text(name, text, backend.schema.attributes[name].type)
         problems += wrong
         values[name] = value
     chosen = {name: value for name, value in values.items() if value is not None}
-    missing = [name for name, each in found.schema.attributes.items() if each.required and name not in chosen]
+    missing = [
+        name for name, each in backend.schema.attributes.items() if each.required and name not in chosen
+    ]
     if missing and not has_errors(problems):
         problems.append(_missing(kind, missing, block.header_span if block else None))
-    return (None if has_errors(problems) else Choice(kind, chosen, dict(given))), problems
+    return (None if has_errors(problems) else Choice(kind, chosen, dict(from_flags))), problems
 
 
 def _any_part_of(schema: BlockSchema) -> BlockSchema:
@@ -139,8 +141,8 @@ def open_choice(
 def remembered_choice(data_directory: str) -> Choice | None:
     """What `init` remembered, None when it never ran here."""
     try:
-        known = json.loads((Path(data_directory) / _MEMORY).read_text(encoding="utf-8"))
-        return Choice(str(known["type"]), dict(known["settings"]), dict(known["given"]))
+        document = json.loads((Path(data_directory) / _MEMORY).read_text(encoding="utf-8"))
+        return Choice(str(document["type"]), dict(document["settings"]), dict(document["given"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -149,7 +151,7 @@ def remember_choice(choice: Choice, data_directory: str) -> None:
     """Keep a choice for the commands to come. Raises OSError."""
     directory = Path(data_directory)
     directory.mkdir(parents=True, exist_ok=True)
-    document = {"type": choice.kind, "settings": dict(choice.settings), "given": dict(choice.given)}
+    document = {"type": choice.kind, "settings": dict(choice.settings), "given": dict(choice.from_flags)}
     temporary = directory / f"{_MEMORY}.tmp"
     temporary.write_text(json.dumps(document, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     temporary.chmod(0o600)  # settings may hold a password

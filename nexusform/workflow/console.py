@@ -67,7 +67,7 @@ def open_console(place: Place) -> Opened:
     if configuration is None:
         configuration = Configuration(Module((), place.directory), Settings(), {})
     sources: dict[str, SourceFile] = dict(configuration.files)
-    given, wrong = read_variables(
+    variables, wrong = read_variables(
         configuration,
         environment=place.environment,
         var_options=place.variables,
@@ -85,7 +85,7 @@ def open_console(place: Place) -> Opened:
         return Opened(None, tuple(problems), sources)
     request = PlanRequest(
         configuration=configuration,
-        variables={name: value for name, (value, _) in given.items()},
+        variables={name: value for name, (value, _) in variables.items()},
         state=stored.state,
         registries=registries(),
         files=RealFiles(),

@@ -62,7 +62,7 @@ class Reason(Struct, frozen=True):
 
 
 class Explanations(Struct, frozen=True):
-    """What was found, or what is wrong. Without the name of an object: the `pools` of what has some, else
+    """The answer, or what is wrong. Without the name of an object: the `pools` of what has some, else
     `objects`, the names to choose from.
     """
 
@@ -92,10 +92,10 @@ def explain(place: Place, address: str, name: str, plan_path: str = "") -> Expla
         )
     pods = explain_pods(request, pattern, name) if pattern.type in POD_TYPES else None
     if pods is not None:
-        told, wrong = pods
-        return Explanations(pods=told, diagnostics=(*problems, *wrong), sources=opened.sources)
-    found = _Question(opened.project, request, pattern, name).answer()
-    return replace(found, diagnostics=(*problems, *found.diagnostics), sources=opened.sources)
+        reasons, wrong = pods
+        return Explanations(pods=reasons, diagnostics=(*problems, *wrong), sources=opened.sources)
+    answer = _Question(opened.project, request, pattern, name).answer()
+    return replace(answer, diagnostics=(*problems, *answer.diagnostics), sources=opened.sources)
 
 
 def _asked_of(place: Place, plan_path: str) -> tuple[Opened, PlanRequest | None, list[Diagnostic]]:
@@ -164,29 +164,30 @@ class _Question(Struct, frozen=True):
 
     def _explaining(self, request: PlanRequest, addresses: Iterable[Address], name: str) -> PlanResult:
         """Plan again, noting why this object goes where it goes."""
-        wanted = tuple((str(a), name) for a in addresses if self.pattern.matches(a))
-        return make_plan(replace(request, explain=wanted, ways_out=False, lint=False))
+        objects = tuple((str(a), name) for a in addresses if self.pattern.matches(a))
+        return make_plan(replace(request, explain=objects, ways_out=False, lint=False))
 
     def _standing(self) -> dict[str, tuple[Address, PlacedVm]]:
-        found: dict[str, tuple[Address, PlacedVm]] = {}
+        vms: dict[str, tuple[Address, PlacedVm]] = {}
         registries: Registries = self.request.registries
         for address in sorted(self.request.state.instances, key=address_order):
             kind = registries.resource_types.get(address.type)
             current = self.request.state.instances[address].current
             if self.pattern.matches(address) and kind is not None and kind.vms is not None and current:
-                found |= {vm.name: (address, vm) for vm in kind.vms.standing(current.attributes)}
-        return found
+                vms |= {vm.name: (address, vm) for vm in kind.vms.standing(current.attributes)}
+        return vms
 
     def _names(self, planned: PlanResult, standing: Mapping[str, object]) -> tuple[str, ...]:
-        new = [
-            pool.names[pool.numbers.index(number)]
-            for address, found in planned.objects.items()
-            if self.pattern.matches(address) and found.wanted is not None
-            for pool in found.wanted.pools
-            for number in pool.numbers
-            if (pool.pool, number) in found.tokens or (pool.pool, number) in found.failed
-        ]
-        return tuple(dict.fromkeys([*standing, *new]))
+        names = dict.fromkeys(standing)
+        for address, planned_object in planned.objects.items():
+            if not self.pattern.matches(address) or planned_object.wanted is None:
+                continue
+            for pool in planned_object.wanted.pools:
+                for number, name in zip(pool.numbers, pool.names, strict=True):
+                    asked_for = (pool.pool, number)
+                    if asked_for in planned_object.tokens or asked_for in planned_object.failed:
+                        names[name] = None
+        return tuple(names)
 
     def _reasons(self, planned: PlanResult, name: str) -> list[Reason]:
         rows = {(row.address, row.object): row for row in planned.plan.placements}
@@ -195,24 +196,23 @@ class _Question(Struct, frozen=True):
             return []
         things = things_after(planned.plan, self.request.state)
         world = view_world(things, self.request.registries, planned.plan.catalogue)
-        found = []
-        for e in explained:
-            wanted = planned.objects[e.address].wanted
-            site = world.sites.get(wanted.site_id) if wanted is not None else None
-            demand, place = e.explanation.demand, e.explanation.placement
-            ways = find_ways(site, demand, place.machine if place is not None else "") if site else ()
-            found.append(
-                Reason(
-                    e.address,
-                    name,
-                    e,
-                    certainty=_certainty(rows.get((e.address, name))),
-                    tie_breaks=planned.plan.tie_breaks,
-                    ways=ways,
-                    pool_size=_pool_size(wanted, name),
-                )
+        reasons = []
+        for each in explained:
+            owner = planned.objects[each.address].wanted
+            site = world.sites.get(owner.site_id) if owner is not None else None
+            vm, place = each.explanation.demand, each.explanation.placement
+            ways = find_ways(site, vm, place.machine if place is not None else "") if site else ()
+            reason = Reason(
+                each.address,
+                name,
+                each,
+                certainty=_certainty(rows.get((each.address, name))),
+                tie_breaks=planned.plan.tie_breaks,
+                ways=ways,
+                pool_size=_pool_size(owner, name),
             )
-        return found
+            reasons.append(reason)
+        return reasons
 
     def _today(self, standing: Mapping[str, tuple[Address, PlacedVm]], name: str) -> list[Reason]:
         """Place the object again, with everything else where it is."""
@@ -221,12 +221,13 @@ class _Question(Struct, frozen=True):
         address, vm = standing[name]
         state = _without(self.request.state, address, name)
         request = replace(self.request, state=state, replaces=(), targets=(), excludes=())
-        found = self._reasons(self._explaining(request, [address], name), name)
+        reasons = self._reasons(self._explaining(request, [address], name), name)
         serial = self.request.state.serial
         recorded = self.request.state.instances[address].current
         came = placed_by(recorded.private if recorded is not None else None, name)
         return [
-            replace(r, stands=vm.placement, serial=serial, provenance=vm.provenance, came=came) for r in found
+            replace(reason, stands=vm.placement, serial=serial, provenance=vm.provenance, came=came)
+            for reason in reasons
         ]
 
     def _nothing(self) -> Diagnostic:
@@ -259,8 +260,8 @@ def _without(state: State, address: Address, name: str) -> State:
     )
 
 
-def _pool_size(wanted: VmDemand | None, name: str) -> int:
-    pools = wanted.pools if wanted is not None else ()
+def _pool_size(owner: VmDemand | None, name: str) -> int:
+    pools = owner.pools if owner is not None else ()
     return next((len(pool.numbers) for pool in pools if name in pool.names), 1)
 
 

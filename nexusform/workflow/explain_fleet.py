@@ -52,11 +52,16 @@ def explain_placements(
     """
     quiet = replace(request, tie_breaks=0, ways_out=False, lint=False)
     planned = make_plan(quiet)
-    found = [p for a, p in planned.fleet.placements.items() if pattern.matches(a)]
-    if not found:
+    placements = [p for a, p in planned.fleet.placements.items() if pattern.matches(a)]
+    if not placements:
         return None
     known = {m.name for m in planned.fleet.roster.members}
-    named = {c for p in found if p.written.policy for c in p.written.policy.cluster_names}
+    named = {
+        name
+        for placement in placements
+        if placement.written.policy
+        for name in placement.written.policy.cluster_names
+    }
     if name and name not in known | named:
         if any(row.kind == "pod" and row.object == name for row in planned.plan.placements):
             return None
@@ -65,7 +70,7 @@ def explain_placements(
         text = f'The fleet has no member cluster "{name}".{near}' + (f" {unknown}" if unknown else "")
         return [], [error("no-such-object", text)]
     wrong = [d for d in planned.diagnostics if d.severity is Severity.ERROR]
-    return [_reason(p, planned, name) for p in found], wrong
+    return [_reason(p, planned, name) for p in placements], wrong
 
 
 def _reason(placement: PlacementPlan, planned: PlanResult, cluster: str) -> PlacementReason:
@@ -85,7 +90,7 @@ def _reason(placement: PlacementPlan, planned: PlanResult, cluster: str) -> Plac
         clusters=tuple(replace(c, binding=now.get(c.cluster)) for c in explanation.clusters),
     )
     private = placement.instance.prior.private if placement.instance.prior is not None else None
-    noted = {c: found for c in now if (found := placed_by(private, c)) is not None}
+    noted = {name: note for name in now if (note := placed_by(private, name)) is not None}
     rendered = placement.renders.get(cluster) if not _secret(planned) else None
     return PlacementReason(
         placement.instance.address,

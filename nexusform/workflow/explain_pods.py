@@ -31,15 +31,15 @@ def explain_pods(
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
         text = f"{pattern} has several pods; name one of them: {shown}{more}."
         return (), [*wrong, error("which-pod", text)]
-    wanted = name or names[0]
-    if wanted not in names:
-        text = f'{pattern} brings no pod "{wanted}".{did_you_mean(wanted, names)}'
+    pod = name or names[0]
+    if pod not in names:
+        text = f'{pattern} brings no pod "{pod}".{did_you_mean(pod, names)}'
         return (), [*wrong, error("no-such-object", text)]
     addresses = list(dict.fromkeys(str(row.address) for row in rows))
     unknown = nodes_unknown(planned, pattern)
     if unknown:
         wrong.append(warning(NODES_UNKNOWN, unknown))
-    return pod_reasons(planned.pods, addresses, wanted), wrong
+    return pod_reasons(planned.pods, addresses, pod), wrong
 
 
 def nodes_unknown(planned: PlanResult, pattern: AddressPattern) -> str:

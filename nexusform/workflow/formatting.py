@@ -60,9 +60,9 @@ class Formatting(Struct):
         self.problems += problems
         if has_errors(problems):
             return None
-        found = Formatted(source, text)
-        self.files.append(found)
-        return found
+        formatted = Formatted(source, text)
+        self.files.append(formatted)
+        return formatted
 
 
 def format_paths(paths: Sequence[str], *, recursive: bool, write: bool) -> Formatting:
@@ -70,11 +70,11 @@ def format_paths(paths: Sequence[str], *, recursive: bool, write: bool) -> Forma
     done = Formatting()
     for path in _files(paths, done.problems, recursive=recursive):
         source = _read(path, done.problems)
-        found = done.add(source) if source is not None else None
-        if found is None or not found.changed or not write:
+        formatted = done.add(source) if source is not None else None
+        if formatted is None or not formatted.changed or not write:
             continue
         try:
-            write_whole(Path(path), found.text.encode(), 0o644)
+            write_whole(Path(path), formatted.text.encode(), 0o644)
         except OSError as problem:
             done.problems.append(
                 error("file-cannot-be-written", f'"{path}" cannot be written: {problem.strerror or problem}.')
@@ -86,10 +86,10 @@ def _files(paths: Sequence[str], problems: list[Diagnostic], *, recursive: bool)
     """The files that are asked for, each once, in the order of the paths and then by name."""
     seen: set[str] = set()
     for path in paths:
-        for found in _below(path, problems, recursive=recursive):
-            if found not in seen:
-                seen.add(found)
-                yield found
+        for file in _below(path, problems, recursive=recursive):
+            if file not in seen:
+                seen.add(file)
+                yield file
 
 
 def _below(path: str, problems: list[Diagnostic], *, recursive: bool) -> Iterator[str]:

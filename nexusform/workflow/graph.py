@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Mapping
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -15,6 +18,9 @@ from nexusform.workflow.project import Place, load_configuration
 from nexusform.workflow.saved_plans import read_plan
 
 Edge = tuple[str, str]
+
+# A graph of thousands of resources takes graphviz minutes; nobody reads such a drawing.
+_SECONDS: Final = 120
 
 
 class Graph(Struct, frozen=True):
@@ -34,13 +40,13 @@ def find_graph(place: Place, plan_path: str = "", *, destroy: bool = False) -> G
     """
     if plan_path:
         saved, problems = read_plan(plan_path)
-        found = _of_plan(saved.plan) if saved else Graph(diagnostics=tuple(problems), drawable=False)
+        graph = _of_plan(saved.plan) if saved else Graph(diagnostics=tuple(problems), drawable=False)
     else:
-        found = _of_configuration(place)
+        graph = _of_configuration(place)
     if not destroy:
-        return found
-    turned = tuple((b, a) for a, b in found.edges)
-    return Graph(found.nodes, turned, found.diagnostics, found.sources, found.drawable)
+        return graph
+    turned = tuple((b, a) for a, b in graph.edges)
+    return Graph(graph.nodes, turned, graph.diagnostics, graph.sources, graph.drawable)
 
 
 def _of_configuration(place: Place) -> Graph:
@@ -72,3 +78,26 @@ def _of_plan(plan: Plan) -> Graph:
         for needed in by_resource.get(resource, ())
     )
     return Graph(nodes, edges)
+
+
+# --- drawing, by graphviz where it is installed ------------------------------------------------
+
+
+class CannotDraw(Exception):
+    """Why there is no drawing, in words for the user."""
+
+
+def svg_of_dot(dot: str) -> str:
+    """A DOT graph as SVG, with a newline at its end. Raises CannotDraw."""
+    program = shutil.which("dot")
+    if program is None:
+        raise CannotDraw("graphviz is not installed: there is no program dot in the PATH")
+    try:
+        done = subprocess.run(  # noqa: S603 - a fixed command; the graph goes in as data
+            [program, "-Tsvg"], input=dot, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        raise CannotDraw(f"dot did not draw it: {problem}") from None
+    if done.returncode != 0:
+        raise CannotDraw(f"dot did not draw it: {done.stderr.strip()}")
+    return done.stdout.rstrip("\n") + "\n"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
+from typing import Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -13,6 +16,8 @@ import nexusform
 from nexusform.address import Address, AddressProblem, parse_address
 from nexusform.configuration.model import Configuration, ResourceBlock
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors, warning
+from nexusform.language.formatter import format_text
+from nexusform.language.numbers import number_text
 from nexusform.planning.preparation.importing import (
     ImportTarget,
     adopted,
@@ -23,22 +28,27 @@ from nexusform.planning.preparation.order import modules
 from nexusform.planning.request import Imported, PlanRequest
 from nexusform.ports import BackendProblem, Provider, ProviderProblem
 from nexusform.providers.registry import DEFAULT
+from nexusform.rendering.notation.hcl_text import quoted
+from nexusform.schema import Attribute, BlockSchema, Nesting, order_attribute
 from nexusform.source import Position, SourceFile, Span
 from nexusform.state import codec
 from nexusform.state.model import InstanceState, ObjectState
-from nexusform.workflow.generating import HEADING, generated_block
 from nexusform.workflow.project import Project, load_configuration
 
-ENDING = ".nf.hcl"
+ENDING: Final = ".nf.hcl"
+HEADING: Final = """\
+# Written by nexusform for objects to be imported. Look it through, then keep it as your own.
+
+"""
 
 
 class Imports(Struct):
     """What import blocks come to.
 
-    `found` are the objects to take over; `generated` is configuration for those that have none.
+    `objects` are those to take over; `generated` is configuration for those that have none.
     """
 
-    found: dict[Address, Imported] = field(default_factory=dict)
+    objects: dict[Address, Imported] = field(default_factory=dict)
     generated: str = ""
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
@@ -56,13 +66,13 @@ def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, gen
         if target.block is None and not (generate and simple):
             result.diagnostics.append(without_configuration(target.address, target.span))
             continue
-        found = _find(target, request, providers, result.diagnostics)
-        if found is None:
+        taken_over = _find(target, request, providers, result.diagnostics)
+        if taken_over is None:
             continue
-        result.found[target.address] = Imported(target.id, found, target.span)
+        result.objects[target.address] = Imported(target.id, taken_over, target.span)
         if target.block is None:
             schema = request.registries.resource_types[target.address.type].schema
-            written.append(generated_block(target.address, schema, found.attributes))
+            written.append(generated_block(target.address, schema, taken_over.attributes))
     result.generated = HEADING + "\n".join(written) if written else ""
     return result
 
@@ -86,14 +96,14 @@ def _find(
         problems.append(error("provider-configuration-not-present", detail, target.span, block="import"))
         return None
     try:
-        found = provider.find(target.address.type, target.id)
+        match = provider.find(target.address.type, target.id)
     except ProviderProblem as problem:
         problems.append(error("import-failed", str(problem), target.span, block="import"))
         return None
-    if found is None:
+    if match is None:
         problems.append(_nothing_there(target, name, observes=provider.observes))
         return None
-    key, attributes = found
+    key, attributes = match
     return ObjectState(adopted(kind.schema, attributes, target.id), key.creation, provider=name)
 
 
@@ -146,10 +156,85 @@ def with_generated(project: Project, path: str, text: str) -> tuple[Project | No
     return replace(project, configuration=configuration, sources=sources), problems
 
 
+# --- a block for an object, with the hcl2 package ----------------------------------------------
+
+
+def generated_block(address: Address, schema: BlockSchema, attributes: Mapping[str, Any]) -> str:
+    """A resource block that describes the object as it stands.
+
+    Arguments that are null or at their default are left out.
+    """
+    import hcl2
+    from hcl2.const import IS_BLOCK
+
+    body = _body(schema, attributes, IS_BLOCK)
+    block = {quoted(address.type): {quoted(address.name): body}}
+    text = re.sub("\n{3,}", "\n\n", hcl2.dumps({IS_BLOCK: True, "resource": [block]}))
+    styled, _ = format_text(SourceFile("generated", text))
+    return styled
+
+
+def _body(schema: BlockSchema, attributes: Mapping[str, Any], mark: str) -> dict[str, Any]:
+    """A body as the hcl2 package has it: arguments, then nested blocks under their labels.
+
+    `mark` is the key that tells a block from a map.
+    """
+    written: dict[str, Any] = {mark: True, **_arguments(schema, attributes)}
+    for name, block in schema.blocks.items():
+        value = attributes.get(name)
+        if not value:
+            continue
+        bodies: list[dict[str, Any]] = []
+        for label, part in _parts(block.nesting, name, value, attributes):
+            body = _body(block.schema, part, mark)
+            bodies.append({label: body} if label else body)
+        written[name] = bodies
+    return written
+
+
+def _parts(
+    nesting: Nesting, name: str, value: Any, attributes: Mapping[str, Any]
+) -> list[tuple[str, Mapping[str, Any]]]:
+    """The blocks of one name, with their labels ("": none), in the order in which they were written."""
+    if nesting is Nesting.SINGLE:
+        return [("", value)]
+    if nesting is Nesting.LIST:
+        return [("", part) for part in value]
+    order = attributes.get(order_attribute(name)) or list(value)
+    return [(quoted(label), value[label]) for label in order if label in value]
+
+
+def _arguments(schema: BlockSchema, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _expression(attributes[name])
+        for name, attribute in schema.attributes.items()
+        if _is_worth_writing(attribute, attributes.get(name))
+    }
+
+
+def _is_worth_writing(attribute: Attribute, value: Any) -> bool:
+    if not attribute.configurable or value is None:
+        return False
+    return attribute.required or value != attribute.default
+
+
+def _expression(value: Any) -> Any:
+    """Plain data as the hcl2 package wants it: texts in quotes, escaped."""
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, Mapping):
+        return {quoted(str(name)): _expression(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_expression(part) for part in value]
+    if isinstance(value, Fraction):
+        return float(number_text(value))
+    return value
+
+
 # --- the command -------------------------------------------------------------------------------
 
 
-def wanted_address(
+def address_to_import(
     project: Project, text: str
 ) -> tuple[ResourceBlock | None, Address | None, list[Diagnostic]]:
     """The address of `import ADDR ID` and its block, which must exist."""
@@ -169,8 +254,13 @@ def wanted_address(
 
 
 def _blocks(configuration: Configuration) -> dict[str, ResourceBlock]:
-    found = [b for m in modules(configuration.root) for b in m.resources.values() if b.mode == "managed"]
-    return {str(b.address): b for b in found}
+    blocks = [
+        block
+        for module in modules(configuration.root)
+        for block in module.resources.values()
+        if block.mode == "managed"
+    ]
+    return {str(block.address): block for block in blocks}
 
 
 def import_one(
@@ -178,10 +268,10 @@ def import_one(
     project: Project,
     providers: Mapping[str, Provider],
     block: ResourceBlock,
-    wanted: tuple[Address, str],
+    address: Address,
+    object_id: str,
 ) -> list[Diagnostic]:
     """Find one object and write it into the state; the caller holds the lock."""
-    address, object_id = wanted
     state = request.state
     if address in state.instances:
         detail = (
@@ -192,13 +282,13 @@ def import_one(
     start = Position(1, 1, 0)
     target = ImportTarget(address, object_id, block.provider, Span("", start, start), block)
     problems: list[Diagnostic] = []
-    found = _find(target, request, providers, problems)
-    if found is None:
+    taken_over = _find(target, request, providers, problems)
+    if taken_over is None:
         return [replace(p, subject=None, block="") for p in problems]
     after = replace(
         state,
-        instances={**state.instances, address: InstanceState(found)},
-        last_creation=max(state.last_creation, found.creation),
+        instances={**state.instances, address: InstanceState(taken_over)},
+        last_creation=max(state.last_creation, taken_over.creation),
         lineage=state.lineage or str(uuid.uuid4()),
         serial=state.serial + 1,
         nexusform_version=nexusform.__version__,

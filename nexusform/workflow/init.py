@@ -45,7 +45,7 @@ class InitOptions(Struct, frozen=True):
 
 
 class Initialised(Struct, frozen=True):
-    """What was found and done. `lines` tell it to people."""
+    """What `init` did. `lines` tell it to people."""
 
     lines: tuple[str, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -59,11 +59,11 @@ def init_directory(place: Place, options: InitOptions) -> Initialised:
     if configuration is None or has_errors(problems):
         return Initialised((), tuple(problems), sources)
     known = remembered_choice(place.data_directory)
-    given, wrong = _given(options.backend_config)
+    from_flags, wrong = _backend_settings(options.backend_config)
     problems += wrong
     if known is not None and not options.backend_config and not options.reconfigure:
-        given = dict(known.given)
-    choice, wrong = configured_choice(configuration.settings, given)
+        from_flags = dict(known.from_flags)
+    choice, wrong = configured_choice(configuration.settings, from_flags)
     problems += wrong
     if choice is None or has_errors(problems):
         return Initialised((), tuple(problems), sources)
@@ -91,7 +91,7 @@ def _settle_backend(
         if has_errors(wrong):
             return [], problems
         lines += moved
-    found, wrong = _what_stands(choice, backend, place.workspace)
+    contents, wrong = _what_stands(choice, backend, place.workspace)
     problems += wrong
     if has_errors(problems):
         return [], problems
@@ -101,7 +101,7 @@ def _settle_backend(
         except OSError as problem:
             detail = f"{place.data_directory} cannot be written: {problem.strerror}."
             return [], [*problems, error("the-backend-cannot-be-remembered", detail)]
-    return [*lines, found], problems
+    return [*lines, contents], problems
 
 
 def _default_in_use(place: Place, choice: Choice) -> Choice | None:
@@ -153,7 +153,7 @@ def _modules(module: Module) -> list[Module]:
 # --- -backend-config ---------------------------------------------------------------------------
 
 
-def _given(flags: Sequence[str]) -> tuple[dict[str, str], list[Diagnostic]]:
+def _backend_settings(flags: Sequence[str]) -> tuple[dict[str, str], list[Diagnostic]]:
     """The settings of `K=V` and of files, later ones over earlier ones."""
     values: dict[str, str] = {}
     problems: list[Diagnostic] = []
@@ -167,9 +167,9 @@ def _given(flags: Sequence[str]) -> tuple[dict[str, str], list[Diagnostic]]:
         except (FileProblem, UnicodeDecodeError) as problem:
             problems.append(error("invalid-backend-config", f"{problem}"))
             continue
-        found, wrong = from_file(SourceFile(flag, text))
+        settings, wrong = from_file(SourceFile(flag, text))
         problems += wrong
-        for setting in found:
+        for setting in settings:
             problems += _take(setting.name, setting.value, values)
     return values, problems
 

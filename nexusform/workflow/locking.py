@@ -1,4 +1,4 @@
-"""Taking and giving back the lock of a state."""
+"""The lock of a state: taking it, giving it back, looking who holds it, breaking it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from msgspec import Struct
 import nexusform
 from nexusform.diagnostics import Diagnostic, error, warning
 from nexusform.ports import BackendProblem, Clock, LockHeld, LockInfo, StateBackend
+from nexusform.source import SourceFile
+from nexusform.workflow.project import Place, find_backend
 
 TOLD_AFTER: Final = 0.4  # seconds of waiting before anything is said of it
 _FIRST_PAUSE: Final = 0.1
@@ -32,16 +34,15 @@ _LINKS: Final = (
 class Locking(Struct, frozen=True):
     """Whether to lock, and how many seconds to wait for somebody else's lock."""
 
-    wanted: bool = True
+    enabled: bool = True
     timeout: float = 0.0
 
 
 class HeldLock(Struct):
-    """A lock that was taken; `warnings` tell of a dead holder that was replaced."""
+    """A lock that was taken."""
 
     backend: StateBackend
     id: str
-    warnings: tuple[Diagnostic, ...] = ()
 
     def release(self) -> list[Diagnostic]:
         """Give it back."""
@@ -79,15 +80,15 @@ def acquire(
     environment: Mapping[str, str],
     waiting: Callable[[str], None],
 ) -> tuple[HeldLock | None, list[Diagnostic]]:
-    """Take the lock, waiting as long as `locking` says; None when it is not wanted or not had.
+    """Take the lock, waiting as long as `locking` says; None when locking is off or another run holds it.
 
     `waiting` is told once when it takes longer than a moment.
     """
-    if not locking.wanted:
+    if not locking.enabled:
         return None, []
     info = lock_info(operation, backend, clock, environment)
     started = clock.now().timestamp()
-    pause, told = _FIRST_PAUSE, False
+    pause, already_told = _FIRST_PAUSE, False
     while True:
         try:
             warnings = backend.lock(info)
@@ -95,16 +96,42 @@ def acquire(
             waited = clock.now().timestamp() - started
             if waited >= locking.timeout:
                 return None, [_held(held.holder, locking.timeout)]
-            if waited >= TOLD_AFTER and not told:
-                told = True
+            if waited >= TOLD_AFTER and not already_told:
+                already_told = True
                 waiting(_waiting_text(held.holder))
             clock.sleep(min(pause, max(locking.timeout - waited, 0.01)))
             pause = min(pause * 2, _LONGEST_PAUSE)
             continue
         except BackendProblem as problem:
             return None, [error("error-acquiring-the-state-lock", str(problem))]
-        found = tuple(warning("the-lock-of-a-dead-run-was-taken-over", text) for text in warnings)
-        return HeldLock(backend, info.id, found), list(found)
+        taken_over = [warning("the-lock-of-a-dead-run-was-taken-over", text) for text in warnings]
+        return HeldLock(backend, info.id), taken_over
+
+
+# --- other runs' locks --------------------------------------------------------------------------
+
+
+def find_holder(place: Place) -> tuple[LockInfo | None, list[Diagnostic], Mapping[str, SourceFile]]:
+    """Who holds the lock of the selected workspace, None when nobody does."""
+    backend, problems, sources = find_backend(place)
+    if backend is None:
+        return None, problems, sources
+    try:
+        return backend.holder(), problems, sources
+    except BackendProblem as problem:
+        return None, [*problems, error("the-lock-cannot-be-read", str(problem))], sources
+
+
+def break_lock(place: Place, lock_id: str) -> tuple[list[Diagnostic], Mapping[str, SourceFile]]:
+    """Break the lock with this id; a diagnostic when another or none is held."""
+    backend, problems, sources = find_backend(place)
+    if backend is None:
+        return problems, sources
+    try:
+        backend.force_unlock(lock_id)
+    except BackendProblem as problem:
+        problems.append(error("failed-to-unlock-state", str(problem)))
+    return problems, sources
 
 
 def describe_holder(holder: LockInfo) -> str:

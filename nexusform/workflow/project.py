@@ -76,7 +76,7 @@ class Project(Struct, frozen=True):
 
 
 class Opened(Struct, frozen=True):
-    """What opening gave: the project unless there were errors, and all that was found."""
+    """What opening gave: the project unless there were errors, and all diagnostics."""
 
     project: Project | None
     diagnostics: tuple[Diagnostic, ...]
@@ -103,7 +103,7 @@ def open_project(place: Place) -> Opened:
     sources: dict[str, SourceFile] = dict(configuration.files) if configuration else {}
     if configuration is None:
         return Opened(None, tuple(problems), sources)
-    given, wrong = read_variables(
+    variables, wrong = read_variables(
         configuration,
         environment=place.environment,
         var_options=place.variables,
@@ -118,7 +118,7 @@ def open_project(place: Place) -> Opened:
     project = Project(
         place=place,
         configuration=configuration,
-        variables={name: value for name, (value, _) in given.items()},
+        variables={name: value for name, (value, _) in variables.items()},
         sources=sources,
         registries=registries(),
         files=RealFiles(),
@@ -127,11 +127,11 @@ def open_project(place: Place) -> Opened:
     return Opened(project, tuple(problems), sources)
 
 
-def _more(place: Place, configuration: Configuration, told: list[Diagnostic]) -> list[Diagnostic]:
+def _more(place: Place, configuration: Configuration, already_told: list[Diagnostic]) -> list[Diagnostic]:
     """What else is wrong with a configuration that cannot be planned: all mistakes at once."""
     from nexusform.workflow.validate import further_problems
 
-    return further_problems(place, configuration, told)
+    return further_problems(place, configuration, already_told)
 
 
 def open_backend(

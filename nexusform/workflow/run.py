@@ -25,8 +25,7 @@ from nexusform.workflow.importing import Imports, find_imports, refusal_to_gener
 from nexusform.workflow.linting import with_lint
 from nexusform.workflow.locking import HeldLock, Locking, acquire
 from nexusform.workflow.project import Project
-from nexusform.workflow.provider_setup import make_providers
-from nexusform.workflow.refreshing import Found, refresh
+from nexusform.workflow.providers import Refreshed, make_providers, refresh
 from nexusform.workflow.stored import Stored, read_stored, settle_stored
 from nexusform.workflow.surroundings import SystemClock, plan_time
 
@@ -76,10 +75,10 @@ class Run(Struct):
 
     def plan(self, options: PlanOptions) -> PlanResult:
         """Plan against the stored state."""
-        found: Found = {}
+        refreshed: Refreshed = {}
         if options.refresh:
             try:
-                found = refresh(
+                refreshed = refresh(
                     self.stored.state,
                     self.providers,
                     self.project.registries.resource_types,
@@ -87,13 +86,13 @@ class Run(Struct):
                 )
             except ProviderProblem as problem:
                 return _failed(options, error("reading-what-stands-failed", str(problem)))
-        request = self.request(options, found)
+        request = self.request(options, refreshed)
         imports = self._imports(request, options)
         if has_errors(imports.diagnostics):
             return _failed(options, *imports.diagnostics)
         if imports.generated:
             request = replace(request, configuration=self.project.configuration)
-        result = make_plan(replace(request, imports=imports.found))
+        result = make_plan(replace(request, imports=imports.objects))
         if imports.diagnostics:
             plan = replace(result.plan, diagnostics=(*result.plan.diagnostics, *imports.diagnostics))
             result = replace(result, plan=plan)
@@ -116,7 +115,7 @@ class Run(Struct):
             self.project = project or self.project
         return imports
 
-    def request(self, options: PlanOptions, refreshed: Found) -> PlanRequest:
+    def request(self, options: PlanOptions, refreshed: Refreshed) -> PlanRequest:
         """What the planner is asked."""
         return replace(
             base_request(self.project, self.stored),

@@ -107,26 +107,26 @@ def _unpack(snapshot: Mapping[str, str], directory: Path) -> Path:
 
 def _other_variables(place: Place, configuration: Configuration, plan: Plan) -> list[Diagnostic]:
     """Variables given now that have another value in the plan."""
-    given, problems = read_variables(
+    variables, problems = read_variables(
         configuration,
         environment=place.environment,
         var_options=place.variables,
         directory=place.directory,
     )
-    found = [p for p in problems if p.severity is Severity.ERROR and p.id != _NOT_GIVEN]
-    for name, (value, origin) in given.items():
+    differing = [p for p in problems if p.severity is Severity.ERROR and p.id != _NOT_GIVEN]
+    for name, (value, origin) in variables.items():
         planned = plan.variables.get(name)
         if origin.text == "default" or planned is None:
             continue
         if value.is_wholly_known and to_plain(value)[0] != planned.value:
-            found.append(
+            differing.append(
                 error(
                     "saved-plan-has-other-variables",
                     f'The variable "{name}" has another value now ({origin.text}) than in the saved plan, '
                     "which is applied as it was reviewed. Leave the variable out, or plan again.",
                 )
             )
-    return found
+    return differing
 
 
 # --- may it be applied -------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from nexusform.workflow.surroundings import RealFiles
 
 
 class Shown(Struct, frozen=True):
-    """What was found.
+    """What is to be shown.
 
     Either a saved plan with its configuration and prior state, or a state of which `instances` are
     to be shown (None: all of it).
@@ -65,11 +65,12 @@ def _chosen(
     problems: list[Diagnostic],
     sources: Mapping[str, SourceFile],
 ) -> Shown:
-    found = {a: state.instances[a] for a in sorted(state.instances, key=address_order) if pattern.matches(a)}
-    if not found:
+    addresses = sorted(filter(pattern.matches, state.instances), key=address_order)
+    if not addresses:
         near = did_you_mean(target, [str(a) for a in state.instances])
         problems.append(error("no-such-resource-in-the-state", f"The state holds nothing at {target}.{near}"))
-    return Shown(tuple(problems), sources, state=state, instances=found)
+    instances = {address: state.instances[address] for address in addresses}
+    return Shown(tuple(problems), sources, state=state, instances=instances)
 
 
 def _file(place: Place, path: str) -> Shown:

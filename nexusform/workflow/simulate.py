@@ -37,15 +37,15 @@ class World(Struct, frozen=True):
 
 def open_world(place: Place, plan_path: str = "") -> World:
     """The world as the state has it, or as a saved plan will leave it."""
-    found = _of_plan(plan_path) if plan_path else _of_state(place)
-    if found.view is not None and not found.view.sites:
-        told = error(
+    world = _of_plan(plan_path) if plan_path else _of_state(place)
+    if world.view is not None and not world.view.sites:
+        problem = error(
             "nothing-to-simulate",
-            f"There is no site in {found.origin}. Apply a configuration that has one, or ask a saved plan: "
+            f"There is no site in {world.origin}. Apply a configuration that has one, or ask a saved plan: "
             "`nexusform plan -out=FILE`, then this command with -plan=FILE.",
         )
-        return replace(found, view=None, diagnostics=(*found.diagnostics, told))
-    return found
+        return replace(world, view=None, diagnostics=(*world.diagnostics, problem))
+    return world
 
 
 def _of_state(place: Place) -> World:
@@ -70,15 +70,15 @@ def _of_plan(path: str) -> World:
         prior, wrong = codec.decode(saved.prior_state, path)
         problems += wrong
     if saved.plan.errored:
-        told = "A plan with errors cannot be simulated. Mend them and plan again."
-        problems.append(error("saved-plan-has-errors", told))
+        detail = "A plan with errors cannot be simulated. Mend them and plan again."
+        problems.append(error("saved-plan-has-errors", detail))
     if prior is None or has_errors(problems):
         return World(diagnostics=tuple(problems))
     things = things_after(saved.plan, prior)
     return _world(things, saved.plan.catalogue, World(None, f"after plan {path}", tuple(problems)))
 
 
-def _world(things: tuple[Thing, ...], catalogue: str, found: World) -> World:
-    known = registries()
-    view = view_world(things, known, catalogue)
-    return replace(found, view=view, pods=view_pods(things, view, known))
+def _world(things: tuple[Thing, ...], catalogue: str, origin: World) -> World:
+    types = registries()
+    view = view_world(things, types, catalogue)
+    return replace(origin, view=view, pods=view_pods(things, view, types))

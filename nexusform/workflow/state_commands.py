@@ -29,7 +29,7 @@ class Session(Struct, frozen=True):
     waiting: Callable[[str], None] = lambda _: None
 
 
-class Found(Struct, frozen=True):
+class StateReading(Struct, frozen=True):
     """What reading gave; `state` None when it could not be read (the diagnostics say why)."""
 
     state: State | None
@@ -46,20 +46,20 @@ class Changed(Struct, frozen=True):
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
 
 
-# A change looks at the state and gives the new one (None: refused), with what is to be told.
+# A change looks at the state and gives the new one (None: refused), with remarks.
 Change = Callable[[State], tuple[State | None, list[Diagnostic]]]
 
 
-def read_state(place: Place, *, closely: bool = False) -> Found:
+def read_state(place: Place, *, closely: bool = False) -> StateReading:
     """The state of the selected workspace, with the journal of a running or interrupted apply.
 
     `closely`: see read_stored.
     """
     backend, problems, sources = find_backend(place)
     if backend is None:
-        return Found(None, tuple(problems), sources)
+        return StateReading(None, tuple(problems), sources)
     stored, wrong = read_stored(backend, closely=closely)
-    return Found(stored.state if stored else None, (*problems, *wrong), sources)
+    return StateReading(stored.state if stored else None, (*problems, *wrong), sources)
 
 
 def exists(state: State) -> bool:
@@ -103,9 +103,9 @@ def change_state(
     to be looked up first.
     """
     session = session or Session()
-    backend, found, sources = find_backend(place)
+    backend, diagnostics, sources = find_backend(place)
     if backend is None:
-        return Changed(None, None, tuple(found), sources)
+        return Changed(None, None, tuple(diagnostics), sources)
     held, problems = acquire(
         backend,
         operation,
@@ -114,14 +114,14 @@ def change_state(
         environment=place.environment,
         waiting=session.waiting,
     )
-    found += problems
+    diagnostics += problems
     if has_errors(problems):
-        return Changed(None, None, tuple(found), sources)
+        return Changed(None, None, tuple(diagnostics), sources)
     try:
         changed = _change_under_lock(backend, change, force=force)
     finally:
         released = held.release() if isinstance(held, HeldLock) else []
-    return replace(changed, diagnostics=(*found, *changed.diagnostics, *released), sources=sources)
+    return replace(changed, diagnostics=(*diagnostics, *changed.diagnostics, *released), sources=sources)
 
 
 def _change_under_lock(backend: StateBackend, change: Change, *, force: bool) -> Changed:
@@ -131,10 +131,10 @@ def _change_under_lock(backend: StateBackend, change: Change, *, force: bool) ->
     if stored.open_intents and not force:
         return Changed(stored.state, None, (*problems, _unfinished(stored)))
     before = stored.state
-    after, told = change(before)
-    problems += told
-    if after is None or has_errors(told) or after == before:
-        return Changed(before, None if after is None or has_errors(told) else before, tuple(problems))
+    after, remarks = change(before)
+    problems += remarks
+    if after is None or has_errors(remarks) or after == before:
+        return Changed(before, None if after is None or has_errors(remarks) else before, tuple(problems))
     after = _numbered(before, after)
     try:
         backend.compact(codec.encode(after))
@@ -176,9 +176,9 @@ def move(source: AddressPattern, target: AddressPattern, pairs: list[tuple[Addre
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
         def work() -> State:
-            found = edits.moves(state, source, target)
-            pairs.extend(found)
-            return edits.moved(state, found)
+            matching = edits.moves(state, source, target)
+            pairs.extend(matching)
+            return edits.moved(state, matching)
 
         return _edit(work)
 
@@ -189,16 +189,16 @@ def remove(patterns: Sequence[AddressPattern], removed: list[Address]) -> Change
     """`state rm`; what is removed is added to `removed`. Warns of room that counts as free again."""
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
-        found = edits.matching(state, patterns)
-        if not found:
+        addresses = edits.matching(state, patterns)
+        if not addresses:
             return None, [
                 error(
                     "no-matching-objects-found",
                     "`nexusform state list` shows the addresses of what the state holds.",
                 )
             ]
-        removed.extend(found)
-        return edits.without(state, found), _freed(state, found)
+        removed.extend(addresses)
+        return edits.without(state, addresses), _freed(state, addresses)
 
     return change
 

@@ -20,7 +20,7 @@ from nexusform.state.model import EMPTY, State
 
 
 class Stored(Struct, frozen=True):
-    """What was found.
+    """The state with its journal.
 
     `state` has its journal replayed; `open_intents` are those without an outcome; `has_journal`
     tells whether there is anything that a compaction would fold in. `digest` is that of the
@@ -52,7 +52,7 @@ def read_stored(backend: StateBackend, *, closely: bool = True) -> tuple[Stored 
     `closely` looks at the attributes of every object too, as all that works with them needs;
     without it a state can be looked at and mended whose objects are not as their types say.
     """
-    known = schemas() if closely else None
+    types = schemas() if closely else None
     try:
         document = backend.read()
         lines = backend.journal()
@@ -61,7 +61,7 @@ def read_stored(backend: StateBackend, *, closely: bool = True) -> tuple[Stored 
     state: State | None = EMPTY
     problems: list[Diagnostic] = []
     if document is not None:
-        state, problems = codec.decode(document, backend.describe(), known)
+        state, problems = codec.decode(document, backend.describe(), types)
     if state is None:
         return None, problems
     if not lines:
@@ -71,7 +71,7 @@ def read_stored(backend: StateBackend, *, closely: bool = True) -> tuple[Stored 
     if has_errors(problems):
         return None, problems
     state, opened = replay(state, records)
-    problems += _misfits_of(state, known or {}, f"The journal of {backend.describe()}")
+    problems += _misfits_of(state, types or {}, f"The journal of {backend.describe()}")
     if has_errors(problems):
         return None, problems
     return Stored(state, tuple(opened), has_journal=True, digest=state_digest(state)), problems
@@ -80,10 +80,10 @@ def read_stored(backend: StateBackend, *, closely: bool = True) -> tuple[Stored 
 def _misfits_of(state: State, known: Mapping[str, BlockSchema], name: str) -> list[Diagnostic]:
     """What is wrong with objects that a document did not hold so."""
     return [
-        error("invalid-state-document", f"{name}, {address}: {path_text(wrong.path)}: {wrong.message}")
+        error("invalid-state-document", f"{name}, {address}: {path_text(misfit.path)}: {misfit.message}")
         for address, instance in state.instances.items()
         if instance.current is not None and address.type in known
-        for wrong in misfits(known[address.type], instance.current.attributes)
+        for misfit in misfits(known[address.type], instance.current.attributes)
     ]
 
 
@@ -93,7 +93,7 @@ def settle_stored(
     """Look up what a killed run had begun, and fold the journal in when `write` (the lock is held)."""
     if not stored.has_journal:
         return stored, []
-    found: list[Diagnostic] = []
+    remarks: list[Diagnostic] = []
     state = stored.state
     try:
         if stored.open_intents:
@@ -102,14 +102,14 @@ def settle_stored(
                 for outcome in outcomes:
                     backend.append(journal.encode(outcome))
             state, _ = replay(state, outcomes)
-            found.append(_interrupted(stored.open_intents))
+            remarks.append(_interrupted(stored.open_intents))
         if write:
             backend.compact(codec.encode(state))
     except ProviderProblem as problem:
         return None, [error("an-interrupted-apply-cannot-be-looked-into", str(problem))]
     except BackendProblem as problem:
         return None, [error("the-state-cannot-be-written", str(problem))]
-    return Stored(state, digest=state_digest(state)), found
+    return Stored(state, digest=state_digest(state)), remarks
 
 
 def _interrupted(opened: tuple[OpenIntent, ...]) -> Diagnostic:

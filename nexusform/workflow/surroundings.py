@@ -55,7 +55,7 @@ class RealFiles:
     def glob(self, base: str, pattern: str) -> list[str]:
         """Regular files below `base` that match, sorted, relative to it, with slashes."""
         matches = _matcher(pattern)
-        found: list[str] = []
+        paths: list[str] = []
         if not Path(base).is_dir():
             raise FileProblem(f'There is no directory "{base}".')
         for directory, folders, names in os.walk(base):
@@ -64,10 +64,10 @@ class RealFiles:
             for name in names:
                 path = name if within == "." else f"{within}/{name}"
                 if matches.fullmatch(path) and _is_file(Path(directory, name)):
-                    found.append(path)
-            if len(found) > MATCH_CAP:
+                    paths.append(path)
+            if len(paths) > MATCH_CAP:
                 raise FileProblem(f'More than {MATCH_CAP} files match "{pattern}" below "{base}".')
-        return sorted(found)
+        return sorted(paths)
 
     def absolute(self, path: str) -> str:
         """The absolute path without `.` and `..`."""

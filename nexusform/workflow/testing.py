@@ -63,11 +63,11 @@ class FileResult(Struct):
 
 
 class TestOptions(Struct, frozen=True):
-    """Which files: those of `wanted` (all when empty), beside the configuration and below `directory`."""
+    """Which files: those of `files` (all when empty), beside the configuration and below `directory`."""
 
     __test__ = False  # not a case for test collectors
 
-    wanted: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
     directory: str = DEFAULT_DIRECTORY
 
 
@@ -85,15 +85,16 @@ class Tests(Struct):
 def find_tests(place: Place, options: TestOptions) -> Tests:
     """Read the configuration and its test files."""
     configuration, problems = load_configuration(place)
-    found = Tests(diagnostics=problems, configuration=configuration)
+    tests = Tests(diagnostics=problems, configuration=configuration)
     if configuration is not None:
-        found.sources.update(configuration.files)
-    paths = find_test_files(place.directory, options.directory, options.wanted, found.diagnostics)
+        tests.sources.update(configuration.files)
+    paths = find_test_files(place.directory, options.directory, options.files, tests.diagnostics)
     for path in paths:
-        file, wrong = read_test_file(path, found.sources)
-        found.diagnostics += wrong
-        found.files.extend([file] if file is not None else [])
-    return found
+        file, wrong = read_test_file(path, tests.sources)
+        tests.diagnostics += wrong
+        if file is not None:
+            tests.files.append(file)
+    return tests
 
 
 def run_tests(
@@ -161,22 +162,22 @@ class _FileRunner:
             return known
         directory = os.path.normpath(Path(self._place.directory, block.source))
         types = registries()
-        found, wrong = load(
+        configuration, wrong = load(
             directory,
             cache_directory=None,
             managed={name: t.schema for name, t in types.resource_types.items()},
             data={name: t.schema for name, t in types.data_sources.items()},
         )
         problems += wrong
-        if found is None or has_errors(wrong):
+        if configuration is None or has_errors(wrong):
             detail = f'The module in "{directory}" cannot be run.'
             problems.append(
                 error("module-of-run-block-in-error", detail, block.source_span, block=block.header)
             )
             return None
-        self.result.sources.update(found.files)
-        self._modules[block.source] = found
-        return found
+        self.result.sources.update(configuration.files)
+        self._modules[block.source] = configuration
+        return configuration
 
 
 def _verdict(diagnostics: Sequence[Diagnostic], *, asserted: bool) -> Status:

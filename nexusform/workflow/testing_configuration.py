@@ -1,4 +1,6 @@
-"""The configuration that a run of a test file works on: as loaded, with what the file puts in place."""
+"""What a run of a test file works on: the names that its expressions see, the values that stand in for
+real ones, and the configuration as loaded, with what the file puts in place.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +11,124 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.address import Address, AddressPattern
-from nexusform.configuration.model import Configuration, Module, ModuleCall, Output, ProviderBlock
+from nexusform.configuration.model import Configuration, Module, ModuleCall, Output, ProviderBlock, Variable
 from nexusform.configuration.testing_blocks import Mock, Override, RunBlock, RunFile
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
+from nexusform.language.conversion import convert, describe
 from nexusform.language.evaluator import evaluate
-from nexusform.language.syntax import Expression, Literal, ObjectCons, StringLiteral, Traversal
-from nexusform.plain_data import to_plain
+from nexusform.language.syntax import (
+    Expression,
+    Literal,
+    ObjectCons,
+    StringLiteral,
+    Traversal,
+    TraverseAttribute,
+)
+from nexusform.plain_data import ConversionProblem, to_plain
+from nexusform.planning.names.evaluation import Evaluation, InstanceScope
 from nexusform.planning.request import DataValues
 from nexusform.ports import Provider
 from nexusform.providers.overriding import OverridingProvider
 from nexusform.providers.registry import DEFAULT
-from nexusform.workflow.testing_scope import GivenScope
+from nexusform.values import DYNAMIC_UNKNOWN, SENSITIVE, Value
+
+Answer = tuple[Value, int, list[Diagnostic]]
+
+
+# --- names -------------------------------------------------------------------------------------
+
+
+class OutsideScope(Struct, frozen=True):
+    """Outside of a configuration: `var.` with the values from outside, and `run.NAME` of earlier runs."""
+
+    functions: Mapping[str, Any]
+    variables: Mapping[str, Value]
+    runs: Mapping[str, Value]
+
+    def lookup(self, traversal: Traversal) -> Answer:
+        """The value that a traversal begins with."""
+        root, name = traversal.root.name, _first(traversal)
+        if root == "run":
+            return run_outputs(self.runs, traversal)
+        if root == "var" and name in self.variables:
+            return self.variables[name], 1, []
+        if root == "var":
+            near = did_you_mean(name, self.variables)
+            detail = f'There is no value for a variable named "{name}" here.{near}'
+            problem = error("reference-to-unavailable-variable", detail, traversal.span)
+        else:
+            detail = "Here a test file may refer to var.NAME and run.NAME.OUTPUT only."
+            problem = error("invalid-reference", detail, traversal.span)
+        return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
+
+
+class AssertScope(Struct, frozen=True):
+    """Inside of the configuration that was run: its names, `output.NAME`, and `run.NAME`."""
+
+    inner: InstanceScope
+    runs: Mapping[str, Value]
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """The evaluation behind it."""
+        return self.inner.evaluation
+
+    @property
+    def functions(self) -> Mapping[str, Any]:
+        """Every function."""
+        return self.inner.functions
+
+    def lookup(self, traversal: Traversal) -> Answer:
+        """The value that a traversal begins with."""
+        root = traversal.root.name
+        if root == "run":
+            return run_outputs(self.runs, traversal)
+        if root != "output":
+            return self.inner.lookup(traversal)
+        name, declared = _first(traversal), self.inner.instance.module.outputs
+        if name in declared:
+            return self.evaluation.output(self.inner.instance, name), 1, []
+        detail = f'An output with the name "{name}" has not been declared.{did_you_mean(name, declared)}'
+        problem = error("reference-to-undeclared-output-value", detail, traversal.span)
+        return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
+
+
+def run_outputs(runs: Mapping[str, Value], traversal: Traversal) -> Answer:
+    """`run.NAME`: the outputs of a run that came before."""
+    name = _first(traversal)
+    if name in runs:
+        return runs[name], 1, []
+    detail = f'No run block named "{name}" has run before this one.{did_you_mean(name, runs)}'
+    problem = error("reference-to-unknown-run-block", detail, traversal.span)
+    return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
+
+
+def _first(traversal: Traversal) -> str:
+    step = traversal.steps[0] if traversal.steps else None
+    return step.name if isinstance(step, TraverseAttribute) else ""
+
+
+def variable_value(
+    declared: Variable, expression: Expression, scope: OutsideScope
+) -> tuple[Value | None, list[Diagnostic]]:
+    """The value of a `variables` block for a variable; None when it is in error."""
+    value, problems = evaluate(expression, scope)
+    if has_errors(problems):
+        return None, problems
+    if value.is_known and value.is_null and not declared.nullable:
+        if declared.default is None:
+            detail = f'The variable "{declared.name}" may not be set to null.'
+            return None, [error("required-variable-not-set", detail, expression.span)]
+        value = declared.default
+    try:
+        value = convert(value, declared.type)
+    except ConversionProblem as problem:
+        detail = f"The given value is not suitable for var.{declared.name}: {describe(problem)}."
+        return None, [error("invalid-value-for-input-variable", detail, expression.span)]
+    return (value.with_marks(SENSITIVE) if declared.sensitive else value), problems
+
+
+# --- values that stand in ----------------------------------------------------------------------
 
 
 class StandIns(Struct, frozen=True):
@@ -54,25 +163,28 @@ class StandIns(Struct, frozen=True):
         return answer
 
 
-def stand_ins(file: RunFile, run: RunBlock, scope: GivenScope) -> tuple[StandIns, list[Diagnostic]]:
+def stand_ins(file: RunFile, run: RunBlock, scope: OutsideScope) -> tuple[StandIns, list[Diagnostic]]:
     """What the file and the run put in place of real values, the run's first."""
     problems: list[Diagnostic] = []
 
-    def values(given: Expression | None) -> Mapping[str, Any]:
-        return _values(given, scope, problems)
+    def values(expression: Expression | None) -> Mapping[str, Any]:
+        return _values(expression, scope, problems)
 
     resources = [
-        (o.target, values(o.values)) for o in _last_first(run.overrides.resources, file.overrides.resources)
+        (override.target, values(override.values))
+        for override in _last_first(run.overrides.resources, file.overrides.resources)
     ]
     data = [
-        DataValues(o.target, o.target.type, values(o.values))
-        for o in _last_first(run.overrides.data, file.overrides.data)
+        DataValues(override.target, override.target.type, values(override.values))
+        for override in _last_first(run.overrides.data, file.overrides.data)
     ]
-    used = {**{key: key for key in file.mocks}, **run.providers}
     mocked = []
-    for name, mock in [(name, file.mocks[key]) for name, key in used.items() if key in file.mocks]:
-        mocked.append((name, {kind: values(given) for kind, given in mock.resources.items()}))
-        data += [DataValues(None, kind, values(given)) for kind, given in mock.data.items()]
+    for name, key in {**{key: key for key in file.mocks}, **run.providers}.items():
+        mock = file.mocks.get(key)
+        if mock is None:
+            continue
+        mocked.append((name, {kind: values(written) for kind, written in mock.resources.items()}))
+        data += [DataValues(None, kind, values(written)) for kind, written in mock.data.items()]
     return StandIns(tuple(resources), tuple(mocked), tuple(data)), problems
 
 
@@ -80,15 +192,19 @@ def _last_first(first: Sequence[Override], second: Sequence[Override]) -> list[O
     return [*reversed(first), *reversed(second)]
 
 
-def _values(given: Expression | None, scope: GivenScope, problems: list[Diagnostic]) -> Mapping[str, Any]:
-    if given is None:
+def _values(
+    expression: Expression | None, scope: OutsideScope, problems: list[Diagnostic]
+) -> Mapping[str, Any]:
+    if expression is None:
         return {}
-    value, wrong = evaluate(given, scope)
+    value, wrong = evaluate(expression, scope)
     problems += wrong
     plain = to_plain(value)[0]
     if isinstance(plain, dict) or has_errors(wrong):
         return plain if isinstance(plain, dict) else {}
-    problems.append(error("invalid-override-values", "An object is required: { NAME = VALUE }.", given.span))
+    problems.append(
+        error("invalid-override-values", "An object is required: { NAME = VALUE }.", expression.span)
+    )
     return {}
 
 
@@ -110,17 +226,17 @@ def as_tested(
 def _providers(
     configuration: Configuration, file: RunFile, run: RunBlock, problems: list[Diagnostic]
 ) -> dict[str, ProviderBlock]:
-    found = {**configuration.root.providers, **file.providers}
+    providers = {**configuration.root.providers, **file.providers}
     for mock in file.mocks.values():
-        found[mock.key] = _mocked(mock, found)
+        providers[mock.key] = _mocked(mock, providers)
     for name, used in run.providers.items():
-        block = found.get(used)
+        block = providers.get(used)
         if block is not None:
-            found[name] = replace(block, key=name)
+            providers[name] = replace(block, key=name)
         elif used != DEFAULT:
-            detail = f'There is no provider configuration "{used}".{did_you_mean(used, found)}'
+            detail = f'There is no provider configuration "{used}".{did_you_mean(used, providers)}'
             problems.append(error("provider-configuration-not-present", detail, run.span, block=run.header))
-    return found
+    return providers
 
 
 def _mocked(mock: Mock, known: Mapping[str, ProviderBlock]) -> ProviderBlock:
@@ -149,8 +265,8 @@ def _without(module: Module, path: tuple[str, ...], override: Override, problems
 
 
 def _outputs_only(call: ModuleCall, override: Override, problems: list[Diagnostic]) -> Module:
-    given = _named(override, problems)
-    for name in given:
+    overridden = _overridden_outputs(override, problems)
+    for name in overridden:
         if name not in call.module.outputs:
             detail = (
                 f'The module "{call.name}" has no output "{name}".{did_you_mean(name, call.module.outputs)}'
@@ -158,7 +274,10 @@ def _outputs_only(call: ModuleCall, override: Override, problems: list[Diagnosti
             problems.append(error("invalid-override-outputs", detail, override.span))
     outputs: dict[str, Output] = {
         name: replace(
-            output, expression=given.get(name, Literal(None, override.span)), depends_on=(), preconditions=()
+            output,
+            expression=overridden.get(name, Literal(None, override.span)),
+            depends_on=(),
+            preconditions=(),
         )
         for name, output in call.module.outputs.items()
     }
@@ -166,18 +285,18 @@ def _outputs_only(call: ModuleCall, override: Override, problems: list[Diagnosti
     return Module(call.module.path, call.module.directory, variables=variables, outputs=outputs)
 
 
-def _named(override: Override, problems: list[Diagnostic]) -> dict[str, Expression]:
-    given = override.values
-    if given is None:
+def _overridden_outputs(override: Override, problems: list[Diagnostic]) -> dict[str, Expression]:
+    written = override.values
+    if written is None:
         return {}
-    if not isinstance(given, ObjectCons):
-        problems.append(error("invalid-override-outputs", "A map of outputs is required.", given.span))
+    if not isinstance(written, ObjectCons):
+        problems.append(error("invalid-override-outputs", "A map of outputs is required.", written.span))
         return {}
-    found: dict[str, Expression] = {}
-    for key, value in given.items:
+    outputs: dict[str, Expression] = {}
+    for key, value in written.items:
         expression = key.expression
         if isinstance(expression, StringLiteral):
-            found[expression.value] = value
+            outputs[expression.value] = value
         elif isinstance(expression, Traversal) and not expression.steps:
-            found[expression.root.name] = value
-    return found
+            outputs[expression.root.name] = value
+    return outputs

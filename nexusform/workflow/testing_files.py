@@ -20,13 +20,13 @@ DEFAULT_DIRECTORY: Final = "tests"
 
 
 def find_test_files(
-    directory: str, test_directory: str, wanted: Sequence[str], problems: list[Diagnostic]
+    directory: str, test_directory: str, named: Sequence[str], problems: list[Diagnostic]
 ) -> list[str]:
     """The test files beside the configuration and in the test directory, by name.
 
-    Of `wanted` ones only those; one that names no test file is an error.
+    Of `named` ones only those; one that names no test file is an error.
     """
-    found: list[str] = []
+    paths: list[str] = []
     for place in dict.fromkeys((directory, os.path.normpath(Path(directory, test_directory)))):
         try:
             names = sorted(os.listdir(place), key=os.fsencode)  # noqa: PTH208 - names, not paths
@@ -37,14 +37,14 @@ def find_test_files(
                 error("unreadable-test-directory", f'"{place}" cannot be read: {problem.strerror}.')
             )
             continue
-        found += [os.path.normpath(Path(place, n)) for n in names if n.endswith(ENDINGS) and n[0] != "."]
-    if not wanted:
-        return found
-    chosen = {os.path.normpath(Path(directory, name)) for name in wanted}
-    for name in sorted(chosen - set(found)):
-        detail = f'There is no test file "{name}".{did_you_mean(name, found)}'
+        paths += [os.path.normpath(Path(place, n)) for n in names if n.endswith(ENDINGS) and n[0] != "."]
+    if not named:
+        return paths
+    chosen = {os.path.normpath(Path(directory, name)) for name in named}
+    for name in sorted(chosen - set(paths)):
+        detail = f'There is no test file "{name}".{did_you_mean(name, paths)}'
         problems.append(error("unknown-test-file", detail))
-    return [name for name in found if name in chosen]
+    return [name for name in paths if name in chosen]
 
 
 def read_test_file(path: str, sources: dict[str, SourceFile]) -> tuple[RunFile | None, list[Diagnostic]]:
@@ -61,6 +61,6 @@ def read_test_file(path: str, sources: dict[str, SourceFile]) -> tuple[RunFile |
     body, problems = parsed
     if has_errors(problems):
         return None, problems
-    found, wrong = decode_test_file(path, body)
+    file, wrong = decode_test_file(path, body)
     problems = [*problems, *wrong]
-    return (None if has_errors(problems) else found), problems
+    return (None if has_errors(problems) else file), problems

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from msgspec import Struct, field
@@ -17,7 +18,8 @@ from nexusform.configuration.references import check_expression
 from nexusform.configuration.testing_blocks import RunBlock, RunFile
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error, has_errors, warning
 from nexusform.language.evaluator import evaluate
-from nexusform.planning.instances.conditions import evaluate_condition, failure
+from nexusform.language.syntax import Traversal, TraverseAttribute
+from nexusform.planning.instances.conditions import PROBLEMS, evaluate_condition, failure
 from nexusform.planning.names.standing import StandingEvaluation, standing_evaluation
 from nexusform.planning.plan import Mode, Plan
 from nexusform.planning.request import PlanRequest
@@ -29,19 +31,26 @@ from nexusform.source import SourceFile
 from nexusform.state.model import EMPTY, InstanceState, ObjectState, State
 from nexusform.values import Value, object_value
 from nexusform.workflow.apply import ApplyOptions, ApplyOutcome, apply_plan
-from nexusform.workflow.expected_failures import without_expected
 from nexusform.workflow.locking import Locking
 from nexusform.workflow.project import Place, Project
 from nexusform.workflow.run import PlanOptions, Run, base_request, begin
 from nexusform.workflow.stored import Stored
 from nexusform.workflow.surroundings import RealFiles
-from nexusform.workflow.testing_configuration import StandIns, as_tested, stand_ins
-from nexusform.workflow.testing_scope import AssertScope, GivenScope, given_value
+from nexusform.workflow.testing_configuration import (
+    AssertScope,
+    OutsideScope,
+    StandIns,
+    as_tested,
+    stand_ins,
+    variable_value,
+)
 
 _MISSING = "no-value-for-required-variable"
 _UNDECLARED = "value-for-undeclared-variable"
 # What a plan risks is told by plan and advise; a test asks whether it is right.
 _RISKS = frozenset({*RULE_IDS, *RISKS, BROKEN})
+_CONDITION_FAILURES = frozenset(PROBLEMS.values())
+_INSTANCE_KEY = re.compile(r'\["(?:[^"\\]|\\.)*"\]|\[\d+\]')
 
 
 class RunFailed(Exception):
@@ -84,7 +93,7 @@ class Bench(Struct):
 
     def run(self, block: RunBlock, configuration: Configuration) -> Done:
         """Carry out one run. Raises RunFailed."""
-        scope, problems = self._given_scope()
+        scope, problems = self._outside_scope()
         values, wrong = self._variables(block, configuration, scope)
         problems += wrong
         instead, wrong = stand_ins(self.file, block, scope)
@@ -113,25 +122,25 @@ class Bench(Struct):
 
     # --- what a run is given ---
 
-    def _given_scope(self) -> tuple[GivenScope, list[Diagnostic]]:
+    def _outside_scope(self) -> tuple[OutsideScope, list[Diagnostic]]:
         """What expressions outside of the configuration see."""
-        given, problems = self._from_outside(self.main)
+        variables, problems = self._from_outside(self.main)
         functions = standing_evaluation(self._request(self.main)).setting.functions()
-        scope = GivenScope(functions, given, self.outputs)
+        scope = OutsideScope(functions, variables, self.outputs)
         for name, expression in self.file.variables.items():
             declared = self.main.root.variables.get(name)
             if declared is not None:
-                value, wrong = given_value(declared, expression, scope)
+                value, wrong = variable_value(declared, expression, scope)
             else:
                 value, wrong = evaluate(expression, scope)
             problems += wrong
             if value is not None:
-                given[name] = value
+                variables[name] = value
         return scope, problems
 
     def _from_outside(self, configuration: Configuration) -> tuple[dict[str, Value], list[Diagnostic]]:
         """Variables of the environment, variable files and flags, with defaults."""
-        found, problems = read_variables(
+        variables, problems = read_variables(
             configuration,
             environment=self.place.environment,
             var_options=self.var_options,
@@ -141,20 +150,20 @@ class Bench(Struct):
         declared = configuration.root.variables
         values = {
             name: value
-            for name, (value, origin) in found.items()
+            for name, (value, origin) in variables.items()
             if origin.text != "default" or declared[name].default is not None
         }
         return values, [p for p in problems if p.id not in (_MISSING, _UNDECLARED)]
 
     def _variables(
-        self, block: RunBlock, configuration: Configuration, scope: GivenScope
+        self, block: RunBlock, configuration: Configuration, scope: OutsideScope
     ) -> tuple[dict[str, Value], list[Diagnostic]]:
         values, problems = self._from_outside(configuration)
         declared = configuration.root.variables
         for name, expression in {**self.file.variables, **block.variables}.items():
             variable = declared.get(name)
             if variable is not None:
-                value, wrong = given_value(variable, expression, scope)
+                value, wrong = variable_value(variable, expression, scope)
                 problems += wrong
                 if value is not None:
                     values[name] = value
@@ -181,7 +190,7 @@ class Bench(Struct):
 
     @contextmanager
     def _session(self, project: Project, instead: StandIns) -> Iterator[Run]:
-        with begin(project, "OperationTypeTest", Locking(wanted=False), clock=self.clock) as session:
+        with begin(project, "OperationTypeTest", Locking(enabled=False), clock=self.clock) as session:
             if not session.ready:
                 raise RunFailed(session.diagnostics)
             session.providers = instead.over(session.providers)
@@ -192,9 +201,9 @@ class Bench(Struct):
             mode=Mode(block.mode), refresh=block.refresh, targets=block.targets, replaces=block.replaces
         )
         plan = session.plan(options).plan
-        told = [d for d in plan.diagnostics if d.id not in _RISKS or d.severity is Severity.ERROR]
-        found, missing = without_expected(block.expected, told, block.header)
-        problems += found
+        relevant = [d for d in plan.diagnostics if d.id not in _RISKS or d.severity is Severity.ERROR]
+        unexpected, missing = without_expected(block.expected, relevant, block.header)
+        problems += unexpected
         if plan.errored:
             return self._stopped(block, plan, problems, missing)
         state = _planned(session, plan)
@@ -205,7 +214,7 @@ class Bench(Struct):
                 raise RunFailed([*problems, *wrong], plan)
             state = outcome.applied.state
         problems += missing
-        failed = bool(missing) or has_errors(found)
+        failed = bool(missing) or has_errors(unexpected)
         failed |= self._asserted(block, session, state, problems)
         return Done(problems, plan, state if block.command == "apply" else None, failed)
 
@@ -234,8 +243,8 @@ class Bench(Struct):
         scope = AssertScope(evaluation.scope(evaluation.root), self.outputs)
         failed = False
         for condition in block.asserts:
-            status, found = _judged(condition, block, scope, evaluation)
-            problems += found
+            status, remarks = _judged(condition, block, scope, evaluation)
+            problems += remarks
             if status == "error":
                 raise RunFailed(problems)
             failed |= status == "fail"
@@ -265,39 +274,42 @@ class Bench(Struct):
 def _judged(
     condition: Condition, block: RunBlock, scope: AssertScope, evaluation: StandingEvaluation
 ) -> tuple[str, list[Diagnostic]]:
-    """pass, fail or error, with what is to be told."""
+    """pass, fail or error, with the diagnostics."""
     root = scope.inner.instance.module
     types = {name: t.schema for name, t in registries().resource_types.items()}
     sources = {name: t.schema for name, t in registries().data_sources.items()}
-    found: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     for expression in (condition.condition, condition.error_message):
-        found += check_expression(expression, root, types, sources, besides=("run", "output"))
-    if has_errors(found):
-        return "error", [replace(d, block=block.header) for d in found]
-    known = len(evaluation.diagnostics)
+        diagnostics += check_expression(expression, root, types, sources, besides=("run", "output"))
+    if has_errors(diagnostics):
+        return "error", [replace(d, block=block.header) for d in diagnostics]
+    before = len(evaluation.diagnostics)
     status, message = evaluate_condition(condition, evaluation, scope, "")
-    found = [replace(d, block=d.block or block.header) for d in evaluation.diagnostics[known:]]
+    diagnostics = [replace(d, block=d.block or block.header) for d in evaluation.diagnostics[before:]]
     if status == "fail":
-        found.append(failure(condition, "assert", message, "", block.header, scope))
+        diagnostics.append(failure(condition, "assert", message, "", block.header, scope))
     elif status == "unknown":
         detail = (
             "The condition depends on a value that is known only after apply. Leave that value out of it, or "
             "let this run block apply (command = apply)."
         )
         span = condition.condition.span
-        found.append(error("unknown-condition-value", detail, span, block=block.header))
+        diagnostics.append(error("unknown-condition-value", detail, span, block=block.header))
         status = "error"
-    return status, found
+    return status, diagnostics
 
 
 def _planned(session: Run, plan: Plan) -> State:
     """The state as the plan would leave it; what is known only after apply is unknown in it."""
     state = session.stored.state
     if plan.mode is Mode.REFRESH_ONLY:
-        found = {a: InstanceState(o) for a, o in plan.refreshed.items() if o is not None}
-        gone = {a for a, o in plan.refreshed.items() if o is None}
-        kept = {a: i for a, i in state.instances.items() if a not in gone}
-        return replace(state, instances={**kept, **found})
+        instances = dict(state.instances)
+        for address, current in plan.refreshed.items():
+            if current is None:
+                instances.pop(address, None)
+            else:
+                instances[address] = InstanceState(current)
+        return replace(state, instances=instances)
     instances = {
         change.address: InstanceState(ObjectState(change.after, change.creation, change.sensitive_after))
         for change in plan.changes
@@ -314,6 +326,52 @@ def _failures(outcome: ApplyOutcome) -> list[Diagnostic]:
         if event.outcome is Outcome.FAILED
     ]
     return [*failed, *outcome.diagnostics]
+
+
+# --- expect_failures: which failed conditions were meant to fail -------------------------------
+
+
+def without_expected(
+    expected: Sequence[Traversal], diagnostics: Iterable[Diagnostic], header: str
+) -> tuple[list[Diagnostic], list[Diagnostic]]:
+    """The problems that were not meant to be, and one for everything that failed to fail.
+
+    A failed check block that was not expected is an error here.
+    """
+    awaited = {_address_of(traversal): traversal for traversal in expected}
+    met: set[str] = set()
+    remaining: list[Diagnostic] = []
+    for problem in diagnostics:
+        names = _expected_as(problem) & set(awaited)
+        if names:
+            met |= names
+        elif problem.id == PROBLEMS["check"]:
+            remaining.append(replace(problem, severity=Severity.ERROR))
+        else:
+            remaining.append(problem)
+    return remaining, [_did_not_fail(name, t, header) for name, t in awaited.items() if name not in met]
+
+
+def _expected_as(problem: Diagnostic) -> set[str]:
+    """How a failed condition may be named: its address with and without instance keys."""
+    if problem.id not in _CONDITION_FAILURES or not problem.address:
+        return set()
+    return {problem.address, _INSTANCE_KEY.sub("", problem.address)}
+
+
+def _address_of(traversal: Traversal) -> str:
+    parts = [traversal.root.name]
+    for step in traversal.steps:
+        if isinstance(step, TraverseAttribute):
+            parts.append(f".{step.name}")
+        else:
+            parts.append(f'["{step.key}"]' if isinstance(step.key, str) else f"[{step.key}]")
+    return "".join(parts)
+
+
+def _did_not_fail(name: str, traversal: Traversal, header: str) -> Diagnostic:
+    detail = f"The checkable object, {name}, was expected to report an error but did not."
+    return error("missing-expected-failure", detail, traversal.span, block=header)
 
 
 class _Silent:

@@ -20,7 +20,7 @@ from nexusform.workflow.testing_files import find_test_files, read_test_file
 
 
 class Validation(Struct, frozen=True):
-    """All that was found, and the files for showing where."""
+    """All diagnostics, and the files for showing where."""
 
     diagnostics: tuple[Diagnostic, ...]
     sources: Mapping[str, SourceFile]
@@ -48,7 +48,7 @@ def validate_directory(
 
 
 def further_problems(
-    place: Place, configuration: Configuration, told: Sequence[Diagnostic]
+    place: Place, configuration: Configuration, already_told: Sequence[Diagnostic]
 ) -> list[Diagnostic]:
     """What planning would find wrong whatever the state, without what is told already."""
     from nexusform.planning.modules.validation import validate
@@ -63,11 +63,11 @@ def further_problems(
         workspace=place.workspace,
         working_directory=place.directory,
     )
-    known = {_essence(d) for d in told}
-    found = [d for d in validate(configuration, registries(), request) if _essence(d) not in known]
-    if not has_errors([*told, *found]):
-        found += _advice(request, configuration)
-    return found
+    known = {_essence(d) for d in already_told}
+    problems = [d for d in validate(configuration, registries(), request) if _essence(d) not in known]
+    if not has_errors([*already_told, *problems]):
+        problems += _advice(request, configuration)
+    return problems
 
 
 def _advice(request: PlanRequest, configuration: Configuration) -> list[Diagnostic]:

@@ -148,13 +148,15 @@ def _holdings(target: StateBackend, name: str, *, force: bool) -> list[Diagnosti
         return problems
     shown = "\n".join(f"  {address}" for address in addresses[:20])
     more = f"\n  and {len(addresses) - 20} more" if len(addresses) > 20 else ""
-    told = f'The workspace "{name}" holds:\n{shown}{more}\n'
+    holdings = f'The workspace "{name}" holds:\n{shown}{more}\n'
     if force:
-        return [warning("objects-were-forgotten", f"{told}They stand as before; no state knows of them now.")]
+        return [
+            warning("objects-were-forgotten", f"{holdings}They stand as before; no state knows of them now.")
+        ]
     return [
         error(
             "workspace-is-not-empty",
-            f"{told}Destroy them first. With -force the workspace is deleted all the same, and no state "
+            f"{holdings}Destroy them first. With -force the workspace is deleted all the same, and no state "
             "knows of them any more.",
         )
     ]
@@ -166,8 +168,8 @@ def _remember(place: Place, name: str, known: Workspaces) -> Workspaces:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(name, encoding="utf-8")
     except OSError as problem:
-        told = error("workspace-cannot-be-selected", f'"{file}" cannot be written: {problem.strerror}.')
-        return replace(known, names=(), diagnostics=(*known.diagnostics, told))
+        refusal = error("workspace-cannot-be-selected", f'"{file}" cannot be written: {problem.strerror}.')
+        return replace(known, names=(), diagnostics=(*known.diagnostics, refusal))
     return known
 
 

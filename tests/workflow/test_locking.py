@@ -73,7 +73,7 @@ def test_a_lock_that_is_not_given_back_in_time_says_who_holds_it() -> None:
 def test_without_lock_nothing_is_taken() -> None:
     backend, clock = held(until=1000)
     lock, problems = acquire(
-        backend, "plan", Locking(wanted=False), clock=clock, environment={}, waiting=lambda _: None
+        backend, "plan", Locking(enabled=False), clock=clock, environment={}, waiting=lambda _: None
     )
     assert (lock, problems) == (None, [])
 

@@ -186,7 +186,7 @@ def test_the_sample_is_in_order() -> None:
 def planned() -> Plan:
     opened = open_project(Place())
     assert opened.project is not None, opened.diagnostics
-    with begin(opened.project, "test", Locking(wanted=False)) as run:
+    with begin(opened.project, "test", Locking(enabled=False)) as run:
         return run.plan(PlanOptions(tie_breaks=0)).plan
 
 
@@ -214,7 +214,7 @@ def test_what_is_still_valid_can_be_planned(seed: int) -> None:
         if opened.project is None:
             assert opened.diagnostics
             continue
-        with begin(opened.project, "test", Locking(wanted=False)) as run:
+        with begin(opened.project, "test", Locking(enabled=False)) as run:
             if run.ready:
                 made = run.plan(PlanOptions(tie_breaks=0)).plan
                 assert made.changes or made.diagnostics

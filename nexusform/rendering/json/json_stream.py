@@ -238,18 +238,6 @@ def _resource(address: str) -> Event:
 
 def refresh_start_event(address: Address, object_id: str, time: str) -> Event:
     """An object is about to be read."""
-    return _refresh(
-        "refresh_start", f"{address}: Refreshing state... [id={object_id}]", address, object_id, time
-    )
-
-
-def refresh_complete_event(address: Address, object_id: str, time: str) -> Event:
-    """An object was read."""
-    return _refresh(
-        "refresh_complete", f"{address}: Refresh complete [id={object_id}]", address, object_id, time
-    )
-
-
-def _refresh(kind: str, message: str, address: Address, object_id: str, time: str) -> Event:
+    message = f"{address}: Refreshing state... [id={object_id}]"
     hook = {"resource": resource_keys(address), "id_key": "id", "id_value": object_id}
-    return event(kind, message, time, hook=hook)
+    return event("refresh_start", message, time, hook=hook)

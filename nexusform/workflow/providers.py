@@ -1,11 +1,17 @@
-"""The providers that a configuration sets up, made from its `provider` blocks."""
+"""The providers of a run: set up from `provider` blocks, and asked what stands."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from msgspec.structs import replace
+
+from nexusform.address import Address, address_order
+from nexusform.applying.agreement import agree
+from nexusform.applying.outcomes import path_text
+from nexusform.applying.whereabouts import Whereabouts
 from nexusform.configuration.evaluation import prepare_body
 from nexusform.configuration.model import ProviderBlock
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
@@ -13,10 +19,17 @@ from nexusform.planning.names.bodies import PreparedBodies
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.setting import setting_for
 from nexusform.planning.request import PlanRequest
-from nexusform.ports import Provider, ProviderProblem
+from nexusform.ports import ObjectKey, Provider, ProviderProblem, ReadRequest, ResourceType
 from nexusform.providers.registry import DEFAULT, PROVIDERS
 from nexusform.schema import BlockSchema
+from nexusform.state.conformity import misfits
+from nexusform.state.model import ObjectState, State
 from nexusform.values import UNKNOWN
+
+Refreshed = dict[Address, ObjectState | None]
+
+
+# --- setting up --------------------------------------------------------------------------------
 
 
 def make_providers(
@@ -98,3 +111,68 @@ def _unknown(block: ProviderBlock) -> Diagnostic:
         block.span,
         block=_header(block),
     )
+
+
+# --- asking ------------------------------------------------------------------------------------
+
+
+def refresh(
+    state: State,
+    providers: Mapping[str, Provider],
+    types: Mapping[str, ResourceType],
+    telling: Callable[[str, str], None],
+) -> Refreshed:
+    """Objects that differ from what state remembers (None: gone).
+
+    Only providers that observe are asked; `telling` gets address and id of each object asked for.
+    Raises ProviderProblem.
+    """
+    differing: Refreshed = {}
+    for name, provider in providers.items():
+        if provider.observes:
+            differing.update(_ask(state, provider, _objects_of(state, name), types, telling))
+    return differing
+
+
+def _objects_of(state: State, provider: str) -> list[tuple[Address, ObjectState]]:
+    objects = [
+        (address, instance.current)
+        for address, instance in state.instances.items()
+        if instance.current is not None and instance.current.provider == provider
+    ]
+    return sorted(objects, key=lambda pair: address_order(pair[0]))
+
+
+def _ask(
+    state: State,
+    provider: Provider,
+    objects: Sequence[tuple[Address, ObjectState]],
+    types: Mapping[str, ResourceType],
+    telling: Callable[[str, str], None],
+) -> Refreshed:
+    requests: list[ReadRequest] = []
+    for address, known in objects:
+        object_id = str(known.attributes.get("id", ""))
+        telling(str(address), object_id)
+        key = ObjectKey(address.type, object_id, known.creation)
+        requests.append(ReadRequest(key, known.attributes, str(address)))
+    differing: Refreshed = {}
+    whereabouts = Whereabouts(lambda: state)
+    for (address, known), answer in zip(objects, provider.read(requests), strict=True):
+        if answer.attributes is None:
+            differing[address] = None
+            continue
+        schema = types[address.type].schema if address.type in types else None
+        mistakes = misfits(schema, answer.attributes) if schema is not None else []
+        if mistakes:
+            raise ProviderProblem(
+                f"What provider {provider.name} answered for {address} is not what a {address.type} is: "
+                f"{path_text(mistakes[0].path)}: {mistakes[0].message}"
+            )
+        if answer.attributes == known.attributes:
+            continue
+        attributes = whereabouts.followed(answer.attributes)
+        if attributes != known.attributes:
+            seen = agree(str(address), schema, known.attributes, attributes, ())
+            differing[address] = replace(known, attributes=seen.attributes)
+    return differing

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from nexusform.workflow.drawing import CannotDraw, svg_of_dot
+from nexusform.workflow.graph import CannotDraw, svg_of_dot
 
 needs_graphviz = pytest.mark.skipif(
     shutil.which("dot") is None, reason="graphviz is not installed (Debian: apt-get install graphviz)"

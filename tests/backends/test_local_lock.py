@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from nexusform.backends.processes import is_gone, start_mark
+from nexusform.backends.local_lock import is_gone, start_mark
 
 pytestmark = pytest.mark.skipif(not start_mark(os.getpid()), reason="this system tells no start times")
 
