@@ -1,4 +1,7 @@
-"""Values as plain data: None, bool, int, float, str, list, dict, and `UNKNOWN` at unknown leaves.
+"""Values as plain data: None, bool, numbers, str, list, dict, and `UNKNOWN` at unknown leaves.
+
+A number is an int, a float where the nearest one is exact (it reads back as the same number), else a
+Fraction.
 
 What planning, state and providers work with. Sets are sorted lists without duplicates. A schema's
 type turns plain data back into a Value (`from_plain`).
@@ -7,8 +10,9 @@ type turns plain data back into a Value (`from_plain`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from nexusform.exact_numbers import MAX_DIGITS, PRECISION, number_from_decimal
 from nexusform.value_types import (
     DYNAMIC,
     NUMBER,
@@ -35,7 +39,10 @@ from nexusform.values import (
     tuple_value,
 )
 
-Plain: TypeAlias = "bool | int | float | str | Unknown | list[Any] | dict[str, Any] | None"
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+Plain: TypeAlias = "bool | int | float | Fraction | str | Unknown | list[Any] | dict[str, Any] | None"
 PathStep: TypeAlias = str | int
 Path: TypeAlias = tuple[PathStep, ...]
 
@@ -60,7 +67,7 @@ class ConversionProblem(Exception):
 def to_plain(value: Value) -> tuple[Plain, tuple[Path, ...]]:
     """The value as plain data, and the paths of the sensitive parts (`()` for the whole).
 
-    A fraction becomes the nearest float. Parts below a sensitive part are not listed again.
+    Parts below a sensitive part are not listed again.
     """
     if not value.has_marks:
         return _strip(value), ()
@@ -78,7 +85,18 @@ def _strip(value: Value) -> Any:
         return {k: _strip(v) for k, v in raw.items()}
     if kind is str or kind is int or kind is bool or raw is None or raw is UNKNOWN:
         return raw
-    return float(raw)
+    return plain_number(raw)
+
+
+def plain_number(raw: int | Fraction) -> int | float | Fraction:
+    """A number of a Value as plain data."""
+    if raw.__class__ is int:
+        return raw
+    try:
+        nearest = float(raw)
+    except OverflowError:
+        return raw
+    return nearest if number_from_decimal(nearest) == raw else raw
 
 
 def _find_sensitive(value: Value, path: Path, found: list[Path]) -> None:
@@ -103,7 +121,7 @@ def from_plain(plain: Plain, of: Type, sensitive: Iterable[Path] = ()) -> Value:
     return value
 
 
-_PRIMITIVE_CLASSES: Final[Mapping[str, type]] = {"string": str, "number": int, "bool": bool}
+_PRIMITIVE_CLASSES: Final[Mapping[str, type]] = {"string": str, "bool": bool}
 
 
 def _build(plain: Any, of: Type) -> Value:
@@ -137,11 +155,27 @@ def _build_part(step: PathStep, plain: Any, of: Type) -> Value:
 def _build_primitive(plain: Any, of: PrimitiveType) -> Value:
     if of is DYNAMIC:
         return _infer(plain)
-    if plain.__class__ is _PRIMITIVE_CLASSES[of.name]:
+    if of is NUMBER and plain.__class__ is not bool:
+        return _build_number(plain)
+    if plain.__class__ is _PRIMITIVE_CLASSES.get(of.name):
         return Value(of, plain)
-    if plain.__class__ is float and of is NUMBER:
-        return number(plain)
     raise ConversionProblem((), f"{of.name} required")
+
+
+def _build_number(plain: Any) -> Value:
+    if plain.__class__ is int and plain.bit_length() <= PRECISION:
+        return Value(NUMBER, plain)
+    if plain.__class__ is not int and plain.__class__ is not float and not is_fraction(plain):
+        raise ConversionProblem((), "number required")
+    try:
+        return number(plain)
+    except (OverflowError, ValueError):
+        raise ConversionProblem((), f"a number of at most {MAX_DIGITS} digits required") from None
+
+
+def is_fraction(plain: Any) -> bool:
+    """Whether a number of plain data is a Fraction (whose module costs time to import)."""
+    return bool(plain.__class__.__name__ == "Fraction")
 
 
 def _build_object(plain: Any, of: ObjectType) -> Value:
@@ -156,8 +190,8 @@ def _infer(plain: Any) -> Value:
         return Value(STRING, plain)
     if kind is bool:
         return TRUE if plain else FALSE
-    if kind is int or kind is float:
-        return number(plain)
+    if kind is int or kind is float or is_fraction(plain):
+        return _build_number(plain)
     if kind is list:
         return tuple_value([_build(p, DYNAMIC) for p in plain])
     if kind is dict:

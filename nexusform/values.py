@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from nexusform.exact_numbers import number_from_decimal, round_number
+from nexusform.exact_numbers import PRECISION, number_from_decimal, round_number
 from nexusform.value_types import (
     BOOL,
     DYNAMIC,
@@ -210,9 +210,9 @@ def string(text: str) -> Value:
 
 def number(given: float | Fraction | Decimal) -> Value:
     """A number. Raises ValueError for infinities and NaN, OverflowError for absurd sizes."""
-    if given.__class__ is int:
+    if given.__class__ is int and given.bit_length() <= PRECISION:
         return Value(NUMBER, given)
-    if given.__class__.__name__ == "Fraction":
+    if given.__class__ is int or given.__class__.__name__ == "Fraction":
         return Value(NUMBER, round_number(given.numerator, given.denominator))  # type: ignore[union-attr]  # it is one
     return Value(NUMBER, number_from_decimal(given))  # type: ignore[arg-type]  # what is left
 

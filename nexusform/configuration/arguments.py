@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -92,7 +93,7 @@ def _fault(schema: schemas.Attribute, part: Any, *, hidden: bool) -> str:
         hint = did_you_mean(part, schema.choices) if isinstance(part, str) and not hidden else ""
         hint = hint or _same_letters(part, schema.choices, hidden=hidden)
         return f"must be {listed(schema.choices)}{shown}.{hint}"
-    if isinstance(part, (int, float)) and not isinstance(part, bool):
+    if isinstance(part, (int, float, Fraction)) and not isinstance(part, bool):
         low, high = schema.minimum, schema.maximum
         if (low is not None and part < low) or (high is not None and part > high):
             return f"must be {_range_words(low, high)}{shown}."

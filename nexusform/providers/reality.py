@@ -16,6 +16,7 @@ from threading import Lock
 from typing import Any, Final, TypeAlias
 
 from nexusform.ports import ObjectKey, ProviderProblem
+from nexusform.state import json_text
 
 Attributes: TypeAlias = Mapping[str, Any]
 
@@ -139,17 +140,13 @@ class Reality:
 
 
 def _line(key: ObjectKey, attributes: Attributes | None) -> bytes:
-    import orjson
-
-    return orjson.dumps([key.type, key.id, key.creation, attributes], option=orjson.OPT_APPEND_NEWLINE)
+    return json_text.dumps([key.type, key.id, key.creation, attributes]) + b"\n"
 
 
 def _replay(line: bytes, objects: dict[ObjectKey, Attributes], path: Path) -> None:
-    import orjson
-
     try:
-        kind, name, creation, attributes = orjson.loads(line)
-    except ValueError:
+        kind, name, creation, attributes = json_text.loads(line)
+    except (ValueError, json_text.JsonProblem):
         raise ProviderProblem(f"{path} is damaged: it holds a line that is not a change record.") from None
     key = ObjectKey(kind, name, creation)
     if attributes is None:
@@ -159,11 +156,9 @@ def _replay(line: bytes, objects: dict[ObjectKey, Attributes], path: Path) -> No
 
 
 def _document(objects: Mapping[ObjectKey, Attributes]) -> bytes:
-    import orjson
-
     ordered = sorted(objects, key=lambda key: (key.type, key.id, key.creation))
     rows = [{"type": k.type, "id": k.id, "creation": k.creation, "attributes": objects[k]} for k in ordered]
-    return orjson.dumps(rows, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    return json_text.dumps(rows, indent=True) + b"\n"
 
 
 def _content(path: Path) -> bytes:
@@ -184,16 +179,15 @@ def _content(path: Path) -> bytes:
 
 
 def _parse(content: bytes, path: Path) -> dict[ObjectKey, Attributes]:
-    import orjson
-
     if not content.strip():
         return {}
     try:
-        rows = orjson.loads(content)
-    except orjson.JSONDecodeError as problem:
+        rows = json_text.loads(content)
+    except json_text.JsonProblem as problem:
+        before = json_text.as_text(content)[: problem.offset]
+        line, column = before.count("\n") + 1, problem.offset - before.rfind("\n")
         raise ProviderProblem(
-            f"The reality file {path} is not JSON: "
-            f"line {problem.lineno}, column {problem.colno}: {problem.msg}."
+            f"The reality file {path} is not JSON: line {line}, column {column}: {problem.message}."
         ) from None
     if not isinstance(rows, list):
         raise ProviderProblem(

@@ -6,6 +6,7 @@ Names, whole numbers, and the words for an id that nothing stands for or that st
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from typing import Any, Final
 
 from nexusform.diagnostics import did_you_mean
@@ -83,10 +84,10 @@ def whole_number_problems(values: Mapping[str, Any], names: Iterable[str], path:
         Problem(
             (*path, name),
             "invalid-number",
-            f'"{name}" must be a whole number, not {values[name]}.',
+            f'"{name}" must be a whole number, not {float(values[name])}.',
         )
         for name in names
-        if isinstance(values.get(name), float)
+        if isinstance(values.get(name), float | Fraction)
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from functools import partial
 from typing import Any, Final
 
@@ -120,5 +121,5 @@ def _fractions(arguments: Values) -> Iterator[Finding]:
     for i, constraint in enumerate(policy.get("topology_spread_constraint") or ()):
         places.append((("policy", "topology_spread_constraint", i, "max_skew"), constraint.get("max_skew")))
     for path, value in places:
-        if isinstance(value, float):
-            yield Finding(path, f"{path[-1]} must be a whole number, not {value}")
+        if isinstance(value, float | Fraction):
+            yield Finding(path, f"{path[-1]} must be a whole number, not {float(value)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from typing import Any, Final
 
 from nexusform.diagnostics import Severity, did_you_mean
@@ -164,7 +165,7 @@ def _occupied_problems(attributes: Mapping[str, Any], index: int, block: Mapping
     path = ("occupied", index)
     problems = whole_number_problems(block, ("cpu_cores", "memory_gib", "disk_gib", "numa_cells"), path)
     cells, wanted = block.get("cells"), block.get("numa_cells", 1)
-    if not isinstance(cells, list) or not all(isinstance(c, int | float) for c in cells):
+    if not isinstance(cells, list) or not all(isinstance(c, int | float | Fraction) for c in cells):
         return problems
     hardware = hardware_of(attributes)
     last = hardware.cells - 1 if hardware else None

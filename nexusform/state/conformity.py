@@ -7,6 +7,7 @@ Attributes that the type does not know are passed over: an older or newer versio
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
@@ -141,7 +142,7 @@ def _anything(_value: Any, _path: Path) -> Iterator[Mistake]:
 
 
 def _primitive_look(of: PrimitiveType) -> _Look:
-    classes: tuple[type, ...] = {"string": (str,), "bool": (bool,)}.get(of.name, (int, float))
+    classes: tuple[type, ...] = {"string": (str,), "bool": (bool,)}.get(of.name, (int, float, Fraction))
     words = {"string": "a string", "bool": "true or false"}.get(of.name, "a number")
 
     def look(value: Any, path: Path) -> Iterator[Mistake]:

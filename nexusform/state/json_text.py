@@ -1,8 +1,8 @@
 """JSON text to plain data and back: fast, exact, and able to say where something stands.
 
-orjson does the work. It has two limits that would change values silently or fail: whole numbers
-beyond 64 bits, and nesting beyond 254 levels on writing. Documents with these take the standard
-library's slower way, which gives the same shape.
+orjson does the work. It would change or refuse some values: numbers that neither 64 bits nor a float
+hold, text that is no Unicode, and nesting beyond 254 levels on writing. These are written as
+fragments, and documents with such numbers are read by the standard library.
 """
 
 from __future__ import annotations
@@ -13,14 +13,28 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, make_dataclass
 from functools import cache
-from typing import Any, Final, TypeAlias
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from nexusform.plain_data import Path
+from nexusform.exact_numbers import MAX_DIGITS, number_from_decimal
+from nexusform.language.numbers import number_text
+from nexusform.plain_data import Path, is_fraction, plain_number
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-# Digits become 0 and all else a blank, so that a long run of digits is found by a plain search.
+# Digits become 0 and all else but points a blank, so that a long run of digits is found by a plain
+# search: up to 15 of them a float holds.
 _DIGITS: Final = bytes(0x30 if 0x30 <= code <= 0x39 else 0x20 for code in range(256))
-_LONG_NUMBER: Final = b"0" * 19
+_LONG_RUN: Final = b"0" * 16
+_LONG_NUMBER: Final = re.compile(rb"(?<![\w\".+-])-?(?=[0-9.]{16})[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_TOO_LONG: Final = re.compile(rf"[0-9]{{{MAX_DIGITS + 1},}}")
+_SMALLEST: Final = -(1 << 63)
+_GREATEST: Final = (1 << 64) - 1
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_LONGEST_INTEGER: Final = 20
+_NESTING: Final = 200
 _BLANKS: Final = re.compile(r"[ \t\r\n]*")
 
 
@@ -61,13 +75,31 @@ def loads(data: bytes) -> Any:
     import orjson
 
     data = data.removeprefix(_BYTE_ORDER_MARK)
+    if _LONG_RUN in data.translate(_DIGITS, b".") and any(map(_is_bent, _LONG_NUMBER.findall(data))):
+        return _load_exactly(data)
     try:
-        found = orjson.loads(data)
+        return orjson.loads(data)
     except orjson.JSONDecodeError as problem:
+        if "infinity" in problem.msg:
+            return _load_exactly(data)
         raise _explained(data, problem.msg, problem.pos) from None
-    if _LONG_NUMBER in data.translate(_DIGITS):
-        return _load_exactly(data, found)
-    return found
+
+
+def _is_bent(text: bytes) -> bool:
+    # Whether orjson would give another number.
+    written = text.decode()
+    if written.removeprefix("-").isdecimal():
+        return len(written) > _LONGEST_INTEGER or not _SMALLEST <= int(written) <= _GREATEST
+    return not _is_float(written)
+
+
+def _is_float(text: str) -> bool:
+    # Whether the nearest float stands for the same number.
+    nearest = float(text)
+    try:
+        return isfinite(nearest) and number_from_decimal(nearest) == number_from_decimal(text)
+    except OverflowError:
+        return False
 
 
 def _explained(data: bytes, message: str, offset: int) -> JsonProblem:
@@ -80,14 +112,31 @@ def _explained(data: bytes, message: str, offset: int) -> JsonProblem:
     return JsonProblem(message.split(": line ", maxsplit=1)[0], offset)
 
 
-def _load_exactly(data: bytes, rounded: Any) -> Any:
+def _load_exactly(data: bytes) -> Any:
     import json
 
     try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
-        # Thousands of digits or of levels: as good as orjson has it.
-        return rounded
+        text = data.decode("utf-8")
+        return json.loads(text, parse_int=_exact, parse_float=_exact_decimal)
+    except UnicodeDecodeError:
+        raise _explained(data, "", 0) from None
+    except json.JSONDecodeError as problem:
+        raise JsonProblem(problem.msg.lower(), problem.pos) from None
+    except RecursionError:
+        raise JsonProblem("the document is nested too deeply", 0) from None
+    except OverflowError:
+        too_long = _TOO_LONG.search(text)
+        offset = too_long.start() if too_long else 0
+        raise JsonProblem(f"a number of more than {MAX_DIGITS} digits", offset) from None
+
+
+def _exact(text: str) -> int | float | Fraction:
+    return plain_number(number_from_decimal(text))
+
+
+def _exact_decimal(text: str) -> int | float | Fraction:
+    # A float wherever orjson gives that float, too.
+    return float(text) if _is_float(text) else _exact(text)
 
 
 def plain_mapping(given: Any) -> Any:
@@ -107,26 +156,45 @@ def dumps(
     import orjson
 
     option = (orjson.OPT_INDENT_2 if indent else 0) | (orjson.OPT_SORT_KEYS if sort else 0)
+    hook = _with_fractions(default)
     try:
-        return orjson.dumps(value, default=default, option=option)
+        return orjson.dumps(value, default=hook, option=option)
     except TypeError:
-        return _dump_exactly(value, indent=indent, sort=sort, default=default)
+        return orjson.dumps(_within_limits(value, 0, hook, option), default=hook, option=option)
 
 
-def _dump_exactly(value: Any, *, indent: bool, sort: bool, default: Callable[[Any], Any]) -> bytes:
+def _with_fractions(default: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def hook(value: Any) -> Any:
+        return _digits(value) if is_fraction(value) else default(value)
+
+    return hook
+
+
+def _digits(number: int | Fraction) -> Any:
+    import orjson
+
+    return orjson.Fragment(number_text(number).encode())
+
+
+def _within_limits(value: Any, depth: int, default: Callable[[Any], Any], option: int) -> Any:
+    # The same for orjson, what it cannot write replaced by fragments.
     import json
 
-    separators = None if indent else (",", ":")
-    text = json.dumps(
-        value,
-        ensure_ascii=False,
-        allow_nan=False,
-        indent=2 if indent else None,
-        separators=separators,
-        sort_keys=sort,
-        default=default,
-    )
-    return text.encode()
+    import orjson
+
+    if value.__class__ is int and not _SMALLEST <= value <= _GREATEST:
+        return _digits(value)
+    if value.__class__ is str and _SURROGATE.search(value):
+        return orjson.Fragment(json.dumps(value).encode())
+    if isinstance(value, Mapping):
+        inner: Any = {name: _within_limits(part, depth + 1, default, option) for name, part in value.items()}
+    elif isinstance(value, (list, tuple)):
+        inner = [_within_limits(part, depth + 1, default, option) for part in value]
+    else:
+        return value
+    if depth and depth % _NESTING == 0:
+        return orjson.Fragment(orjson.dumps(inner, default=default, option=option))
+    return inner
 
 
 def in_order(members: Mapping[str, Any]) -> Any:
@@ -149,7 +217,7 @@ def dumps_document(document: Any) -> bytes:
 
     option = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
     try:
-        return orjson.dumps(document, default=plain_mapping, option=option)
+        return orjson.dumps(document, default=_with_fractions(plain_mapping), option=option)
     except TypeError:
         return dumps(_arranged(document), indent=True) + b"\n"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,18 @@ def _type(text: str | None) -> Type:
     return found
 
 
+def _nearly(value: Value) -> Any:
+    # Plain data with fractions as the nearest float: some tables were written by others that way.
+    def rounded(plain: Any) -> Any:
+        if isinstance(plain, dict):
+            return {name: rounded(part) for name, part in plain.items()}
+        if isinstance(plain, list):
+            return [rounded(part) for part in plain]
+        return float(plain) if isinstance(plain, Fraction) else plain
+
+    return rounded(to_plain(unmark_deep(value)[0])[0])
+
+
 def _entries() -> Iterator[Any]:
     for path in sorted(_TABLES.glob("*.txt")):
         text = path.read_text(encoding="utf-8")
@@ -106,4 +119,4 @@ def test_an_entry_gives_what_the_table_says(lines: list[str]) -> None:
     if match[2] == "unknown":
         assert result.raw is UNKNOWN
     else:
-        assert to_plain(unmark_deep(result)[0])[0] == to_plain(convert(_constant(match[2]), kind))[0]
+        assert _nearly(result) == _nearly(convert(_constant(match[2]), kind))

@@ -1,9 +1,15 @@
 import gc
 import json
+from decimal import Decimal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from nexusform.exact_numbers import number_from_decimal
+from nexusform.plain_data import from_plain, to_plain
 from nexusform.state.json_text import JsonProblem, collector_paused, dumps, loads, locate
+from nexusform.values import NULL, Value, number, object_value, string, tuple_value
 
 
 def test_places_are_found_by_path() -> None:
@@ -30,9 +36,67 @@ def test_long_numbers_are_read_exactly() -> None:
     assert loads(b'[123456789012345678901234567890, "1"]') == [123456789012345678901234567890, "1"]
 
 
-def test_a_number_too_long_for_anything_is_read_rounded_or_refused() -> None:
-    with pytest.raises(JsonProblem):
-        loads(b"9" * 6000)
+def test_a_number_too_long_for_anything_is_refused_with_its_place() -> None:
+    with pytest.raises(JsonProblem, match="more than 4000 digits") as caught:
+        loads(b'{"a": 1, "b": ' + b"9" * 6000 + b"}")
+    assert caught.value.offset == 14
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0.123456789012345678901234567890123456789",
+        "12345678.123456789",
+        "0.12345678901234567",
+        "1" + "0" * 309,
+        "-" + "123456789" * 17,
+        "0." + "0" * 400 + "1",
+        "18446744073709551616",
+    ],
+)
+def test_every_digit_of_a_number_is_read_and_written(text: str) -> None:
+    exact = number_from_decimal(text)
+    assert loads(f'{{"a": [{text}, 0.5]}}'.encode()) == {"a": [exact, 0.5]}
+    assert dumps({"a": [exact, 0.5]}) == f'{{"a":[{text},0.5]}}'.encode()
+    assert dumps([[exact]], indent=True) == f"[\n  [\n    {text}\n  ]\n]".encode()
+
+
+def test_a_magnitude_beyond_floats_is_read_from_an_exponent() -> None:
+    assert loads(b"[1e309]") == [number_from_decimal("1e309")]
+
+
+def test_digits_of_texts_do_not_matter() -> None:
+    text = b'{"serial": "12345678901234567890", "at": "10.20.30.40.50.60.70.80", "n": 0.30000000000000004}'
+    assert loads(text) == {
+        "serial": "12345678901234567890",
+        "at": "10.20.30.40.50.60.70.80",
+        "n": 0.30000000000000004,
+    }
+
+
+_NUMBERS = st.one_of(
+    st.integers(),
+    st.integers(-(10**600), 10**600),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.decimals(allow_nan=False, allow_infinity=False),
+    st.fractions(),
+    st.tuples(st.integers(1, 10**40), st.integers(-3800, 3800)).map(lambda p: Decimal(f"{p[0]}e{p[1]}")),
+)
+_VALUES = st.recursive(
+    st.none().map(lambda _: NULL) | st.text(max_size=4).map(string) | _NUMBERS.map(number),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(tuple_value),
+        st.dictionaries(st.text(max_size=2), inner, max_size=3).map(object_value),
+    ),
+    max_leaves=8,
+)
+
+
+@given(_VALUES)
+def test_readers_take_what_writers_wrote(value: Value) -> None:
+    plain, _ = to_plain(value)
+    for document in (dumps(plain), dumps(plain, indent=True, sort=True)):
+        assert from_plain(loads(document), value.type) == value
 
 
 def test_deep_nesting_is_written() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from nexusform.language.numbers import number_text
+from nexusform.plain_data import is_fraction
 from nexusform.rendering.notation.colours import harmless
 from nexusform.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
 from nexusform.values import UNKNOWN
@@ -54,7 +56,7 @@ def scalar(plain: Any) -> str:
         return "true" if plain else "false"
     if plain.__class__ is float and plain.is_integer() and abs(plain) < 1e15:
         return str(int(plain))
-    return str(plain)
+    return number_text(plain) if is_fraction(plain) or plain.__class__ is int else str(plain)
 
 
 def hcl_value(plain: Any, of: Type = DYNAMIC, *, indent: int = 0) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Protocol
 
+from nexusform.state import json_text
+
 
 class Rows:
     """A JSON array whose items are made while it is written; it can be gone through again."""
@@ -84,14 +86,5 @@ def _enclosed(
 
 
 def encoded(value: Any, *, pretty: bool = False) -> bytes:
-    """One value as JSON. Whole numbers of any size and lone surrogates are written too."""
-    import orjson
-
-    try:
-        return orjson.dumps(value, option=orjson.OPT_INDENT_2 if pretty else 0)
-    except TypeError:
-        # orjson stops at 64 bits and at text that is no Unicode.
-        import json
-
-        separators = (",", ": ") if pretty else (",", ":")
-        return json.dumps(value, indent=2 if pretty else None, separators=separators).encode()
+    """One value as JSON. Numbers of any size and lone surrogates are written too."""
+    return json_text.dumps(value, indent=pretty)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
+from nexusform.plain_data import is_fraction
 from nexusform.rendering.notation.colours import harmless
 from nexusform.rendering.notation.json_writer import encoded
 
@@ -76,7 +77,7 @@ def _attributes(given: dict[str, Any]) -> str:
 
 def _text(value: Any) -> str:
     # 12.0 and 12 are drawn alike.
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{float(value):g}" if isinstance(value, float) or is_fraction(value) else str(value)
 
 
 def data_script(identifier: str, document: Any) -> Markup:
