@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def form(count: int, singular: str, plural: str = "") -> str:
@@ -23,3 +23,9 @@ def listed(names: Iterable[str], most: int = 8) -> str:
     if len(texts) < 2:
         return "".join(texts)
     return f"{', '.join(texts[:-1])} and {texts[-1]}"
+
+
+def first_of(texts: Sequence[str], most: int, separator: str = ", ") -> str:
+    """`a, b`, or `a, b and 3 more`: the first `most` and how many more there are."""
+    shown = separator.join(texts[:most])
+    return f"{shown} and {len(texts) - most:,} more" if len(texts) > most else shown

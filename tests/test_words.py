@@ -31,3 +31,8 @@ def test_a_plural_ends_in_s_where_none_is_given() -> None:
 )
 def test_names_are_listed_up_to_a_number(names: str, text: str) -> None:
     assert words.listed(names, most=3) == text
+
+
+def test_the_first_are_named_and_the_rest_counted() -> None:
+    assert words.first_of(["a", "b", "c"], 3, "; ") == "a; b; c"
+    assert words.first_of(["a", "b", "c"], 2, "; ") == "a; b and 1 more"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import click
 from msgspec import Struct
@@ -34,13 +34,6 @@ class Subject(Struct, frozen=True):
     show_sensitive: bool = False
     max_bytes: int = MAX_BYTES
 
-    @property
-    def rules(self) -> Sequence[Mapping[str, Any]]:
-        """The separation rules and their verdicts as JSON shows them."""
-        from nexusform.rendering.json.json_placements import separation_documents
-
-        return separation_documents(self.plan)
-
 
 def _text(subject: Subject) -> bytes:
     from nexusform.rendering.text.terminal import PlanTextOptions, render_plan
@@ -57,7 +50,6 @@ def _markdown(subject: Subject) -> bytes:
         subject.sources,
         subject.registries,
         subject.detail,
-        rules=subject.rules,
         max_bytes=subject.max_bytes,
     ).encode()
 
@@ -86,7 +78,7 @@ def _svg(subject: Subject) -> bytes:
 def _html(subject: Subject) -> bytes:
     from nexusform.rendering.page.html_page import render_html
 
-    return render_html(subject.plan, subject.sources, subject.registries, subject.rules).encode()
+    return render_html(subject.plan, subject.sources, subject.registries).encode()
 
 
 def _sarif(subject: Subject) -> bytes:
@@ -99,7 +91,7 @@ def _sarif(subject: Subject) -> bytes:
 def _junit(subject: Subject) -> bytes:
     from nexusform.rendering.pull_request.junit import render_junit
 
-    return render_junit(subject.plan, subject.rules).encode()
+    return render_junit(subject.plan).encode()
 
 
 FORMATS: Final[Mapping[str, Callable[[Subject], bytes]]] = {

@@ -11,6 +11,8 @@ from nexusform.planning.plan import (
     PlacementAction,
     PlacementChange,
     PlacementTable,
+    SeparationVerdict,
+    SeparationViolation,
 )
 from nexusform.ports import Registries, ResourceType
 from nexusform.scheduling.racks.model import Placement
@@ -219,3 +221,11 @@ def _tables() -> tuple[PlacementTable, ...]:
             machines_certain=5,
         ),
     )
+
+
+def separation_verdict(
+    name: str, enforcement: str, holds: str, *violations: SeparationViolation
+) -> SeparationVerdict:
+    """What a plan says of nexus_separation_rule.NAME."""
+    rule = address("nexus_separation_rule", name)
+    return SeparationVerdict(rule, "machine", enforcement, holds, violations)

@@ -27,7 +27,7 @@ from nexusform.rendering.page.page_parts import (
     tables_part,
 )
 from nexusform.rendering.page.rack_map import SiteMap, build_rack_maps
-from nexusform.rendering.report.overview import Overview, SeparationRule, overview
+from nexusform.rendering.report.overview import Overview, overview
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.report.report import Report, build_report
 from nexusform.source import SourceFile
@@ -42,17 +42,16 @@ def render_html(
     plan: Plan,
     sources: Mapping[str, SourceFile],
     registries: Registries,
-    rules: Sequence[SeparationRule] = (),
 ) -> str:
-    """The page of a plan; `rules` are its separation rules as JSON shows them."""
+    """The page of a plan."""
     report = build_report(plan, registries, Detail.CHANGED)
     maps = build_rack_maps(plan)
-    found = overview(plan, report, rules)
+    found = overview(plan, report)
     body = element(
         "body",
         element("a", "Skip to the content", href="#content", class_="skip"),
         _header(plan, found),
-        element("main", _parts(plan, report, maps, found, sources, rules), id="content", tabindex="-1"),
+        element("main", _parts(plan, report, maps, found, sources), id="content", tabindex="-1"),
         _footer(plan),
         data_script("plan-data", page_data(plan, report, maps)),
         [trusted_code("script", _file(name)) for name in SCRIPTS],
@@ -99,7 +98,6 @@ def _parts(
     maps: Sequence[SiteMap],
     found: Overview,
     sources: Mapping[str, SourceFile],
-    rules: Sequence[SeparationRule],
 ) -> list[Part]:
     parts: list[Part] = [overview_part(report, found), diagnostics_part(report.diagnostics, sources)]
     if maps:
@@ -109,7 +107,7 @@ def _parts(
     parts.append(tables_part(plan.placement_tables))
     if any(site.vms for site in maps):
         parts.append(section("vms", "VMs", _scripted("vm-list")))
-    parts += [fleet_part(plan), rules_part(rules)]
+    parts += [fleet_part(plan), rules_part(plan.separation_rules)]
     if plan.changes:
         parts.append(section("changes", "Changes", _scripted("change-tree")))
     return [*parts, drift_part(report.drift), outputs_part(report.outputs), checks_part(plan.checks)]

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.planning.plan import CheckResult, PlacementTable
+from nexusform.planning.plan import CheckResult, PlacementTable, SeparationVerdict
 from nexusform.rendering.notation.markup import Markup, Part, element, joined
 from nexusform.rendering.notation.snippet import snippet_of
 from nexusform.rendering.report.difference import Difference
-from nexusform.rendering.report.overview import Overview, SeparationRule, violation_text
+from nexusform.rendering.report.overview import Overview, violation_text
 from nexusform.rendering.report.placement_rows import table_row
 from nexusform.rendering.report.report import Report, Stanza
 from nexusform.rendering.text.stanza_text import output_lines, stanza_text
@@ -195,21 +195,18 @@ def _certainty(given: PlacementTable) -> tuple[str, str]:
     return f"{given.racks_certain} of {given.placed}", f"{given.machines_certain} of {given.placed}"
 
 
-def rules_part(rules: Sequence[SeparationRule]) -> Part:
+def rules_part(verdicts: Sequence[SeparationVerdict]) -> Part:
     """The separation rules and whether they hold."""
-    if not rules:
+    if not verdicts:
         return None
-    rows = [
-        (
-            str(rule.get("address", "")),
-            str(rule.get("enforcement", "")),
-            str(rule.get("holds", "")),
-            "; ".join(violation_text(v) for v in rule.get("violations") or ()) or "none",
-        )
-        for rule in rules
-    ]
     heads = ("Rule", "Enforcement", "Holds", "Violations")
+    rows = [_rule_row(verdict) for verdict in verdicts]
     return section("separation", "Separation rules", table("Who must not share hardware", heads, rows))
+
+
+def _rule_row(verdict: SeparationVerdict) -> tuple[str, str, str, str]:
+    violations = "; ".join(violation_text(violation) for violation in verdict.violations) or "none"
+    return str(verdict.address), verdict.enforcement, verdict.holds, violations
 
 
 def checks_part(checks: Sequence[CheckResult]) -> Part:

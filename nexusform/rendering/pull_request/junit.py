@@ -9,9 +9,10 @@ from msgspec import Struct
 
 from nexusform.advice.registry import RULE_IDS
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.planning.plan import Plan
+from nexusform.planning.plan import CheckResult, Plan, SeparationVerdict
 from nexusform.rendering.notation.markup import Markup, shape
-from nexusform.rendering.report.overview import SeparationRule, violation_text
+from nexusform.rendering.report.overview import violation_text
+from nexusform.words import form
 
 
 class Case(Struct, frozen=True):
@@ -30,31 +31,31 @@ class Case(Struct, frozen=True):
 _OUTCOMES: Final = {"pass": "", "fail": "failure", "error": "error", "unknown": "skipped"}
 
 
-def render_junit(plan: Plan, rules: Sequence[SeparationRule] = ()) -> str:
-    """The XML document of a plan; `rules` are its separation rules as JSON shows them."""
+def render_junit(plan: Plan) -> str:
+    """The XML document of a plan."""
     suites = {
         "plan": _planning(plan.diagnostics),
-        "checks": [
-            Case(c.kind, c.address, _OUTCOMES.get(c.status, "error"), "; ".join(c.problems) or c.status)
-            for c in plan.checks
-        ],
+        "checks": [_check(check) for check in plan.checks],
         "lint": [_lint(rule, plan.diagnostics) for rule in RULE_IDS],
-        "separation rules": [_separation(rule) for rule in rules],
+        "separation rules": [_separation(verdict) for verdict in plan.separation_rules],
     }
     return junit_document(suites.items())
 
 
+def _check(check: CheckResult) -> Case:
+    outcome = _OUTCOMES.get(check.status, "error")
+    return Case(check.kind, check.address, outcome, "; ".join(check.problems) or check.status)
+
+
 def junit_document(suites: Iterable[tuple[str, Sequence[Case]]]) -> str:
     """Suites of cases as XML; empty suites are left out."""
-    kept = [(name, cases) for name, cases in suites if cases]
-    everything = [case for _, cases in kept for case in cases]
-    whole = shape(
-        "testsuites",
-        "\n",
-        [[_suite(name, cases), "\n"] for name, cases in kept],
-        name="nexusform",
-        **_counts(everything),
-    )
+    every_case: list[Case] = []
+    drawn: list[Markup | str] = ["\n"]
+    for name, cases in suites:
+        if cases:
+            every_case += cases
+            drawn += [_suite(name, cases), "\n"]
+    whole = shape("testsuites", drawn, name="nexusform", **_counts(every_case))
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{whole}\n'
 
 
@@ -80,30 +81,33 @@ def _case(case: Case) -> Markup:
 
 def _planning(diagnostics: Iterable[Diagnostic]) -> list[Case]:
     """Planning itself: one case that passed, or one per error."""
-    errors = [d for d in diagnostics if d.severity is Severity.ERROR]
+    errors = [diagnostic for diagnostic in diagnostics if diagnostic.severity is Severity.ERROR]
     if not errors:
         return [Case("plan", "planning")]
-    return [Case("plan", _name(d), "error", d.summary, d.detail) for d in errors]
+    return [Case("plan", _name(error), "error", error.summary, error.detail) for error in errors]
 
 
-def _name(found: Diagnostic) -> str:
-    where = f"{found.subject.filename}:{found.subject.start.line}" if found.subject else ""
-    return " ".join(text for text in (found.summary, found.address or where) if text)
+def _name(diagnostic: Diagnostic) -> str:
+    """The summary and what it speaks of: an address, or else a line."""
+    subject = diagnostic.subject
+    line = f"{subject.filename}:{subject.start.line}" if subject else ""
+    what = diagnostic.address or line
+    return f"{diagnostic.summary} {what}".strip()
 
 
 def _lint(rule: str, diagnostics: Iterable[Diagnostic]) -> Case:
-    found = [d for d in diagnostics if d.id == rule]
-    if not found:
+    findings = [diagnostic for diagnostic in diagnostics if diagnostic.id == rule]
+    if not findings:
         return Case("lint", rule)
-    message = f"{len(found)} finding{'' if len(found) == 1 else 's'}"
-    return Case("lint", rule, "failure", message, "\n".join(f"{_name(d)}: {d.detail}" for d in found))
+    message = f"{len(findings)} {form(len(findings), 'finding')}"
+    lines = [f"{_name(finding)}: {finding.detail}" for finding in findings]
+    return Case("lint", rule, "failure", message, "\n".join(lines))
 
 
-def _separation(rule: SeparationRule) -> Case:
-    holds, enforcement = str(rule.get("holds", "")), str(rule.get("enforcement", ""))
-    name = str(rule.get("address", ""))
-    if holds == "always":
+def _separation(verdict: SeparationVerdict) -> Case:
+    name = str(verdict.address)
+    if verdict.holds == "always":
         return Case("separation", name)
-    violations = "\n".join(violation_text(violation) for violation in rule.get("violations") or ())
-    outcome = "failure" if enforcement == "deny" else "skipped"
-    return Case("separation", name, outcome, f"holds {holds} ({enforcement})", violations)
+    violations = "\n".join(violation_text(violation) for violation in verdict.violations)
+    outcome = "failure" if verdict.enforcement == "deny" else "skipped"
+    return Case("separation", name, outcome, f"holds {verdict.holds} ({verdict.enforcement})", violations)

@@ -41,37 +41,45 @@ def findings_document(
 
 
 def _rules(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
-    rules: dict[str, dict[str, Any]] = {}
-    for found in diagnostics:
-        name = found.id
-        # A lint rule's summary starts with its id.
-        text = found.summary.removeprefix(f"{name}: ")
-        rule = {
-            "id": name,
-            "shortDescription": {"text": harmless(text)},
-            "defaultConfiguration": {"level": _LEVELS[found.severity]},
-        }
-        rules.setdefault(name, rule)
-    return [rules[name] for name in sorted(rules)]
+    """A rule per id, in order, as its first diagnostic says it."""
+    first: dict[str, Diagnostic] = {}
+    for diagnostic in diagnostics:
+        first.setdefault(diagnostic.id, diagnostic)
+    return [_rule(first[rule_id]) for rule_id in sorted(first)]
 
 
-def _result(found: Diagnostic, number: int, blocks: Mapping[str, Span]) -> dict[str, Any]:
-    detail = f"\n\n{found.detail}" if found.detail else ""
-    result: dict[str, Any] = {
-        "ruleId": found.id,
-        "ruleIndex": number,
-        "level": _LEVELS[found.severity],
-        "message": {"text": harmless(f"{found.summary}{detail}")},
+def _rule(diagnostic: Diagnostic) -> dict[str, Any]:
+    # A lint rule's summary starts with its id.
+    text = diagnostic.summary.removeprefix(f"{diagnostic.id}: ")
+    return {
+        "id": diagnostic.id,
+        "shortDescription": {"text": harmless(text)},
+        "defaultConfiguration": {"level": _LEVELS[diagnostic.severity]},
     }
-    location: dict[str, Any] = {}
-    span = found.subject or blocks.get(found.address)
-    if span is not None:
-        location["physicalLocation"] = {"artifactLocation": _file(span.filename), "region": _region(span)}
-    if found.address:
-        location["logicalLocations"] = [{"fullyQualifiedName": found.address, "kind": "resource"}]
+
+
+def _result(diagnostic: Diagnostic, number: int, blocks: Mapping[str, Span]) -> dict[str, Any]:
+    detail = f"\n\n{diagnostic.detail}" if diagnostic.detail else ""
+    result: dict[str, Any] = {
+        "ruleId": diagnostic.id,
+        "ruleIndex": number,
+        "level": _LEVELS[diagnostic.severity],
+        "message": {"text": harmless(f"{diagnostic.summary}{detail}")},
+    }
+    location = _location(diagnostic, blocks)
     if location:
         result["locations"] = [location]
     return result
+
+
+def _location(diagnostic: Diagnostic, blocks: Mapping[str, Span]) -> dict[str, Any]:
+    location: dict[str, Any] = {}
+    span = diagnostic.subject or blocks.get(diagnostic.address)
+    if span is not None:
+        location["physicalLocation"] = {"artifactLocation": _file(span.filename), "region": _region(span)}
+    if diagnostic.address:
+        location["logicalLocations"] = [{"fullyQualifiedName": diagnostic.address, "kind": "resource"}]
+    return location
 
 
 def _file(name: str) -> dict[str, str]:

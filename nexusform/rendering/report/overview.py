@@ -6,20 +6,24 @@ The Markdown report and the page start with the same overview.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.planning.plan import Action, PlacementAction, Plan
+from nexusform.planning.plan import (
+    Action,
+    PlacementAction,
+    Plan,
+    SeparationVerdict,
+    SeparationViolation,
+)
 from nexusform.rendering.report.report import Report
 from nexusform.rendering.report.room import RoomRow, room_rows, sites_with_room
 from nexusform.rendering.report.wording import plan_counts
-from nexusform.words import counted
-
-SeparationRule = Mapping[str, Any]
+from nexusform.words import counted, first_of, form
 
 
 class ResourceCount(Struct, frozen=True):
@@ -62,18 +66,18 @@ class Overview(Struct, frozen=True):
     triggers: tuple[TriggerCount, ...]
 
 
-def overview(plan: Plan, report: Report, rules: Sequence[SeparationRule] = ()) -> Overview:
-    """The overview of a plan; `rules` are its separation rules as JSON shows them."""
+def overview(plan: Plan, report: Report) -> Overview:
+    """The overview of a plan."""
     return Overview(
         headline=headline_text(plan, report),
-        denied=_denied(plan, rules),
-        reasons=_reasons(plan, rules),
+        denied=_denied(plan),
+        reasons=_reasons(plan),
         placements=_placements(report),
         certainty=_certainty(report),
         sites=sites_with_room(plan.room),
         room=room_rows(plan.room),
         inventory=inventory_text(plan),
-        warnings=sum(d.severity is Severity.WARNING for d in plan.diagnostics),
+        warnings=sum(diagnostic.severity is Severity.WARNING for diagnostic in plan.diagnostics),
         risks=_risks(plan.diagnostics),
         resources=_resources(plan),
         triggers=_triggers(plan),
@@ -89,36 +93,37 @@ def headline_text(plan: Plan, report: Report) -> str:
         return "planning failed"
     if not report.has_changes:
         return "no changes"
-    words = ("to import", "to add", "to change", "to destroy", "to forget")
-    parts = [f"{n:,} {word}" for n, word in zip(plan_counts(plan), words, strict=True) if n]
-    moves = f"{counted(report.moves, 'placement')} {'moves' if report.moves == 1 else 'move'}"
-    return ", ".join([*(parts or ["outputs only"]), moves if report.moves else "nothing moves"])
+    verbs = ("to import", "to add", "to change", "to destroy", "to forget")
+    counts = zip(plan_counts(plan), verbs, strict=True)
+    clauses = [f"{count:,} {verb}" for count, verb in counts if count] or ["outputs only"]
+    moves = f"{counted(report.moves, 'placement')} {form(report.moves, 'moves', 'move')}"
+    return ", ".join([*clauses, moves if report.moves else "nothing moves"])
 
 
 _MOST: Final = 3
 
 
-def _denied(plan: Plan, rules: Iterable[SeparationRule]) -> str:
+def _denied(plan: Plan) -> str:
     if not plan.errored:
         return ""
-    broken = [str(rule["address"]) for rule in rules if _breaks(rule)]
-    errors = [d for d in plan.diagnostics if d.severity is Severity.ERROR and d.address not in broken]
-    said = dict.fromkeys([*(f"separation rule {a}" for a in broken), *(_title(d) for d in errors)])
-    listed = "; ".join(list(said)[:_MOST])
-    more = f" and {len(said) - _MOST} more" if len(said) > _MOST else ""
-    return f"{listed}{more}" or "an error"
+    broken = [str(verdict.address) for verdict in plan.separation_rules if _denies(verdict)]
+    reasons = [f"separation rule {address}" for address in broken]
+    errors = [diagnostic for diagnostic in plan.diagnostics if diagnostic.severity is Severity.ERROR]
+    reasons += [_title(error) for error in errors if error.address not in broken]
+    different = list(dict.fromkeys(reasons))
+    return first_of(different, _MOST, "; ") or "an error"
 
 
 # A pull request's title has no room for the figures in these summaries, or names the rule.
 _NAMED_BY_ID: Final = frozenset({"does-not-fit", "sensitive-value-decides", "separation"})
 
 
-def _title(found: Diagnostic) -> str:
-    return found.id if found.id in _NAMED_BY_ID else found.summary
+def _title(diagnostic: Diagnostic) -> str:
+    return diagnostic.id if diagnostic.id in _NAMED_BY_ID else diagnostic.summary
 
 
-def _breaks(rule: SeparationRule) -> bool:
-    return rule.get("enforcement") == "deny" and rule.get("holds") != "always"
+def _denies(verdict: SeparationVerdict) -> bool:
+    return verdict.enforcement == "deny" and verdict.holds != "always"
 
 
 _HOLDS: Final = {
@@ -128,29 +133,36 @@ _HOLDS: Final = {
 }
 
 
-def violation_text(given: Any) -> str:
+def violation_text(violation: SeparationViolation) -> str:
     """One violation of a separation rule: `machine rack1-bm01: a-0, b-1; joined by b-1 (new)`."""
-    if not isinstance(given, Mapping):
-        return str(given)
-    place = next((f"{k} {given[k]}" for k in ("machine", "rack", "site") if given.get(k)), "")
-    members = ", ".join(str(member) for member in given.get("members") or ())
-    why = f" ({given['trigger']})" if given.get("trigger") else ""
-    joined = f"; joined by {given['joined_by']}{why}" if given.get("joined_by") else ""
-    return f"{place}: {members}{joined}"
+    places = (("machine", violation.machine), ("rack", violation.rack), ("site", violation.site_id))
+    place = next((f"{kind} {name}" for kind, name in places if name), "")
+    why = f" ({violation.trigger})" if violation.trigger else ""
+    joined = f"; joined by {violation.joined_by}{why}" if violation.joined_by else ""
+    return f"{place}: {', '.join(violation.members)}{joined}"
 
 
-def _reasons(plan: Plan, rules: Iterable[SeparationRule]) -> tuple[str, ...]:
-    found = [
-        f"separation {rule['address']} {_HOLDS.get(str(rule['holds']), rule['holds'])}"
-        f"{'' if rule['holds'] == 'always' else ', warned only'}"
-        for rule in rules
-    ]
+def _reasons(plan: Plan) -> tuple[str, ...]:
+    reasons = [_separation_reason(verdict) for verdict in plan.separation_rules]
     statuses = Counter(check.status for check in plan.checks)
-    words = (("pass", "passes", "pass"), ("fail", "fails", "fail"), ("error", "is in error", "are in error"))
-    for status, one, many in (*words, ("unknown", "is not known yet", "are not known yet")):
-        if statuses[status]:
-            found.append(f"{counted(statuses[status], 'check')} {one if statuses[status] == 1 else many}")
-    return tuple(found)
+    for status, (singular, plural) in _CHECK_VERBS.items():
+        count = statuses[status]
+        if count:
+            reasons.append(f"{counted(count, 'check')} {form(count, singular, plural)}")
+    return tuple(reasons)
+
+
+_CHECK_VERBS: Final = {
+    "pass": ("passes", "pass"),
+    "fail": ("fails", "fail"),
+    "error": ("is in error", "are in error"),
+    "unknown": ("is not known yet", "are not known yet"),
+}
+
+
+def _separation_reason(verdict: SeparationVerdict) -> str:
+    warned = "" if verdict.holds == "always" else ", warned only"
+    return f"separation {verdict.address} {_HOLDS.get(verdict.holds, verdict.holds)}{warned}"
 
 
 def _placements(report: Report) -> str:
@@ -187,6 +199,7 @@ def inventory_text(plan: Plan) -> str:
 
 
 def _age(taken_at: str, now: str) -> float | None:
+    """Seconds between two times; None where one of them is no time."""
     try:
         seconds = (datetime.fromisoformat(now) - datetime.fromisoformat(taken_at)).total_seconds()
     except (ValueError, TypeError):
@@ -196,14 +209,16 @@ def _age(taken_at: str, now: str) -> float | None:
 
 def age_text(seconds: float) -> str:
     """`25 min`, `8 h`, `3 days`."""
-    if seconds < 2 * 3600:
-        return f"{int(seconds // 60)} min"
-    return f"{int(seconds // 3600)} h" if seconds < 48 * 3600 else f"{int(seconds // 86400)} days"
+    minutes, hours, days = int(seconds // 60), int(seconds // 3600), int(seconds // 86400)
+    if hours < 2:
+        return f"{minutes} min"
+    return f"{hours} h" if hours < 48 else f"{days} days"
 
 
 def _risks(diagnostics: Iterable[Diagnostic]) -> tuple[str, ...]:
-    counts = Counter(d.summary for d in diagnostics if d.severity is Severity.WARNING)
-    return tuple(f"{summary}{f' ({n} times)' if n > 1 else ''}" for summary, n in counts.items())
+    warnings = (diagnostic for diagnostic in diagnostics if diagnostic.severity is Severity.WARNING)
+    counts = Counter(warning.summary for warning in warnings)
+    return tuple(f"{text} ({count} times)" if count > 1 else text for text, count in counts.items())
 
 
 # --- counts ------------------------------------------------------------------------------------
@@ -228,9 +243,14 @@ def _resources(plan: Plan) -> tuple[ResourceCount, ...]:
 
 def _triggers(plan: Plan) -> tuple[TriggerCount, ...]:
     counts = Counter((row.kind, row.action, row.trigger) for row in plan.placements if row.trigger)
-    order = {action: n for n, action in enumerate(PlacementAction)}
-    kinds = {"vm": 0, "binding": 1, "pod": 2}
-    ranked = sorted(
-        counts.items(), key=lambda item: (kinds.get(item[0][0], 3), order[item[0][1]], item[0][2])
-    )
-    return tuple(TriggerCount(*key, count) for key, count in ranked)
+    triggers = [TriggerCount(*key, count) for key, count in counts.items()]
+    return tuple(sorted(triggers, key=_trigger_order))
+
+
+_KINDS: Final = ("vm", "binding", "pod")
+_ACTIONS: Final = tuple(PlacementAction)
+
+
+def _trigger_order(trigger: TriggerCount) -> tuple[int, int, str]:
+    kind = _KINDS.index(trigger.kind) if trigger.kind in _KINDS else len(_KINDS)
+    return kind, _ACTIONS.index(trigger.action), trigger.trigger

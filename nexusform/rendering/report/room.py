@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.planning.occupancy import Room, SiteRoom
+from nexusform.words import first_of
 
 _MOST_NAMES: Final = 3
 
@@ -102,8 +103,6 @@ def _rack_lost(moment: _Moment) -> str:
 
 
 def _surge(moment: _Moment) -> str:
-    if not moment.no_surge:
-        return "yes" if moment.clusters else "-"
-    names = ", ".join(moment.no_surge[:_MOST_NAMES])
-    more = len(moment.no_surge) - _MOST_NAMES
-    return f"no: {names} and {more} more" if more > 0 else f"no: {names}"
+    if moment.no_surge:
+        return f"no: {first_of(moment.no_surge, _MOST_NAMES)}"
+    return "yes" if moment.clusters else "-"

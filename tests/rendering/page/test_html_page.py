@@ -11,14 +11,15 @@ from typing import Any
 from msgspec.structs import replace
 
 from nexusform.diagnostics import error
-from nexusform.planning.plan import Action, Plan, VariableValue
+from nexusform.planning.plan import Action, Plan, SeparationViolation, VariableValue
 from nexusform.rendering.page.html_page import render_html
 from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.fleet.model import Binding, BindingState
 from nexusform.value_types import STRING
+from tests.rendering.pieces import separation_verdict
 from tests.rendering.real_plans import REGISTRIES, RealPlan
 
-VIOLATION = {"site": "s", "machine": "m1", "members": ["a-0", "b-1"], "joined_by": "b-1", "trigger": "new"}
+VIOLATION = SeparationViolation("s", "", "m1", ("a-0", "b-1"), "b-1", "new", "")
 VOID = {"meta", "br", "hr", "input", "img", "link"}
 
 
@@ -48,8 +49,8 @@ class Outline(HTMLParser):
             self.words.append(data)
 
 
-def page_of(plan: Plan, sources: Any = None, rules: Any = ()) -> tuple[str, Outline, dict[str, Any]]:
-    text = render_html(plan, sources or {}, REGISTRIES, rules)
+def page_of(plan: Plan, sources: Any = None) -> tuple[str, Outline, dict[str, Any]]:
+    text = render_html(plan, sources or {}, REGISTRIES)
     outline = Outline()
     outline.feed(text)
     outline.close()
@@ -128,7 +129,9 @@ def test_nothing_that_a_user_wrote_becomes_markup(examples: dict[str, RealPlan])
     finding = error("invalid-reference", nasty, address=nasty, headline=nasty)
     rows = tuple(replace(row, object=nasty, trigger=nasty, reason=nasty) for row in plan.placements)
     other = replace(plan, changes=(*kept, *changes), diagnostics=(finding,), placements=rows, workspace=nasty)
-    text, _, data = page_of(other, rules=[{"address": nasty, "holds": nasty, "violations": [{"a": nasty}]}])
+    violation = SeparationViolation(nasty, nasty, nasty, (nasty,), nasty, nasty, nasty)
+    verdicts = (separation_verdict(nasty, nasty, nasty, violation),)
+    text, _, data = page_of(replace(other, separation_rules=verdicts))
     scripts = len(re.findall(r"<script", text))
     assert scripts == len(re.findall(r"</script", text)) == 6
     assert "<img" not in text
@@ -166,15 +169,12 @@ def test_a_plan_in_error_shows_why_and_what_stands(examples: dict[str, RealPlan]
 def test_fleet_and_separation_show_when_there_are_any(plans: SimpleNamespace) -> None:
     plan = plans.fleet_and_pods()
     refused = replace(plan.placements[0], rejected=(Refusal("south", "taint_toleration", "it is tainted"),))
-    rules = [
-        {
-            "address": "nexus_separation_rule.x",
-            "enforcement": "warn",
-            "holds": "never",
-            "violations": [VIOLATION],
-        }
-    ]
-    _, outline, _ = page_of(replace(plan, placements=(refused, *plan.placements[1:])), rules=rules)
+    shown = replace(
+        plan,
+        placements=(refused, *plan.placements[1:]),
+        separation_rules=(separation_verdict("x", "warn", "never", VIOLATION),),
+    )
+    _, outline, _ = page_of(shown)
     words = "".join(outline.words)
     assert "Placements by cluster" in words
     assert "+ Bound" in words

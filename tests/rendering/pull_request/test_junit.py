@@ -6,8 +6,9 @@ from types import SimpleNamespace
 from msgspec.structs import replace
 
 from nexusform.diagnostics import error
-from nexusform.planning.plan import CheckResult, Plan
+from nexusform.planning.plan import CheckResult, Plan, SeparationViolation
 from nexusform.rendering.pull_request.junit import render_junit
+from tests.rendering.pieces import separation_verdict
 from tests.rendering.real_plans import RealPlan
 
 
@@ -53,17 +54,13 @@ def test_errors_and_separation_rules() -> None:
         errored=True,
         diagnostics=(error("does-not-fit", "No room.", headline="Does not fit", address="nexus_x.y"),),
     )
-    rules = [
-        {
-            "address": "nexus_separation_rule.a",
-            "enforcement": "deny",
-            "holds": "sometimes",
-            "violations": ["m1"],
-        },
-        {"address": "nexus_separation_rule.b", "enforcement": "warn", "holds": "never", "violations": []},
-        {"address": "nexus_separation_rule.c", "enforcement": "deny", "holds": "always", "violations": []},
-    ]
-    found = cases(render_junit(plan, rules))
+    shared = SeparationViolation("site", "", "m1", ("a-0", "b-0"), "b-0", "new", "")
+    verdicts = (
+        separation_verdict("a", "deny", "sometimes", shared),
+        separation_verdict("b", "warn", "never"),
+        separation_verdict("c", "deny", "always"),
+    )
+    found = cases(render_junit(replace(plan, separation_rules=verdicts)))
     broken = found["plan", "Does not fit nexus_x.y"].find("error")
     assert broken is not None
     assert broken.text == "No room."
@@ -73,3 +70,6 @@ def test_errors_and_separation_rules() -> None:
         if suite == "separation rules"
     }
     assert outcomes == {"a": ["failure"], "b": ["skipped"], "c": []}
+    broken_rule = found["separation rules", "nexus_separation_rule.a"].find("failure")
+    assert broken_rule is not None
+    assert broken_rule.text == "machine m1: a-0, b-0; joined by b-0 (new)"

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics import error
 from nexusform.planning.plan import Action, CheckResult, InventoryRead, Plan
 from nexusform.rendering.pull_request.markdown import render_markdown
+from tests.rendering.pieces import separation_verdict
 from tests.rendering.real_plans import REGISTRIES, RealPlan, many, nexusform, planned
 
 CASES = ["added_cluster", "changed_placements", "every_action", "drifted", "outputs_only"]
@@ -48,22 +49,18 @@ def test_a_refused_plan_says_by_what(plans: SimpleNamespace) -> None:
 
 
 def test_a_denying_separation_rule_is_named(plans: SimpleNamespace) -> None:
-    rule = {
-        "address": "nexus_separation_rule.core",
-        "enforcement": "deny",
-        "holds": "sometimes",
-        "violations": [],
-    }
-    finding = error("separation", address=rule["address"])
+    verdict = separation_verdict("core", "deny", "sometimes")
+    finding = error("separation", address=str(verdict.address))
     refused = replace(
         plans.added_cluster(),
         errored=True,
         diagnostics=(finding, error("invalid-expression", headline="Also this")),
+        separation_rules=(verdict,),
     )
-    assert "**Denied** by separation rule nexus\\_separation\\_rule.core; Also this\n" in render_markdown(
-        refused, {}, rules=[rule]
-    )
-    kept = render_markdown(plans.added_cluster(), {}, rules=[rule | {"holds": "always"}])
+    denied = render_markdown(refused, {})
+    assert "**Denied** by separation rule nexus\\_separation\\_rule.core; Also this\n" in denied
+    holding = replace(plans.added_cluster(), separation_rules=(replace(verdict, holds="always"),))
+    kept = render_markdown(holding, {})
     assert "**Allowed** (separation nexus\\_separation\\_rule.core holds in every outcome)" in kept
     assert "| `nexus_separation_rule.core` | deny | always | 0 |" in kept
 

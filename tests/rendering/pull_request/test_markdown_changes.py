@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from nexusform.rendering.pull_request.inside import changed_parts
+from nexusform.rendering.pull_request.markdown_changes import changed_parts
 from nexusform.values import UNKNOWN
 
 

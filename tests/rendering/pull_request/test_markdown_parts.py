@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nexusform.rendering.pull_request.markdown_budget import Part, fit
+from nexusform.rendering.pull_request.markdown_parts import Part, fit
 
 PARTS = st.lists(
     st.builds(

@@ -1,0 +1,185 @@
+"""Changes in a comment: a line each, like ones together, with what changed inside updated objects.
+
+deepdiff finds what changed inside a value. It is slow, so it is imported and asked only here, only for
+values that differ and are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
+
+from nexusform.plain_data import Path
+from nexusform.planning.plan import Action, Change, Plan
+from nexusform.rendering.notation.hcl_text import KNOWN_AFTER_APPLY, SENSITIVE, attribute_name, quoted, scalar
+from nexusform.rendering.notation.marks import trie
+from nexusform.rendering.pull_request.markdown_parts import code
+from nexusform.rendering.report.report import Report
+from nexusform.rendering.report.wording import SYMBOLS, headline
+from nexusform.rendering.text.alike import alike_changes, alike_stanzas, compared, drawn_changes
+from nexusform.values import UNKNOWN
+from nexusform.words import first_of, form
+
+_ABSENT: Final = object()
+_SHORT: Final = 60
+# deepdiff takes a fraction of a millisecond per object: this many get lines of what changed.
+_UPDATES: Final = 100
+_PLACES: Final = 8
+_NAMED: Final = 5
+# Of what is destroyed or replaced, more are named: nobody should have to look for them.
+_LOST: Final = 40
+_LOSING: Final = frozenset({Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST, Action.FORGET})
+
+
+def change_lines(plan: Plan) -> list[str]:
+    """Changes in a line each, like ones together, with what changed inside those that are updated."""
+    lines: list[str] = []
+    updates = 0
+    for group in alike_changes(plan):
+        change = group.change
+        line = f"- `{SYMBOLS[change.action]}` {code(str(change.address))} {headline(change)}"
+        lines.append(f"{line}{_likewise(group.others, _LOST if change.action in _LOSING else _NAMED)}")
+        if change.before is not None and change.after is not None and updates < _UPDATES:
+            updates += 1
+            lines += _inside_lines(change, change.before, change.after)
+    return lines
+
+
+def _inside_lines(change: Change, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    sensitive = (*change.sensitive_before, *change.sensitive_after)
+    parts, more = changed_parts(compared(before), compared(after), sensitive, limit=_PLACES)
+    lines = [f"  - {code(part.place)}: {_turned(part)}" for part in parts]
+    return [*lines, f"  - and {more} more"] if more else lines
+
+
+def _likewise(addresses: Sequence[str], most: int) -> str:
+    if not addresses:
+        return ""
+    return f"; likewise {first_of([code(address) for address in addresses], most)}"
+
+
+def _turned(part: ChangedPart) -> str:
+    if not part.old:
+        return f"added, {code(part.new)}"
+    if not part.new:
+        return f"removed, was {code(part.old)}"
+    return f"{code(part.old)} → {code(part.new)}"
+
+
+def every_stanza(plan: Plan, report: Report) -> str:
+    """The stanzas of all changes, those that differ in their own names only told once."""
+    texts = []
+    for group in alike_stanzas(drawn_changes(plan, report)):
+        likewise = f"\n  # likewise: {first_of(group.others, _NAMED)}" if group.others else ""
+        texts.append(f"{group.text}{likewise}")
+    return "\n\n".join(texts)
+
+
+# --- what changed inside an object -------------------------------------------------------------
+
+
+class ChangedPart(Struct, frozen=True):
+    """A place (`agent_pool["np1"].count`) and its value before and after as short text; "" = absent."""
+
+    place: str
+    old: str
+    new: str
+
+
+_Difference: TypeAlias = tuple[Path, Any, Any]  # the place, its value before and after
+
+
+def changed_parts(
+    before: Mapping[str, Any], after: Mapping[str, Any], sensitive: Iterable[Path] = (), limit: int = 50
+) -> tuple[list[ChangedPart], int]:
+    """The parts that differ, by attribute name and place, and how many more there are than `limit`."""
+    differences: list[_Difference] = []
+    for name in sorted({**before, **after}):
+        old, new = before.get(name), after.get(name)
+        if old is not new and old != new:
+            differences += _differences(name, old, new)
+    marks = trie(sensitive)
+    parts = [_part(path, old, new, marks) for path, old, new in differences[:limit]]
+    return parts, max(0, len(differences) - limit)
+
+
+def _differences(name: str, old: Any, new: Any) -> list[_Difference]:
+    """The places inside an attribute that differ, or the attribute where its kind does."""
+    if _is_container(old) and old.__class__ is new.__class__:
+        return [((name, *path), before, after) for path, before, after in _deep(old, new)]
+    return [((name,), _absent(old), _absent(new))]
+
+
+def _is_container(plain: Any) -> bool:
+    return plain.__class__ is dict or plain.__class__ is list
+
+
+def _absent(plain: Any) -> Any:
+    return _ABSENT if plain is None else plain
+
+
+def _deep(old: Any, new: Any) -> list[_Difference]:
+    from deepdiff import DeepDiff
+    from deepdiff.helper import notpresent
+
+    tree = DeepDiff(old, new, view="tree", ignore_numeric_type_changes=True, threshold_to_diff_deeper=0)
+    differences: list[_Difference] = []
+    for levels in tree.values():
+        for level in levels:
+            path = tuple(level.path(output_format="list"))
+            before = _ABSENT if level.t1 is notpresent else level.t1
+            after = _ABSENT if level.t2 is notpresent else level.t2
+            differences.append((path, before, after))
+    return sorted(differences, key=_place_order)
+
+
+def _place_order(difference: _Difference) -> list[tuple[bool, str]]:
+    """Indexes before keys, by number; keys by text."""
+    return [(step.__class__ is str, str(step).zfill(9)) for step in difference[0]]
+
+
+def _part(path: Path, old: Any, new: Any, marks: Any) -> ChangedPart:
+    text = _hidden if _is_marked(path, marks) else _short
+    return ChangedPart(place_name(path), text(old), text(new))
+
+
+def _hidden(plain: Any) -> str:
+    return "" if plain is _ABSENT else SENSITIVE
+
+
+def _is_marked(path: Path, marks: Any) -> bool:
+    # A mark on the way, at the place, or anywhere below it hides the value.
+    node = marks
+    for step in path:
+        if node.__class__ is not dict:
+            return node is True
+        node = node.get(step)
+    return node is not None
+
+
+def _short(plain: Any) -> str:
+    if plain is _ABSENT:
+        return ""
+    if plain is UNKNOWN:
+        return KNOWN_AFTER_APPLY
+    if plain.__class__ is dict:
+        return f"{{{len(plain)} {form(len(plain), 'attribute')}}}" if plain else "{}"
+    if plain.__class__ is list:
+        return f"[{len(plain)} {form(len(plain), 'element')}]" if plain else "[]"
+    text = scalar(plain)
+    return text if len(text) <= _SHORT else f"{text[: _SHORT - 4]}..."
+
+
+def place_name(path: Path) -> str:
+    """A path as users write it: `agent_pool["np1"].count`, `zones[0]`."""
+    text = str(path[0]) if path else ""
+    for step in path[1:]:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif attribute_name(step) == step and "-" not in step:
+            text += f".{step}"
+        else:
+            text += f"[{quoted(step)}]"
+    return text

@@ -1,0 +1,156 @@
+"""What a report in Markdown is made of, and how it is kept under a number of bytes.
+
+Pieces are GitHub-flavoured: nothing that a user wrote can break out of them. Of the parts, what
+matters least is cut first, and the cut is told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.rendering.notation.colours import harmless
+
+
+def code(text: str) -> str:
+    """Text as code, whatever backticks stand in it."""
+    shown = harmless(text).replace("\n", " ")
+    fence = "`" * (1 + _longest_run(shown))
+    return f"{fence} {shown} {fence}" if len(fence) > 1 else f"`{shown}`"
+
+
+def plain(text: str) -> str:
+    """Text as text: what Markdown or HTML would read as a sign is escaped."""
+    return re.sub(r"([\\`*_\[\]|#])", r"\\\1", harmless(text)).replace("<", "&lt;").replace("\n", " ")
+
+
+def fenced(body: str, language: str = "") -> str:
+    """A block of code."""
+    fence = "`" * max(3, 1 + _longest_run(body))
+    return f"{fence}{language}\n{body}\n{fence}"
+
+
+def folded(summary: str, body: str, language: str = "") -> str:
+    """A block of code that is folded away under its summary."""
+    return f"<details><summary>{plain(summary)}</summary>\n\n{fenced(body, language)}\n\n</details>"
+
+
+def _longest_run(text: str) -> int:
+    return max((len(run) for run in re.findall(r"`+", text)), default=0)
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], figures: int = 0) -> list[str]:
+    """The lines of a table whose cells are Markdown already; the last `figures` columns are numbers."""
+    rule = ["---"] * (len(heads) - figures) + ["---:"] * figures
+    return [f"| {' | '.join(row)} |" for row in (heads, rule, *rows)]
+
+
+_SIGN = re.compile(r"^( *)([-+~])( |/[-+] )")
+
+
+def as_diff(text: str) -> str:
+    """Stanzas with their signs in the first column, where GitHub colours a line; the rest stays aligned."""
+    return "\n".join(_diff_line(line) for line in text.split("\n"))
+
+
+def _diff_line(line: str) -> str:
+    match = _SIGN.match(line)
+    if match is None:
+        return line
+    indent, sign, after = match.groups()
+    replaces = "/" in after
+    # GitHub colours a line that starts with "!" as changed.
+    if sign == "~" or replaces:
+        sign = "!"
+    rest = line[match.end(1) :] if replaces else f" {line[match.end(2) :]}"
+    return f"{sign}{indent[1:]}{rest}"
+
+
+# --- keeping to a number of bytes --------------------------------------------------------------
+
+# Below this a shortened part would say nothing.
+_LEAST: Final = 300
+
+
+class Part(Struct, frozen=True):
+    """A part of a report: its lines, and how they become text.
+
+    `importance` decides what is cut first (lowest first); 0 lines of a part are never shown. A part
+    with `whole` is kept as it is or left out.
+    """
+
+    title: str
+    importance: int
+    lines: tuple[str, ...]
+    draw: Callable[[str], str] = lambda body: body
+    whole: bool = False
+
+    @property
+    def text(self) -> str:
+        """The part as it stands in the report."""
+        return self.draw("\n".join(self.lines))
+
+
+def fit(parts: Sequence[Part], most: int) -> str:
+    """The parts one after the other, a blank line between, in at most `most` bytes with the newline."""
+    filled = [part for part in parts if part.lines]
+    texts = {id(part): part.text for part in filled}
+    if _size(texts.values()) <= most:
+        return "\n\n".join(texts.values()) + "\n"
+    cuts: list[str] = []
+    for part in sorted(filled, key=lambda part: part.importance):
+        if cuts and _size([*texts.values(), _note(cuts, most)]) <= most:
+            break
+        # The note grows by what it will say of this part.
+        longest_note = _note([*cuts, f"{part.title} ({'0' * 24} lines shown)"], most)
+        over = _size([*texts.values(), longest_note]) - most
+        shorter = _shortened(part, len(texts[id(part)].encode()) - over)
+        if shorter is None:
+            del texts[id(part)]
+            cuts.append(f"{part.title} (left out)")
+        else:
+            texts[id(part)] = shorter.text
+            shown = len(shorter.lines) - 1
+            cuts.append(f"{part.title} ({shown:,} of {len(part.lines):,} lines shown)")
+    return _clipped("\n\n".join([*texts.values(), _note(cuts, most)]) + "\n", most)
+
+
+def _note(cuts: Sequence[str], most: int) -> str:
+    return f"_Cut to stay within {most:,} bytes: {'; '.join(cuts)}._"
+
+
+def _size(texts: Collection[str]) -> int:
+    return sum(len(text.encode()) for text in texts) + 2 * max(len(texts) - 1, 0) + 1
+
+
+def _shortened(part: Part, room: int) -> Part | None:
+    """The part with as many of its first lines as there is room for; None where that says nothing."""
+    if part.whole or room < _LEAST:
+        return None
+    low, high = 0, len(part.lines)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if len(_first(part, middle).text.encode()) <= room:
+            low = middle
+        else:
+            high = middle - 1
+    return _first(part, low) if low else None
+
+
+def _first(part: Part, count: int) -> Part:
+    left = len(part.lines) - count
+    return replace(part, lines=(*part.lines[:count], f"... {left:,} more lines were cut"))
+
+
+def _clipped(text: str, most: int) -> str:
+    """The last resort, for a limit that not even the first lines keep to."""
+    data = text.encode()
+    if len(data) <= most:
+        return text
+    head = data[: max(most - 1, 0)].decode(errors="ignore")
+    cut = head.rpartition("\n")[0] if "\n" in head else head
+    return f"{cut}\n" if most else ""
