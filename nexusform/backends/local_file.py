@@ -8,6 +8,7 @@ workspace NAME. Directories are made on the first write.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +16,7 @@ from nexusform.backends.atomic_file import PRIVATE, explained, make_directories,
 from nexusform.backends.journal_file import JournalFile
 from nexusform.backends.local_lock import LocalLock
 from nexusform.backends.workspace_names import DEFAULT, check_name
-from nexusform.ports import BackendProblem, LockInfo
+from nexusform.ports import BackendProblem, LockInfo, StoredVersion
 
 _SUFFIXES: Final = ("", ".lock.info", ".journal", ".backup")
 
@@ -68,6 +69,26 @@ class LocalBackend:
         self._journal.mark_compacted(document)
         self.write(document)
         self._journal.remove()
+
+    def history(self) -> list[StoredVersion]:
+        """The document before the last one, by the time at which it was written."""
+        backup = _beside(self._path, ".backup")
+        with explained("look at the backup", backup):
+            try:
+                changed = backup.stat().st_mtime
+            except FileNotFoundError:
+                return []
+        written = datetime.fromtimestamp(changed, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return [StoredVersion("backup", written)]
+
+    def read_version(self, version: str) -> bytes:
+        """The backup. Raises BackendProblem for another id."""
+        backup = _beside(self._path, ".backup")
+        with explained("read the backup", backup):
+            document = read_regular(backup) if version == "backup" else None
+        if document is None:
+            raise BackendProblem(f'There is no version "{version}" of "{self._path}".')
+        return document
 
     def lock(self, info: LockInfo) -> list[str]:
         """Take the lock or raise LockHeld; a holder that died on this host is replaced."""

@@ -8,7 +8,7 @@ from threading import RLock
 from msgspec import Struct, field
 
 from nexusform.backends.workspace_names import DEFAULT, check_name
-from nexusform.ports import BackendProblem, LockHeld, LockInfo
+from nexusform.ports import BackendProblem, LockHeld, LockInfo, StoredVersion
 
 
 class _Workspace(Struct):
@@ -61,6 +61,16 @@ class MemoryBackend:
         with self._guard:
             self.write(document)
             self._here.journal.clear()
+
+    def history(self) -> list[StoredVersion]:
+        """The document before the last one."""
+        return [StoredVersion("backup", "backup")] if self._here.backup is not None else []
+
+    def read_version(self, version: str) -> bytes:
+        """The backup. Raises BackendProblem for another id."""
+        if version != "backup" or self._here.backup is None:
+            raise BackendProblem(f'There is no version "{version}" in memory.')
+        return self._here.backup
 
     def lock(self, info: LockInfo) -> list[str]:
         """Take the lock or raise LockHeld."""

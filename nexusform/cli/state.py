@@ -13,6 +13,8 @@ COMMANDS: Final[dict[str, Entry]] = {
     "rm": Entry("nexusform.cli.state_edit:rm", "Forget instances without destroying them"),
     "pull": Entry("nexusform.cli.state_view:pull", "Print the state document"),
     "push": Entry("nexusform.cli.state_edit:push", "Replace the state by a document"),
+    "history": Entry("nexusform.cli.state_history:history", "List the versions that are kept"),
+    "rollback": Entry("nexusform.cli.state_history:rollback_to", "Go back to an earlier version"),
     "lock": Entry("nexusform.cli.state_lock:lock", "See who holds the lock, or break it"),
 }
 

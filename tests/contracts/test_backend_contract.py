@@ -86,14 +86,14 @@ class Kind(Struct, frozen=True):
     settings: Callable[[str, str], dict[str, Any]]
     server: str = ""  # the fixture that starts its server
     forgets: bool = False  # everything, with the process
-    frees_within: float | None = (
-        0.0  # seconds until the lock of a killed holder is free; None: never by itself
-    )
+    keeps: int = 2  # earlier documents, at the least
+    # Seconds until the lock of a killed holder is free; None: never by itself.
+    frees_within: float | None = 0.0
 
 
 KINDS = {
-    "local": Kind("local", local_settings),
-    "memory": Kind("memory", lambda _server, _name: {}, forgets=True),
+    "local": Kind("local", local_settings, keeps=1),
+    "memory": Kind("memory", lambda _server, _name: {}, forgets=True, keeps=1),
     "azurerm": Kind("azurerm", azurerm_settings, "azurite", frees_within=LEASE),
     "http": Kind("http", http_settings, "http_server", frees_within=None),
     "gitlab": Kind("http", gitlab_settings, "http_server", frees_within=None),
@@ -134,6 +134,7 @@ def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
 class Opened(Struct):
     """A backend and the way to open the same place again, as another process would."""
 
+    kind: Kind
     backend: StateBackend
     open_again: Callable[[], StateBackend]
 
@@ -161,8 +162,8 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opened:
     where = fresh(request, tmp_path)
     backend = where.open()
     if where.kind.forgets:
-        return Opened(backend, lambda: backend.for_workspace("default"))
-    return Opened(backend, where.open)
+        return Opened(where.kind, backend, lambda: backend.for_workspace("default"))
+    return Opened(where.kind, backend, where.open)
 
 
 @pytest.fixture(params=[name for name, kind in KINDS.items() if not kind.forgets])
@@ -562,7 +563,8 @@ def test_earlier_documents_are_kept_where_the_kind_keeps_them(opened: Opened) ->
         backend.write(document)
     again = opened.open_again()
     assert isinstance(again, KeepsHistory)
-    assert [again.read_version(version.id) for version in again.history()] == [b"two", b"one"]
+    documents = [again.read_version(version.id) for version in again.history()]
+    assert documents == [b"two", b"one"][: opened.kind.keeps]
     assert all(version.written for version in again.history())
     with pytest.raises(BackendProblem):
         again.read_version("0")
