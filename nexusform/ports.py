@@ -5,21 +5,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from msgspec import Struct, field
 
 from nexusform.address import Address, Mode
 from nexusform.demands import PlacedVm, VmDemand
 from nexusform.diagnostics import Severity
-from nexusform.importers.fleet_model import FleetObject
 from nexusform.language.surroundings import Clock, FileProblem, Files
 from nexusform.plain_data import Path
 from nexusform.scheduling.racks.model import Machine, VmSku
 from nexusform.scheduling.world import Inventory
 from nexusform.schema import BlockSchema
+
+if TYPE_CHECKING:  # the fleet is loaded where there is one
+    from nexusform.importers.fleet_model import FleetObject
 
 __all__ = [
     "AppendsMany",
@@ -385,7 +387,34 @@ class WantsCheckpoints(Protocol):
 
 
 class Registries(Struct, frozen=True):
-    """The tables of plug-ins, passed in by the workflow: names to what they stand for."""
+    """The tables of plug-ins, passed in by the workflow: names to what they stand for.
+
+    A table may load what it holds when it is asked for it, so look up what you need.
+    """
 
     resource_types: Mapping[str, ResourceType] = field(default_factory=dict)
     data_sources: Mapping[str, ResourceType] = field(default_factory=dict)
+
+    @property
+    def schemas(self) -> Mapping[Mode, Mapping[str, BlockSchema]]:
+        """The schema of each type by mode and name."""
+        return {"managed": _Schemas(self.resource_types), "data": _Schemas(self.data_sources)}
+
+
+class _Schemas(Mapping[str, BlockSchema]):
+    """The schemas of a table of types, each looked up when it is asked for."""
+
+    def __init__(self, types: Mapping[str, ResourceType]) -> None:
+        self._types = types
+
+    def __getitem__(self, name: str) -> BlockSchema:
+        return self._types[name].schema
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._types
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._types)
+
+    def __len__(self) -> int:
+        return len(self._types)

@@ -48,7 +48,6 @@ from nexusform.planning.vms.vm_phase import VmObject, VmPhase, Wishes
 from nexusform.planning.vms.vm_walk import VmWalk
 from nexusform.ports import Kind
 from nexusform.scheduling.world import Inventory, MachineClash
-from nexusform.schema import BlockSchema
 
 VM_PHASE = 4
 FLEET_PHASE = 5
@@ -116,7 +115,7 @@ class _Planner:
             return self._finished(Plan(mode=request.mode))
         drop_unselected(self.prior, request.imports, selection)
         order = self._reordered(order)
-        bodies = PreparedBodies(self._schemas())
+        bodies = PreparedBodies(request.registries.schemas)
         setting = setting_for(request, bodies)
         evaluation = Evaluation(setting)
         blocks = Blocks(request, selection, self.prior, bodies, self.inventory)
@@ -242,11 +241,6 @@ class _Planner:
 
     def _finished(self, plan: Plan) -> PlanResult:
         return PlanResult(finished(plan, self.given, self.diagnostics))
-
-    def _schemas(self) -> dict[tuple[str, str], BlockSchema]:
-        registries = self.request.registries
-        managed = {("managed", name): t.schema for name, t in registries.resource_types.items()}
-        return managed | {("data", name): t.schema for name, t in registries.data_sources.items()}
 
     def _conditions(self, evaluation: Evaluation, selection: Selection) -> tuple[CheckResult, ...]:
         """What stands in no managed resource. Only variables are checked when everything is to go, or

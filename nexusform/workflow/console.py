@@ -125,9 +125,10 @@ class Console:
     def _value(self, expression: Expression) -> tuple[Value, list[Diagnostic]]:
         """Every line is evaluated anew, so that one in error leaves nothing behind."""
         request = self._request
-        types = {name: t.schema for name, t in request.registries.resource_types.items()}
-        sources = {name: t.schema for name, t in request.registries.data_sources.items()}
-        problems = check_expression(expression, request.configuration.root, types, sources)
+        schemas = request.registries.schemas
+        problems = check_expression(
+            expression, request.configuration.root, schemas["managed"], schemas["data"]
+        )
         if has_errors(problems):
             return DYNAMIC_UNKNOWN, problems
         evaluation = standing_evaluation(request)

@@ -91,8 +91,8 @@ def load_configuration(
     return load(
         place.directory,
         cache_directory=str(Path(place.data_directory) / "cache"),
-        managed={name: t.schema for name, t in known.resource_types.items()},
-        data={name: t.schema for name, t in known.data_sources.items()},
+        managed=known.schemas["managed"],
+        data=known.schemas["data"],
         extra=extra,
     )
 

@@ -48,7 +48,9 @@ def make_providers(
         if kind is None:
             problems.append(_unknown(block))
             continue
-        evaluation = evaluation or Evaluation(setting_for(request, PreparedBodies({})))
+        evaluation = evaluation or Evaluation(
+            setting_for(request, PreparedBodies({"managed": {}, "data": {}}))
+        )
         settings, wrong = _settings(block, kind.settings, evaluation)
         problems += wrong
         if settings is None:

@@ -86,8 +86,8 @@ def configuration_of(place: Place, saved: SavedPlan) -> tuple[Configuration | No
         configuration, problems = load(
             str(root),
             cache_directory=None,
-            managed={name: t.schema for name, t in known.resource_types.items()},
-            data={name: t.schema for name, t in known.data_sources.items()},
+            managed=known.schemas["managed"],
+            data=known.schemas["data"],
         )
     return configuration, [p for p in problems if p.severity is Severity.ERROR]
 

@@ -41,9 +41,9 @@ def state_digest(state: State) -> str:
 def schemas() -> Mapping[str, BlockSchema]:
     """What the objects of each resource type hold."""
     # not needed, and not loaded, by commands that only list or hand on
-    from nexusform.resource_types.registry import RESOURCE_TYPES
+    from nexusform.resource_types.registry import registries
 
-    return {name: resource_type.schema for name, resource_type in RESOURCE_TYPES.items()}
+    return registries().schemas["managed"]
 
 
 def read_stored(backend: StateBackend, *, closely: bool = True) -> tuple[Stored | None, list[Diagnostic]]:

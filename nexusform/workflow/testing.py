@@ -165,8 +165,8 @@ class _FileRunner:
         configuration, wrong = load(
             directory,
             cache_directory=None,
-            managed={name: t.schema for name, t in types.resource_types.items()},
-            data={name: t.schema for name, t in types.data_sources.items()},
+            managed=types.schemas["managed"],
+            data=types.schemas["data"],
         )
         problems += wrong
         if configuration is None or has_errors(wrong):

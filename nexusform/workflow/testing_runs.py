@@ -276,11 +276,12 @@ def _judged(
 ) -> tuple[str, list[Diagnostic]]:
     """pass, fail or error, with the diagnostics."""
     root = scope.inner.instance.module
-    types = {name: t.schema for name, t in registries().resource_types.items()}
-    sources = {name: t.schema for name, t in registries().data_sources.items()}
+    schemas = registries().schemas
     diagnostics: list[Diagnostic] = []
     for expression in (condition.condition, condition.error_message):
-        diagnostics += check_expression(expression, root, types, sources, besides=("run", "output"))
+        diagnostics += check_expression(
+            expression, root, schemas["managed"], schemas["data"], besides=("run", "output")
+        )
     if has_errors(diagnostics):
         return "error", [replace(d, block=block.header) for d in diagnostics]
     before = len(evaluation.diagnostics)

@@ -73,8 +73,8 @@ def plan(
         configuration, problems = load(
             name,
             cache_directory=None,
-            managed={n: t.schema for n, t in types.resource_types.items()},
-            data={n: t.schema for n, t in types.data_sources.items()},
+            managed=types.schemas["managed"],
+            data=types.schemas["data"],
         )
         if configuration is None or has_errors(problems):
             raise Unreadable(problems)

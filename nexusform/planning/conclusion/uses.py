@@ -25,7 +25,8 @@ class Uses:
         current = [change for change in changes if not change.deposed]
         before = {change.address: change.before for change in current if change.before is not None}
         after = {change.address: change.after for change in current if change.after is not None}
-        references = {name: _references(resource_type) for name, resource_type in types.items()}
+        present = dict.fromkeys(change.address.type for change in changes)
+        references = {name: _references(types[name]) for name in present if name in types}
         self._before = _NamedObjects(before, references)
         self._after = _NamedObjects(after, references)
         self._places_before = _racks_and_machines(before, types)

@@ -30,15 +30,12 @@ def validate(configuration: Configuration, registries: Registries, request: Plan
     """Check everything that can be checked. `request` gives files, time and, where they are known,
     variables; its state is not looked at.
     """
-    types = {name: t.schema for name, t in registries.resource_types.items()}
-    sources = {name: t.schema for name, t in registries.data_sources.items()}
-    problems = check_references(configuration, types, sources)
+    schemas = registries.schemas
+    problems = check_references(configuration, schemas["managed"], schemas["data"])
     _, cyclic = planning_order(configuration, registries.resource_types)
     if cyclic:
         return [*problems, *cyclic]
-    managed = {("managed", name): schema for name, schema in types.items()}
-    data = {("data", name): schema for name, schema in sources.items()}
-    bodies = PreparedBodies(managed | data)
+    bodies = PreparedBodies(schemas)
     setting = _unknowing(setting_for(request, bodies), configuration, request.variables)
     evaluation = Evaluation(setting)
     skus = _known_skus(configuration, request, evaluation)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nexusform.address import ConfigAddress
+from nexusform.address import ConfigAddress, Mode
 from nexusform.configuration.evaluation import PreparedBody, prepare_resource
 from nexusform.configuration.model import ResourceBlock
 from nexusform.diagnostics import Diagnostic, has_errors
@@ -14,7 +14,7 @@ from nexusform.schema import BlockSchema
 class PreparedBodies:
     """Bodies checked against their schema, once per block."""
 
-    def __init__(self, schemas: Mapping[tuple[str, str], BlockSchema]) -> None:
+    def __init__(self, schemas: Mapping[Mode, Mapping[str, BlockSchema]]) -> None:
         self._schemas = schemas
         self._known: dict[ConfigAddress, PreparedBody | None] = {}
         self.diagnostics: list[Diagnostic] = []
@@ -25,7 +25,7 @@ class PreparedBodies:
         is `flawed`, and what is wrong reads as unknown.
         """
         if block.address not in self._known:
-            schema = self._schemas.get((block.mode, block.type))
+            schema = self._schemas[block.mode].get(block.type)
             body = None
             if schema is not None:
                 body, problems = prepare_resource(block, schema)

@@ -52,7 +52,7 @@ class Setting(Struct, frozen=True):
     variables: Mapping[str, Value]
     functions: Callable[[], Mapping[str, Any]]
     prepared: Callable[[ResourceBlock], PreparedBody | None]
-    schemas: Mapping[tuple[str, str], BlockSchema]
+    schemas: Mapping[Mode, Mapping[str, BlockSchema]]
     read_data: Callable[
         [ResourceBlock, Mapping[str, Any], str], tuple[dict[str, Any] | None, list[Diagnostic]]
     ]
@@ -250,7 +250,7 @@ class Evaluation:
         if expansion.unknown and not self.setting.tentative:
             self.diagnostics.append(unknown_repetition(expansion.unknown, block, block.header))
         view = ResourceView(expansion.shape)
-        schema = self.setting.schemas["data", block.type]
+        schema = self.setting.schemas["data"][block.type]
         for repetition in expansion.repetitions:
             plain, sensitive, problems = prepared.evaluate(self.scope(instance, repetition))
             address = str(Address(instance.path, "data", block.type, block.name, repetition.key))

@@ -37,8 +37,6 @@ def setting_for(request: PlanRequest, bodies: PreparedBodies) -> Setting:
     """The setting of a plan."""
     clock = PlanClock(request.now)
     registries = request.registries
-    managed = {("managed", name): t.schema for name, t in registries.resource_types.items()}
-    data = {("data", name): t.schema for name, t in registries.data_sources.items()}
 
     @cache
     def functions() -> Mapping[str, Any]:
@@ -66,7 +64,7 @@ def setting_for(request: PlanRequest, bodies: PreparedBodies) -> Setting:
         request.variables,
         functions,
         bodies.of,
-        managed | data,
+        registries.schemas,
         read_data,
         request.working_directory,
         request.workspace,

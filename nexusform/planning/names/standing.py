@@ -56,7 +56,5 @@ class StandingEvaluation(Evaluation):
 
 def standing_evaluation(request: PlanRequest) -> StandingEvaluation:
     """The names of the request's configuration over its state."""
-    managed = {("managed", name): t.schema for name, t in request.registries.resource_types.items()}
-    data = {("data", name): t.schema for name, t in request.registries.data_sources.items()}
-    setting = setting_for(request, PreparedBodies(managed | data))
+    setting = setting_for(request, PreparedBodies(request.registries.schemas))
     return StandingEvaluation(setting, request)
