@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.diagnostic_kinds import SUMMARIES
 from nexusform.source import Span
@@ -56,6 +57,40 @@ class Diagnostic(Struct, frozen=True):
     values: tuple[ValueNote, ...] = ()
     function: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Problem(Struct, frozen=True):
+    """Something wrong with a value or a document, said by somebody who does not know whose it is.
+
+    `path` leads to it inside the value (() = all of it); of the text of a `file`, `line` and `column` say
+    where instead (from 1, 0 = all of it). `id` and `headline` are as in `diagnostic`. Who knows the
+    configuration makes a Diagnostic of it, at the line where the value or the file is given.
+    """
+
+    path: tuple[str | int, ...]
+    id: str
+    detail: str
+    severity: Severity = Severity.ERROR
+    headline: str = ""
+    file: str = ""
+    line: int = 0
+    column: int = 0
+
+    @property
+    def where(self) -> str:
+        """The place for people: `line 3, column 5`, or a path such as `[4].rackId`; "" for all of it."""
+        if self.line:
+            return f"line {self.line}, column {self.column}"
+        steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path)
+        return "".join(steps).removeprefix(".")
+
+    def below(self, *steps: str | int) -> Problem:
+        """The same seen from further out: these steps lead to the value that it was said of."""
+        return replace(self, path=(*steps, *self.path))
+
+    def __str__(self) -> str:
+        place = ", ".join(part for part in (self.file, self.where) if part)
+        return f"{place}: {self.detail}"
 
 
 def diagnostic(

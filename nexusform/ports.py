@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from nexusform.address import Address, Mode
 from nexusform.demands import PlacedVm, VmDemand
-from nexusform.diagnostics import Severity
+from nexusform.diagnostics import Problem
 from nexusform.language.surroundings import Clock, FileProblem, Files
 from nexusform.plain_data import Path
 from nexusform.scheduling.racks.model import Machine, VmSku
@@ -34,7 +34,6 @@ __all__ = [
     "LockHeld",
     "LockInfo",
     "ObjectKey",
-    "Problem",
     "Provider",
     "ProviderAnswer",
     "ProviderProblem",
@@ -49,19 +48,6 @@ __all__ = [
 ]
 
 # --- resource types ----------------------------------------------------------------------------
-
-
-class Problem(Struct, frozen=True):
-    """Something wrong with a resource's values: where in them (a path; () = the block itself), the id
-    of a diagnostic and its detail. `headline` stands in for the summary of the id, where it is given.
-    The planner finds the line.
-    """
-
-    path: Path
-    id: str
-    detail: str
-    severity: Severity = Severity.ERROR
-    headline: str = ""
 
 
 class Surroundings(Protocol):

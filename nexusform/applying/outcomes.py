@@ -57,7 +57,7 @@ def after_answer(
     mistakes = misfits(schema, answer.attributes) if schema is not None else []
     if mistakes:
         # Attributes of the wrong type cannot be written to state. The object is there all the same.
-        mistake = f"{path_text(mistakes[0].path)}: {mistakes[0].message}"
+        mistake = f"{path_text(mistakes[0].path)}: {mistakes[0].detail}"
         refusal = f"The answer of provider {call.provider.name} cannot be used. {mistake}"
         return after_problem(call, ProviderProblem(refusal, exists=True), before)
     address = str(call.change.address)

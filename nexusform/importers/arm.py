@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nexusform.diagnostics import Severity
-from nexusform.importers.findings import Finding
+from nexusform.diagnostics import Problem, Severity
+from nexusform.plain_data import Path
 
 SHAPE: Final = "unexpected-shape"
 MAX_NUMBER: Final = 10**9
+# What people are told of a document that is no list at all.
+_TOP: Final[Path] = ("top level",)
 
 
 def id_key(arm_id: str) -> str:
@@ -35,7 +37,7 @@ class Item:
 
     __slots__ = ("_fields", "_findings", "_properties", "file", "path")
 
-    def __init__(self, file: str, path: str, fields: Mapping[str, Any], findings: list[Finding]) -> None:
+    def __init__(self, file: str, path: Path, fields: Mapping[str, Any], findings: list[Problem]) -> None:
         self.file = file
         self.path = path
         self._fields = fields
@@ -47,14 +49,14 @@ class Item:
         elif properties is not None:
             self._wrong("properties", "an object", properties)
 
-    def where(self, key: str) -> str:
-        """The JSON path of a field."""
-        inner = f"properties.{key}" if key in self._properties else key
-        return f"{self.path}.{inner}" if self.path else inner
+    def path_of(self, key: str) -> Path:
+        """Where in the document a field stands."""
+        inside = ("properties", key) if key in self._properties else (key,)
+        return (*self.path, *inside)
 
     def report(self, key: str, kind: str, detail: str, severity: Severity = Severity.ERROR) -> None:
         """Add a finding about a field."""
-        self._findings.append(Finding(self.file, self.where(key), kind, detail, severity))
+        self._findings.append(Problem(self.path_of(key), kind, detail, severity, file=self.file))
 
     def value(self, key: str) -> Any:
         """The field as it stands; None when absent."""
@@ -114,7 +116,7 @@ class Item:
         if not isinstance(value, Mapping):
             self._wrong(key, "an object", value)
             return None
-        return Item(self.file, self.where(key), value, self._findings)
+        return Item(self.file, self.path_of(key), value, self._findings)
 
     def items(self, key: str) -> list[Item]:
         """A list of objects; empty when absent."""
@@ -124,48 +126,49 @@ class Item:
         if not isinstance(value, list):
             self._wrong(key, "a list of objects", value)
             return []
-        return _items(self.file, self.where(key), value, self._findings)
+        return _items(self.file, self.path_of(key), value, self._findings)
 
     def _wrong(self, key: str, wanted: str, got: Any) -> None:
         self.report(key, SHAPE, f"{wanted} is needed here, not {_kind(got)}.")
 
 
-def resources(file: str, document: Any, findings: list[Finding]) -> list[Item]:
+def resources(file: str, document: Any, findings: list[Problem]) -> list[Item]:
     """The resources of a document in either form; a single resource (`az ... show`) counts as one."""
     if isinstance(document, list):
-        return _items(file, "", document, findings)
+        return _items(file, (), document, findings)
     if isinstance(document, Mapping) and "value" in document:
         if document.get("nextLink"):
             findings.append(
-                Finding(
-                    file,
-                    "nextLink",
+                Problem(
+                    ("nextLink",),
                     "incomplete-list",
                     "this is one page of several. Capture the list with `az`, which follows the pages.",
                     Severity.WARNING,
+                    file=file,
                 )
             )
         if isinstance(document["value"], list):
-            return _items(file, "value", document["value"], findings)
+            return _items(file, ("value",), document["value"], findings)
         findings.append(
-            Finding(file, "value", SHAPE, f"a list is needed here, not {_kind(document['value'])}.")
+            Problem(("value",), SHAPE, f"a list is needed here, not {_kind(document['value'])}.", file=file)
         )
         return []
     if isinstance(document, Mapping) and "id" in document:
-        return [Item(file, "", document, findings)]
+        return [Item(file, (), document, findings)]
     detail = f'a list of resources or {{"value": [...]}} is needed, not {_kind(document)}.'
-    findings.append(Finding(file, "top level", SHAPE, detail))
+    findings.append(Problem(_TOP, SHAPE, detail, file=file))
     return []
 
 
-def _items(file: str, path: str, values: list[Any], findings: list[Finding]) -> list[Item]:
+def _items(file: str, path: Path, values: list[Any], findings: list[Problem]) -> list[Item]:
     found = []
     for index, value in enumerate(values):
-        at = f"{path}[{index}]"
+        at = (*path, index)
         if isinstance(value, Mapping):
             found.append(Item(file, at, value, findings))
         else:
-            findings.append(Finding(file, at, SHAPE, f"an object is needed here, not {_kind(value)}."))
+            detail = f"an object is needed here, not {_kind(value)}."
+            findings.append(Problem(at, SHAPE, detail, file=file))
     return found
 
 

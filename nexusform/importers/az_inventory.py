@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Severity
+from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.arm import Item, resources
 from nexusform.importers.az_age import newest_change, parse_time, time_text
 from nexusform.importers.az_cells import place
@@ -26,7 +26,6 @@ from nexusform.importers.az_model import (
     AzVirtualMachine,
 )
 from nexusform.importers.az_workloads import read_clusters, read_pools, read_virtual_machines
-from nexusform.importers.findings import Finding
 from nexusform.importers.json_document import parse_json
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST, Catalogue
 
@@ -40,14 +39,14 @@ def read_inventory(
     documents: Documents,
     machine_sku_by_id: Mapping[str, str] | None = None,
     catalogue: Catalogue | None = None,
-) -> tuple[AzInventory, tuple[Finding, ...]]:
+) -> tuple[AzInventory, tuple[Problem, ...]]:
     """The site that the documents describe, and what is wrong with them, errors first.
 
     `machine_sku_by_id` maps machineSkuId to a machine SKU of the catalogue (default: the newest
     one) and wins over the rack's SKU.
     """
     skus = catalogue or CATALOGUES[NEWEST]
-    findings: list[Finding] = []
+    findings: list[Problem] = []
     items, stated = _read_all(documents, findings)
     racks = read_racks(items["racks"])
     machines = read_machines(items["bare_metal_machines"], racks, machine_sku_by_id or {})
@@ -81,7 +80,7 @@ _KINDS: Final = (
 
 
 def _read_all(
-    documents: Documents, findings: list[Finding]
+    documents: Documents, findings: list[Problem]
 ) -> tuple[dict[str, list[Item]], list[tuple[str, Any]]]:
     """The resources of every kind, and the `exported_at` that documents state."""
     items: dict[str, list[Item]] = {kind: [] for kind in _KINDS}
@@ -99,7 +98,7 @@ def _read_all(
 
 
 def _exported_at(
-    documents: Documents, stated: Iterable[tuple[str, Any]], findings: list[Finding]
+    documents: Documents, stated: Iterable[tuple[str, Any]], findings: list[Problem]
 ) -> datetime | None:
     """The oldest time at which the export says a part of it was made."""
     named: list[tuple[str, Any]] = [
@@ -114,7 +113,7 @@ def _exported_at(
             continue
         shown = str(text)[:40]
         detail = f'"{shown}" is not a time such as 2026-03-01T08:00:00Z; the age is taken from the resources.'
-        findings.append(Finding(name, "", "invalid-time", detail, Severity.WARNING))
+        findings.append(Problem((), "invalid-time", detail, Severity.WARNING, file=name))
     return min(moments, default=None)
 
 
@@ -140,17 +139,17 @@ def _capacity(items: Iterable[Item]) -> AzCapacity | None:
     return None
 
 
-def _limited(findings: list[Finding]) -> tuple[Finding, ...]:
+def _limited(findings: list[Problem]) -> tuple[Problem, ...]:
     """Errors first, equal ones once, and at most MAX_FINDINGS of them."""
     ordered = sorted(dict.fromkeys(findings), key=lambda finding: finding.severity is not Severity.ERROR)
     if len(ordered) <= MAX_FINDINGS:
         return tuple(ordered)
     rest = len(ordered) - MAX_FINDINGS
-    more = Finding(
-        ordered[MAX_FINDINGS].file,
-        "",
+    more = Problem(
+        (),
         "more-findings",
         f"and {rest} more, not shown.",
         ordered[MAX_FINDINGS].severity,
+        file=ordered[MAX_FINDINGS].file,
     )
     return (*ordered[:MAX_FINDINGS], more)

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics import did_you_mean
+from nexusform.diagnostics import Problem, did_you_mean
 from nexusform.importers.yaml_node import ELISION, Node, Notes
-from nexusform.importers.yaml_text import LineFinding, Place, read_yaml
+from nexusform.importers.yaml_text import Place, read_yaml
 from nexusform.plain_data import Path
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
 from nexusform.value_types import BOOL, NUMBER, ListType, MapType
@@ -37,7 +37,7 @@ class FleetDocument(Struct, frozen=True):
     namespace: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[Path, Place] = field(default_factory=dict)
-    findings: tuple[LineFinding, ...] = ()
+    findings: tuple[Problem, ...] = ()
 
     def line(self, path: Path) -> int:
         """The line of a value, or of the nearest part above it that was written; 0 = none."""

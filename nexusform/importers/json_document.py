@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final, NoReturn
 
-from nexusform.importers.findings import Finding
+from nexusform.diagnostics import Problem
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 INVALID: Final = "invalid-json"
@@ -18,11 +18,11 @@ _MARKS: Final = (
 )
 
 
-def parse_json(file: str, content: bytes) -> tuple[Any, Finding | None]:
+def parse_json(file: str, content: bytes) -> tuple[Any, Problem | None]:
     """The data of a JSON document, or (None, what is wrong with it)."""
     if len(content) > MAX_BYTES:
         detail = f"the file has {len(content):,} bytes; at most {MAX_BYTES:,} are read."
-        return None, Finding(file, "", "file-too-large", detail)
+        return None, Problem((), "file-too-large", detail, file=file)
     encoding = next((name for mark, name in _MARKS if content.startswith(mark)), "utf-8")
     try:
         text = content.decode(encoding)
@@ -48,5 +48,5 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _broken(file: str, line: int, column: int, detail: str) -> Finding:
-    return Finding(file, f"line {line}, column {column}", INVALID, detail)
+def _broken(file: str, line: int, column: int, detail: str) -> Problem:
+    return Problem((), INVALID, detail, file=file, line=line, column=column)

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics import Severity
-from nexusform.importers.yaml_text import LineFinding, Place, YamlDocument, finding, read_yaml
+from nexusform.diagnostics import Problem, Severity
+from nexusform.importers.yaml_text import Place, YamlDocument, problem_at, read_yaml
 
 INVALID: Final = "invalid-kubernetes-manifest"
 DEPRECATED: Final = "deprecated-envelope"
@@ -68,7 +68,7 @@ class ManifestReading(Struct, frozen=True):
     """The manifests of a text in its order, and everything that is wrong with it."""
 
     manifests: tuple[Manifest, ...]
-    findings: tuple[LineFinding, ...]
+    findings: tuple[Problem, ...]
 
 
 def read_manifests(file: str, content: str | bytes) -> ManifestReading:
@@ -93,7 +93,7 @@ def manifest_from(body: Mapping[str, Any], like: Manifest) -> Manifest | None:
 def unwrapped(manifests: Iterable[Manifest]) -> ManifestReading:
     """The objects as members get them: every envelope replaced by what is in it."""
     found: list[Manifest] = []
-    findings: list[LineFinding] = []
+    findings: list[Problem] = []
     for manifest in manifests:
         if manifest.kind in ENVELOPE_KINDS and is_fleet_group(manifest.group):
             inner = _from_envelope(manifest)
@@ -169,7 +169,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 class _Reader:
-    def __init__(self, file: str, findings: list[LineFinding]) -> None:
+    def __init__(self, file: str, findings: list[Problem]) -> None:
         self.file = file
         self.findings = findings
         self.found: list[Manifest] = []
@@ -245,7 +245,7 @@ class _Reader:
         return found
 
     def _say(self, place: Place, detail: str, severity: Severity = Severity.ERROR) -> None:
-        self.findings.append(finding(self.file, place, INVALID, detail, severity))
+        self.findings.append(problem_at(self.file, place, INVALID, detail, severity))
 
 
 def plain_text(value: Any) -> str:
@@ -274,7 +274,7 @@ def _from_envelope(envelope: Manifest) -> ManifestReading:
 
 def _from_configmap(envelope: Manifest) -> ManifestReading:
     detail = f"{envelope.title} is an envelope of the obsolete kind; write a ResourceEnvelope instead."
-    findings = [finding(envelope.file, envelope.place, DEPRECATED, detail, Severity.WARNING)]
+    findings = [problem_at(envelope.file, envelope.place, DEPRECATED, detail, Severity.WARNING)]
     found: list[Manifest] = []
     for key, text in _mapping(envelope.body.get("data")).items():
         if isinstance(text, str):

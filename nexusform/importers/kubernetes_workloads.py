@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Severity
+from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.kubernetes_affinity import read_selector
 from nexusform.importers.kubernetes_manifests import Manifest
 from nexusform.importers.kubernetes_pod_spec import (
@@ -21,7 +21,7 @@ from nexusform.importers.kubernetes_pod_spec import (
     template_labels,
 )
 from nexusform.importers.manifest_fields import Fields
-from nexusform.importers.yaml_text import LineFinding, finding
+from nexusform.importers.yaml_text import problem_at
 from nexusform.scheduling.matching import LabelSelector, matches
 from nexusform.scheduling.pods.model import Strategy, Workload
 
@@ -54,7 +54,7 @@ class WorkloadReading(Struct, frozen=True):
     """The workloads of some manifests in their order, and what is wrong with or left out of them."""
 
     workloads: tuple[Workload, ...]
-    findings: tuple[LineFinding, ...]
+    findings: tuple[Problem, ...]
 
 
 def is_workload(manifest: Manifest) -> bool:
@@ -74,7 +74,7 @@ def workloads_of(manifests: Sequence[Manifest], others: Sequence[Manifest] = ())
     for manifest in manifests:
         if (manifest.group, manifest.kind) in _UNPREDICTED:
             detail = f"{manifest.title}: pods of a {manifest.kind} come and go; they are left out."
-            note = finding(manifest.file, manifest.place, NOT_PREDICTED, detail, Severity.WARNING)
+            note = problem_at(manifest.file, manifest.place, NOT_PREDICTED, detail, Severity.WARNING)
             reader.findings.append(note)
     return WorkloadReading(tuple(found), tuple(reader.findings))
 
@@ -113,7 +113,7 @@ class _Reader:
         self.priorities = priorities
         self.services = services
         self.autoscalers = autoscalers
-        self.findings: list[LineFinding] = []
+        self.findings: list[Problem] = []
 
     def read(self, manifest: Manifest) -> Workload:
         root = Fields(manifest, self.findings, manifest.body)
@@ -186,7 +186,7 @@ class _Reader:
             "replicas as written are predicted."
         )
         self.findings.append(
-            finding(manifest.file, manifest.find("spec"), AUTOSCALED, detail, Severity.WARNING)
+            problem_at(manifest.file, manifest.find("spec"), AUTOSCALED, detail, Severity.WARNING)
         )
         return replace(workload, autoscaler=scaler.name)
 

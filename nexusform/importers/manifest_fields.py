@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from nexusform.diagnostics import Severity
+from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.kubernetes_manifests import INVALID, Manifest, plain_text
-from nexusform.importers.yaml_text import LineFinding, finding
+from nexusform.importers.yaml_text import problem_at
 
 _EMPTY: Final[Mapping[str, Any]] = {}
 
@@ -16,7 +16,7 @@ class Fields:
     """A mapping of a manifest at a path. Absent parts read as empty; wrong ones are noted once."""
 
     def __init__(
-        self, manifest: Manifest, findings: list[LineFinding], data: Mapping[str, Any], *path: str | int
+        self, manifest: Manifest, findings: list[Problem], data: Mapping[str, Any], *path: str | int
     ) -> None:
         self.manifest = manifest
         self.findings = findings
@@ -32,7 +32,7 @@ class Fields:
         name = ".".join(str(step) for step in path)
         where = self.manifest.find(*path)
         text = f"{self.manifest.title}: {name} {detail}"
-        self.findings.append(finding(self.manifest.file, where, INVALID, text, severity))
+        self.findings.append(problem_at(self.manifest.file, where, INVALID, text, severity))
 
     def at(self, key: str) -> Fields:
         """The mapping under a key."""

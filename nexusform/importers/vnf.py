@@ -9,6 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.diagnostics import Problem
 from nexusform.importers.hot import BASE_HOT, HotVnf, read_hot
 from nexusform.importers.tosca import read_vnfd
 from nexusform.importers.vnf_model import (
@@ -23,7 +24,7 @@ from nexusform.importers.vnf_model import (
 )
 from nexusform.importers.vnf_scale import counts
 from nexusform.importers.yaml_node import Notes
-from nexusform.importers.yaml_text import LineFinding, Place
+from nexusform.importers.yaml_text import Place
 
 VNFD = "vnfd"
 
@@ -32,7 +33,7 @@ class ReadVnf(Struct, frozen=True):
     """A VNF and everything that was found while reading it, document by document."""
 
     vnf: Vnf
-    findings: tuple[LineFinding, ...]
+    findings: tuple[Problem, ...]
 
 
 def read_vnf(sources: VnfSources) -> ReadVnf:

@@ -6,15 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from nexusform.diagnostics import did_you_mean
+from nexusform.diagnostics import Problem, did_you_mean
 from nexusform.importers.vnf_model import MACHINE, RACK, SCOPES, SITE, Level, Rule, Vnf
-
-
-class SizeProblem(Struct, frozen=True):
-    """What is wrong with the size asked for. `aspect` "" = it concerns the instantiation level."""
-
-    aspect: str
-    detail: str
 
 
 class Clamped(Struct, frozen=True):
@@ -41,14 +34,18 @@ class Unmet(Struct, frozen=True):
     against: Rule | None = None
 
 
-def size_problems(vnf: Vnf, level: str, scale_levels: Mapping[str, int]) -> list[SizeProblem]:
+def size_problems(vnf: Vnf, level: str, scale_levels: Mapping[str, int]) -> list[Problem]:
     """Levels and aspects that the documents do not have, and scale levels beyond their largest."""
     found = []
     names = [known.name for known in vnf.levels]
     if level and level not in names:
         listed = f" There are: {', '.join(names)}." if names else " The documents describe none."
         found.append(
-            SizeProblem("", f'There is no instantiation level "{level}".{did_you_mean(level, names)}{listed}')
+            Problem(
+                ("instantiation_level",),
+                "unknown-size-of-the-vnf",
+                f'There is no instantiation level "{level}".{did_you_mean(level, names)}{listed}',
+            )
         )
     aspects = {aspect.name: aspect for aspect in vnf.aspects}
     for name, wanted in scale_levels.items():
@@ -56,14 +53,17 @@ def size_problems(vnf: Vnf, level: str, scale_levels: Mapping[str, int]) -> list
         if aspect is None:
             listed = f" There are: {', '.join(aspects)}." if aspects else " The documents describe none."
             found.append(
-                SizeProblem(
-                    name, f'There is no scaling aspect "{name}".{did_you_mean(name, aspects)}{listed}'
+                Problem(
+                    ("scale_levels", name),
+                    "invalid-scale-level",
+                    f'There is no scaling aspect "{name}".{did_you_mean(name, aspects)}{listed}',
                 )
             )
         elif not 0 <= wanted <= aspect.max_level:
             found.append(
-                SizeProblem(
-                    name,
+                Problem(
+                    ("scale_levels", name),
+                    "invalid-scale-level",
                     f'The aspect "{name}" has the levels 0 to {aspect.max_level} ({aspect.origin}), not '
                     f"{wanted}.",
                 )

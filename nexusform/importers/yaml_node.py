@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics import Severity
-from nexusform.importers.yaml_text import LineFinding, Place, YamlDocument, finding
+from nexusform.diagnostics import Problem, Severity
+from nexusform.importers.yaml_text import Place, YamlDocument, problem_at
 
 # How printed excerpts mark what they leave out.
 ELISION: Final = "..."
@@ -98,10 +98,10 @@ class Notes:
 
     def __init__(self, file: str) -> None:
         self.file = file
-        self._found: dict[LineFinding, None] = {}
+        self._found: dict[Problem, None] = {}
 
     @property
-    def findings(self) -> tuple[LineFinding, ...]:
+    def findings(self) -> tuple[Problem, ...]:
         """All findings, by line."""
         return tuple(sorted(self._found, key=lambda found: found.line))
 
@@ -113,10 +113,10 @@ class Notes:
         """Something that cannot be used."""
         self._add(at, kind, detail, Severity.ERROR)
 
-    def take(self, found: LineFinding) -> None:
+    def take(self, found: Problem) -> None:
         """A finding of somebody else about the same document."""
         self._found.setdefault(found)
 
     def _add(self, at: Node | Place | None, kind: str, detail: str, severity: Severity) -> None:
         place = at.place if isinstance(at, Node) else at
-        self._found.setdefault(finding(self.file, place, kind, detail, severity))
+        self._found.setdefault(problem_at(self.file, place, kind, detail, severity))

@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics import Severity
-from nexusform.importers.findings import Finding
+from nexusform.diagnostics import Problem, Severity
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 # What aliases may unfold to, in nodes per document.
@@ -23,13 +22,6 @@ MAX_DEPTH: Final = 100
 
 INVALID: Final = "invalid-yaml"
 DUPLICATE: Final = "duplicate-yaml-key"
-
-
-class LineFinding(Finding, frozen=True):
-    """A remark that also carries the place as numbers: line and column count from 1, 0 = none."""
-
-    line: int = 0
-    column: int = 0
 
 
 class Place(Struct, frozen=True):
@@ -61,17 +53,15 @@ class YamlStream(Struct, frozen=True):
     """The documents of a text (empty ones left out) and everything that is wrong with it."""
 
     documents: tuple[YamlDocument, ...]
-    findings: tuple[LineFinding, ...]
+    findings: tuple[Problem, ...]
 
 
-def finding(
+def problem_at(
     file: str, place: Place | None, kind: str, detail: str, severity: Severity = Severity.ERROR
-) -> LineFinding:
-    """A remark about a place of a file."""
-    if place is None:
-        return LineFinding(file, "", kind, detail, severity)
-    where = f"line {place.line}, column {place.column}"
-    return LineFinding(file, where, kind, detail, severity, place.line, place.column)
+) -> Problem:
+    """A problem at a place of a file (None: of the file as a whole)."""
+    line, column = (place.line, place.column) if place is not None else (0, 0)
+    return Problem((), kind, detail, severity, file=file, line=line, column=column)
 
 
 def read_yaml(file: str, content: str | bytes) -> YamlStream:
@@ -79,13 +69,13 @@ def read_yaml(file: str, content: str | bytes) -> YamlStream:
     size = len(content)
     if size > MAX_BYTES:
         detail = f"the text has {size:,} bytes; at most {MAX_BYTES:,} are read."
-        return YamlStream((), (finding(file, None, "file-too-large", detail),))
+        return YamlStream((), (problem_at(file, None, "file-too-large", detail),))
     try:
         text = content.decode("utf-8-sig") if isinstance(content, bytes) else content.removeprefix("\ufeff")
     except UnicodeDecodeError as problem:
         before = content[: problem.start] if isinstance(content, bytes) else b""
         place = Place(before.count(b"\n") + 1, problem.start - before.rfind(b"\n"))
-        return YamlStream((), (finding(file, place, INVALID, "this is not utf-8 text."),))
+        return YamlStream((), (problem_at(file, place, INVALID, "this is not utf-8 text."),))
     return _read(file, text)
 
 
@@ -93,7 +83,7 @@ def _read(file: str, text: str) -> YamlStream:
     import yaml
 
     documents: list[YamlDocument] = []
-    findings: list[LineFinding] = []
+    findings: list[Problem] = []
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         events = iter(yaml.parse(text, Loader=loader))
@@ -105,17 +95,17 @@ def _read(file: str, text: str) -> YamlStream:
                 if data is not None:
                     documents.append(YamlDocument(data, place))
     except _Broken as problem:
-        findings.append(finding(file, problem.place, INVALID, problem.detail))
+        findings.append(problem_at(file, problem.place, INVALID, problem.detail))
     except (yaml.YAMLError, RecursionError) as problem:
         findings.append(_syntax(file, problem))
     return YamlStream(tuple(documents), tuple(findings))
 
 
-def _syntax(file: str, problem: Exception) -> LineFinding:
+def _syntax(file: str, problem: Exception) -> Problem:
     mark = getattr(problem, "problem_mark", None)
     what = getattr(problem, "problem", None) or str(problem) or "the document is nested too deeply"
     place = None if mark is None else Place(mark.line + 1, mark.column + 1)
-    return finding(file, place, INVALID, f"{what}. Nothing after this line was read.")
+    return problem_at(file, place, INVALID, f"{what}. Nothing after this line was read.")
 
 
 class _Broken(Exception):
@@ -132,7 +122,7 @@ class _Reader:
 
         self.file = file
         self.events = events
-        self.findings: list[LineFinding] = []
+        self.findings: list[Problem] = []
         self.anchors: dict[str, tuple[Any, Place, int]] = {}
         self.nodes = 0
         self.kinds = (yaml.AliasEvent, yaml.ScalarEvent, yaml.SequenceStartEvent)
@@ -198,7 +188,7 @@ class _Reader:
             key = _key(name, where)
             if key in items:
                 detail = f'the key "{key}" stands twice in one mapping; the last one counts.'
-                self.findings.append(finding(self.file, where, DUPLICATE, detail, Severity.WARNING))
+                self.findings.append(problem_at(self.file, where, DUPLICATE, detail, Severity.WARNING))
             items[key] = data
             # The key's place is where people look; what is below it keeps its own.
             place.children[key] = Place(where.line, where.column, below.children)

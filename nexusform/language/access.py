@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from msgspec import Struct
-
-from nexusform.diagnostics import did_you_mean
+from nexusform.diagnostics import Problem, did_you_mean
 from nexusform.language.conversion import convert
 from nexusform.plain_data import ConversionProblem
 from nexusform.value_types import (
@@ -24,18 +22,10 @@ from nexusform.value_types import (
 )
 from nexusform.values import DYNAMIC_UNKNOWN, UNKNOWN, Value
 
-
-class AccessProblem(Struct, frozen=True):
-    """Why a step into a value cannot be taken: a diagnostic's id and detail."""
-
-    id: str
-    detail: str
-
-
 _NOT_THERE: Final = "The given key does not identify an element in this collection value"
 
 
-def attribute(value: Value, name: str) -> Value | AccessProblem:
+def attribute(value: Value, name: str) -> Value | Problem:
     """`value.name`."""
     raw = value.raw
     if raw.__class__ is dict:
@@ -44,7 +34,8 @@ def attribute(value: Value, name: str) -> Value | AccessProblem:
             return found.with_marks(value.marks) if value.marks else found
     of = value.type
     if raw is None:
-        return AccessProblem(
+        return Problem(
+            (),
             "attempt-to-get-attribute-from-null-value",
             f'This value is null, so it does not have any attributes; "{name}" cannot be read from it.',
         )
@@ -59,16 +50,16 @@ def attribute(value: Value, name: str) -> Value | AccessProblem:
         if raw is UNKNOWN:
             return Value(of.element, UNKNOWN, value.marks)
         hint = "" if value.marks else did_you_mean(name, raw)
-        return AccessProblem(
-            "missing-map-element", f'This map does not have an element with the key "{name}".{hint}'
+        return Problem(
+            (), "missing-map-element", f'This map does not have an element with the key "{name}".{hint}'
         )
-    return AccessProblem("unsupported-attribute", _unsupported(of, name))
+    return Problem((), "unsupported-attribute", _unsupported(of, name))
 
 
-def _no_attribute(name: str, names: list[str]) -> AccessProblem:
+def _no_attribute(name: str, names: list[str]) -> Problem:
     hint = did_you_mean(name, names) or _listed("Its attributes are", names)
-    return AccessProblem(
-        "unsupported-attribute", f'This object does not have an attribute named "{name}".{hint}'
+    return Problem(
+        (), "unsupported-attribute", f'This object does not have an attribute named "{name}".{hint}'
     )
 
 
@@ -95,55 +86,56 @@ def _listed(lead: str, names: list[str]) -> str:
     return f" {lead} {shown}{' and more' if len(names) > 12 else ''}."
 
 
-def index(value: Value, key: Value) -> Value | AccessProblem:
+def index(value: Value, key: Value) -> Value | Problem:
     """`value[key]`."""
     marks = value.marks | key.marks
     if value.raw is None:
-        return AccessProblem(
-            "attempt-to-index-null-value", "This value is null, so it does not have any indices."
+        return Problem(
+            (), "attempt-to-index-null-value", "This value is null, so it does not have any indices."
         )
     if key.raw is None:
-        return AccessProblem("invalid-index", "Can't use a null value as an indexing key.")
+        return Problem((), "invalid-index", "Can't use a null value as an indexing key.")
     if value.type is DYNAMIC:
         return DYNAMIC_UNKNOWN.with_marks(marks)
     found = _index_by_type(value, key)
-    return found if isinstance(found, AccessProblem) else found.with_marks(marks)
+    return found if isinstance(found, Problem) else found.with_marks(marks)
 
 
-def _index_by_type(value: Value, key: Value) -> Value | AccessProblem:
+def _index_by_type(value: Value, key: Value) -> Value | Problem:
     of = value.type
     if isinstance(of, (ListType, TupleType)):
         return _element(value, key)
     if isinstance(of, (MapType, ObjectType)):
         return _entry(value, key)
     if isinstance(of, SetType):
-        return AccessProblem(
+        return Problem(
+            (),
             "invalid-index",
             "Elements of a set are identified only by their value and don't have any separate index or key "
             "to select with, so it's only possible to perform operations across all elements of the set.",
         )
-    return AccessProblem("invalid-index", "This value does not have any indices.")
+    return Problem((), "invalid-index", "This value does not have any indices.")
 
 
-def _element(value: Value, key: Value) -> Value | AccessProblem:
+def _element(value: Value, key: Value) -> Value | Problem:
     of = value.type
     try:
         position = convert(key, NUMBER).raw
     except ConversionProblem as problem:
-        return AccessProblem("invalid-index", f"{_NOT_THERE}: {problem.message}.")
+        return Problem((), "invalid-index", f"{_NOT_THERE}: {problem.message}.")
     if position is UNKNOWN:
         return Value(of.element, UNKNOWN) if isinstance(of, ListType) else DYNAMIC_UNKNOWN
     if not isinstance(position, int):
         why = "indexing a sequence requires a whole number, but the given index has a fractional part"
-        return AccessProblem("invalid-index", f"{_NOT_THERE}: {why}.")
+        return Problem((), "invalid-index", f"{_NOT_THERE}: {why}.")
     if position < 0:
         why = "a negative number is not a valid index for a sequence"
-        return AccessProblem("invalid-index", f"{_NOT_THERE}: {why}.")
+        return Problem((), "invalid-index", f"{_NOT_THERE}: {why}.")
     if isinstance(of, ListType) and value.raw is UNKNOWN:
         return Value(of.element, UNKNOWN)
     length = len(of.elements) if isinstance(of, TupleType) else len(value.raw)
     if position >= length:
-        return AccessProblem("invalid-index", f"{_NOT_THERE}: {_too_far(position, length)}.")
+        return Problem((), "invalid-index", f"{_NOT_THERE}: {_too_far(position, length)}.")
     if value.raw is UNKNOWN:
         assert isinstance(of, TupleType)
         return Value(of.elements[position], UNKNOWN)
@@ -159,12 +151,12 @@ def _too_far(position: int, length: int) -> str:
     return f"the index {position} is past the end of a collection of {count} ({last})"
 
 
-def _entry(value: Value, key: Value) -> Value | AccessProblem:
+def _entry(value: Value, key: Value) -> Value | Problem:
     of = value.type
     try:
         name = convert(key, STRING).raw
     except ConversionProblem as problem:
-        return AccessProblem("invalid-index", f"{_NOT_THERE}: {problem.message}.")
+        return Problem((), "invalid-index", f"{_NOT_THERE}: {problem.message}.")
     if isinstance(of, MapType) and (value.raw is UNKNOWN or name is UNKNOWN):
         return Value(of.element, UNKNOWN)
     if name is UNKNOWN:
@@ -183,6 +175,6 @@ def _entry(value: Value, key: Value) -> Value | AccessProblem:
     shown = '"(sensitive)"' if key.marks else f'"{name}"'
     hidden = bool(key.marks or value.marks)
     hint = "" if hidden else did_you_mean(name, names) or _listed("Its keys are", names)
-    return AccessProblem(
-        "invalid-index", f"{_NOT_THERE}: there is no {shown} in this {friendly_name(of)}.{hint}"
+    return Problem(
+        (), "invalid-index", f"{_NOT_THERE}: there is no {shown} in this {friendly_name(of)}.{hint}"
     )

@@ -8,9 +8,9 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Diagnostic, ValueNote, error, has_errors
+from nexusform.diagnostics import Diagnostic, Problem, ValueNote, error, has_errors
 from nexusform.exact_numbers import number_from_decimal
-from nexusform.language.access import AccessProblem, attribute, index
+from nexusform.language.access import attribute, index
 from nexusform.language.functions.function import Function
 from nexusform.language.syntax import Expression, Step, Traversal, TraverseAttribute
 from nexusform.language.value_notes import traversal_text, value_notes
@@ -175,13 +175,13 @@ class Evaluation:
         """The value that literal steps into a value lead to."""
         for step in steps:
             found = step_into(value, step)
-            if isinstance(found, AccessProblem):
+            if isinstance(found, Problem):
                 return self.problem(found.id, found.detail, step.span, whole)
             value = found
         return value
 
 
-def step_into(value: Value, step: Step) -> Value | AccessProblem:
+def step_into(value: Value, step: Step) -> Value | Problem:
     """One literal step into a value; a legacy `.0` is an index."""
     if isinstance(step, TraverseAttribute):
         name = step.name

@@ -7,9 +7,9 @@ from decimal import Decimal
 from functools import lru_cache, partial
 from typing import Final
 
-from nexusform.diagnostics import Diagnostic, ValueNote, did_you_mean, error, has_errors
+from nexusform.diagnostics import Diagnostic, Problem, ValueNote, did_you_mean, error, has_errors
 from nexusform.exact_numbers import number_from_decimal
-from nexusform.language.access import AccessProblem, index
+from nexusform.language.access import index
 from nexusform.language.comprehension import for_object, for_tuple, splat, splat_element, template_for
 from nexusform.language.conversion import convert, describe, unify
 from nexusform.language.evaluation import CALL_UNITS, Evaluation, Handler, Scope, TooLarge, bounded
@@ -156,7 +156,7 @@ def _index(node: Index, run: Evaluation) -> Value:
     if len(run.diagnostics) > before and has_errors(run.diagnostics[before:]):
         return DYNAMIC_UNKNOWN
     found = index(collection, key)
-    if isinstance(found, AccessProblem):
+    if isinstance(found, Problem):
         at = node.key if found.id == "invalid-index" else node.collection
         return run.problem(found.id, found.detail, at, node)
     return found

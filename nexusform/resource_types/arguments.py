@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any, Final
 
-from nexusform.diagnostics import did_you_mean
+from nexusform.diagnostics import Problem, did_you_mean
 from nexusform.plain_data import Path
-from nexusform.ports import Problem
 from nexusform.schema import Attribute, OnChange, Reference
 from nexusform.value_types import NUMBER, STRING
 from nexusform.values import UNKNOWN

@@ -7,11 +7,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from nexusform.diagnostics import Problem
 from nexusform.importers.fleet_model import FleetObject, FleetRun
 from nexusform.resource_types.fleet_kinds import FleetKind, Values, fleet_type
 from nexusform.resource_types.fleet_schemas import PLACEMENT_NAME, argument, text
 from nexusform.scheduling.fleet.staged import RunState
-from nexusform.scheduling.fleet.validation import Finding
+from nexusform.scheduling.fleet.validation import invalid
 from nexusform.schema import BlockSchema, OnChange, Reference
 from nexusform.value_types import STRING, SetType
 
@@ -53,11 +54,11 @@ def read(attributes: Values, arguments: Values) -> FleetRun:
     )
 
 
-def _findings(_found: FleetObject, arguments: Values) -> Iterator[Finding]:
+def _findings(_found: FleetObject, arguments: Values) -> Iterator[Problem]:
     index = arguments.get("resource_snapshot_index")
     if index and not (str(index).isdecimal() and len(str(index)) < 10):
         text_ = f'"{index}" is not the number of a resource snapshot'
-        yield Finding(("resource_snapshot_index",), text_)
+        yield invalid(("resource_snapshot_index",), text_)
 
 
 FLEET_CLUSTER_STAGED_UPDATE_RUN: Final = fleet_type(

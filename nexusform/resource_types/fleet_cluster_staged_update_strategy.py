@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from nexusform.diagnostics import Problem
 from nexusform.importers.fleet_model import FleetObject, FleetStrategy
 from nexusform.resource_types.fleet_kinds import FleetKind, Values, fleet_type
 from nexusform.resource_types.fleet_reading import amount_problems, read_amount, read_label_selector
@@ -12,7 +13,7 @@ from nexusform.resource_types.fleet_schemas import LABEL_SELECTOR, many, one, te
 from nexusform.scheduling.fleet.amounts import Amount, parse_duration
 from nexusform.scheduling.fleet.changes import check_stages
 from nexusform.scheduling.fleet.staged import Stage, Task
-from nexusform.scheduling.fleet.validation import Finding
+from nexusform.scheduling.fleet.validation import invalid
 from nexusform.schema import BlockSchema
 
 _TASK: Final = BlockSchema(
@@ -73,9 +74,9 @@ def _tasks(blocks: Iterable[Values] | None) -> tuple[Task, ...]:
     return tuple(found)
 
 
-def _findings(found: FleetObject, arguments: Values) -> Iterator[Finding]:
+def _findings(found: FleetObject, arguments: Values) -> Iterator[Problem]:
     assert isinstance(found, FleetStrategy)
-    wrong: list[Finding] = []
+    wrong: list[Problem] = []
     for i, block in enumerate(arguments.get("stage") or ()):
         here = ("stage", i)
         wrong += amount_problems(block, ("max_concurrency",), here)
@@ -84,10 +85,10 @@ def _findings(found: FleetObject, arguments: Values) -> Iterator[Finding]:
                 written = task.get("wait_time")
                 seconds = parse_duration(written) if written is not None else None
                 if isinstance(seconds, str):
-                    wrong.append(Finding((*here, kind, k, "wait_time"), seconds))
+                    wrong.append(invalid((*here, kind, k, "wait_time"), seconds))
     yield from wrong
     if not found.stages:
-        yield Finding((), "a staged update strategy needs at least one stage")
+        yield invalid((), "a staged update strategy needs at least one stage")
     said = {f.path for f in wrong}
     yield from (f for f in check_stages(found.stages) if f.path not in said)
 

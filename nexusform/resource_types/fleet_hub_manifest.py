@@ -7,9 +7,10 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final
 
+from nexusform.diagnostics import Problem
 from nexusform.importers.fleet_model import HubObjects
 from nexusform.importers.kubernetes_manifests import ManifestReading, read_manifests
-from nexusform.ports import Kind, Problem, ResourceType
+from nexusform.ports import Kind, ResourceType
 from nexusform.resource_types.arguments import id_attribute
 from nexusform.resource_types.fleet_reading import line_problems
 from nexusform.resource_types.fleet_schemas import CLUSTER, PODS, shown, text

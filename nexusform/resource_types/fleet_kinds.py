@@ -8,9 +8,10 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.diagnostics import Problem
 from nexusform.importers.fleet_documents import FleetDocument
 from nexusform.importers.fleet_model import FleetObject
-from nexusform.ports import Problem, ResourceType
+from nexusform.ports import ResourceType
 from nexusform.resource_types.arguments import id_attribute, is_known, joined_id
 from nexusform.resource_types.fleet_reading import (
     document_of,
@@ -20,7 +21,7 @@ from nexusform.resource_types.fleet_reading import (
     without_unknown,
 )
 from nexusform.resource_types.fleet_schemas import MANIFEST, filled_name, filled_namespace
-from nexusform.scheduling.fleet.validation import Finding, check_name
+from nexusform.scheduling.fleet.validation import check_name, invalid
 from nexusform.scheduling.matching import dns_label_problems
 from nexusform.schema import Attribute, BlockSchema
 from nexusform.values import UNKNOWN
@@ -68,7 +69,7 @@ class FleetKind(Struct, frozen=True):
             return joined_id(attributes.get("namespace"), attributes.get("name"))
         return joined_id(attributes.get("name"))
 
-    def problems(self, attributes: Values, findings: Iterable[Finding]) -> list[Problem]:
+    def problems(self, attributes: Values, findings: Iterable[Problem]) -> list[Problem]:
         """Everything that is wrong: with the manifest itself, with names, and the given findings about
         its arguments.
         """
@@ -90,7 +91,7 @@ class FleetKind(Struct, frozen=True):
             text = 'The argument "namespace" is required, but no definition was found.'
             found.append(Problem((), MISSING, text))
         elif self.namespaced and isinstance(namespace, str):
-            found += finding_problems([Finding(("namespace",), p) for p in dns_label_problems(namespace)])
+            found += finding_problems([invalid(("namespace",), p) for p in dns_label_problems(namespace)])
         if document is None:
             missing = [n for n, a in self.spec.attributes.items() if a.required and attributes.get(n) is None]
             found += [
@@ -118,7 +119,7 @@ def fleet_type(
     description: str,
     *,
     read: Callable[[Values, Values], FleetObject],
-    findings: Callable[[FleetObject, Values], Iterable[Finding]],
+    findings: Callable[[FleetObject, Values], Iterable[Problem]],
     values: Mapping[str, Attribute] | None = None,
     phase: int = 5,
     manifest: Attribute = MANIFEST,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from nexusform.diagnostics import Problem
 from nexusform.importers.fleet_model import FleetMember
-from nexusform.ports import Kind, Problem, ResourceType
+from nexusform.ports import Kind, ResourceType
 from nexusform.resource_types.arguments import id_attribute, joined_id, name_attribute
 from nexusform.resource_types.fleet_kinds import CONFLICT, Values, known
 from nexusform.resource_types.fleet_reading import finding_problems, known_only, read_taints
@@ -130,7 +131,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     findings = check_member(member) if written.name else []
     problems = finding_problems(findings)
     _, wrong = read_usage(*_usage(told))
-    problems += [Problem(("resources", *p.path), p.id, p.detail) for p in finding_problems(wrong)]
+    problems += [p.below("resources") for p in finding_problems(wrong)]
     if written.cluster_id:
         problems += [
             Problem(

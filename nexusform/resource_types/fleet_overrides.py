@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from nexusform.diagnostics import Problem
 from nexusform.importers.fleet_model import FleetObject, FleetOverride, JsonPatch, OverrideRule
 from nexusform.ports import ResourceType
 from nexusform.resource_types.fleet_kinds import FleetKind, Values, fleet_type
 from nexusform.resource_types.fleet_reading import json_value, read_label_selector, read_objects
 from nexusform.resource_types.fleet_schemas import LABEL_SELECTOR, many, one, text
-from nexusform.scheduling.fleet.validation import Finding, check_selector
+from nexusform.scheduling.fleet.validation import check_selector, invalid
 from nexusform.schema import BlockSchema, OnChange
 
 MOST_RULES: Final = 20
@@ -93,7 +94,7 @@ def override_type(name: str, kind: str, description: str, *, selector: str, name
             tuple(_rules((arguments.get("policy") or {}).get("override_rule"))),
         )
 
-    def findings(_found: FleetObject, arguments: Values) -> Iterator[Finding]:
+    def findings(_found: FleetObject, arguments: Values) -> Iterator[Problem]:
         return _findings(arguments, selector)
 
     fleet = FleetKind(kind, spec, namespaced, (_VALUE,))
@@ -114,19 +115,19 @@ def _rules(blocks: Iterable[Values] | None) -> Iterator[OverrideRule]:
         yield OverrideRule(clusters, patches, delete=block.get("override_type") == "Delete")
 
 
-def _findings(arguments: Values, selector: str) -> Iterator[Finding]:
+def _findings(arguments: Values, selector: str) -> Iterator[Problem]:
     if not arguments.get(selector):
-        yield Finding((), f"an override needs at least one {selector} block")
+        yield invalid((), f"an override needs at least one {selector} block")
     if not (arguments.get("policy") or {}).get("override_rule"):
-        yield Finding((), "an override needs a policy with at least one override_rule")
+        yield invalid((), "an override needs a policy with at least one override_rule")
     for i, block in enumerate((arguments.get("policy") or {}).get("override_rule") or ()):
         here = ("policy", "override_rule", i)
         patches = block.get("json_patch_override") or ()
         deletes = block.get("override_type") == "Delete"
         if deletes and patches:
-            yield Finding((*here, "json_patch_override", 0), "a rule of type Delete has no JSON patch")
+            yield invalid((*here, "json_patch_override", 0), "a rule of type Delete has no JSON patch")
         if not deletes and not patches:
-            yield Finding(here, "a rule of type JSONPatch needs at least one json_patch_override")
+            yield invalid(here, "a rule of type JSONPatch needs at least one json_patch_override")
         for k, patch in enumerate(patches):
             yield from _patch_findings(patch, (*here, "json_patch_override", k))
         for k, term in enumerate((block.get("cluster_selector") or {}).get("cluster_selector_term") or ()):
@@ -134,15 +135,15 @@ def _findings(arguments: Values, selector: str) -> Iterator[Finding]:
             yield from check_selector(read_label_selector(term.get("label_selector")), below)
 
 
-def _patch_findings(patch: Values, here: tuple[str | int, ...]) -> Iterator[Finding]:
+def _patch_findings(patch: Values, here: tuple[str | int, ...]) -> Iterator[Problem]:
     path = str(patch.get("path") or "")
     if not path.startswith("/") or path.endswith("/"):
-        yield Finding((*here, "path"), f"invalid path {path}: it must start with / and not end with /")
+        yield invalid((*here, "path"), f"invalid path {path}: it must start with / and not end with /")
     elif any(path == f or path.startswith(f"{f}/") for f in _FORBIDDEN):
-        yield Finding((*here, "path"), f"invalid path {path}: cannot override what identifies an object")
+        yield invalid((*here, "path"), f"invalid path {path}: cannot override what identifies an object")
     elif path == "/metadata" or (
         path.startswith("/metadata/") and not path.startswith(("/metadata/annotations", "/metadata/labels"))
     ):
-        yield Finding((*here, "path"), f"invalid path {path}: only annotations and labels of metadata")
+        yield invalid((*here, "path"), f"invalid path {path}: only annotations and labels of metadata")
     if patch.get("op") == "remove" and patch.get("value") is not None:
-        yield Finding((*here, "value"), "remove operation cannot have value")
+        yield invalid((*here, "value"), "remove operation cannot have value")

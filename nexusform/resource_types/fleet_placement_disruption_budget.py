@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from nexusform.diagnostics import Problem
 from nexusform.importers.fleet_model import FleetBudget, FleetObject
 from nexusform.resource_types.fleet_kinds import FleetKind, Values, fleet_type
 from nexusform.resource_types.fleet_reading import amount_problems, read_amount
 from nexusform.resource_types.fleet_schemas import text
 from nexusform.scheduling.fleet.changes import check_budget
 from nexusform.scheduling.fleet.eviction import DisruptionBudget
-from nexusform.scheduling.fleet.validation import Finding
 from nexusform.schema import BlockSchema
 
 _NAMES: Final = ("max_unavailable", "min_available")
@@ -29,7 +29,7 @@ def read(attributes: Values, arguments: Values) -> FleetBudget:
     return FleetBudget(str(attributes.get("name") or ""), DisruptionBudget(*amounts))
 
 
-def _findings(found: FleetObject, arguments: Values) -> Iterator[Finding]:
+def _findings(found: FleetObject, arguments: Values) -> Iterator[Problem]:
     assert isinstance(found, FleetBudget)
     wrong = amount_problems(arguments, _NAMES, ())
     yield from wrong or check_budget(found.budget, None)

@@ -7,10 +7,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from nexusform.diagnostics import Problem
 from nexusform.importers.fleet_model import FleetEviction, FleetObject
 from nexusform.resource_types.fleet_kinds import FleetKind, Values, fleet_type
 from nexusform.resource_types.fleet_schemas import MANIFEST, PLACEMENT_NAME, text
-from nexusform.scheduling.fleet.validation import Finding
 from nexusform.schema import BlockSchema, OnChange
 
 _SPEC: Final = BlockSchema(
@@ -30,7 +30,7 @@ def read(attributes: Values, arguments: Values) -> FleetEviction:
     )
 
 
-def _findings(_found: FleetObject, _arguments: Values) -> Iterator[Finding]:
+def _findings(_found: FleetObject, _arguments: Values) -> Iterator[Problem]:
     return iter(())
 
 

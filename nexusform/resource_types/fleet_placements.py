@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from nexusform.diagnostics import Problem
 from nexusform.importers.fleet_model import EXTERNAL, WITH_SELECTED, FleetObject, FleetPlacement
 from nexusform.plain_data import Path
 from nexusform.ports import Kind, ResourceType
@@ -16,7 +17,7 @@ from nexusform.resource_types.fleet_kinds import FleetKind, Values, fleet_type
 from nexusform.resource_types.fleet_reading import amount_problems, read_placement
 from nexusform.resource_types.fleet_schemas import PLACEMENT_ARGUMENTS, PLACEMENT_BLOCKS, PLACEMENT_VALUES
 from nexusform.scheduling.fleet.model import PlacementType, Policy
-from nexusform.scheduling.fleet.validation import Finding, check_policy, check_rolling_update, check_selector
+from nexusform.scheduling.fleet.validation import check_policy, check_rolling_update, check_selector, invalid
 from nexusform.schema import BlockSchema
 
 _SPEC = BlockSchema(PLACEMENT_ARGUMENTS, PLACEMENT_BLOCKS)
@@ -55,20 +56,20 @@ def placement_type(name: str, kind: str, description: str, *, namespaced: bool) 
     return replace(placement, kind=Kind.PLACEMENT)
 
 
-def _findings(placement: FleetObject, arguments: Values, *, namespaced: bool) -> Iterator[Finding]:
+def _findings(placement: FleetObject, arguments: Values, *, namespaced: bool) -> Iterator[Problem]:
     assert isinstance(placement, FleetPlacement)
     if placement.policy is not None:
         for found in check_policy(placement.policy):
-            yield Finding(("policy", *found.path), found.message, found.warning)
+            yield found.below("policy")
         yield from _fractions(arguments)
         yield from _empty_affinity(placement.policy, arguments)
     for i, selector in enumerate(placement.selectors):
         here = ("resource_selector", i)
         yield from check_selector(selector.labels, (*here, "label_selector"))
         if selector.name and selector.labels is not None:
-            yield Finding(here, "a resource selector has a name or a label_selector, not both")
+            yield invalid(here, "a resource selector has a name or a label_selector, not both")
         if not selector.kind or not selector.version:
-            yield Finding(here, "a resource selector needs version and kind")
+            yield invalid(here, "a resource selector needs version and kind")
     yield from _scopes(placement, namespaced=namespaced)
     strategy = arguments.get("strategy") or {}
     rolling = strategy.get("rolling_update")
@@ -82,10 +83,10 @@ def _findings(placement: FleetObject, arguments: Values, *, namespaced: bool) ->
             given.unavailable_period_seconds,
             external=placement.strategy == EXTERNAL,
         ):
-            yield Finding((*below, *found.path), found.message, found.warning)
+            yield found.below(*below)
 
 
-def _scopes(placement: FleetPlacement, *, namespaced: bool) -> Iterator[Finding]:
+def _scopes(placement: FleetPlacement, *, namespaced: bool) -> Iterator[Problem]:
     """Kinds of the wrong scope, as far as a kind's scope is known; kinds of custom resources are let pass."""
     inside = any(
         s.scope == WITH_SELECTED and (s.group, s.kind) == ("", "Namespace") for s in placement.selectors
@@ -98,19 +99,19 @@ def _scopes(placement: FleetPlacement, *, namespaced: bool) -> Iterator[Finding]
             text = f"{selector.kind} is {scope} scoped resource"
             if not namespaced:
                 text += ": select its Namespace, or use fleet_resource_placement"
-            yield Finding(("resource_selector", i, "kind"), text)
+            yield invalid(("resource_selector", i, "kind"), text)
 
 
-def _empty_affinity(policy: Policy, arguments: Values) -> Iterator[Finding]:
+def _empty_affinity(policy: Policy, arguments: Values) -> Iterator[Problem]:
     """An affinity that says nothing: the scheduler's policy cannot tell it from none, the API does."""
     silent = policy.required is None and not policy.preferred
     written = (arguments.get("policy") or {}).get("affinity") is not None
     if policy.placement_type is PlacementType.PICK_FIXED and silent and written:
         text = "affinity must be nil for policy type PickFixed, only valid for PickAll and PickN"
-        yield Finding(("policy", "affinity"), text)
+        yield invalid(("policy", "affinity"), text)
 
 
-def _fractions(arguments: Values) -> Iterator[Finding]:
+def _fractions(arguments: Values) -> Iterator[Problem]:
     """Numbers with a fraction where the API has whole ones."""
     policy = arguments.get("policy") or {}
     places: list[tuple[Path, Any]] = [(("policy", "number_of_clusters"), policy.get("number_of_clusters"))]
@@ -122,4 +123,4 @@ def _fractions(arguments: Values) -> Iterator[Finding]:
         places.append((("policy", "topology_spread_constraint", i, "max_skew"), constraint.get("max_skew")))
     for path, value in places:
         if isinstance(value, float | Fraction):
-            yield Finding(path, f"{path[-1]} must be a whole number, not {float(value)}")
+            yield invalid(path, f"{path[-1]} must be a whole number, not {float(value)}")

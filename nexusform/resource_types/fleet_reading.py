@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
-from nexusform.diagnostics import Severity
+from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.fleet_documents import FleetDocument, read_fleet_document
 from nexusform.importers.fleet_model import (
     REPORT_DIFF,
@@ -19,9 +19,7 @@ from nexusform.importers.fleet_model import (
     FleetPlacement,
     ObjectSelector,
 )
-from nexusform.importers.yaml_text import LineFinding
 from nexusform.plain_data import Path, unknown_paths
-from nexusform.ports import Problem
 from nexusform.scheduling.fleet.amounts import Amount, parse_amount
 from nexusform.scheduling.fleet.model import (
     ClusterTerm,
@@ -33,14 +31,12 @@ from nexusform.scheduling.fleet.model import (
     SpreadConstraint,
 )
 from nexusform.scheduling.fleet.rollout import DEFAULT_PERIOD, QUARTER, RollingUpdate
-from nexusform.scheduling.fleet.validation import Finding
+from nexusform.scheduling.fleet.validation import invalid, sentence
 from nexusform.scheduling.matching import LabelSelector, Requirement, Taint, Toleration, label_selector
 from nexusform.schema import Attribute, BlockSchema
 from nexusform.values import UNKNOWN
 
 Values = Mapping[str, Any]
-INVALID: Final = "invalid-fleet-object"
-UNUSUAL: Final = "a-real-hub-treats-this-differently"
 
 
 # --- manifests ---------------------------------------------------------------------------------
@@ -54,7 +50,7 @@ def document_of(
     return read_fleet_document("manifest", manifest, kind, schema, as_json)
 
 
-def line_problems(findings: Iterable[LineFinding], argument: str) -> list[Problem]:
+def line_problems(findings: Iterable[Problem], argument: str) -> list[Problem]:
     """What was found in the text of an argument: errors one by one, warnings of one kind together, so that
     each line of them is seen.
     """
@@ -74,18 +70,15 @@ def line_problems(findings: Iterable[LineFinding], argument: str) -> list[Proble
     return [*found, *warnings]
 
 
-def finding_problems(findings: Iterable[Finding], document: FleetDocument | None = None) -> list[Problem]:
+def finding_problems(findings: Iterable[Problem], document: FleetDocument | None = None) -> list[Problem]:
     """Findings of the scheduler's validation: at the block, or at the manifest's line."""
     found = []
     for each in findings:
-        severity = Severity.WARNING if each.warning else Severity.ERROR
-        kind = UNUSUAL if each.warning else INVALID
-        text = f"{each.message[:1].upper()}{each.message[1:]}."
-        path = each.path
+        path, text = each.path, sentence(each.detail)
         if document is not None:
             line = document.line(path)
             text, path = f"manifest{f':{line}' if line else ''}: {text}", ("manifest",)
-        found.append(Problem(path, kind, text, severity))
+        found.append(Problem(path, each.id, text, each.severity))
     return found
 
 
@@ -235,14 +228,14 @@ def read_amount(written: Any, default: Amount | None = None) -> Amount | None:
     return found if isinstance(found, Amount) else default
 
 
-def amount_problems(values: Values | None, names: Iterable[str], path: Path) -> list[Finding]:
+def amount_problems(values: Values | None, names: Iterable[str], path: Path) -> list[Problem]:
     """The named arguments that are neither a whole number nor a percentage."""
     found = []
     for name in names:
         written = (values or {}).get(name)
         read = parse_amount(str(written)) if written is not None else None
         if isinstance(read, str):
-            found.append(Finding((*path, name), read))
+            found.append(invalid((*path, name), read))
     return found
 
 

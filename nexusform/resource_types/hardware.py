@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from nexusform.diagnostics import did_you_mean
-from nexusform.ports import Problem
+from nexusform.diagnostics import Problem, did_you_mean
 from nexusform.resource_types.arguments import is_known, whole_number_problems
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting

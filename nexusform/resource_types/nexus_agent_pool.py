@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from nexusform.address import Address
 from nexusform.demands import PlacedVm, VmDemand
-from nexusform.ports import Problem, ResourceType, Surroundings, VmFamily
+from nexusform.diagnostics import Problem
+from nexusform.ports import ResourceType, Surroundings, VmFamily
 from nexusform.resource_types.arguments import (
     id_attribute,
     joined_id,

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any, Final
 
-from nexusform.diagnostics import Severity, did_you_mean
-from nexusform.ports import Kind, Problem, ResourceType
+from nexusform.diagnostics import Problem, Severity, did_you_mean
+from nexusform.ports import Kind, ResourceType
 from nexusform.resource_types.arguments import (
     duplicate_problem,
     figure_attribute,

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from nexusform.diagnostics import Severity, did_you_mean
+from nexusform.diagnostics import Problem, Severity, did_you_mean
 from nexusform.importers.az_age import parse_duration, parse_time
 from nexusform.importers.az_files import STANDARD_FILES, StandardFile
 from nexusform.importers.az_model import AzInventory
-from nexusform.importers.findings import Finding
-from nexusform.ports import FileProblem, Files, Problem, ReadContext, ResourceType
+from nexusform.ports import FileProblem, Files, ReadContext, ResourceType
 from nexusform.resource_types.arguments import is_known
 from nexusform.resource_types.hardware import machine_sku_names
 from nexusform.resource_types.inventory_view import (
@@ -154,7 +153,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> tuple[dict[str,
     return {"id": identify(attributes), **view_of(inventory, managed)}, problems
 
 
-def _problem(finding: Finding, argument: tuple[str, ...]) -> Problem:
+def _problem(finding: Problem, argument: tuple[str, ...]) -> Problem:
     return Problem(argument, finding.id, f"{finding}", finding.severity)
 
 

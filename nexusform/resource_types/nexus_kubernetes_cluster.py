@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.demands import PlacedVm, PoolDemand, VmDemand
+from nexusform.diagnostics import Problem
 from nexusform.plain_data import Path
-from nexusform.ports import Kind, Problem, ResourceType, Surroundings, VmFamily
+from nexusform.ports import Kind, ResourceType, Surroundings, VmFamily
 from nexusform.resource_types.arguments import (
     id_attribute,
     joined_id,

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nexusform.diagnostics import did_you_mean
-from nexusform.ports import Kind, Problem, ResourceType
+from nexusform.diagnostics import Problem, did_you_mean
+from nexusform.ports import Kind, ResourceType
 from nexusform.resource_types.arguments import (
     duplicate_problem,
     id_attribute,

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.demands import PlacedVm, PoolDemand, VmDemand
-from nexusform.ports import Problem, ResourceType, Surroundings, VmFamily
+from nexusform.diagnostics import Problem
+from nexusform.ports import ResourceType, Surroundings, VmFamily
 from nexusform.resource_types.arguments import (
     id_attribute,
     joined_id,

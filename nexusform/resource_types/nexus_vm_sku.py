@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nexusform.ports import Kind, Problem, ResourceType
+from nexusform.diagnostics import Problem
+from nexusform.ports import Kind, ResourceType
 from nexusform.resource_types.arguments import (
     duplicate_problem,
     figure_attribute,

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from nexusform.demands import PlacedVm, PoolDemand
+from nexusform.diagnostics import Problem
 from nexusform.plain_data import Path
-from nexusform.ports import Problem, Surroundings
+from nexusform.ports import Surroundings
 from nexusform.resource_types.vm_skus import unknown_sku
 from nexusform.scheduling.catalogue import allocatable_cpus
 from nexusform.scheduling.racks.model import CONTROL_PLANE, Placement, VmSku

@@ -7,11 +7,10 @@ from typing import Any, Final
 
 from nexusform.address import Address
 from nexusform.demands import GroupRule, PlacedVm, PoolDemand, VmDemand
-from nexusform.diagnostics import Severity
+from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.vnf_model import Rule, Vnf
 from nexusform.importers.vnf_scale import Unmet, counts, largest, size_problems, unmet
-from nexusform.plain_data import Path
-from nexusform.ports import Problem, ResourceType, Surroundings, VmFamily
+from nexusform.ports import ResourceType, Surroundings, VmFamily
 from nexusform.resource_types.arguments import (
     id_attribute,
     is_known,
@@ -142,11 +141,7 @@ def _size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Problem]
             )
     whole = {name: value for name, value in known.items() if isinstance(value, int)}
     wrong = size_problems(vnf, level or "", whole)
-    for found in wrong:
-        path: Path = ("scale_levels", found.aspect) if found.aspect else ("instantiation_level",)
-        yield Problem(
-            path, "unknown-size-of-the-vnf" if not found.aspect else "invalid-scale-level", found.detail
-        )
+    yield from wrong
     if wrong or len(whole) < len(known):
         return
     for cut in counts(vnf, level or "", whole).clamped:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
-from nexusform.diagnostics import did_you_mean
+from nexusform.diagnostics import Problem, did_you_mean
 from nexusform.plain_data import Path
-from nexusform.ports import Problem
 
 
 def unknown_sku(name: str, path: Path, known: Collection[str]) -> Problem:

@@ -8,11 +8,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.diagnostic_kinds import SUMMARIES
-from nexusform.diagnostics import Severity
+from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.vnf_model import VnfSources
-from nexusform.importers.yaml_text import LineFinding
 from nexusform.plain_data import Path
-from nexusform.ports import Problem
 from nexusform.values import UNKNOWN
 
 if TYPE_CHECKING:
@@ -62,7 +60,7 @@ def _read(
     return read_vnf(VnfSources(vnfd, base_hot, dict(nested), json.loads(parameters), flavour))
 
 
-def document_problems(findings: Iterable[LineFinding]) -> list[Problem]:
+def document_problems(findings: Iterable[Problem]) -> list[Problem]:
     """Findings as problems of the arguments that hold the documents: errors one by one, warnings of one
     document and kind together, so that each line of them is seen.
     """

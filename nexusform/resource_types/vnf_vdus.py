@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from nexusform.diagnostics import did_you_mean
+from nexusform.diagnostics import Problem, did_you_mean
 from nexusform.importers.vnf_model import Vdu, Vnf
 from nexusform.plain_data import Path
-from nexusform.ports import Problem, Surroundings
+from nexusform.ports import Surroundings
 from nexusform.resource_types.arguments import is_known, whole_number_problems
 from nexusform.resource_types.vm_skus import unknown_sku
 from nexusform.scheduling.racks.model import VmSku

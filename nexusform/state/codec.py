@@ -19,7 +19,7 @@ from nexusform.address import (
     module_text,
     parse_pattern,
 )
-from nexusform.diagnostics import Diagnostic, error
+from nexusform.diagnostics import Diagnostic, Problem, error
 from nexusform.plain_data import ConversionProblem, Path, from_plain
 from nexusform.schema import BlockSchema
 from nexusform.state import json_text
@@ -27,10 +27,11 @@ from nexusform.state.conformity import misfits
 from nexusform.state.json_text import in_order
 from nexusform.state.model import InstanceState, ObjectState, OutputState, State
 from nexusform.state.object_codec import (
+    INVALID,
     OBJECT_RULES,
-    Mistake,
     Rule,
     check_members,
+    invalid,
     is_count,
     is_filled,
     is_flag,
@@ -247,7 +248,7 @@ def _not_json(problem: json_text.JsonProblem, data: bytes, name: str) -> Diagnos
     return error("state-is-not-valid-json", detail, span)
 
 
-def _explain(mistakes: list[Mistake], data: bytes, name: str) -> list[Diagnostic]:
+def _explain(mistakes: list[Problem], data: bytes, name: str) -> list[Diagnostic]:
     from nexusform.language.positions import Positions
 
     text = json_text.as_text(data)
@@ -259,11 +260,11 @@ def _explain(mistakes: list[Mistake], data: bytes, name: str) -> list[Diagnostic
         offset = offsets[mistake.path]
         span = positions.span(offset, min(offset + 1, len(text)))
         where = f"line {span.start.line}, column {span.start.column} ({path_text(mistake.path)})"
-        detail = f"{name}, {where}: {mistake.message} {_way_out(name)}"
-        found.append(error("invalid-state-document", detail, span))
+        detail = f"{name}, {where}: {mistake.detail} {_way_out(name)}"
+        found.append(error(INVALID, detail, span))
     if len(mistakes) > len(shown):
         rest = f"{name} has {len(mistakes) - len(shown)} more mistakes of this kind."
-        found.append(error("invalid-state-document", rest))
+        found.append(error(INVALID, rest))
     return found
 
 
@@ -277,7 +278,7 @@ class _Reader:
     """Reads a document of the current version and collects what is wrong with it."""
 
     def __init__(self, schemas: Mapping[str, BlockSchema]) -> None:
-        self.mistakes: list[Mistake] = []
+        self.mistakes: list[Problem] = []
         self._schemas = schemas
         self._modules: dict[str, ModulePath] = {}
         self._objects: dict[Address, ObjectState] = {}
@@ -338,18 +339,18 @@ class _Reader:
         found = object_from_members(entry)
         if address.mode == "managed" and address.type in self._schemas:
             for wrong in misfits(self._schemas[address.type], found.attributes):
-                self.mistakes.append(Mistake((*path, "attributes", *wrong.path), wrong.message))
+                self.mistakes.append(invalid((*path, "attributes", *wrong.path), wrong.detail))
         self._highest = max(self._highest, found.creation)
         key = entry.get("deposed")
         if key is None:
             if address in self._objects:
-                self.mistakes.append(Mistake(path, f"A second object stands at {address}."))
+                self.mistakes.append(invalid(path, f"A second object stands at {address}."))
             self._objects[address] = found
             return
         deposed = self._deposed.setdefault(address, {})
         if key in deposed:
             message = f'A second deposed object stands at {address} under the key "{key}".'
-            self.mistakes.append(Mistake((*path, "deposed"), message))
+            self.mistakes.append(invalid((*path, "deposed"), message))
         deposed[key] = found
 
     def _module(self, text: Any, path: Path) -> ModulePath | None:
@@ -363,31 +364,31 @@ class _Reader:
         try:
             pattern = parse_pattern(text)
         except AddressProblem as problem:
-            self.mistakes.append(Mistake(path, str(problem)))
+            self.mistakes.append(invalid(path, str(problem)))
             return None
         if pattern.type:
-            self.mistakes.append(Mistake(path, f'"{text}" is not the address of a module instance.'))
+            self.mistakes.append(invalid(path, f'"{text}" is not the address of a module instance.'))
             return None
         self._modules[text] = pattern.module
         return pattern.module
 
 
-def read_output(entry: Any, path: Path, mistakes: list[Mistake]) -> OutputState | None:
+def read_output(entry: Any, path: Path, mistakes: list[Problem]) -> OutputState | None:
     """The output of its members; None when they are wrong, which joins `mistakes`."""
     if not check_members(entry, _OUTPUT_RULES, path, mistakes):
         return None
     kind = read_type(entry["type"])
     if kind is None:
-        mistakes.append(Mistake((*path, "type"), "This is not a type."))
+        mistakes.append(invalid((*path, "type"), "This is not a type."))
         return None
     try:
         from_plain(entry["value"], kind)
     except ConversionProblem as problem:
         message = f"The value is not of the output's type: {problem.message}."
-        mistakes.append(Mistake((*path, "value", *problem.path), message))
+        mistakes.append(invalid((*path, "value", *problem.path), message))
         return None
     except (ValueError, OverflowError, RecursionError):
-        mistakes.append(Mistake((*path, "value"), "The value is not of the output's type."))
+        mistakes.append(invalid((*path, "value"), "The value is not of the output's type."))
         return None
     return OutputState(entry["value"], kind, entry.get("sensitive", False))
 

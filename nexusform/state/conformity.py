@@ -11,9 +11,10 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
+from nexusform.diagnostics import Problem
 from nexusform.plain_data import Path
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, order_attribute
-from nexusform.state.object_codec import Mistake, kind_of
+from nexusform.state.object_codec import invalid, kind_of
 from nexusform.value_types import (
     DYNAMIC,
     STRING,
@@ -29,7 +30,7 @@ from nexusform.values import UNKNOWN
 
 # Looks at a value at a path and yields what is wrong with it. Null and unknown parts are passed over,
 # save null among the elements of a list and among objects.
-_Look: TypeAlias = Callable[[Any, Path], Iterator[Mistake]]
+_Look: TypeAlias = Callable[[Any, Path], Iterator[Problem]]
 
 # What must be known of a VM or VNFC wherever its machine is.
 _PLACE: Final[tuple[str, ...]] = (
@@ -44,7 +45,7 @@ _PLACE: Final[tuple[str, ...]] = (
 _COUNTED: Final = frozenset({"cells", "numa_cells", "number"})
 
 
-def misfits(schema: BlockSchema, attributes: Mapping[str, Any]) -> list[Mistake]:
+def misfits(schema: BlockSchema, attributes: Mapping[str, Any]) -> list[Problem]:
     """What is wrong with an object's attributes, paths beginning at the attributes."""
     return list(_body_look(schema)(attributes, ()))
 
@@ -63,7 +64,7 @@ def _body_look(schema: BlockSchema) -> _Look:
 
 
 def _object_look(looks: Mapping[str, _Look], needed: list[str], placed: list[str]) -> _Look:
-    def look(value: Any, path: Path) -> Iterator[Mistake]:
+    def look(value: Any, path: Path) -> Iterator[Problem]:
         if value.__class__ is not dict:
             yield _wrong(path, value, "an object")
             return
@@ -76,7 +77,7 @@ def _object_look(looks: Mapping[str, _Look], needed: list[str], placed: list[str
             wanted = [*needed, *placed]
         for name in wanted:
             if value.get(name) is None:
-                yield Mistake((*path, name), f'"{name}" is missing.')
+                yield invalid((*path, name), f'"{name}" is missing.')
 
     return look
 
@@ -88,7 +89,7 @@ def _attribute_look(attribute: Attribute) -> _Look:
     if attribute.minimum is None and attribute.maximum is None and not attribute.choices:
         return by_type
 
-    def look(value: Any, path: Path) -> Iterator[Mistake]:
+    def look(value: Any, path: Path) -> Iterator[Problem]:
         wrong = next(by_type(value, path), None)
         if wrong is None and attribute.choices and value not in attribute.choices:
             wrong = _wrong(path, value, "one of " + ", ".join(f'"{c}"' for c in attribute.choices))
@@ -131,13 +132,13 @@ def _member_look(name: str, of: Type) -> _Look:
     return _list_look(_count) if isinstance(of, ListType) else _count
 
 
-def _count(value: Any, path: Path) -> Iterator[Mistake]:
+def _count(value: Any, path: Path) -> Iterator[Problem]:
     wrong = _not_whole(path, value, 0, None)
     if wrong is not None:
         yield wrong
 
 
-def _anything(_value: Any, _path: Path) -> Iterator[Mistake]:
+def _anything(_value: Any, _path: Path) -> Iterator[Problem]:
     return iter(())
 
 
@@ -145,7 +146,7 @@ def _primitive_look(of: PrimitiveType) -> _Look:
     classes: tuple[type, ...] = {"string": (str,), "bool": (bool,)}.get(of.name, (int, float, Fraction))
     words = {"string": "a string", "bool": "true or false"}.get(of.name, "a number")
 
-    def look(value: Any, path: Path) -> Iterator[Mistake]:
+    def look(value: Any, path: Path) -> Iterator[Problem]:
         if value.__class__ not in classes:
             yield _wrong(path, value, words)
 
@@ -153,7 +154,7 @@ def _primitive_look(of: PrimitiveType) -> _Look:
 
 
 def _map_look(element: _Look, *, filled: bool = True) -> _Look:
-    def look(value: Any, path: Path) -> Iterator[Mistake]:
+    def look(value: Any, path: Path) -> Iterator[Problem]:
         if value.__class__ is not dict:
             yield _wrong(path, value, "an object")
             return
@@ -165,7 +166,7 @@ def _map_look(element: _Look, *, filled: bool = True) -> _Look:
 
 
 def _list_look(element: _Look) -> _Look:
-    def look(value: Any, path: Path) -> Iterator[Mistake]:
+    def look(value: Any, path: Path) -> Iterator[Problem]:
         if value.__class__ is not list:
             yield _wrong(path, value, "a list")
             return
@@ -179,7 +180,7 @@ def _list_look(element: _Look) -> _Look:
 def _tuple_look(of: TupleType) -> _Look:
     looks = [_look(part) for part in of.elements]
 
-    def look(value: Any, path: Path) -> Iterator[Mistake]:
+    def look(value: Any, path: Path) -> Iterator[Problem]:
         if value.__class__ is not list or len(value) != len(looks):
             yield _wrong(path, value, f"a list of {len(looks)}")
             return
@@ -190,7 +191,7 @@ def _tuple_look(of: TupleType) -> _Look:
     return look
 
 
-def _not_whole(path: Path, value: Any, least: int, most: int | None) -> Mistake | None:
+def _not_whole(path: Path, value: Any, least: int, most: int | None) -> Problem | None:
     whole = value.__class__ is int or (value.__class__ is float and value.is_integer())
     if not whole or value < least:
         return _wrong(path, value, f"a whole number from {least}")
@@ -199,7 +200,7 @@ def _not_whole(path: Path, value: Any, least: int, most: int | None) -> Mistake 
     return None
 
 
-def _wrong(path: Path, value: Any, words: str) -> Mistake:
+def _wrong(path: Path, value: Any, words: str) -> Problem:
     found = "" if value.__class__ in {str, int, float} else f", not {kind_of(value)}"
     name = next((step for step in reversed(path) if isinstance(step, str)), "")
-    return Mistake(path, f'"{name}" must be {words}{found}.')
+    return invalid(path, f'"{name}" must be {words}{found}.')

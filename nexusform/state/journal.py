@@ -14,13 +14,12 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct, field
 
 from nexusform.address import Address, AddressProblem, parse_address
-from nexusform.diagnostics import Diagnostic, error
+from nexusform.diagnostics import Diagnostic, Problem, error
 from nexusform.state import json_text
 from nexusform.state.codec import output_members, read_output
 from nexusform.state.model import InstanceState, ObjectState, OutputState
 from nexusform.state.object_codec import (
     OBJECT_RULES,
-    Mistake,
     Rule,
     check_members,
     is_count,
@@ -316,7 +315,7 @@ def _read_moved(members: dict[str, Any]) -> Record | None:
 def _read_finished(members: dict[str, Any]) -> Record | None:
     if not _obeys(members, _FINISHED):
         return None
-    mistakes: list[Mistake] = []
+    mistakes: list[Problem] = []
     outputs = {}
     for name, entry in members["outputs"].items():
         output = read_output(entry, (), mistakes)

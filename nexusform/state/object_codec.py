@@ -8,10 +8,11 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics import did_you_mean
+from nexusform.diagnostics import Problem, did_you_mean
 from nexusform.plain_data import Path
 from nexusform.state.model import ObjectState
 
+INVALID: Final = "invalid-state-document"
 _NAME: Final = re.compile(r"[^\W\d][\w-]*")
 
 
@@ -23,11 +24,9 @@ class Rule(Struct, frozen=True):
     required: bool = False
 
 
-class Mistake(Struct, frozen=True):
+def invalid(path: Path, detail: str) -> Problem:
     """A member that is not as it must be: where, and a sentence that says what is wrong."""
-
-    path: Path
-    message: str
+    return Problem(path, INVALID, detail)
 
 
 def is_text(value: Any) -> bool:
@@ -98,22 +97,22 @@ OBJECT_RULES: Final[Mapping[str, Rule]] = {
 }
 
 
-def check_members(entry: Any, rules: Mapping[str, Rule], path: Path, mistakes: list[Mistake]) -> bool:
+def check_members(entry: Any, rules: Mapping[str, Rule], path: Path, mistakes: list[Problem]) -> bool:
     """Whether `entry` is an object whose members obey the rules; what is wrong joins `mistakes`."""
     if entry.__class__ is not dict:
-        mistakes.append(Mistake(path, f"An object is expected here, not {kind_of(entry)}."))
+        mistakes.append(invalid(path, f"An object is expected here, not {kind_of(entry)}."))
         return False
     before = len(mistakes)
     for name, value in entry.items():
         rule = rules.get(name)
         if rule is None:
             hint = did_you_mean(name, rules)
-            mistakes.append(Mistake((*path, name), f'There is no member "{name}" here.{hint}'))
+            mistakes.append(invalid((*path, name), f'There is no member "{name}" here.{hint}'))
         elif not rule.holds(value):
-            mistakes.append(Mistake((*path, name), f'"{name}" must be {rule.words}.'))
+            mistakes.append(invalid((*path, name), f'"{name}" must be {rule.words}.'))
     for name, rule in rules.items():
         if rule.required and name not in entry:
-            mistakes.append(Mistake((*path, name), f'"{name}" is missing.'))
+            mistakes.append(invalid((*path, name), f'"{name}" is missing.'))
     return len(mistakes) == before
 
 

@@ -169,7 +169,7 @@ def _ask(
         if mistakes:
             raise ProviderProblem(
                 f"What provider {provider.name} answered for {address} is not what a {address.type} is: "
-                f"{path_text(mistakes[0].path)}: {mistakes[0].message}"
+                f"{path_text(mistakes[0].path)}: {mistakes[0].detail}"
             )
         if answer.attributes == known.attributes:
             continue

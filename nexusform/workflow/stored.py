@@ -80,7 +80,7 @@ def read_stored(backend: StateBackend, *, closely: bool = True) -> tuple[Stored 
 def _misfits_of(state: State, known: Mapping[str, BlockSchema], name: str) -> list[Diagnostic]:
     """What is wrong with objects that a document did not hold so."""
     return [
-        error("invalid-state-document", f"{name}, {address}: {path_text(misfit.path)}: {misfit.message}")
+        error(misfit.id, f"{name}, {address}: {path_text(misfit.path)}: {misfit.detail}")
         for address, instance in state.instances.items()
         if instance.current is not None and address.type in known
         for misfit in misfits(known[address.type], instance.current.attributes)

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nexusform.diagnostics import Severity
+from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.az_age import parse_duration, parse_time
 from nexusform.importers.az_inventory import MAX_FINDINGS, Documents, read_inventory
 from nexusform.importers.az_machines import machine_sku_of_rack, plain_roles
 from nexusform.importers.az_model import AzInventory
-from nexusform.importers.findings import Finding
 from nexusform.importers.json_document import parse_json
 
 GROUP = "/subscriptions/s/resourceGroups/Managed/providers/Microsoft.NetworkCloud"
@@ -83,7 +82,7 @@ def documents(**kinds: Any) -> Documents:
     }
 
 
-def read(**kinds: Any) -> tuple[AzInventory, tuple[Finding, ...]]:
+def read(**kinds: Any) -> tuple[AzInventory, tuple[Problem, ...]]:
     return read_inventory(documents(**kinds))
 
 
@@ -364,7 +363,7 @@ DOCUMENT = JSON | st.lists(RESOURCE | JSON, max_size=4) | st.fixed_dictionaries(
 QUICK = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 
 
-Read = tuple[AzInventory, tuple[Finding, ...]]
+Read = tuple[AzInventory, tuple[Problem, ...]]
 
 
 def told(answer: Read) -> Read:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from nexusform.diagnostics import Severity
+from nexusform.diagnostics import Problem, Severity
 from nexusform.plain_data import from_plain
-from nexusform.ports import Problem, ResourceType
+from nexusform.ports import ResourceType
 from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
 from nexusform.scheduling.racks.model import RackSpread
 from nexusform.scheduling.world import Inventory, Occupied, site_machines

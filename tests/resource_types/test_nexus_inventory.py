@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from nexusform.diagnostics import Severity
+from nexusform.diagnostics import Problem, Severity
 from nexusform.plain_data import from_plain
-from nexusform.ports import FileProblem, Problem, ReadContext
+from nexusform.ports import FileProblem, ReadContext
 from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
 from nexusform.schema import implied_type
 

@@ -45,7 +45,7 @@ SOUND: dict[str, Any] = {
 
 
 def told(attributes: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(".".join(map(str, wrong.path)), wrong.message) for wrong in misfits(CLUSTER, attributes)]
+    return [(".".join(map(str, wrong.path)), wrong.detail) for wrong in misfits(CLUSTER, attributes)]
 
 
 def test_what_a_type_holds_is_sound() -> None:

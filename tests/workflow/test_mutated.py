@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nexusform.diagnostic_kinds import SUMMARIES
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.plan import Plan
 from nexusform.workflow.locking import Locking
@@ -200,6 +201,7 @@ def test_a_hundred_mutations_end_in_diagnostics(seed: int) -> None:
         Path("main.nf.hcl").write_text(text)
         found = validate_directory(Place()).diagnostics
         assert all(inside(d, text) for d in found), text
+        assert {d.id for d in found} <= SUMMARIES.keys(), text
         broken += any(d.severity is Severity.ERROR for d in found)
     assert broken > 60
 

@@ -116,7 +116,7 @@ def conclude(work: Work, blocks: Blocks, order: Order, results: Results) -> Plan
         unplaced,
         work.objects,
         work.sites,
-        tuple(verdicts.findings),
+        tuple(verdicts.open_rules),
         work.fleet,
         pods,
     )

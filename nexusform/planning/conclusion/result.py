@@ -13,7 +13,7 @@ from nexusform.planning.fleet.outcome import FleetOutcome
 from nexusform.planning.plan import Plan
 from nexusform.planning.pods.phase import PodPhase
 from nexusform.planning.verdicts.fit import Unplaced
-from nexusform.planning.verdicts.separation import Finding
+from nexusform.planning.verdicts.separation import OpenRule
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_phase import VmObject
 from nexusform.scheduling.racks.explanation import Explanation
@@ -44,7 +44,7 @@ class PlanResult(Struct, frozen=True):
     unplaced: tuple[Unplaced, ...] = ()
     objects: Mapping[Address, VmObject] = field(default_factory=dict)
     sites: Mapping[str, SitePlan] = field(default_factory=dict)
-    separations: tuple[Finding, ...] = ()
+    separations: tuple[OpenRule, ...] = ()
     fleet: FleetOutcome = field(default_factory=FleetOutcome)
     pods: PodPhase | None = None
 

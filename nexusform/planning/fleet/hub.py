@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics import Diagnostic
+from nexusform.diagnostics import Diagnostic, Problem
 from nexusform.importers.fleet_model import (
     FleetBudget,
     FleetEviction,
@@ -18,7 +18,6 @@ from nexusform.importers.fleet_model import (
 from nexusform.importers.kubernetes_manifests import Manifest, unwrapped
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import Action
-from nexusform.ports import Problem
 from nexusform.scheduling.fleet.staged import transition_problem
 
 _DOING = (Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)

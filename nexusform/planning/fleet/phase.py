@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from nexusform.address import Address
 from nexusform.configuration.model import ResourceBlock
-from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.diagnostics import Diagnostic, Problem, Severity
 from nexusform.importers.fleet_model import FleetMember, FleetPlacement
 from nexusform.planning.fleet.hub import Hub, read_hub
 from nexusform.planning.fleet.outcome import FleetOutcome, conclude_placement
@@ -42,7 +42,7 @@ from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.plan import PlacementChange
 from nexusform.planning.preparation.order import Order
 from nexusform.planning.vms.vm_phase import VmObject
-from nexusform.ports import Kind, Problem
+from nexusform.ports import Kind
 from nexusform.scheduling.decision import Refusal
 
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.diagnostics import Diagnostic, Problem, Severity
 from nexusform.importers.fleet_model import EXTERNAL, FleetRun
 from nexusform.planning.fleet.hub import Hub
 from nexusform.planning.fleet.placement import PlacementPlan
 from nexusform.planning.fleet.selection import availability_tracked
 from nexusform.planning.instances.instance import Instance
-from nexusform.ports import Problem
 from nexusform.scheduling.fleet.changes import check_budget
 from nexusform.scheduling.fleet.eviction import Target, after, evict
 from nexusform.scheduling.fleet.model import BindingState, PlacementType
 from nexusform.scheduling.fleet.rollout import Readiness, roll_out, target_of
 from nexusform.scheduling.fleet.roster import Roster
 from nexusform.scheduling.fleet.staged import RunProblem, RunState, StepKind, execute, initialize
+from nexusform.scheduling.fleet.validation import sentence
 
 
 def evict_once(placements: Mapping[str, PlacementPlan], hub: Hub) -> list[Diagnostic]:
@@ -51,10 +51,10 @@ def _budget_problems(placements: Mapping[str, PlacementPlan], hub: Hub) -> Itera
         if placement is None or placement.written.kind is not PlacementType.PICK_ALL:
             continue
         already = check_budget(budget.budget, None)
-        for finding in check_budget(budget.budget, PlacementType.PICK_ALL):
-            if finding not in already:
-                text = f"{finding.message[:1].upper()}{finding.message[1:]}."
-                yield instance.problem(Problem(finding.path, "invalid-disruption-budget", text))
+        for problem in check_budget(budget.budget, PlacementType.PICK_ALL):
+            if problem not in already:
+                text = sentence(problem.detail)
+                yield instance.problem(Problem(problem.path, "invalid-disruption-budget", text))
 
 
 def roll_out_all(placements: Sequence[PlacementPlan], hub: Hub, roster: Roster) -> Iterator[Diagnostic]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from nexusform.diagnostics import Diagnostic
+from nexusform.diagnostics import Diagnostic, Problem
 from nexusform.plain_data import Path
 from nexusform.planning.fleet.placement import PlacementPlan
-from nexusform.ports import Problem
 from nexusform.scheduling.fleet.changes import check_policy_change, check_strategy_change
+from nexusform.scheduling.fleet.validation import sentence
 
 
 def changed_problems(placement: PlacementPlan) -> list[Diagnostic]:
@@ -25,7 +25,7 @@ def changed_problems(placement: PlacementPlan) -> list[Diagnostic]:
         if path == ("policy",) and now.policy is None:
             path = ()
         text = (
-            f"{each.message[:1].upper()}{each.message[1:]}. To make the placement anew, and with it every "
+            f"{sentence(each.detail)} To make the placement anew, and with it every "
             f"binding, plan with -replace='{instance.address}'."
         )
         problems.append(instance.problem(Problem(path, "change-not-allowed", text)))

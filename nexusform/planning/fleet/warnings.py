@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.diagnostics import Diagnostic, Problem, Severity
 from nexusform.planning.fleet.placement import OLD_NODE_COUNT, PlacementPlan, uses_old_name
 from nexusform.planning.fleet.rounds import Rounds
 from nexusform.planning.fleet.world import FleetMemberState
-from nexusform.ports import Problem
 from nexusform.scheduling.fleet.explanation import drift
 from nexusform.scheduling.fleet.model import BindingState
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nexusform.address import Address
 from nexusform.configuration.evaluation import PreparedBody
 from nexusform.configuration.model import Lifecycle, ResourceBlock
-from nexusform.diagnostics import Diagnostic, Severity, diagnostic, error
+from nexusform.diagnostics import Diagnostic, Problem, Severity, diagnostic, error
 from nexusform.plain_data import Path
 from nexusform.planning.instances.difference import (
     ignoring,
@@ -25,7 +25,7 @@ from nexusform.planning.names.evaluation import Evaluation, ModuleInstance
 from nexusform.planning.names.repetition import Repetition
 from nexusform.planning.names.views import ObjectView
 from nexusform.planning.plan import Action
-from nexusform.ports import Problem, ResourceType
+from nexusform.ports import ResourceType
 from nexusform.schema import Attribute, BlockSchema, Nesting, at_path
 from nexusform.source import Span
 from nexusform.state.model import ObjectState

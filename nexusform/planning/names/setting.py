@@ -9,13 +9,13 @@ from typing import Any
 
 from nexusform.address import parse_address
 from nexusform.configuration.model import ResourceBlock
-from nexusform.diagnostics import Diagnostic, Severity, diagnostic
+from nexusform.diagnostics import Diagnostic, Problem, Severity, diagnostic
 from nexusform.language.functions.registry import standard_functions
 from nexusform.plain_data import unknown_paths
 from nexusform.planning.names.bodies import PreparedBodies
 from nexusform.planning.names.evaluation import Setting
 from nexusform.planning.request import PlanRequest
-from nexusform.ports import Problem, ReadContext, ResourceType
+from nexusform.ports import ReadContext, ResourceType
 
 
 class PlanClock:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from nexusform.address import Address
 from nexusform.configuration.model import ResourceBlock
-from nexusform.diagnostics import Diagnostic, Severity, did_you_mean
+from nexusform.diagnostics import Diagnostic, Problem, Severity, did_you_mean
 from nexusform.importers.kubernetes_manifests import Manifest, read_manifests, unwrapped
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import Instance, undecided, undecided_error
@@ -17,7 +17,6 @@ from nexusform.planning.pods.nodes import clusters_with_nodes
 from nexusform.planning.pods.phase import PodPhase, PriorPods
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.vms.vm_phase import VmObject
-from nexusform.ports import Problem
 from nexusform.scheduling.pods.warnings import PodWarning
 from nexusform.values import UNKNOWN
 

@@ -13,9 +13,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.address import Address, parse_address
+from nexusform.diagnostics import Problem
 from nexusform.importers.kubernetes_manifests import Manifest, unwrapped
 from nexusform.importers.kubernetes_workloads import workloads_of
-from nexusform.importers.yaml_text import LineFinding
 from nexusform.planning.fleet.world import Render
 from nexusform.planning.plan import PlacementAction, PlacementChange, PodPlace
 from nexusform.planning.pods.nodes import NodeCluster
@@ -134,7 +134,7 @@ class PodPhase:
     ) -> None:
         self.clusters = clusters
         self.members: Mapping[str, str] = members if members is not None else {}
-        self.findings: list[tuple[str, LineFinding]] = []
+        self.findings: list[tuple[str, Problem]] = []
         self._brought: dict[Key, _Brought] = {}
         self._standing: dict[str, dict[PodKey, StandingPod]] = {}
         for held in prior:

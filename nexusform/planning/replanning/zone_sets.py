@@ -17,7 +17,7 @@ from nexusform.diagnostics import Severity
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import PlacementAction, Plan
 from nexusform.planning.request import Adjustment, PlanRequest
-from nexusform.planning.verdicts.separation import BROKEN, Finding, Member
+from nexusform.planning.verdicts.separation import BROKEN, Member, OpenRule
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.scheduling.racks.model import VmSku
 
@@ -52,9 +52,9 @@ def with_zone_sets(
 
     broken = {str(f.instance.address) for f in denied}
 
-    def trial_of(finding: Finding) -> Trial:
+    def trial_of(rule: OpenRule) -> Trial:
         # What other rules are in error for already is no reason against a way out for this one.
-        allowed = broken - {str(finding.instance.address)}
+        allowed = broken - {str(rule.instance.address)}
 
         def tried(adjustments: Sequence[Adjustment]) -> PlanResult | None:
             # Most trials fail for want of room; tie-breaks are repeated for those that do not.
@@ -67,8 +67,8 @@ def with_zone_sets(
         return tried
 
     made = result.plan
-    for finding in denied:
-        made = _told(made, finding, list(_ways(finding, result, trial_of(finding))))
+    for rule in denied:
+        made = _told(made, rule, list(_ways(rule, result, trial_of(rule))))
     return replace(result, plan=made)
 
 
@@ -78,16 +78,16 @@ def _satisfies(outcome: PlanResult, allowed: AbstractSet[str]) -> bool:
     return all(d.id == BROKEN and d.address in allowed for d in wrong)
 
 
-def _told(plan: Plan, finding: Finding, ways: Sequence[tuple[str, dict[str, Any]]]) -> Plan:
+def _told(plan: Plan, rule: OpenRule, ways: Sequence[tuple[str, dict[str, Any]]]) -> Plan:
     if ways:
         lines = [f" {number}. {text}" for number, (text, _) in enumerate(ways, 1)]
         advice = "\n".join(["The smallest zone sets that satisfy it, tried just now:", *lines])
-    elif finding.verdict.scope == "site":
+    elif rule.verdict.scope == "site":
         advice = "Zones cannot part what shares a site: give one of the groups another site."
     else:
         advice = "No zone sets were found that satisfy it and have room for everything."
     data = [{"kind": "zones", "text": text, **change} for text, change in ways]
-    address = str(finding.instance.address)
+    address = str(rule.instance.address)
     found = [
         replace(
             d,
@@ -101,15 +101,15 @@ def _told(plan: Plan, finding: Finding, ways: Sequence[tuple[str, dict[str, Any]
     return replace(plan, diagnostics=tuple(found))
 
 
-def _ways(finding: Finding, result: PlanResult, tried: Trial) -> Iterator[tuple[str, dict[str, Any]]]:
+def _ways(rule: OpenRule, result: PlanResult, tried: Trial) -> Iterator[tuple[str, dict[str, Any]]]:
     """First without moving what stands, then, only if that fails, with every pool changed."""
-    sites = {m.site_id for group in finding.groups for m in group}
-    if finding.verdict.scope == "site" or len(sites) != 1 or _mixed(finding):
+    sites = {m.site_id for group in rule.groups for m in group}
+    if rule.verdict.scope == "site" or len(sites) != 1 or _mixed(rule):
         return
     site = result.sites[sites.pop()]
     seen: set[tuple[Zones, ...]] = set()
     for moving in (False, True):
-        sides = [_side(group, site, moving=moving) for group in finding.groups]
+        sides = [_side(group, site, moving=moving) for group in rule.groups]
         for trial, zones in enumerate(_choices(sides)):
             if trial >= MOST_TRIALS:
                 break
@@ -122,12 +122,12 @@ def _ways(finding: Finding, result: PlanResult, tried: Trial) -> Iterator[tuple[
                 return
 
 
-def _mixed(finding: Finding) -> bool:
+def _mixed(rule: OpenRule) -> bool:
     """Whether two groups have members in one pool (pods on its nodes): zones cannot part these."""
     owner: dict[tuple[str, str], int] = {}
     return any(
         owner.setdefault((str(member.vm[0]), member.pool.pool), index) != index
-        for index, group in enumerate(finding.groups)
+        for index, group in enumerate(rule.groups)
         for member in group
     )
 

@@ -18,9 +18,10 @@ from msgspec import Struct
 
 import nexusform
 from nexusform.diagnostics import Diagnostic, error
+from nexusform.plain_data import ConversionProblem
 from nexusform.planning.plan import Plan
 from nexusform.planning.saved import plain_zip
-from nexusform.planning.saved.record_codec import Misfit, read_record, write_record
+from nexusform.planning.saved.record_codec import read_record, write_record
 from nexusform.state import json_text
 from nexusform.state.codec import path_text
 from nexusform.values import UNKNOWN, Unknown
@@ -156,7 +157,7 @@ def _read(data: bytes, name: str, running: str) -> SavedPlan:
     large = {part: _document(members, f"{part}.json", mark, name) for part in _LARGE}
     try:
         plan = read_record(Plan, record | large)
-    except Misfit as problem:
+    except ConversionProblem as problem:
         where = path_text(problem.path)
         raise _damaged(name, f"It does not fit at {where}: {problem.message}.") from None
     snapshot = _document(members, _CONFIGURATION, mark, name)

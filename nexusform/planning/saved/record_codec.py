@@ -18,20 +18,11 @@ from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields
 
 from nexusform.address import Address, AddressProblem, parse_address
-from nexusform.plain_data import Path
+from nexusform.plain_data import ConversionProblem
 from nexusform.value_types import Type, type_from_json, type_to_json
 
 Write = Callable[[Any], Any]
 Read = Callable[[Any], Any]
-
-
-class Misfit(Exception):
-    """Data that does not fit the record: where in it, and what is wrong as a clause."""
-
-    def __init__(self, message: str, path: Path = ()) -> None:
-        super().__init__(message)
-        self.message = message
-        self.path = path
 
 
 class Shape(NamedTuple):
@@ -50,15 +41,15 @@ def write_record(record: Any) -> dict[str, Any]:
 
 
 def read_record(kind: type[Any], data: Any) -> Any:
-    """The record of this kind that the data stands for. Raises Misfit."""
+    """The record of this kind that the data stands for. Raises ConversionProblem."""
     return shape_of(kind).read(data)
 
 
 def _inside(step: str | int, read: Read, data: Any) -> Any:
     try:
         return read(data)
-    except Misfit as problem:
-        raise Misfit(problem.message, (step, *problem.path)) from None
+    except ConversionProblem as problem:
+        raise problem.within(step) from None
 
 
 # --- leaves ------------------------------------------------------------------------------------
@@ -69,7 +60,7 @@ def _exactly(*kinds: type) -> Shape:
 
     def read(data: Any) -> Any:
         if data.__class__ not in kinds:
-            raise Misfit(f"{words} expected")
+            raise ConversionProblem((), f"{words} expected")
         return data
 
     return Shape(None, read)
@@ -80,7 +71,7 @@ def _enum(kind: type[Enum]) -> Shape:
 
     def read(data: Any) -> Any:
         if data.__class__ is not str or data not in members:
-            raise Misfit(f"one of {', '.join(members)} expected")
+            raise ConversionProblem((), f"one of {', '.join(members)} expected")
         return members[data]
 
     return Shape(lambda member: member.value, read)
@@ -91,13 +82,13 @@ def _address() -> Shape:
 
     def read(data: Any) -> Address:
         if data.__class__ is not str:
-            raise Misfit("an address expected")
+            raise ConversionProblem((), "an address expected")
         found = known.get(data)
         if found is None:
             try:
                 found = parse_address(data)
             except AddressProblem:
-                raise Misfit("an address expected") from None
+                raise ConversionProblem((), "an address expected") from None
             if len(known) < _KEPT_ADDRESSES:
                 known[data] = found
         return found
@@ -112,7 +103,7 @@ def _read_type(data: Any) -> Type:
     try:
         return type_from_json(data)
     except (ValueError, TypeError, RecursionError):
-        raise Misfit("a type expected") from None
+        raise ConversionProblem((), "a type expected") from None
 
 
 # --- what holds others -------------------------------------------------------------------------
@@ -131,10 +122,10 @@ def _sequence(item: Shape) -> Shape:
 
     def read(data: Any) -> tuple[Any, ...]:
         if data.__class__ is not list:
-            raise Misfit("a list expected")
+            raise ConversionProblem((), "a list expected")
         try:
             return tuple([item.read(part) for part in data])
-        except Misfit:
+        except ConversionProblem:
             return tuple([_inside(index, item.read, part) for index, part in enumerate(data)])
 
     return Shape(list if write is None else lambda value: [write(part) for part in value], read)
@@ -148,7 +139,7 @@ def _fixed(items: tuple[Shape, ...]) -> Shape:
 
     def read(data: Any) -> tuple[Any, ...]:
         if data.__class__ is not list or len(data) != len(items):
-            raise Misfit(f"a list of {len(items)} expected")
+            raise ConversionProblem((), f"a list of {len(items)} expected")
         return tuple([_inside(at, item.read, data[at]) for at, item in enumerate(items)])
 
     return Shape(write, read)
@@ -166,7 +157,7 @@ def _mapping(key: Any, value: Shape) -> Shape:
 
     def read(data: Any) -> dict[str, Any]:
         if data.__class__ is not dict:
-            raise Misfit("an object expected")
+            raise ConversionProblem((), "an object expected")
         if value is _PLAIN:
             return data
         return {name: _inside(name, value.read, part) for name, part in data.items()}
@@ -198,11 +189,11 @@ def _record(kind: type[Any]) -> Shape:
 
     def read(data: Any) -> Any:
         if data.__class__ is not dict:
-            raise Misfit("an object expected")
+            raise ConversionProblem((), "an object expected")
         if not data.keys() <= readers.keys():
-            raise Misfit(f'"{min(data.keys() - readers.keys())}" is not known here')
+            raise ConversionProblem((), f'"{min(data.keys() - readers.keys())}" is not known here')
         if not required <= data.keys():
-            raise Misfit(f'"{min(required - data.keys())}" is missing')
+            raise ConversionProblem((), f'"{min(required - data.keys())}" is missing')
         return kind(**{name: _inside(name, readers[name], value) for name, value in data.items()})
 
     return Shape(write, read)
@@ -226,7 +217,7 @@ def _one_of(kinds: tuple[type[Struct], ...]) -> Shape:
 
     def read(data: Any) -> Any:
         if data.__class__ is not dict or len(data) != 1 or not data.keys() <= shapes.keys():
-            raise Misfit(f"one of {', '.join(shapes)} expected")
+            raise ConversionProblem((), f"one of {', '.join(shapes)} expected")
         ((name, fields_of),) = data.items()
         return _inside(name, shapes[name].read, fields_of)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from nexusform.demands import GroupRule
-from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.diagnostics import Diagnostic, Problem, Severity
 from nexusform.planning.vms.triggers import VmKey
 from nexusform.planning.vms.vm_phase import VmObject
-from nexusform.ports import Problem
 from nexusform.scheduling.racks.model import Placement
 
 BROKEN_GROUP = "vms-stand-against-their-placement-group"

@@ -8,9 +8,8 @@ from msgspec import Struct
 
 from nexusform.address import Address
 from nexusform.demands import PoolDemand
-from nexusform.diagnostics import Diagnostic, Severity, error
+from nexusform.diagnostics import Diagnostic, Problem, Severity, error
 from nexusform.planning.vms.vm_phase import VmObject
-from nexusform.ports import Problem
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.model import Demand
 from nexusform.scheduling.racks.shortage import Binding, Shortage

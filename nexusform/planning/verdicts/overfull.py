@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from nexusform.address import Address
-from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.diagnostics import Diagnostic, Problem, Severity
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import Action
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_phase import VmObject
-from nexusform.ports import Problem
 from nexusform.scheduling.racks.model import Machine
 
 MOST_NAMED = 5

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from nexusform.address import Address
 from nexusform.demands import PlacedVm, PoolDemand
-from nexusform.diagnostics import Diagnostic, Severity, did_you_mean
+from nexusform.diagnostics import Diagnostic, Problem, Severity, did_you_mean
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import SeparationVerdict, SeparationViolation
 from nexusform.planning.pods.phase import PlannedPod
@@ -22,7 +22,7 @@ from nexusform.planning.verdicts.certainty import SiteCertainty
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.triggers import VmKey
 from nexusform.planning.vms.vm_phase import VmObject
-from nexusform.ports import Kind, Problem
+from nexusform.ports import Kind
 from nexusform.scheduling.racks.certainty import Token
 from nexusform.scheduling.racks.model import Placement
 
@@ -53,7 +53,7 @@ class Member(Struct, frozen=True):
     cluster: str
 
 
-class Finding(Struct, frozen=True):
+class OpenRule(Struct, frozen=True):
     """A rule that may not hold: what the search for zone sets starts from. `groups` are its members."""
 
     instance: Instance
@@ -66,7 +66,7 @@ class Verdicts(Struct):
 
     verdicts: list[SeparationVerdict] = field(default_factory=list)
     diagnostics: list[Diagnostic] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    open_rules: list[OpenRule] = field(default_factory=list)
 
 
 def has_rules(instances: Iterable[Instance]) -> bool:
@@ -97,7 +97,7 @@ def judge(
         found.verdicts.append(verdict)
         if verdict.holds != "always":
             found.diagnostics.append(_refusal(instance, verdict))
-            found.findings.append(Finding(instance, verdict, groups))
+            found.open_rules.append(OpenRule(instance, verdict, groups))
     return found
 
 

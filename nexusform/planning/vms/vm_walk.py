@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from nexusform.address import Address
 from nexusform.configuration.model import ResourceBlock
 from nexusform.demands import VmDemand
-from nexusform.diagnostics import Diagnostic, did_you_mean
+from nexusform.diagnostics import Diagnostic, Problem, did_you_mean
 from nexusform.plain_data import unknown_paths
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.difference import planned_attributes
@@ -27,7 +27,7 @@ from nexusform.planning.vms.placed_note import note_placed
 from nexusform.planning.vms.pool_replacement import last_system_pools
 from nexusform.planning.vms.sites import occupy_outsiders
 from nexusform.planning.vms.vm_phase import VmObject, VmPhase
-from nexusform.ports import Kind, Problem
+from nexusform.ports import Kind
 from nexusform.scheduling.world import Inventory
 
 

@@ -1,15 +1,15 @@
 """What KubeFleet's API and webhooks refuse, and what stops a placement though they let it pass.
 
-Every finding has the place in the configuration that it is about. Source: KubeFleet pkg/utils/validator
+Every problem has the place in the configuration that it is about. Source: KubeFleet pkg/utils/validator
 and apis/placement/v1beta1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
-from msgspec import Struct
-
+from nexusform.diagnostics import Problem, Severity
 from nexusform.scheduling.fleet.amounts import Amount
 from nexusform.scheduling.fleet.model import (
     Member,
@@ -59,26 +59,36 @@ _TEXT_PROPERTIES = (
 )
 
 
-class Finding(Struct, frozen=True):
-    """A refusal, or with `warning` something that a real hub treats differently.
+INVALID: Final = "invalid-fleet-object"
+UNUSUAL: Final = "a-real-hub-treats-this-differently"
 
-    `path` names blocks and arguments as in the configuration, repeated blocks by their number from 0.
+
+def invalid(path: Path, detail: str) -> Problem:
+    """A refusal, as a clause. `path` names blocks and arguments as in the configuration, repeated blocks by
+    their number from 0.
     """
-
-    path: Path
-    message: str
-    warning: bool = False
+    return Problem(path, INVALID, detail)
 
 
-def check_name(name: str) -> list[Finding]:
+def unusual(path: Path, detail: str) -> Problem:
+    """What a real hub treats differently; else as `invalid`."""
+    return Problem(path, UNUSUAL, detail, Severity.WARNING)
+
+
+def sentence(clause: str) -> str:
+    """What a refusal says, as a sentence."""
+    return f"{clause[:1].upper()}{clause[1:]}."
+
+
+def check_name(name: str) -> list[Problem]:
     """A placement's name: a DNS subdomain of at most 63 characters."""
-    found = [Finding(("name",), problem) for problem in dns_subdomain_problems(name)]
+    found = [invalid(("name",), problem) for problem in dns_subdomain_problems(name)]
     if len(name) > LONGEST_NAME:
-        found.append(Finding(("name",), f"the name field cannot have length exceeding {LONGEST_NAME}"))
+        found.append(invalid(("name",), f"the name field cannot have length exceeding {LONGEST_NAME}"))
     return found
 
 
-def check_policy(policy: Policy) -> list[Finding]:
+def check_policy(policy: Policy) -> list[Problem]:
     """A policy by itself; paths start below `policy`."""
     found = _unwanted(policy)
     if policy.placement_type is PlacementType.PICK_FIXED:
@@ -91,7 +101,7 @@ def check_policy(policy: Policy) -> list[Finding]:
     return found + _check_required(policy) + check_tolerations(policy.tolerations)
 
 
-def _unwanted(policy: Policy) -> list[Finding]:
+def _unwanted(policy: Policy) -> list[Problem]:
     """Fields that do not go with the placement type."""
     kind = policy.placement_type
     fixed, every = kind is PlacementType.PICK_FIXED, kind is PlacementType.PICK_ALL
@@ -128,97 +138,97 @@ def _unwanted(policy: Policy) -> list[Finding]:
             f"PreferredDuringSchedulingIgnoredDuringExecution will be ignored for policy type {kind}",
         ),
     ]
-    return [Finding(path, message) for wrong, path, message in rows if wrong]
+    return [invalid(path, message) for wrong, path, message in rows if wrong]
 
 
-def _check_names(names: tuple[str, ...]) -> list[Finding]:
+def _check_names(names: tuple[str, ...]) -> list[Problem]:
     here: Path = ("cluster_names",)
     if not names:
-        return [Finding(here, "cluster names cannot be empty for policy type PickFixed")]
+        return [invalid(here, "cluster names cannot be empty for policy type PickFixed")]
     found = [
-        Finding((*here, i), f"PickFixed cluster name {name} is not a valid member name: {problem}")
+        invalid((*here, i), f"PickFixed cluster name {name} is not a valid member name: {problem}")
         for i, name in enumerate(names)
         for problem in dns_subdomain_problems(name)
     ]
     found += [
-        Finding((*here, i), f"PickFixed cluster name {name} cannot have length exceeding {LONGEST_NAME}")
+        invalid((*here, i), f"PickFixed cluster name {name} cannot have length exceeding {LONGEST_NAME}")
         for i, name in enumerate(names)
         if len(name) > LONGEST_NAME
     ]
     found += [
-        Finding((*here, i), f"cluster names must be unique for policy type PickFixed: {name} is there twice")
+        invalid((*here, i), f"cluster names must be unique for policy type PickFixed: {name} is there twice")
         for i, name in enumerate(names)
         if name in names[:i]
     ]
     if len(names) > MOST_NAMES:
-        found.append(Finding(here, f"at most {MOST_NAMES} cluster names, got {len(names)}"))
+        found.append(invalid(here, f"at most {MOST_NAMES} cluster names, got {len(names)}"))
     return found
 
 
-def _check_number(number: int | None) -> list[Finding]:
+def _check_number(number: int | None) -> list[Problem]:
     here: Path = ("number_of_clusters",)
     if number is None:
         text = "a PickN policy without a number: every eligible cluster is wanted here, a real hub refuses it"
-        return [Finding(here, text, warning=True)]
+        return [unusual(here, text)]
     if number < 0:
-        return [Finding(here, f"number of clusters cannot be {number} for policy type PickN")]
+        return [invalid(here, f"number of clusters cannot be {number} for policy type PickN")]
     return []
 
 
-def _check_spread(constraint: SpreadConstraint, here: Path) -> list[Finding]:
-    found: list[Finding] = []
+def _check_spread(constraint: SpreadConstraint, here: Path) -> list[Problem]:
+    found: list[Problem] = []
     if constraint.when_unsatisfiable not in ("DoNotSchedule", "ScheduleAnyway"):
         text = f"unknown unsatisfiable type {constraint.when_unsatisfiable}"
-        found.append(Finding((*here, "when_unsatisfiable"), text))
+        found.append(invalid((*here, "when_unsatisfiable"), text))
     if constraint.max_skew < 1:
-        found.append(Finding((*here, "max_skew"), f"max_skew must be 1 or more, got {constraint.max_skew}"))
+        found.append(invalid((*here, "max_skew"), f"max_skew must be 1 or more, got {constraint.max_skew}"))
     return found
 
 
-def _check_required(policy: Policy) -> list[Finding]:
+def _check_required(policy: Policy) -> list[Problem]:
     terms = policy.required or ()
-    found: list[Finding] = []
+    found: list[Problem] = []
     if len(terms) > MOST_TERMS:
-        found.append(Finding(_REQUIRED, f"at most {MOST_TERMS} cluster selector terms, got {len(terms)}"))
+        found.append(invalid(_REQUIRED, f"at most {MOST_TERMS} cluster selector terms, got {len(terms)}"))
     for i, term in enumerate(terms):
         here: Path = (*_REQUIRED, i)
         found += check_selector(term.label_selector, (*here, "label_selector"))
         if term.property_sorter is not None:
             text = "PropertySorter is not allowed for RequiredDuringSchedulingIgnoredDuringExecution affinity"
-            found.append(Finding((*here, "property_sorter"), text))
+            found.append(invalid((*here, "property_sorter"), text))
         found += _check_properties(term.property_selector or (), (*here, "property_selector"))
     return found
 
 
-def _check_preferred(policy: Policy) -> list[Finding]:
-    found: list[Finding] = []
+def _check_preferred(policy: Policy) -> list[Problem]:
+    found: list[Problem] = []
     for i, term in enumerate(policy.preferred):
         here: Path = (*_PREFERRED, i)
         if abs(term.weight) > LARGEST_WEIGHT:
-            found.append(Finding((*here, "weight"), f"weight must be from -100 to 100, got {term.weight}"))
+            found.append(invalid((*here, "weight"), f"weight must be from -100 to 100, got {term.weight}"))
         here = (*here, "preference")
         found += check_selector(term.preference.label_selector, (*here, "label_selector"))
         if term.preference.property_selector is not None:
             text = (
                 "PropertySelector is not allowed for PreferredDuringSchedulingIgnoredDuringExecution affinity"
             )
-            found.append(Finding((*here, "property_selector"), text))
+            found.append(invalid((*here, "property_selector"), text))
         sorter = term.preference.property_sorter
         if sorter is not None:
             found += _check_property_name(sorter.name, (*here, "property_sorter", "name"))
             if sorter.sort_order not in (ASCENDING, DESCENDING):
                 text = f"invalid property sort order {sorter.sort_order}"
-                found.append(Finding((*here, "property_sorter", "sort_order"), text))
+                found.append(invalid((*here, "property_sorter", "sort_order"), text))
     return found
 
 
-def check_selector(selector: LabelSelector | None, here: Path) -> list[Finding]:
+def check_selector(selector: LabelSelector | None, here: Path) -> list[Problem]:
     """A label selector."""
-    return [Finding(here, problem) for problem in selector_problems(selector)] if selector else []
+    return [invalid(here, problem) for problem in selector_problems(selector)] if selector else []
 
 
-def _check_properties(requirements: Iterable[PropertyRequirement], here: Path) -> list[Finding]:
-    found: list[Finding] = []
+def _check_properties(requirements: Iterable[PropertyRequirement], here: Path) -> list[Problem]:
+    found: list[Problem] = []
     by_name: dict[str, list[tuple[int, PropertyRequirement]]] = {}
     for i, requirement in enumerate(requirements):
         there: Path = (*here, "match_expression", i)
@@ -229,155 +239,155 @@ def _check_properties(requirements: Iterable[PropertyRequirement], here: Path) -
         problem = contradiction([requirement for _, requirement in group])
         if problem is not None:
             text = f"inconsistent requirements on property {name}: {problem}"
-            found.append(Finding((*here, "match_expression", group[-1][0]), text))
+            found.append(invalid((*here, "match_expression", group[-1][0]), text))
     return found
 
 
-def _check_values(requirement: PropertyRequirement, here: Path) -> list[Finding]:
+def _check_values(requirement: PropertyRequirement, here: Path) -> list[Problem]:
     operator, values = requirement.operator, requirement.values
     if operator not in OPERATORS:
-        return [Finding((*here, "operator"), f"unsupported operator {operator}")]
+        return [invalid((*here, "operator"), f"unsupported operator {operator}")]
     if len(values) != 1:
         text = f"operator {operator} requires exactly one value, got {len(values)}"
-        return [Finding((*here, "values"), text)]
+        return [invalid((*here, "values"), text)]
     quantity = parse_quantity(values[0])
     if isinstance(quantity, Malformed):
         text = f'value "{values[0]}" is not a valid resource.Quantity: {quantity.message}'
-        return [Finding((*here, "values"), text)]
+        return [invalid((*here, "values"), text)]
     return []
 
 
-def _check_property_name(name: str, here: Path) -> list[Finding]:
+def _check_property_name(name: str, here: Path) -> list[Problem]:
     if name.startswith(RESOURCE_PREFIX):
         return _check_resource_name(name, here)
     first, *rest = name.split("/")
     if not rest:
         return [
-            Finding(here, f"property name {name} is not valid: {p}") for p in qualified_name_problems(name)
+            invalid(here, f"property name {name} is not valid: {p}") for p in qualified_name_problems(name)
         ]
-    found: list[Finding] = []
+    found: list[Problem] = []
     if dns_subdomain_problems(first) and qualified_name_problems(first):
         text = (
             f"property name first segment {first} is neither a valid DNS subdomain nor a valid qualified name"
         )
-        found.append(Finding(here, text))
+        found.append(invalid(here, text))
     found += [
-        Finding(here, f"property name segment {segment} is not valid: {problem}")
+        invalid(here, f"property name segment {segment} is not valid: {problem}")
         for segment in rest
         for problem in qualified_name_problems(segment)
     ]
     if name in _TEXT_PROPERTIES:
         text = f"{name} is a text, not a quantity: the scheduler stops at it"
-        found.append(Finding(here, text, warning=True))
+        found.append(unusual(here, text))
     return found
 
 
-def _check_resource_name(name: str, here: Path) -> list[Finding]:
+def _check_resource_name(name: str, here: Path) -> list[Problem]:
     kind, dash, resource = name.removeprefix(RESOURCE_PREFIX).partition("-")
     if not dash:
         text = f"invalid resource property name {name}, expected [PREFIX]/[CAPACITY_TYPE]-[RESOURCE_NAME]"
-        return [Finding(here, text)]
+        return [invalid(here, text)]
     if kind not in CAPACITY_TYPES:
         supported = " ".join(CAPACITY_TYPES)
         text = f"invalid capacity type in resource property name {name}, supported values are [{supported}]"
-        return [Finding(here, text)]
-    found = [Finding(here, f"property name {name} is not valid: {p}") for p in qualified_name_problems(name)]
+        return [invalid(here, text)]
+    found = [invalid(here, f"property name {name} is not valid: {p}") for p in qualified_name_problems(name)]
     if not found and (not resource or "-" in resource):
         text = (
             f"{name} passes the webhook, but the scheduler stops at it: no resource name, or one with a dash"
         )
-        found.append(Finding(here, text, warning=True))
+        found.append(unusual(here, text))
     return found
 
 
-def check_tolerations(tolerations: tuple[Toleration, ...]) -> list[Finding]:
+def check_tolerations(tolerations: tuple[Toleration, ...]) -> list[Problem]:
     """A policy's tolerations."""
-    found: list[Finding] = []
+    found: list[Problem] = []
     if len(tolerations) > MOST_TOLERATIONS:
         found.append(
-            Finding(("toleration",), f"at most {MOST_TOLERATIONS} tolerations, got {len(tolerations)}")
+            invalid(("toleration",), f"at most {MOST_TOLERATIONS} tolerations, got {len(tolerations)}")
         )
     for i, toleration in enumerate(tolerations):
         here: Path = ("toleration", i)
         found += _check_toleration(toleration, here)
         if toleration in tolerations[:i]:
-            found.append(Finding(here, "toleration already exists, tolerations must be unique"))
+            found.append(invalid(here, "toleration already exists, tolerations must be unique"))
     return found
 
 
-def _check_toleration(toleration: Toleration, here: Path) -> list[Finding]:
-    found: list[Finding] = []
+def _check_toleration(toleration: Toleration, here: Path) -> list[Problem]:
+    found: list[Problem] = []
     if toleration.key:
         found += [
-            Finding((*here, "key"), f"invalid toleration key: {problem}")
+            invalid((*here, "key"), f"invalid toleration key: {problem}")
             for problem in qualified_name_problems(toleration.key)
         ]
     if toleration.operator not in (EQUAL, EXISTS):
-        found.append(Finding((*here, "operator"), f"unsupported toleration operator {toleration.operator}"))
+        found.append(invalid((*here, "operator"), f"unsupported toleration operator {toleration.operator}"))
     if toleration.operator == EXISTS and toleration.value:
-        found.append(Finding((*here, "value"), "toleration value needs to be empty, when operator is Exists"))
+        found.append(invalid((*here, "value"), "toleration value needs to be empty, when operator is Exists"))
     if toleration.operator == EQUAL and not toleration.key:
-        found.append(Finding((*here, "key"), "toleration key cannot be empty, when operator is Equal"))
+        found.append(invalid((*here, "key"), "toleration key cannot be empty, when operator is Equal"))
     if toleration.operator == EQUAL:
         found += [
-            Finding((*here, "value"), f"invalid toleration value: {problem}")
+            invalid((*here, "value"), f"invalid toleration value: {problem}")
             for problem in label_value_problems(toleration.value)
         ]
     if toleration.effect not in ("", NO_SCHEDULE):
         found.append(
-            Finding((*here, "effect"), f"unsupported effect {toleration.effect}: only NoSchedule exists")
+            invalid((*here, "effect"), f"unsupported effect {toleration.effect}: only NoSchedule exists")
         )
     return found
 
 
-def check_taints(taints: tuple[Taint, ...]) -> list[Finding]:
+def check_taints(taints: tuple[Taint, ...]) -> list[Problem]:
     """A member cluster's taints."""
-    found: list[Finding] = []
+    found: list[Problem] = []
     for i, taint in enumerate(taints):
         here: Path = ("taint", i)
         found += [
-            Finding((*here, "key"), f"invalid taint key: {problem}")
+            invalid((*here, "key"), f"invalid taint key: {problem}")
             for problem in qualified_name_problems(taint.key)
         ]
         found += [
-            Finding((*here, "value"), f"invalid taint value: {problem}")
+            invalid((*here, "value"), f"invalid taint value: {problem}")
             for problem in label_value_problems(taint.value)
         ]
         if taint.effect != NO_SCHEDULE:
             found.append(
-                Finding((*here, "effect"), f"unsupported effect {taint.effect}: only NoSchedule exists")
+                invalid((*here, "effect"), f"unsupported effect {taint.effect}: only NoSchedule exists")
             )
         if taint in taints[:i]:
-            found.append(Finding(here, "taint already exists, taints must be unique"))
+            found.append(invalid(here, "taint already exists, taints must be unique"))
     return found
 
 
-def check_member(member: Member) -> list[Finding]:
+def check_member(member: Member) -> list[Problem]:
     """A member's name, labels and taints. Properties may be any text: not all are quantities."""
-    found = [Finding(("name",), problem) for problem in dns_subdomain_problems(member.name)]
+    found = [invalid(("name",), problem) for problem in dns_subdomain_problems(member.name)]
     if len(member.name) > LONGEST_NAME:
-        found.append(Finding(("name",), f"the name field cannot have length exceeding {LONGEST_NAME}"))
+        found.append(invalid(("name",), f"the name field cannot have length exceeding {LONGEST_NAME}"))
     for key, value in sorted(member.labels.items()):
         here: Path = ("labels", key)
-        found += [Finding(here, problem) for problem in qualified_name_problems(key)]
-        found += [Finding(here, problem) for problem in label_value_problems(value)]
+        found += [invalid(here, problem) for problem in qualified_name_problems(key)]
+        found += [invalid(here, problem) for problem in label_value_problems(value)]
     return found + check_taints(member.taints)
 
 
 def read_usage(
     total: Mapping[str, str], allocatable: Mapping[str, str], available: Mapping[str, str]
-) -> tuple[ResourceUsage, list[Finding]]:
+) -> tuple[ResourceUsage, list[Problem]]:
     """A member's resource usage from texts, without those that are no quantities; paths start at the three
     maps.
     """
-    found: list[Finding] = []
+    found: list[Problem] = []
 
     def read(name: str, texts: Mapping[str, str]) -> dict[str, Quantity]:
         amounts: dict[str, Quantity] = {}
         for resource, text in sorted(texts.items()):
             amount = parse_quantity(text)
             if isinstance(amount, Malformed):
-                found.append(Finding((name, resource), f'"{text}" is not a valid quantity: {amount.message}'))
+                found.append(invalid((name, resource), f'"{text}" is not a valid quantity: {amount.message}'))
             else:
                 amounts[resource] = amount
         return amounts
@@ -390,22 +400,22 @@ def read_usage(
 
 def check_rolling_update(
     max_unavailable: Amount, max_surge: Amount, unavailable_period_seconds: int, *, external: bool = False
-) -> list[Finding]:
+) -> list[Problem]:
     """The rolling_update block of a strategy; paths start below it."""
-    found: list[Finding] = []
+    found: list[Problem] = []
     if external:
-        found.append(Finding((), "rolling_update is not valid for the External strategy type"))
+        found.append(invalid((), "rolling_update is not valid for the External strategy type"))
     for name, amount in (("max_unavailable", max_unavailable), ("max_surge", max_surge)):
         if amount.value < 0:
-            found.append(Finding((name,), f"{name} must be greater than or equal to 0, got {amount}"))
+            found.append(invalid((name,), f"{name} must be greater than or equal to 0, got {amount}"))
         if amount.percent and amount.value > WHOLE:
-            found.append(Finding((name,), f"{name} must be a number, or from 0% to 100%, got {amount}"))
+            found.append(invalid((name,), f"{name} must be a number, or from 0% to 100%, got {amount}"))
     if unavailable_period_seconds < 0:
         text = (
             f"unavailable_period_seconds must be greater than or equal to 0, got {unavailable_period_seconds}"
         )
-        found.append(Finding(("unavailable_period_seconds",), text))
+        found.append(invalid(("unavailable_period_seconds",), text))
     if max_unavailable.value == max_surge.value == 0:
         text = "max_unavailable and max_surge are both 0: no rollout can make progress"
-        found.append(Finding((), text, warning=True))
+        found.append(unusual((), text))
     return found

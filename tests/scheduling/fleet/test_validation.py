@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from nexusform.diagnostics import Problem, Severity
 from nexusform.scheduling.fleet.amounts import Amount, parse_duration
 from nexusform.scheduling.fleet.changes import (
     check_budget,
@@ -23,7 +24,6 @@ from nexusform.scheduling.fleet.model import (
 )
 from nexusform.scheduling.fleet.staged import Stage, Task
 from nexusform.scheduling.fleet.validation import (
-    Finding,
     check_member,
     check_name,
     check_policy,
@@ -47,8 +47,8 @@ from tests.scheduling.fleet.samples import (
 RESOURCE = "resources.kubernetes-fleet.io/"
 
 
-def texts(findings: list[Finding]) -> str:
-    return "\n".join(f"{'.'.join(map(str, f.path))}: {f.message}" for f in findings)
+def texts(findings: list[Problem]) -> str:
+    return "\n".join(f"{'.'.join(map(str, f.path))}: {f.detail}" for f in findings)
 
 
 GOOD = [
@@ -155,7 +155,7 @@ BAD = [
 def test_refused(policy: Policy, about: str) -> None:
     findings = check_policy(policy)
     assert about in texts(findings)
-    assert any(not finding.warning for finding in findings)
+    assert any(problem.severity is Severity.ERROR for problem in findings)
 
 
 def expressions(*pairs: tuple[str, str]) -> Policy:
@@ -213,7 +213,7 @@ def test_different_terms_do_not_contradict_each_other() -> None:
     ],
 )
 def test_what_a_hub_treats_differently_is_a_warning(policy: Policy) -> None:
-    assert [finding.warning for finding in check_policy(policy)] == [True]
+    assert [problem.severity for problem in check_policy(policy)] == [Severity.WARNING]
 
 
 BEFORE = pick(3, tolerations=(Toleration("k", "Exists"),))
@@ -266,7 +266,7 @@ def test_rolling_updates() -> None:
     assert "unavailable_period_seconds" in texts(check_rolling_update(quarter, quarter, -1))
     assert "External" in texts(check_rolling_update(quarter, quarter, 60, external=True))
     stuck = check_rolling_update(Amount(0), Amount(0), 60)
-    assert [finding.warning for finding in stuck] == [True]
+    assert [problem.severity for problem in stuck] == [Severity.WARNING]
 
 
 def test_budgets() -> None:

@@ -1,0 +1,244 @@
+"""The table of diagnostics against the code: every id that is used is in it, and every one in it is used.
+
+docs/reference/diagnostics.md is written from the same look at the code.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from nexusform.advice.registry import RULE_IDS
+from nexusform.diagnostic_kinds import SUMMARIES
+from nexusform.diagnostics import Problem, Severity, diagnostic, error, warning
+from nexusform.scheduling.pods.warnings import RISKS
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "nexusform"
+PAGE = ROOT / "docs" / "reference" / "diagnostics.md"
+TABLE = PACKAGE / "diagnostic_kinds.py"
+FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path != TABLE]
+NODES = {path: list(ast.walk(ast.parse(path.read_text()))) for path in FILES}
+
+# What makes a diagnostic, and which of its arguments is the id. Notes on a document and the like have
+# what they are about before the id.
+MAKERS = {
+    "EditProblem": 0,
+    "Problem": 1,
+    "_Refused": 0,
+    "_duplicate": 0,
+    "_refuse": 0,
+    "_tell": 0,
+    "_warned": 1,
+    "check_name": 1,
+    "duplicate_problem": 0,
+    "error": 0,
+    "problem_at": 2,
+    "note": 0,
+    "problem": 0,
+    "reference_problem": 0,
+    "report": 1,
+    "warn": 1,
+    "warned": 0,
+    "warning": 0,
+}
+
+
+@dataclass
+class Use:
+    """Where an id stands in the code, and what severity is written beside it."""
+
+    rooms: set[str] = field(default_factory=set)
+    severities: set[str] = field(default_factory=set)
+
+
+def _name(call: ast.Call) -> str:
+    called = call.func
+    return called.id if isinstance(called, ast.Name) else getattr(called, "attr", "")
+
+
+def _texts(nodes: Sequence[ast.AST]) -> Iterator[str]:
+    for each in nodes:
+        if isinstance(each, ast.Constant) and isinstance(each.value, str):
+            yield each.value
+
+
+def _constants(nodes: Sequence[ast.AST]) -> dict[str, str]:
+    """The module's names for ids."""
+    names = {}
+    module = nodes[0]
+    assert isinstance(module, ast.Module)
+    for node in module.body:
+        target = node.target if isinstance(node, ast.AnnAssign) else None
+        if isinstance(node, ast.Assign):
+            target = node.targets[0]
+        value = getattr(node, "value", None)
+        if isinstance(target, ast.Name) and isinstance(value, ast.Constant) and isinstance(value.value, str):
+            names[target.id] = value.value
+    return names
+
+
+def _made(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, ast.Call]]:
+    """Every call that makes a diagnostic of an id written there or named in the module."""
+    names = _constants(nodes)
+    for node in nodes:
+        if not isinstance(node, ast.Call) or _name(node) not in MAKERS:
+            continue
+        position = MAKERS[_name(node)]
+        candidates = node.args[position : position + 2] if isinstance(node.func, ast.Attribute) else []
+        for argument in [*node.args[position : position + 1], *candidates]:
+            if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                yield argument.value, node
+                break
+            if isinstance(argument, ast.Name) and names.get(argument.id) in SUMMARIES:
+                yield names[argument.id], node
+                break
+
+
+def _severity(call: ast.Call) -> str:
+    written = [ast.unparse(argument) for argument in [*call.args, *(k.value for k in call.keywords)]]
+    for severity in Severity:
+        if f"Severity.{severity.name}" in written:
+            return severity.value
+    if "severity" in written:
+        return ""
+    return "warning" if "warn" in _name(call) else "error"
+
+
+@cache
+def uses() -> dict[str, Use]:
+    """Every id of the table with where it is used."""
+    table: dict[str, Use] = {kind: Use() for kind in SUMMARIES}
+    for path, nodes in NODES.items():
+        room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        for text in _texts(nodes):
+            if text in table:
+                table[text].rooms.add(room)
+        for kind, call in _made(nodes):
+            if kind in table and _severity(call):
+                table[kind].severities.add(_severity(call))
+    for kind in (*RULE_IDS, *RISKS):
+        table[kind].severities.add("warning")
+    return table
+
+
+# --- the table ---------------------------------------------------------------------------------
+
+
+def test_every_kind_is_used() -> None:
+    assert [kind for kind, use in uses().items() if not use.rooms] == []
+
+
+def test_every_id_that_is_written_is_in_the_table() -> None:
+    unknown = [
+        f"{path.relative_to(ROOT)}:{call.lineno}: {kind}"
+        for path, nodes in NODES.items()
+        for kind, call in _made(nodes)
+        if re.fullmatch(r"[a-z0-9]+([-_][a-z0-9]+)*", kind) and kind not in SUMMARIES
+    ]
+    assert unknown == []
+
+
+def test_the_table_is_in_order_and_says_something() -> None:
+    assert list(SUMMARIES) == sorted(SUMMARIES)
+    for kind, summary in SUMMARIES.items():
+        assert re.fullmatch(r"[a-z0-9]+([-_][a-z0-9]+)*", kind)
+        assert summary.strip() == summary != ""
+
+
+def test_only_the_table_gives_summaries() -> None:
+    """A diagnostic is made by `diagnostic`, `error` and `warning` alone, and keeps its summary."""
+    elsewhere = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path, nodes in NODES.items()
+        for node in nodes
+        if isinstance(node, ast.Call)
+        and path != PACKAGE / "diagnostics.py"
+        and (
+            _name(node) == "Diagnostic"
+            or (_name(node) == "replace" and any(k.arg in ("id", "summary") for k in node.keywords))
+        )
+    ]
+    assert elsewhere == []
+
+
+def test_no_code_recognises_a_summary() -> None:
+    compared = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path, nodes in NODES.items()
+        for node in nodes
+        if isinstance(node, ast.Compare)
+        and any(
+            isinstance(side, ast.Attribute) and side.attr in ("summary", "headline")
+            for side in (node.left, *node.comparators)
+        )
+    ]
+    assert compared == []
+
+
+# --- making one --------------------------------------------------------------------------------
+
+
+def test_the_id_gives_the_summary_and_a_headline_stands_in_for_it() -> None:
+    plain = error("unknown-site", "There is none.")
+    assert (plain.id, plain.summary, plain.severity) == ("unknown-site", "Unknown site", Severity.ERROR)
+    figures = warning("does-not-fit", headline="24 x A do not fit")
+    assert (figures.id, figures.summary) == ("does-not-fit", "24 x A do not fit")
+
+
+@pytest.mark.parametrize("headline", ["", "Something"])
+def test_an_id_that_is_not_in_the_table_is_a_bug(headline: str) -> None:
+    with pytest.raises(KeyError):
+        diagnostic(Severity.ERROR, "no-such-id", headline=headline)
+
+
+def test_a_problem_says_where_it_is() -> None:
+    inside = Problem((4, "rackId"), "missing-field", "it is missing.", file="racks.json")
+    assert str(inside) == "racks.json, [4].rackId: it is missing."
+    assert inside.below("value").where == "value[4].rackId"
+    assert str(Problem((), "invalid-yaml", "a colon is missing.", file="m.yaml", line=3, column=5)) == (
+        "m.yaml, line 3, column 5: a colon is missing."
+    )
+    assert str(Problem((), "file-too-large", "it is too large.", file="m.yaml")) == "m.yaml: it is too large."
+
+
+# --- the page ----------------------------------------------------------------------------------
+
+_HEAD = (
+    "<!-- Written by tests/test_diagnostic_kinds.py; do not edit. "
+    "NEXUSFORM_REWRITE_GOLDEN=1 python -m pytest tests/test_diagnostic_kinds.py -->"
+)
+
+
+def page() -> str:
+    """docs/reference/diagnostics.md."""
+    lines = [
+        _HEAD,
+        "",
+        "# Diagnostics",
+        "",
+        "Every error and warning has an id: `id` in JSON, `ruleId` in SARIF. An id keeps its meaning; the",
+        "words may be bettered. Where a summary names things or figures, the one here says it in general.",
+        "Where no severity stands, what it is said of decides.",
+        "",
+        "| id | summary | severity | from |",
+        "|---|---|---|---|",
+    ]
+    for kind, use in uses().items():
+        summary = SUMMARIES[kind].removeprefix(f"{kind}: ").replace("|", "\\|")
+        severity = ", ".join(sorted(use.severities))
+        lines.append(f"| `{kind}` | {summary} | {severity} | {', '.join(sorted(use.rooms))} |")
+    return "\n".join(lines) + "\n"
+
+
+def test_the_page_lists_what_there_is() -> None:
+    if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
+        PAGE.write_text(page())
+    assert PAGE.read_text() == page()
