@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, time
 from fractions import Fraction
 from typing import Final
+
+from msgspec import Struct
 
 from nexusform.language.functions.function import Example, Function, FunctionProblem, plain_function
 from nexusform.value_types import NUMBER, STRING
@@ -16,16 +18,19 @@ _TIMESTAMP: Final = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:\.(\d+))?(?:(Z)|([+-])(\d{2}):(\d{2}))\Z", re.ASCII
 )
 _DURATION: Final = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+# In nanoseconds.
 _UNITS: Final = {
-    "ns": Fraction(1, 10**9),
-    "us": Fraction(1, 10**6),
-    "µs": Fraction(1, 10**6),
-    "μs": Fraction(1, 10**6),
-    "ms": Fraction(1, 1000),
-    "s": Fraction(1),
-    "m": Fraction(60),
-    "h": Fraction(3600),
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,
+    "μs": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "m": 60 * 10**9,
+    "h": 3600 * 10**9,
 }
+_LONGEST_DURATION: Final = 2**63  # nanoseconds, about 292 years: what others hold in 64 bits
+_DAY: Final = 24 * _UNITS["h"]
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS: Final = (
     "January",
@@ -43,62 +48,120 @@ _MONTHS: Final = (
 )
 
 
-def parse_timestamp(text: str, position: int = 0) -> datetime:
+# The calendar repeats every 400 years, weekdays included. Python's begins with year 1, timestamps with 0.
+_CYCLE_YEARS: Final = 400
+_CYCLE_DAYS: Final = 146_097
+
+
+class Moment(Struct, frozen=True):
+    """A moment as a clock somewhere shows it.
+
+    `day` counts days of that clock's calendar as Python's ordinals do, `nanosecond` those since its
+    midnight; `offset` is the clock's distance from UTC in minutes.
+    """
+
+    day: int
+    nanosecond: int
+    offset: int
+
+    @property
+    def date(self) -> tuple[int, int, int]:
+        """Year, month and day of the month."""
+        cycles, rest = divmod(self.day - 1, _CYCLE_DAYS)
+        within = date.fromordinal(rest + 1 + _CYCLE_DAYS)
+        return within.year + (cycles - 1) * _CYCLE_YEARS, within.month, within.day
+
+    @property
+    def weekday(self) -> int:
+        """0 for Monday."""
+        return (self.day - 1) % 7
+
+    @property
+    def clock(self) -> tuple[int, int, int]:
+        """Hour, minute and second."""
+        seconds = self.nanosecond // _UNITS["s"]
+        return seconds // 3600, seconds // 60 % 60, seconds % 60
+
+    @property
+    def instant(self) -> int:
+        """Nanoseconds on the scale that all moments share."""
+        return self.day * _DAY + self.nanosecond - self.offset * _UNITS["m"]
+
+    def later(self, nanoseconds: int) -> Moment:
+        """The moment so much later, shown by the same clock."""
+        days, nanosecond = divmod(self.nanosecond + nanoseconds, _DAY)
+        return Moment(self.day + days, nanosecond, self.offset)
+
+
+def _ordinal(year: int, month: int, day: int) -> int:
+    # Raises ValueError when there is no such day.
+    cycles, within = divmod(year, _CYCLE_YEARS)
+    return date(within + _CYCLE_YEARS, month, day).toordinal() + (cycles - 1) * _CYCLE_DAYS
+
+
+def parse_timestamp(text: str, position: int = 0) -> Moment:
     """The moment an RFC 3339 text names, with its offset. Raises FunctionProblem."""
     match = _TIMESTAMP.match(text)
     if match is None:
         raise FunctionProblem(f'not a valid RFC3339 timestamp: "{_short(text)}"', position)
     year, month, day, hour, minute, second = [int(n) for n in match.groups()[:6]]
-    # Finer than a microsecond is beyond what datetime holds, and nothing shows it.
-    micros = int((match[7] or "").ljust(6, "0")[:6])
-    offset = timedelta(hours=int(match[10] or 0), minutes=int(match[11] or 0))
-    zone = UTC if match[8] else timezone(-offset if match[9] == "-" else offset)
+    hours, minutes = int(match[10] or 0), int(match[11] or 0)
     try:
-        return datetime(year, month, day, hour, minute, second, micros, zone)
+        ordinal = _ordinal(year, month, day)
+        time(hour, minute, second)
+        time(hours, minutes)
     except ValueError as problem:
         raise FunctionProblem(f"not a valid RFC3339 timestamp: {problem}", position) from None
+    # Finer than a nanosecond is beyond what others hold.
+    fraction = int((match[7] or "").ljust(9, "0")[:9])
+    offset = hours * 60 + minutes
+    nanosecond = (hour * 3600 + minute * 60 + second) * _UNITS["s"] + fraction
+    return Moment(ordinal, nanosecond, -offset if match[9] == "-" else offset)
 
 
 def _short(text: str) -> str:
     return text if len(text) <= 60 else text[:60] + "..."
 
 
-def timestamp_text(moment: datetime) -> str:
+def timestamp_text(moment: Moment) -> str:
     """A moment as RFC 3339 text, to the second."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0") + _offset(moment, colon=True, utc="Z")
+    year, month, day = moment.date
+    hour, minute, second = moment.clock
+    sign = "-" if year < 0 else ""
+    shown = f"{sign}{abs(year):04d}-{month:02d}-{day:02d}T{hour:02d}:{minute:02d}:{second:02d}"
+    return shown + _offset(moment, colon=True, utc="Z")
 
 
-def _offset(moment: datetime, *, colon: bool, utc: str) -> str:
-    minutes = int((moment.utcoffset() or timedelta()).total_seconds()) // 60
-    if minutes == 0 and utc:
+def _offset(moment: Moment, *, colon: bool, utc: str) -> str:
+    if moment.offset == 0 and utc:
         return utc
-    sign, size = ("-", -minutes) if minutes < 0 else ("+", minutes)
-    return f"{sign}{size // 60:02d}{':' if colon else ''}{size % 60:02d}"
+    sign, minutes = ("-", -moment.offset) if moment.offset < 0 else ("+", moment.offset)
+    return f"{sign}{minutes // 60:02d}{':' if colon else ''}{minutes % 60:02d}"
 
 
 # --- formatdate ----------------------------------------------------------------------------------
 
-_VERBS: Final[dict[str, Callable[[datetime], str]]] = {
-    "YYYY": lambda t: f"{t.year:04d}",
-    "YY": lambda t: f"{t.year % 100:02d}",
-    "MMMM": lambda t: _MONTHS[t.month - 1],
-    "MMM": lambda t: _MONTHS[t.month - 1][:3],
-    "MM": lambda t: f"{t.month:02d}",
-    "M": lambda t: str(t.month),
-    "DD": lambda t: f"{t.day:02d}",
-    "D": lambda t: str(t.day),
-    "EEEE": lambda t: _DAYS[t.weekday()],
-    "EEE": lambda t: _DAYS[t.weekday()][:3],
-    "hh": lambda t: f"{t.hour:02d}",
-    "h": lambda t: str(t.hour),
-    "HH": lambda t: f"{t.hour % 12 or 12:02d}",
-    "H": lambda t: str(t.hour % 12 or 12),
-    "AA": lambda t: "AM" if t.hour < 12 else "PM",
-    "aa": lambda t: "am" if t.hour < 12 else "pm",
-    "mm": lambda t: f"{t.minute:02d}",
-    "m": lambda t: str(t.minute),
-    "ss": lambda t: f"{t.second:02d}",
-    "s": lambda t: str(t.second),
+_VERBS: Final[dict[str, Callable[[Moment], str]]] = {
+    "YYYY": lambda t: f"{t.date[0]:04d}",
+    "YY": lambda t: f"{t.date[0] % 100:02d}",
+    "MMMM": lambda t: _MONTHS[t.date[1] - 1],
+    "MMM": lambda t: _MONTHS[t.date[1] - 1][:3],
+    "MM": lambda t: f"{t.date[1]:02d}",
+    "M": lambda t: str(t.date[1]),
+    "DD": lambda t: f"{t.date[2]:02d}",
+    "D": lambda t: str(t.date[2]),
+    "EEEE": lambda t: _DAYS[t.weekday],
+    "EEE": lambda t: _DAYS[t.weekday][:3],
+    "hh": lambda t: f"{t.clock[0]:02d}",
+    "h": lambda t: str(t.clock[0]),
+    "HH": lambda t: f"{t.clock[0] % 12 or 12:02d}",
+    "H": lambda t: str(t.clock[0] % 12 or 12),
+    "AA": lambda t: "AM" if t.clock[0] < 12 else "PM",
+    "aa": lambda t: "am" if t.clock[0] < 12 else "pm",
+    "mm": lambda t: f"{t.clock[1]:02d}",
+    "m": lambda t: str(t.clock[1]),
+    "ss": lambda t: f"{t.clock[2]:02d}",
+    "s": lambda t: str(t.clock[2]),
     "ZZZZZ": lambda t: _offset(t, colon=True, utc=""),
     "ZZZZ": lambda t: _offset(t, colon=False, utc=""),
     "ZZZ": lambda t: _offset(t, colon=False, utc="UTC"),
@@ -133,7 +196,9 @@ def _format_date(pattern: str, timestamp: str) -> str:
 
 
 def _literal(pattern: str, at: int) -> tuple[str, int]:
-    # The text between quotes that starts here; two quotes in it stand for one.
+    # The text between quotes that starts here; two quotes in a row stand for one, in it and outside.
+    if pattern[at + 1 : at + 2] == "'":
+        return "'", at + 2
     pieces: list[str] = []
     at += 1
     while True:
@@ -150,10 +215,10 @@ def _literal(pattern: str, at: int) -> tuple[str, int]:
 # --- arithmetic ----------------------------------------------------------------------------------
 
 
-def parse_duration(text: str, position: int) -> Fraction:
-    """The seconds of a duration such as `1h30m` or `-1.5s`. Raises FunctionProblem."""
+def parse_duration(text: str, position: int) -> int:
+    """The nanoseconds of a duration such as `1h30m` or `-1.5s`. Raises FunctionProblem."""
     rest = text[1:] if text[:1] in {"-", "+"} else text
-    total = Fraction(0)
+    total = 0
     at = 0
     if rest == "0":
         return total
@@ -165,22 +230,20 @@ def parse_duration(text: str, position: int) -> Fraction:
                 'as in "1h30m"',
                 position,
             )
-        total += Fraction(match[1].rstrip(".")) * _UNITS[match[2]]
+        total += int(Fraction(match[1].rstrip(".")) * _UNITS[match[2]])
         at = match.end()
-    return -total if text[0] == "-" else total
+    negative = text[0] == "-"
+    if total > _LONGEST_DURATION - (not negative):
+        raise FunctionProblem(f'the duration "{_short(text)}" is longer than 292 years', position)
+    return -total if negative else total
 
 
 def _time_add(timestamp: str, duration: str) -> str:
-    moment = parse_timestamp(timestamp)
-    seconds = parse_duration(duration, 1)
-    try:
-        return timestamp_text(moment + timedelta(microseconds=int(seconds * 10**6)))
-    except OverflowError:
-        raise FunctionProblem("the result is outside the years 1 to 9999") from None
+    return timestamp_text(parse_timestamp(timestamp).later(parse_duration(duration, 1)))
 
 
 def _time_compare(first: str, second: str) -> int:
-    one, other = parse_timestamp(first), parse_timestamp(second, 1)
+    one, other = parse_timestamp(first).instant, parse_timestamp(second, 1).instant
     return (one > other) - (one < other)
 
 
@@ -212,13 +275,17 @@ FUNCTIONS: Final = (
 )
 
 
+def _utc_text(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def clock_functions(
     plan_time: Callable[[], datetime], now: Callable[[], datetime] | None
 ) -> tuple[Function, ...]:
     """timestamp() and plantimestamp(); without `now`, during planning, timestamp() is unknown."""
 
     def timestamp() -> Value:
-        return Value(STRING, UNKNOWN if now is None else timestamp_text(now()))
+        return Value(STRING, UNKNOWN if now is None else _utc_text(now()))
 
     return (
         Function(
@@ -226,7 +293,7 @@ def clock_functions(
             "When the plan was made.",
             (),
             STRING,
-            lambda: Value(STRING, timestamp_text(plan_time())),
+            lambda: Value(STRING, _utc_text(plan_time())),
             (Example("timecmp(plantimestamp(), plantimestamp())", "0"),),
         ),
         Function("timestamp", "The time of the apply; known only then.", (), STRING, timestamp),
