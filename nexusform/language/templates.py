@@ -76,12 +76,14 @@ def template_if(node: TemplateIf, run: Evaluation) -> Value:
     condition = condition_of(node.condition, run, node)
     if condition is None:
         return UNKNOWN_STRING
+    # Marks are those of both branches, so that they do not depend on what the condition turns out to be.
+    branches = [run.attempt_all(partial(joined_text, b, run, node)) for b in (node.then, node.otherwise)]
+    marks = condition.marks.union(*[text.marks for text, _ in branches])
     if condition.raw is UNKNOWN:
-        branches = (node.then, node.otherwise)
-        both = [run.attempt_all(partial(joined_text, b, run, node))[0] for b in branches]
-        return UNKNOWN_STRING.with_marks(condition.marks.union(*[b.marks for b in both]))
-    chosen = node.then if condition.raw else node.otherwise
-    return joined_text(chosen, run, node).with_marks(condition.marks)
+        return UNKNOWN_STRING.with_marks(marks)
+    chosen, diagnostics = branches[0 if condition.raw else 1]
+    run.diagnostics.extend(diagnostics)
+    return chosen.with_marks(marks)
 
 
 def condition_of(expression: Expression, run: Evaluation, whole: Expression) -> Value | None:

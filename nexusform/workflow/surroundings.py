@@ -56,7 +56,12 @@ class RealFiles:
         """Regular files below `base` that match, sorted, relative to it, with slashes."""
         matches = _matcher(pattern)
         paths: list[str] = []
-        if not Path(base).is_dir():
+        try:
+            there = Path(base).is_dir()
+        except (OSError, ValueError):
+            # Such as a name longer than any file system allows.
+            there = False
+        if not there:
             raise FileProblem(f'There is no directory "{base}".')
         for directory, folders, names in os.walk(base):
             folders.sort()
@@ -75,7 +80,10 @@ class RealFiles:
 
     def expand_home(self, path: str) -> str:
         """`~` at the start as the home directory."""
-        return str(Path(path).expanduser()) if path.startswith("~") else path
+        try:
+            return str(Path(path).expanduser()) if path.startswith("~") else path
+        except RuntimeError:
+            raise FileProblem(f'"{path}" names the home directory of somebody unknown.') from None
 
 
 def _is_file(path: Path) -> bool:

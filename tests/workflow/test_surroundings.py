@@ -74,6 +74,17 @@ def test_glob_of_a_missing_directory(tmp_path: Path) -> None:
         FILES.glob(str(tmp_path / "none"), "*")
 
 
+@pytest.mark.parametrize("base", ["a" * 300, "a\0b"])
+def test_glob_of_a_name_that_no_directory_can_have(base: str) -> None:
+    with pytest.raises(FileProblem, match="There is no directory"):
+        RealFiles().glob(base, "*")
+
+
+def test_the_home_of_somebody_unknown() -> None:
+    with pytest.raises(FileProblem, match="nobody-by-this-name"):
+        RealFiles().expand_home("~nobody-by-this-name/a")
+
+
 def test_source_date_epoch_fixes_the_time_of_a_plan() -> None:
     assert plan_time({"SOURCE_DATE_EPOCH": "1700000000"}) == "2023-11-14T22:13:20Z"
     assert plan_time({}) > "2024"
