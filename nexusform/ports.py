@@ -369,7 +369,16 @@ class KeepsHistory(Protocol):
 class WantsCheckpoints(Protocol):
     """A backend whose journal does not outlive this machine: it wants the document now and then."""
 
-    checkpoint_seconds: float  # at most so far apart while an apply runs
+    def checkpoint_due(self) -> bool:
+        """Whether it is time for another one."""
+        ...
+
+    def checkpoint(self, document: bytes, records: Sequence[bytes]) -> None:
+        """Replace the document in the middle of an apply.
+
+        `records` are what the journal must still hold beside it: the intents without an outcome.
+        """
+        ...
 
 
 class Registries(Struct, frozen=True):

@@ -7,9 +7,10 @@ from nexusform.applying.outcomes import known_parts
 from nexusform.applying.requests import Call
 from nexusform.applying.standing import deposed_key, remembered
 from nexusform.planning.plan import StepKind
-from nexusform.ports import AppendsMany, ObjectKey, StateBackend
+from nexusform.ports import AppendsMany, ObjectKey, StateBackend, WantsCheckpoints
+from nexusform.state import codec
 from nexusform.state.draft import StateDraft
-from nexusform.state.journal import Done, Intent, Record, encode
+from nexusform.state.journal import Begun, Done, Intent, Record, encode
 from nexusform.state.model import InstanceState, State
 
 
@@ -82,6 +83,19 @@ class Recorder:
             for line in self._lines:
                 self._backend.append(line)
         self._lines = []
+        if isinstance(self._backend, WantsCheckpoints) and self._backend.checkpoint_due():
+            self._checkpoint(self._backend)
+
+    def _checkpoint(self, backend: WantsCheckpoints) -> None:
+        """Give the backend the state of this moment, and go on under the next serial.
+
+        Servers keep a version per serial: two documents of one serial are refused by some of them.
+        """
+        state = self.state()
+        open_intents = [encode(each.intent) for each in self._draft.open_intents()]
+        backend.checkpoint(codec.encode(state), open_intents)
+        next_serial = Begun(state.lineage, state.serial + 1, state.nexusform_version, state.catalogue)
+        self.note(next_serial)
 
     def _deposed(self, call: Call) -> str:
         """The key of the deposed object that a step leaves behind or removes."""

@@ -37,6 +37,7 @@ _INDEX: Final = "nexusform-workspaces"  # the document that lists workspaces, ke
 _TAKEN: Final = frozenset({409, 423})
 _GONE: Final = frozenset({204, 404})
 _AGAIN: Final = frozenset({429, 500, 502, 503, 504})
+_CHECKPOINT_SECONDS: Final = 20.0  # between two documents while an apply runs
 _MOST_BYTES: Final = 1 << 30
 
 
@@ -70,8 +71,6 @@ class HttpService(Struct, frozen=True):
 class HttpBackend:
     """The state of one workspace behind an address; see the module."""
 
-    checkpoint_seconds = 20.0
-
     def __init__(self, service: HttpService, journal_directory: str, workspace: str = DEFAULT) -> None:
         check_name(workspace)
         self._service = service
@@ -82,6 +81,7 @@ class HttpBackend:
         self._journal_path = Path(journal_directory) / f"http-{digest}.journal"
         self._journal = JournalFile(self._journal_path)
         self._lock_id = ""
+        self._sent_at = time.monotonic()
 
     def describe(self) -> str:
         """The address, without credentials."""
@@ -122,6 +122,17 @@ class HttpBackend:
         self._journal.mark_compacted(document)
         self.write(document)
         self._journal.remove()
+
+    def checkpoint_due(self) -> bool:
+        """Whether the server's document is older than the journal here should get."""
+        return time.monotonic() - self._sent_at >= _CHECKPOINT_SECONDS
+
+    def checkpoint(self, document: bytes, records: Sequence[bytes]) -> None:
+        """Send the document in the middle of an apply; the journal goes on with these records."""
+        self._journal.mark_compacted(document)
+        self._journal.append(records)
+        self.write(document)
+        self._sent_at = time.monotonic()
 
     def lock(self, info: LockInfo) -> list[str]:
         """Take the lock or raise LockHeld; nothing when the server locks nothing."""

@@ -30,6 +30,7 @@ class Store:
     guard: threading.Lock = field(default_factory=threading.Lock)
     refuse_next: int = 0
     requests: list[tuple[str, str]] = field(default_factory=list)
+    written: list[bytes] = field(default_factory=list)  # every document, in order
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -88,6 +89,7 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(200)
         else:
             place.document = body
+            self.store.written.append(body)
             self.answer(200)
 
     do_GET = do_POST = do_PUT = do_DELETE = do_LOCK = do_UNLOCK = handle_any  # noqa: N815
