@@ -1,0 +1,166 @@
+"""Every package that nexusform asks for is really used: take it away, and a feature is gone.
+
+docs/decisions/0003-dependencies.md says what each is for; this holds that page to it.
+"""
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+
+ROOT = Path(__file__).parents[1]
+# A package that cannot be imported, then a program.
+WITHOUT = """\
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == {package!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Absent())
+{program}
+"""
+COMMAND = "from nexusform.cli.main import run; sys.exit(run({arguments!r}))"
+
+SITE = 'resource "nexus_site" "lab" {}\n'
+RACK = 'resource "nexus_rack" "r" {\n  site_id       = nexus_site.lab.id\n  machine_count = 1\n}\n'
+POOL = """\
+resource "nexus_kubernetes_cluster" "c" {
+  site_id = nexus_site.lab.id
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+  agent_pool "workers" {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+    labels      = { tier = "OLD" }
+  }
+  depends_on = [nexus_rack.r]
+}
+"""
+ROUND = """\
+resource "nexus_site" "a" {
+  name = nexus_site.b.name
+}
+resource "nexus_site" "b" {
+  name = nexus_site.a.name
+}
+"""
+SHARED = 'provider "simulated" {\n  reality = "../reality.json"\n}\n'
+IMPORT = SHARED + 'import {\n  to = nexus_site.lab\n  id = "lab"\n}\n'
+MANIFEST = 'resource "fleet_hub_manifest" "m" {\n  yaml_body = <<-EOT\n    kind: ConfigMap\n  EOT\n}\n'
+
+
+class Feature(Struct, frozen=True):
+    """What a package is needed for: a command that says `shown` with it and not without.
+
+    `before` is what was applied earlier, in the same directory or (`elsewhere`) in another one.
+    """
+
+    package: str
+    name: str
+    configuration: str
+    command: tuple[str, ...]
+    shown: str
+    before: str = ""
+    elsewhere: str = ""
+    typed: str = ""
+
+
+FEATURES = (
+    Feature("click", "the command line", SITE, ("plan",), "1 to add"),
+    Feature("msgspec", "every record", SITE, ("plan",), "1 to add"),
+    Feature("networkx", "the order of references", SITE + RACK, ("plan",), "2 to add"),
+    Feature("networkx", "naming a circle", ROUND, ("validate",), "nexus_site.a"),
+    Feature("networkx", "the drawn graph", SITE + RACK, ("graph",), '"nexus_rack.r" -> "nexus_site.lab"'),
+    Feature(
+        "deepdiff",
+        "what changed inside a value",
+        SITE + RACK + POOL.replace("OLD", "new"),
+        ("plan", "-report=markdown:-"),
+        "agent_pool.workers.labels.tier",
+        before=SITE + RACK + POOL,
+    ),
+    Feature(
+        "hcl2",
+        "configuration for imported objects",
+        IMPORT,
+        ("plan", "-generate-config-out=made.nf.hcl"),
+        "1 to import",
+        elsewhere=SHARED + 'resource "nexus_site" "s" {\n  name = "lab"\n}\n',
+    ),
+    Feature(
+        "hcl2",
+        "the check that other tools read a file",
+        "locals {\n  x = !!true\n}\n",
+        ("validate", "-portable"),
+        "Not readable with hcl2",
+    ),
+    Feature("yaml", "manifests", MANIFEST, ("validate",), "apiVersion"),
+    Feature("yaml", "yamldecode", SITE, ("console",), '"found"', typed='yamldecode("a: found").a\n'),
+    Feature(
+        "re2", "regular expressions", SITE, ("console",), '"found"', typed='regex("f[a-z]+", "a found b")\n'
+    ),
+)
+
+
+def run(directory: Path, package: str, program: str, typed: str = "") -> tuple[int, str]:
+    """The exit code and output of a program that cannot import the package."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT.format(package=package, program=program)],
+        cwd=directory,
+        input=typed,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            **os.environ,
+            "TMPDIR": str(directory),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path[1:]]),
+        },
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def nexusform(directory: Path, *arguments: str, package: str = "", typed: str = "") -> tuple[int, str]:
+    return run(directory, package, COMMAND.format(arguments=list(arguments)), typed)
+
+
+@pytest.mark.parametrize("feature", FEATURES, ids=lambda feature: f"{feature.package}: {feature.name}")
+def test_a_feature_is_gone_without_its_package(feature: Feature, tmp_path: Path) -> None:
+    for name, text in (("elsewhere", feature.elsewhere), ("here", feature.before)):
+        directory = tmp_path / name
+        directory.mkdir()
+        if text:
+            (directory / "main.nf.hcl").write_text(text)
+            code, output = nexusform(directory, "apply", "-auto-approve")
+            assert code == 0, output
+    here = tmp_path / "here"
+    (here / "main.nf.hcl").write_text(feature.configuration)
+    code, output = nexusform(here, *feature.command, package=feature.package, typed=feature.typed)
+    assert code != 0
+    assert feature.shown not in output
+    assert "ModuleNotFoundError" in output
+    _, output = nexusform(here, *feature.command, typed=feature.typed)
+    assert feature.shown in output
+
+
+def test_hcl2_is_asked_whether_it_reads_the_same() -> None:
+    file = ROOT / "tests" / "language" / "test_hcl2_agreement.py"
+    collect = f"import pytest; sys.exit(pytest.main(['--collect-only', '-qq', {str(file)!r}]))"
+    assert run(ROOT, "", collect)[0] == 0
+    assert run(ROOT, "hcl2", collect)[0] != 0
+
+
+def test_every_package_that_is_asked_for_has_a_feature_here() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = {requirement.split(">")[0] for requirement in project["dependencies"]}
+    imported_as = {"python-hcl2": "hcl2", "pyyaml": "yaml", "google-re2": "re2"}
+    elsewhere = {"rich", "orjson"}
+    assert {imported_as.get(name, name) for name in asked} - elsewhere == {f.package for f in FEATURES}
