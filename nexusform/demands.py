@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from nexusform.plain_data import Path
+from nexusform.scheduling.matching import Taint
 from nexusform.scheduling.racks.model import Hint, Placement, VmSku
 
 
@@ -89,6 +91,17 @@ class PlacedVm(Struct, frozen=True):
     placement: Placement
     provenance: str = "predicted"
     platform_name: str | None = None
+
+
+# What keeps ordinary pods off the nodes of a control plane.
+CONTROL_PLANE_TAINT: Final = Taint("node-role.kubernetes.io/control-plane")
+
+
+class NodeMarks(Struct, frozen=True):
+    """What a VM carries as a node of its cluster: labels that its resource type gives it, and taints."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
 
 
 def by_number(vm: PlacedVm) -> tuple[bool, int, str]:

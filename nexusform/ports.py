@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from msgspec import Struct, field
 
 from nexusform.address import Address, Mode
-from nexusform.demands import PlacedVm, VmDemand
+from nexusform.demands import NodeMarks, PlacedVm, VmDemand
 from nexusform.diagnostics import Problem
 from nexusform.language.surroundings import Clock, FileProblem, Files
 from nexusform.plain_data import Path
@@ -83,13 +83,14 @@ class VmFamily(Struct, frozen=True):
     cannot be told). `standing(attributes)` -> what a prior object has. `assemble(attributes, surroundings,
     placed)` -> the computed attributes that show the placements (`nodes`, `machine`, ...).
     `unknown_skus(attributes, names)` -> a problem for every SKU in the arguments that is not among the
-    names, for checks without a plan.
+    names, for checks without a plan. `node(attributes, vm)` -> what one of its VMs carries as a node.
     """
 
     demand: Callable[[Mapping[str, Any], Surroundings, Address], tuple[VmDemand | None, list[Problem]]]
     standing: Callable[[Mapping[str, Any]], tuple[PlacedVm, ...]]
     assemble: Callable[[Mapping[str, Any], Surroundings, Sequence[PlacedVm]], dict[str, Any]]
     unknown_skus: Callable[[Mapping[str, Any], Collection[str]], list[Problem]] = lambda _values, _names: []
+    node: Callable[[Mapping[str, Any], PlacedVm], NodeMarks] = lambda _values, _vm: NodeMarks()
 
 
 class ReadContext(Struct, frozen=True):

@@ -195,7 +195,7 @@ class _Planner:
             else:
                 blocks.plan_ordinary(batch[0], evaluation)
         placements = [b for b in order.blocks if types[b.type].phase == PLACEMENT_PHASE]
-        phase = FleetPhase.over(blocks, self.objects.values(), pods)
+        phase = FleetPhase(blocks, pods.clusters, pods)
         self.fleet = phase.run(placements, order, evaluation)
         self.walked += self.fleet.diagnostics
         for block in order.blocks:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.address import Address
-from nexusform.demands import PlacedVm, VmDemand
+from nexusform.demands import NodeMarks, PlacedVm, VmDemand
 from nexusform.diagnostics import Problem
 from nexusform.ports import ResourceType, Surroundings, VmFamily
 from nexusform.resource_types.arguments import (
@@ -22,11 +22,12 @@ from nexusform.resource_types.nks_pools import (
     NODES,
     POOL_ARGUMENTS,
     POOL_BLOCKS,
-    node,
-    node_labels,
+    node_marks,
+    nodes_of,
     pool_demand,
     standing_nodes,
     upgrade_problems,
+    with_labels,
 )
 from nexusform.resource_types.vm_skus import unknown_skus
 from nexusform.scheduling.racks.model import CONTROL_PLANE
@@ -121,7 +122,7 @@ def assemble(
     attributes: Mapping[str, Any], _surroundings: Surroundings, placed: Sequence[PlacedVm]
 ) -> dict[str, Any]:
     """`nodes`."""
-    return {"nodes": {vm.name: node(vm, attributes["vm_sku_name"]) for vm in placed}}
+    return {"nodes": nodes_of(placed, {str(attributes["name"]): attributes["vm_sku_name"]})}
 
 
 def wrong_skus(attributes: Mapping[str, Any], known: Collection[str]) -> list[Problem]:
@@ -134,8 +135,12 @@ def present(attributes: Mapping[str, Any], name: str) -> Any:
     value = attributes.get(name)
     if name != "nodes" or not isinstance(value, Mapping):
         return value
-    labels = attributes.get("labels")
-    return {n: {**values, "labels": node_labels(n, values, labels, ())} for n, values in value.items()}
+    return with_labels(value, {str(attributes["name"]): attributes})
+
+
+def node(attributes: Mapping[str, Any], vm: PlacedVm) -> NodeMarks:
+    """A VM of the pool as a node; hardware_label_keys belong to the cluster."""
+    return node_marks(vm, attributes)
 
 
 NEXUS_AGENT_POOL: Final = ResourceType(
@@ -144,6 +149,6 @@ NEXUS_AGENT_POOL: Final = ResourceType(
     _SCHEMA,
     identify,
     check=check,
-    vms=VmFamily(demand, standing_nodes, assemble, wrong_skus),
+    vms=VmFamily(demand, standing_nodes, assemble, wrong_skus, node),
     present=present,
 )

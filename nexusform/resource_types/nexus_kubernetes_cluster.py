@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.address import Address
-from nexusform.demands import PlacedVm, PoolDemand, VmDemand
+from nexusform.demands import NodeMarks, PlacedVm, PoolDemand, VmDemand
 from nexusform.diagnostics import Problem
 from nexusform.plain_data import Path
 from nexusform.ports import Kind, ResourceType, Surroundings, VmFamily
@@ -28,11 +28,12 @@ from nexusform.resource_types.nks_pools import (
     SKU,
     ZONES,
     capacity,
-    node,
-    node_labels,
+    node_marks,
+    nodes_of,
     pool_demand,
     standing_nodes,
     upgrade_problems,
+    with_labels,
 )
 from nexusform.resource_types.vm_skus import unknown_skus
 from nexusform.scheduling.racks.model import CONTROL_PLANE
@@ -177,8 +178,8 @@ def assemble(
     pools = attributes.get("agent_pool") or {}
     names = {CONTROL_PLANE: attributes["control_plane"]["vm_sku_name"]}
     names |= {pool: values["vm_sku_name"] for pool, values in pools.items()}
-    nodes = {vm.name: node(vm, names[vm.pool]) for vm in placed}
-    counted = Counter(names[vm.pool] for vm in placed)
+    nodes = nodes_of(placed, names)
+    counted = Counter(values["vm_sku_name"] for values in nodes.values())
     skus = [
         (sku, count) for name, count in sorted(counted.items()) if (sku := surroundings.sku(name)) is not None
     ]
@@ -201,20 +202,13 @@ def present(attributes: Mapping[str, Any], name: str) -> Any:
     value = attributes.get(name)
     if name != "nodes" or not isinstance(value, Mapping):
         return value
-    pools = attributes.get("agent_pool") or {}
-    keys = attributes.get("hardware_label_keys") or []
-    return {
-        node_name: {
-            **values,
-            "labels": node_labels(
-                node_name,
-                values,
-                (pools.get(values["pool"]) or {}).get("labels"),
-                keys if values["role"] == "Worker" else (),
-            ),
-        }
-        for node_name, values in value.items()
-    }
+    return with_labels(value, attributes.get("agent_pool") or {}, attributes.get("hardware_label_keys") or ())
+
+
+def node(attributes: Mapping[str, Any], vm: PlacedVm) -> NodeMarks:
+    """One of the cluster's VMs as a node."""
+    pool = (attributes.get("agent_pool") or {}).get(vm.pool) or {}
+    return node_marks(vm, pool, attributes.get("hardware_label_keys") or ())
 
 
 NEXUS_KUBERNETES_CLUSTER: Final = ResourceType(
@@ -223,7 +217,7 @@ NEXUS_KUBERNETES_CLUSTER: Final = ResourceType(
     _SCHEMA,
     identify,
     check=check,
-    vms=VmFamily(demand, standing_nodes, assemble, wrong_skus),
+    vms=VmFamily(demand, standing_nodes, assemble, wrong_skus, node),
     present=present,
     kind=Kind.CLUSTER,
 )

@@ -4,15 +4,16 @@ demand, and nodes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.demands import PlacedVm, PoolDemand
+from nexusform.demands import CONTROL_PLANE_TAINT, NodeMarks, PlacedVm, PoolDemand
 from nexusform.diagnostics import Problem
 from nexusform.plain_data import Path
 from nexusform.ports import Surroundings
 from nexusform.resource_types.vm_skus import unknown_sku
 from nexusform.scheduling.catalogue import allocatable_cpus
+from nexusform.scheduling.matching import Taint
 from nexusform.scheduling.racks.model import CONTROL_PLANE, Placement, VmSku
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
 from nexusform.value_types import NUMBER, STRING, ListType, MapType, ObjectType, SetType
@@ -197,7 +198,12 @@ def _triggers(values: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     )
 
 
-def node(vm: PlacedVm, sku_name: str) -> dict[str, Any]:
+def nodes_of(vms: Iterable[PlacedVm], sku_names: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """The nodes by name; `sku_names` are those of the pools."""
+    return {vm.name: _node(vm, sku_names[vm.pool]) for vm in vms}
+
+
+def _node(vm: PlacedVm, sku_name: str) -> dict[str, Any]:
     """A node as state keeps it; labels are derived when read."""
     place = vm.placement
     return {
@@ -234,16 +240,49 @@ def standing_nodes(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
     )
 
 
-def node_labels(
-    name: str, values: Mapping[str, Any], pool_labels: Mapping[str, str] | None, hardware_keys: Iterable[str]
+def with_labels(
+    nodes: Mapping[str, Mapping[str, Any]],
+    pools: Mapping[str, Mapping[str, Any]],
+    hardware_keys: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Nodes as expressions read them. `pools` are the arguments of the pools by name."""
+    shown: dict[str, Any] = {}
+    for name, values in nodes.items():
+        labels = pools.get(values["pool"], {}).get("labels")
+        keys = hardware_keys if values["role"] == "Worker" else ()
+        place = values["machine"], values["availability_zone"]
+        shown[name] = {**values, "labels": _labels(name, *place, labels, keys)}
+    return shown
+
+
+def _labels(
+    name: str,
+    machine: str,
+    zone: str,
+    pool_labels: Mapping[str, str] | None,
+    hardware_keys: Iterable[str],
 ) -> dict[str, str]:
     """The labels that a node carries."""
     labels = dict(pool_labels or {})
-    labels[ZONE_LABEL] = values["availability_zone"]
-    labels[MACHINE_LABEL] = values["machine"]
+    labels[ZONE_LABEL] = zone
+    labels[MACHINE_LABEL] = machine
     labels[HOSTNAME_LABEL] = name
-    labels.update(dict.fromkeys(hardware_keys, values["machine"]))
+    labels.update(dict.fromkeys(hardware_keys, machine))
     return labels
+
+
+def node_marks(vm: PlacedVm, pool: Mapping[str, Any], hardware_keys: Iterable[str] = ()) -> NodeMarks:
+    """The labels and taints of a VM as a node. `pool` are the arguments of its pool."""
+    place = vm.placement
+    if vm.pool == CONTROL_PLANE:
+        labels = _labels(vm.name, place.machine, place.availability_zone, None, ())
+        return NodeMarks(labels, (CONTROL_PLANE_TAINT,))
+    labels = _labels(vm.name, place.machine, place.availability_zone, pool.get("labels"), hardware_keys)
+    taints = tuple(
+        Taint(str(taint["key"]), str(taint.get("value") or ""), str(taint["effect"]))
+        for taint in pool.get("taint") or ()
+    )
+    return NodeMarks(labels, taints)
 
 
 def capacity(skus: Iterable[tuple[VmSku, int]]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.address import Address
-from nexusform.demands import GroupRule, PlacedVm, PoolDemand, VmDemand
+from nexusform.demands import CONTROL_PLANE_TAINT, GroupRule, NodeMarks, PlacedVm, PoolDemand, VmDemand
 from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.vnf_model import Rule, Vnf
 from nexusform.importers.vnf_scale import Unmet, counts, largest, size_problems, unmet
@@ -294,15 +294,9 @@ def assemble(
     }
 
 
-def vnfc_labels(values: Mapping[str, Any], role: str) -> dict[str, str]:
-    """The labels that the node of a VNFC carries: its machine and zone, on workers only."""
-    if role != WORKER:
-        return {}
-    return {
-        CIS_NODE_LABEL: values["machine"],
-        MACHINE_LABEL: values["machine"],
-        ZONE_LABEL: values["availability_zone"],
-    }
+def _labels(machine: str, zone: str) -> dict[str, str]:
+    """The labels that the node of a worker carries: its machine and zone."""
+    return {CIS_NODE_LABEL: machine, MACHINE_LABEL: machine, ZONE_LABEL: zone}
 
 
 def present(attributes: Mapping[str, Any], name: str) -> Any:
@@ -310,11 +304,23 @@ def present(attributes: Mapping[str, Any], name: str) -> Any:
     value = attributes.get(name)
     if name != "vnfcs" or not isinstance(value, Mapping):
         return value
-    blocks = attributes.get("vdu") or {}
-    return {
-        vnfc: {**found, "labels": vnfc_labels(found, role_of(found["vdu"], blocks.get(found["vdu"]) or {}))}
-        for vnfc, found in value.items()
-    }
+    shown: dict[str, Any] = {}
+    for vnfc, values in value.items():
+        works = _role(attributes, values["vdu"]) == WORKER
+        labels = _labels(values["machine"], values["availability_zone"]) if works else {}
+        shown[vnfc] = {**values, "labels": labels}
+    return shown
+
+
+def node(attributes: Mapping[str, Any], vm: PlacedVm) -> NodeMarks:
+    """A VNFC as a node of the cluster that the VNF makes: pods go to workers."""
+    if _role(attributes, vm.pool) != WORKER:
+        return NodeMarks(taints=(CONTROL_PLANE_TAINT,))
+    return NodeMarks(_labels(vm.placement.machine, vm.placement.availability_zone))
+
+
+def _role(attributes: Mapping[str, Any], vdu: str) -> str:
+    return role_of(vdu, (attributes.get("vdu") or {}).get(vdu) or {})
 
 
 def wrong_skus(attributes: Mapping[str, Any], known: Collection[str]) -> list[Problem]:
@@ -332,6 +338,6 @@ TACKER_VNF: Final = ResourceType(
     _SCHEMA,
     identify,
     check=check,
-    vms=VmFamily(demand, standing, assemble, wrong_skus),
+    vms=VmFamily(demand, standing, assemble, wrong_skus, node),
     present=present,
 )

@@ -26,10 +26,8 @@ from nexusform.planning.fleet.rules import changed_problems
 from nexusform.planning.fleet.warnings import placement_warnings
 from nexusform.planning.fleet.world import (
     UNSEEN,
-    FleetCluster,
     FleetMemberState,
     Pods,
-    clusters_of,
     member_of,
     remember,
     remembered,
@@ -41,7 +39,7 @@ from nexusform.planning.instances.triggered import is_triggered
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.plan import PlacementChange
 from nexusform.planning.preparation.order import Order
-from nexusform.planning.vms.vm_phase import VmObject
+from nexusform.planning.vms.nodes import NodeCluster
 from nexusform.ports import Kind
 from nexusform.scheduling.decision import Refusal
 
@@ -50,14 +48,9 @@ class FleetPhase(Struct):
     """The fleet of one plan. `clusters` are those that members may stand for, by id."""
 
     blocks: Blocks
-    clusters: Mapping[str, FleetCluster]
+    clusters: Mapping[str, NodeCluster]
     pods: Pods
     diagnostics: list[Diagnostic] = field(default_factory=list)
-
-    @staticmethod
-    def over(blocks: Blocks, objects: Iterable[VmObject], pods: Pods) -> FleetPhase:
-        """The phase over the VMs as they stand after phase 4."""
-        return FleetPhase(blocks, clusters_of(objects), pods)
 
     def run(self, blocks: Sequence[ResourceBlock], order: Order, evaluation: Evaluation) -> FleetOutcome:
         """Plan all placements; `blocks` are theirs, in planning order."""
@@ -217,7 +210,7 @@ class FleetPhase(Struct):
 
 
 def unknown_cluster(
-    instance: Instance, argument: str, given: str, known: Mapping[str, FleetCluster]
+    instance: Instance, argument: str, given: str, known: Mapping[str, NodeCluster]
 ) -> Diagnostic:
     """The error about a cluster id that nothing stands for."""
     listed = f" Known clusters: {', '.join(sorted(known)[:8])}." if known else ""

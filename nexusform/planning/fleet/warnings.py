@@ -73,7 +73,7 @@ def _shared(placement: PlacementPlan, members: Mapping[str, FleetMemberState]) -
         if binding.state is BindingState.UNSCHEDULED or state is None or state.cluster is None:
             continue
         for node in state.cluster.nodes:
-            standing.setdefault((node.site_id, node.machine), set()).add(binding.cluster)
+            standing.setdefault((state.cluster.site_id, node.machine), set()).add(binding.cluster)
     shared = {place: names for place, names in standing.items() if len(names) > 1}
     if not shared:
         return

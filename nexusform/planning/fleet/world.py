@@ -5,7 +5,7 @@ of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from msgspec import Struct
@@ -13,11 +13,12 @@ from msgspec import Struct
 from nexusform.address import Address
 from nexusform.importers.fleet_model import FleetMember
 from nexusform.importers.kubernetes_manifests import Manifest
-from nexusform.planning.vms.vm_phase import VmObject
+from nexusform.planning.vms.nodes import NodeCluster
 from nexusform.scheduling.catalogue import allocatable_cpus
 from nexusform.scheduling.fleet.model import Health, Member, ResourceUsage
 from nexusform.scheduling.matching import Taint
 from nexusform.scheduling.quantity import Form, Malformed, Quantity, make_quantity, parse_quantity
+from nexusform.scheduling.racks.model import VmSku
 
 NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
 # What state notes of a member that no placement has been planned with yet.
@@ -57,59 +58,7 @@ class Pods(Protocol):
         ...
 
 
-class NodePlace(Struct, frozen=True):
-    """A node of a cluster: its SKU's figures and where it stands."""
-
-    sku_name: str
-    cpus: int
-    allocatable_cpus: int
-    memory_gib: int
-    machine: str
-    rack: str
-    site_id: str
-
-
-class FleetCluster(Struct, frozen=True):
-    """A cluster of this configuration that may be a member: its id and nodes."""
-
-    id: str
-    name: str
-    nodes: tuple[NodePlace, ...]
-
-
-def clusters_of(objects: Iterable[VmObject]) -> dict[str, FleetCluster]:
-    """The clusters (NKS with their separate pools, VNFs) as they stand after the plan, by id."""
-    nodes: dict[str, list[NodePlace]] = {}
-    names: dict[str, str] = {}
-    for found in objects:
-        wanted = found.wanted
-        if wanted is None or found.going or not wanted.owner.startswith(("nks:", "vnf:")):
-            continue
-        # An NKS cluster is taken where a VNF has the same id.
-        names.setdefault(wanted.owner, wanted.cluster)
-        here = nodes.setdefault(wanted.owner, [])
-        skus = {pool.pool: pool.sku for pool in wanted.pools}
-        for vm in found.placed_vms():
-            sku, place = skus[vm.pool], vm.placement
-            here.append(
-                NodePlace(
-                    sku.name,
-                    sku.vcpus,
-                    allocatable_cpus(sku),
-                    sku.memory_gib,
-                    place.machine,
-                    place.rack,
-                    wanted.site_id,
-                )
-            )
-    found_clusters: dict[str, FleetCluster] = {}
-    for owner in sorted(nodes):
-        cluster_id = owner.partition(":")[2]
-        found_clusters.setdefault(cluster_id, FleetCluster(cluster_id, names[owner], tuple(nodes[owner])))
-    return found_clusters
-
-
-def member_of(written: FleetMember, cluster: FleetCluster | None, requests: tuple[int, int]) -> Member:
+def member_of(written: FleetMember, cluster: NodeCluster | None, requests: tuple[int, int]) -> Member:
     """A member as the hub sees it; with a cluster its figures follow from the nodes and their pods."""
     if cluster is None:
         return Member(
@@ -121,7 +70,7 @@ def member_of(written: FleetMember, cluster: FleetCluster | None, requests: tupl
             written.health,
             written.namespaces,
         )
-    counted = Counter(node.sku_name for node in cluster.nodes)
+    counted = Counter(sku.name for sku in cluster.skus)
     properties = {
         f"kubernetes.azure.com/vm-sizes/{name}/count": str(n) for name, n in sorted(counted.items())
     }
@@ -131,16 +80,16 @@ def member_of(written: FleetMember, cluster: FleetCluster | None, requests: tupl
         written.labels,
         written.taints,
         {**properties, **written.properties},
-        _usage(cluster.nodes, requests),
+        _usage(cluster.skus, requests),
         written.health,
         written.namespaces,
     )
 
 
-def _usage(nodes: Iterable[NodePlace], requests: tuple[int, int]) -> ResourceUsage:
-    every = tuple(nodes)
-    cpu, memory = sum(n.cpus for n in every), sum(n.memory_gib for n in every)
-    millis = 1000 * sum(n.allocatable_cpus for n in every)
+def _usage(skus: Sequence[VmSku], requests: tuple[int, int]) -> ResourceUsage:
+    """The figures of nodes of these SKUs; `requests` are those of their pods."""
+    cpu, memory = sum(sku.vcpus for sku in skus), sum(sku.memory_gib for sku in skus)
+    millis = 1000 * sum(allocatable_cpus(sku) for sku in skus)
     left_cpu, left_memory = max(0, millis - requests[0]), max(0, memory * _GIB - requests[1])
     return ResourceUsage(
         {"cpu": make_quantity(cpu), "memory": make_quantity(memory * _GIB, Form.BINARY)},
@@ -206,6 +155,6 @@ class FleetMemberState(Struct):
 
     address: Address
     written: FleetMember | None
-    cluster: FleetCluster | None = None
+    cluster: NodeCluster | None = None
     before: Member | None = None
     now: Member | None = None

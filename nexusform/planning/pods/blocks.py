@@ -13,9 +13,9 @@ from nexusform.importers.kubernetes_manifests import Manifest, read_manifests, u
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import Instance, undecided, undecided_error
 from nexusform.planning.names.evaluation import Evaluation
-from nexusform.planning.pods.nodes import clusters_with_nodes
 from nexusform.planning.pods.phase import PodPhase, PriorPods
 from nexusform.planning.preparation.prior import Prior
+from nexusform.planning.vms.nodes import clusters_with_nodes
 from nexusform.planning.vms.vm_phase import VmObject
 from nexusform.scheduling.pods.warnings import PodWarning
 from nexusform.values import UNKNOWN

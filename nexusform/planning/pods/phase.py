@@ -18,7 +18,7 @@ from nexusform.importers.kubernetes_manifests import Manifest, unwrapped
 from nexusform.importers.kubernetes_workloads import workloads_of
 from nexusform.planning.fleet.world import Render
 from nexusform.planning.plan import PlacementAction, PlacementChange, PodPlace
-from nexusform.planning.pods.nodes import NodeCluster
+from nexusform.planning.vms.nodes import NodeCluster
 from nexusform.scheduling.pods import forecast
 from nexusform.scheduling.pods.forecast import PodOutcome, Prediction
 from nexusform.scheduling.pods.model import Cluster, PodSpec, StandingPod, Workload

@@ -11,8 +11,8 @@ import pytest
 from nexusform.importers.kubernetes_manifests import Manifest, read_manifests
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import Mode, PodPlace
-from nexusform.planning.pods.nodes import NodeCluster, clusters_with_nodes
 from nexusform.planning.pods.phase import PodPhase, PriorPods
+from nexusform.planning.vms.nodes import NodeCluster, clusters_with_nodes
 from nexusform.state.model import State
 from tests.planning.harness import (
     RACKS,
