@@ -2,7 +2,7 @@
 
 The page is whole without scripts as far as words and tables go; scripts draw the rack map, the tree
 of changes and the lists, and only what is in sight of them. Everything they work on stands in the page
-as JSON. Style and scripts are files of our own in `page/`.
+as JSON (`page_data.py`). Style and scripts are files of our own in `assets/`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Final
 from nexusform.planning.plan import Plan
 from nexusform.ports import Registries
 from nexusform.rendering.notation.markup import Markup, Part, data_script, element, trusted_code
-from nexusform.rendering.page.fleet_part import fleet_part
 from nexusform.rendering.page.page_data import page_data
 from nexusform.rendering.page.page_parts import (
     checks_part,
     diagnostics_part,
     drift_part,
+    fleet_part,
     outputs_part,
     overview_part,
     rules_part,
@@ -46,17 +46,17 @@ def render_html(
     """The page of a plan."""
     report = build_report(plan, registries, Detail.CHANGED)
     maps = build_rack_maps(plan)
-    found = overview(plan, report)
+    first = overview(plan, report)
     body = element(
         "body",
         element("a", "Skip to the content", href="#content", class_="skip"),
-        _header(plan, found),
-        element("main", _parts(plan, report, maps, found, sources), id="content", tabindex="-1"),
+        _header(plan, first),
+        element("main", _parts(plan, report, maps, first, sources), id="content", tabindex="-1"),
         _footer(plan),
         data_script("plan-data", page_data(plan, report, maps)),
         [trusted_code("script", _file(name)) for name in SCRIPTS],
     )
-    page = element("html", _head(found), body, lang="en")
+    page = element("html", _head(first), body, lang="en")
     return f"<!DOCTYPE html>\n{page}\n"
 
 
@@ -64,25 +64,25 @@ def _file(name: str) -> str:
     return resources.files("nexusform.rendering.page").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def _head(found: Overview) -> Markup:
+def _head(first: Overview) -> Markup:
     return element(
         "head",
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
         element("meta", name="color-scheme", content="light dark"),
-        element("title", f"nexusform plan: {found.headline}"),
+        element("title", f"nexusform plan: {first.headline}"),
         [trusted_code("style", _file(name)) for name in STYLES],
     )
 
 
-def _header(plan: Plan, found: Overview) -> Markup:
-    where = f"workspace {plan.workspace}" if plan.workspace != "default" else ""
-    told = " \N{MIDDLE DOT} ".join(text for text in (plan.timestamp, where) if text)
+def _header(plan: Plan, first: Overview) -> Markup:
+    workspace = f"workspace {plan.workspace}" if plan.workspace != "default" else ""
+    when_and_where = " \N{MIDDLE DOT} ".join(text for text in (plan.timestamp, workspace) if text)
     title = element(
         "div",
-        element("h1", f"Plan: {found.headline}"),
-        element("p", told, class_="quiet") if told else None,
+        element("h1", f"Plan: {first.headline}"),
+        element("p", when_and_where, class_="quiet") if when_and_where else None,
     )
     choices = [element("option", text, value=value) for value, text in _THEMES]
     theme = element("label", "Theme ", element("select", choices, id="theme"), class_="theme")
@@ -96,10 +96,10 @@ def _parts(
     plan: Plan,
     report: Report,
     maps: Sequence[SiteMap],
-    found: Overview,
+    first: Overview,
     sources: Mapping[str, SourceFile],
 ) -> list[Part]:
-    parts: list[Part] = [overview_part(report, found), diagnostics_part(report.diagnostics, sources)]
+    parts: list[Part] = [overview_part(report, first), diagnostics_part(report.diagnostics, sources)]
     if maps:
         parts.append(section("racks", "Racks", _scripted("map")))
     if report.errored:

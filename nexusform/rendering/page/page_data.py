@@ -6,20 +6,20 @@ Secrets are hidden here as in every other text: changes are the drawn difference
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Hashable, Sequence
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from nexusform.address import module_text
 from nexusform.planning.plan import Change, Place, PlacementChange, Plan
 from nexusform.rendering.notation.json_values import known_part
 from nexusform.rendering.notation.places import place_text
-from nexusform.rendering.page.cluster_paint import paints
-from nexusform.rendering.page.rack_map import MapMachine, MapVm, Mark, SiteMap
+from nexusform.rendering.page.legend import Paint, paints
+from nexusform.rendering.page.rack_map import MapMachine, MapRack, MapVm, Mark, SiteMap
 from nexusform.rendering.report.report import Report, Stanza
 from nexusform.rendering.report.wording import SYMBOLS, headline, headline_address
 from nexusform.rendering.text.alike import drawn_changes
 from nexusform.rendering.text.stanza_text import stanza_text
-from nexusform.scheduling.racks.model import Placement
+from nexusform.scheduling.racks.model import Placement, VmSku
 
 FIELDS: Final = {
     "machine": ["name", "slot", "sku", "cells", "cpus", "memory", "refusal", "mark", "before", "after"],
@@ -46,61 +46,64 @@ def page_data(plan: Plan, report: Report, maps: Sequence[SiteMap]) -> dict[str, 
 
 
 def _site(site: SiteMap) -> dict[str, Any]:
-    addresses = _Numbers()
-    pools = _Numbers()
-    skus: dict[tuple[Any, ...], int] = {}
+    addresses, pools, skus = _Numbers[str](), _Numbers[str](), _Numbers[_Sku]()
     clusters = {cluster: number for number, cluster in enumerate(site.clusters)}
-    vms = []
+    vms: list[list[Any]] = []
     for vm in site.vms:
-        sku = (vm.sku.name, vm.sku.host_vcpus, vm.sku.memory_gib, vm.sku.cpus_in_cell, vm.sku.memory_in_cell)
-        vms.append(
-            [
-                vm.name,
-                addresses.of(vm.address),
-                clusters[vm.cluster],
-                pools.of(vm.pool),
-                skus.setdefault(sku, len(skus)),
-                _MARKS[vm.mark],
-                _place(vm.before),
-                _place(vm.after),
-                _more(vm),
-            ]
-        )
+        numbers = (addresses.of(vm.address), clusters[vm.cluster], pools.of(vm.pool), skus.of(_sku(vm.sku)))
+        vms.append([vm.name, *numbers, _MARKS[vm.mark], _place(vm.before), _place(vm.after), _more(vm)])
     return {
         "id": site.id,
         "name": site.name,
-        "clusters": [
-            {"name": p.cluster, "key": p.key, "colour": p.colour, "pattern": p.pattern_name}
-            for p in paints(site.clusters).values()
-        ],
+        "clusters": [_cluster(paint) for paint in paints(site.clusters).values()],
         "addresses": addresses.names,
         "pools": pools.names,
-        "skus": [list(sku) for sku in skus],
-        "racks": [
-            {
-                "name": rack.name,
-                "zone": rack.zone,
-                "planned": rack.planned,
-                "machines": [_machine(machine) for machine in rack.machines],
-            }
-            for rack in site.racks
-        ],
+        "skus": [list(sku) for sku in skus.names],
+        "racks": [_rack(rack) for rack in site.racks],
         "vms": vms,
     }
 
 
-class _Numbers:
+_Sku: TypeAlias = tuple[str, int, int, int, int]
+
+
+def _sku(sku: VmSku) -> _Sku:
+    return sku.name, sku.host_vcpus, sku.memory_gib, sku.cpus_in_cell, sku.memory_in_cell
+
+
+def _cluster(paint: Paint) -> dict[str, Any]:
+    return {
+        "name": paint.cluster,
+        "key": paint.key,
+        "colour": paint.colour,
+        "pattern": paint.pattern_name,
+    }
+
+
+def _rack(rack: MapRack) -> dict[str, Any]:
+    return {
+        "name": rack.name,
+        "zone": rack.zone,
+        "planned": rack.planned,
+        "machines": [_machine(machine) for machine in rack.machines],
+    }
+
+
+_Name = TypeVar("_Name", bound=Hashable)
+
+
+class _Numbers(Generic[_Name]):
     """Names as small numbers."""
 
     def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
+        self._numbers: dict[_Name, int] = {}
 
-    def of(self, name: str) -> int:
+    def of(self, name: _Name) -> int:
         """The number of a name."""
         return self._numbers.setdefault(name, len(self._numbers))
 
     @property
-    def names(self) -> list[str]:
+    def names(self) -> list[_Name]:
         """The names in the order of their numbers."""
         return list(self._numbers)
 
@@ -127,25 +130,25 @@ def _place(place: Placement | None) -> list[Any] | None:
 
 def _more(vm: MapVm) -> dict[str, Any] | None:
     """What the plan says of a VM beyond its place; None when it says nothing."""
-    found = _told(vm.row) if vm.row is not None else {}
+    document = _explanation(vm.row) if vm.row is not None else {}
     if vm.provenance and vm.provenance != "predicted":
-        found["provenance"] = vm.provenance
-    return found or None
+        document["provenance"] = vm.provenance
+    return document or None
 
 
-def _told(row: PlacementChange) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _explanation(row: PlacementChange) -> dict[str, Any]:
+    document: dict[str, Any] = {}
     if row.trigger:
-        found["trigger"] = row.trigger
+        document["trigger"] = row.trigger
     if row.reason and row.reason != row.trigger:
-        found["reason"] = row.reason
+        document["reason"] = row.reason
     if row.certainty is not None:
-        found["certainty"] = [row.certainty.rack, row.certainty.machine]
+        document["certainty"] = [row.certainty.rack, row.certainty.machine]
     if row.scores:
-        found["scores"] = known_part(row.scores)
+        document["scores"] = known_part(row.scores)
     if row.rejected:
-        found["rejected"] = [[r.candidate, r.rule, r.reason] for r in row.rejected]
-    return found
+        document["rejected"] = [[each.candidate, each.rule, each.reason] for each in row.rejected]
+    return document
 
 
 # --- changes -----------------------------------------------------------------------------------
@@ -171,7 +174,7 @@ def _change(change: Change, stanza: Stanza | None) -> list[Any]:
 
 
 def _row(row: PlacementChange) -> list[Any]:
-    more = _told(row)
+    more = _explanation(row)
     more.pop("trigger", None)
     return [
         row.kind,

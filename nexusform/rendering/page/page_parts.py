@@ -6,14 +6,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.planning.plan import CheckResult, PlacementTable, SeparationVerdict
+from nexusform.planning.plan import (
+    CheckResult,
+    PlacementAction,
+    PlacementChange,
+    PlacementTable,
+    Plan,
+    SeparationVerdict,
+)
 from nexusform.rendering.notation.markup import Markup, Part, element, joined
+from nexusform.rendering.notation.places import place_text
 from nexusform.rendering.notation.snippet import snippet_of
 from nexusform.rendering.report.difference import Difference
-from nexusform.rendering.report.overview import Overview, violation_text
+from nexusform.rendering.report.overview import Overview, ResourceCount, TriggerCount, violation_text
 from nexusform.rendering.report.placement_rows import table_row
 from nexusform.rendering.report.report import Report, Stanza
+from nexusform.rendering.report.room import RoomRow
 from nexusform.rendering.text.stanza_text import output_lines, stanza_text
+from nexusform.scheduling.decision import Refusal
+from nexusform.scheduling.fleet.model import Binding
 from nexusform.source import SourceFile
 from nexusform.words import counted
 
@@ -27,6 +38,16 @@ TABLE_HEADS: Final = (
     "Expected VMs per rack",
     "Actual VMs per rack",
 )
+_SIGNS: Final = {
+    PlacementAction.PLACE: "+",
+    PlacementAction.MOVE: "~",
+    PlacementAction.REMOVE: "\N{MINUS SIGN}",
+    PlacementAction.UPDATE: "~",
+    PlacementAction.KEEP: "",
+}
+_MOST_ROWS: Final = 2000
+_WIDEST_GRID: Final = 40
+_MEMBER: Final = "fleet_member_cluster"
 _KINDS: Final = {"vm": "VMs", "binding": "Fleet bindings", "pod": "Pods"}
 
 
@@ -49,27 +70,15 @@ def table(
     """A table in a box that scrolls; the last `figures` columns are numbers. A `firm` one keeps every
     cell on one line.
     """
-    first = len(heads) - figures
+    classes = [None] * (len(heads) - figures) + ["n"] * figures
     head = [
-        element("th", text, scope="col", class_="n" if n >= first else None) for n, text in enumerate(heads)
-    ]
-    body = [
-        element(
-            "tr",
-            [
-                element("th", cell, scope="row")
-                if n == 0
-                else element("td", cell, class_="n" if n >= first else None)
-                for n, cell in enumerate(row)
-            ],
-        )
-        for row in rows
+        element("th", text, scope="col", class_=class_) for text, class_ in zip(heads, classes, strict=True)
     ]
     inner = element(
         "table",
         element("caption", caption, class_="quiet"),
         element("thead", element("tr", head)),
-        element("tbody", body),
+        element("tbody", [_table_row(cells, classes) for cells in rows]),
     )
     return element(
         "div",
@@ -81,56 +90,73 @@ def table(
     )
 
 
+def _table_row(cells: Sequence[Part], classes: Sequence[str | None]) -> Markup:
+    """A row, headed by its first cell."""
+    first, *others = cells
+    rest = [element("td", cell, class_=class_) for cell, class_ in zip(others, classes[1:], strict=True)]
+    return element("tr", element("th", first, scope="row"), rest)
+
+
 # --- overview ----------------------------------------------------------------------------------
 
 
-def overview_part(report: Report, found: Overview) -> Markup:
+def overview_part(report: Report, first: Overview) -> Markup:
     """The verdict and the figures."""
-    verdict: Part
-    if found.denied:
-        verdict = element("p", element("strong", "Denied"), f" by {found.denied}", class_="verdict denied")
-    else:
-        because = f" ({'; '.join(found.reasons)})" if found.reasons else ""
-        verdict = element("p", element("strong", "Allowed"), because, class_="verdict allowed")
-    facts = [text for text in (found.placements, found.certainty) if text]
-    lines: list[Part] = [element("p", report.verdict, class_="plan-line")] if not report.errored else []
-    lines += [element("p", text) for text in facts] if not report.errored else []
-    if found.inventory:
-        lines.append(element("p", f"Inventory: {found.inventory}"))
-    if found.risks:
-        lines.append(element("p", f"{counted(found.warnings, 'warning')}: {'; '.join(found.risks)}"))
-    return section("overview", "Overview", verdict, lines, _room(found), _counts(found))
+    lines: list[Part] = []
+    if not report.errored:
+        lines.append(element("p", report.verdict, class_="plan-line"))
+        lines += [element("p", text) for text in (first.placements, first.certainty) if text]
+    if first.inventory:
+        lines.append(element("p", f"Inventory: {first.inventory}"))
+    if first.risks:
+        lines.append(element("p", f"{counted(first.warnings, 'warning')}: {'; '.join(first.risks)}"))
+    return section("overview", "Overview", _verdict(first), lines, _room(first), _counts(first))
 
 
-def _room(found: Overview) -> Part:
-    if not found.room:
+def _verdict(first: Overview) -> Markup:
+    if first.denied:
+        return element("p", element("strong", "Denied"), f" by {first.denied}", class_="verdict denied")
+    because = f" ({'; '.join(first.reasons)})" if first.reasons else ""
+    return element("p", element("strong", "Allowed"), because, class_="verdict allowed")
+
+
+def _room(first: Overview) -> Part:
+    if not first.room:
         return None
     heads = [""]
-    for site in found.sites:
-        prefix = f"{site} " if len(found.sites) > 1 else ""
+    for site in first.sites:
+        prefix = f"{site} " if len(first.sites) > 1 else ""
         heads += [f"{prefix}before", f"{prefix}after"]
-    rows = []
-    for row in found.room:
-        cells: list[Part] = [row.label]
-        for (before, after), worse in zip(row.values, row.worse, strict=True):
-            cells += [before, element("strong", after) if worse else after]
-        rows.append(cells)
+    rows = [_room_cells(row) for row in first.room]
     return table("Room before and after", heads, rows, figures=len(heads) - 1)
 
 
-def _counts(found: Overview) -> list[Markup]:
-    parts = []
-    if found.resources:
-        rows = [(r.type, f"{r.add:,}", f"{r.change:,}", f"{r.destroy:,}") for r in found.resources]
-        parts.append(table("Resources", ("Type", "Add", "Change", "Destroy"), rows, figures=3))
-    if found.triggers:
-        counts = [
-            (_KINDS.get(t.kind, t.kind), t.action.value, t.trigger, f"{t.count:,}") for t in found.triggers
-        ]
-        parts.append(
-            table("Placements by trigger", ("Kind", "Action", "Trigger", "Count"), counts, figures=1)
-        )
-    return [element("div", parts, class_="side-by-side")] if parts else []
+def _room_cells(row: RoomRow) -> list[Part]:
+    cells: list[Part] = [row.label]
+    for (before, after), worse in zip(row.values, row.worse, strict=True):
+        cells += [before, element("strong", after) if worse else after]
+    return cells
+
+
+def _counts(first: Overview) -> Part:
+    tables: list[Markup] = []
+    if first.resources:
+        rows = [_resource_row(resource) for resource in first.resources]
+        tables.append(table("Resources", ("Type", "Add", "Change", "Destroy"), rows, figures=3))
+    if first.triggers:
+        heads = ("Kind", "Action", "Trigger", "Count")
+        rows = [_trigger_row(trigger) for trigger in first.triggers]
+        tables.append(table("Placements by trigger", heads, rows, figures=1))
+    return element("div", tables, class_="side-by-side") if tables else None
+
+
+def _resource_row(resource: ResourceCount) -> tuple[str, str, str, str]:
+    return resource.type, f"{resource.add:,}", f"{resource.change:,}", f"{resource.destroy:,}"
+
+
+def _trigger_row(trigger: TriggerCount) -> tuple[str, str, str, str]:
+    kind = _KINDS.get(trigger.kind, trigger.kind)
+    return kind, trigger.action.value, trigger.trigger, f"{trigger.count:,}"
 
 
 # --- diagnostics -------------------------------------------------------------------------------
@@ -140,37 +166,38 @@ def diagnostics_part(diagnostics: Sequence[Diagnostic], sources: Mapping[str, So
     """Every finding with the source lines it speaks of."""
     if not diagnostics:
         return None
-    errors = sum(d.severity is Severity.ERROR for d in diagnostics)
-    words = [counted(n, noun) for n, noun in ((errors, "error"), (len(diagnostics) - errors, "warning")) if n]
-    shown = [_diagnostic(d, sources) for d in diagnostics]
-    return section("diagnostics", f"Findings: {', '.join(words)}", shown)
+    errors = sum(diagnostic.severity is Severity.ERROR for diagnostic in diagnostics)
+    counts = ((errors, "error"), (len(diagnostics) - errors, "warning"))
+    title = ", ".join(counted(count, noun) for count, noun in counts if count)
+    articles = [_diagnostic(diagnostic, sources) for diagnostic in diagnostics]
+    return section("diagnostics", f"Findings: {title}", articles)
 
 
-def _diagnostic(found: Diagnostic, sources: Mapping[str, SourceFile]) -> Markup:
-    is_error = found.severity is Severity.ERROR
-    word = "Error" if is_error else "Warning"
-    where = f"{found.subject.filename}:{found.subject.start.line}" if found.subject else ""
-    place = " \N{MIDDLE DOT} ".join(text for text in (found.address, where) if text)
+def _diagnostic(diagnostic: Diagnostic, sources: Mapping[str, SourceFile]) -> Markup:
+    is_error = diagnostic.severity is Severity.ERROR
+    subject = diagnostic.subject
+    line = f"{subject.filename}:{subject.start.line}" if subject else ""
+    place = " \N{MIDDLE DOT} ".join(text for text in (diagnostic.address, line) if text)
+    tag = element("span", "Error" if is_error else "Warning", class_="tag")
     return element(
         "article",
-        element("h3", element("span", word, class_="tag"), " ", found.summary),
+        element("h3", tag, " ", diagnostic.summary),
         element("p", element("code", place), class_="quiet") if place else None,
-        _lines(found, sources),
-        [element("p", text) for text in found.detail.split("\n") if text.strip()],
+        _source_lines(diagnostic, sources),
+        [element("p", text) for text in diagnostic.detail.split("\n") if text.strip()],
         class_=f"finding {'error' if is_error else 'warning'}",
     )
 
 
-def _lines(found: Diagnostic, sources: Mapping[str, SourceFile]) -> Part:
-    snippet = snippet_of(found, sources)
+def _source_lines(diagnostic: Diagnostic, sources: Mapping[str, SourceFile]) -> Part:
+    snippet = snippet_of(diagnostic, sources)
     if snippet is None:
         return None
-    lines = []
+    lines: list[Markup] = []
     for number, (before, marked, after) in enumerate(snippet.highlighted(), start=snippet.start_line):
-        shown = element("mark", marked) if marked else None
-        lines.append(
-            joined(element("span", f"{number:>4} ", class_="line-number"), before, shown, after, "\n")
-        )
+        margin = element("span", f"{number:>4} ", class_="line-number")
+        mark = element("mark", marked) if marked else None
+        lines.append(joined(margin, before, mark, after, "\n"))
     return element("pre", lines, class_="source", tabindex="0", role="group", aria_label="Source lines")
 
 
@@ -181,18 +208,18 @@ def tables_part(tables: Sequence[PlacementTable]) -> Part:
     """The document's table with certainty, one row per pool."""
     if not tables:
         return None
-    rows = [(*table_row(t), *_certainty(t)) for t in tables]
-    drawn = table("How each pool is spread over the racks", (*TABLE_HEADS, *_SURE), rows, firm=True)
-    return section("pools", "Pools", drawn)
+    rows = [(*table_row(pool), *_certainty(pool)) for pool in tables]
+    caption = "How each pool is spread over the racks"
+    return section("pools", "Pools", table(caption, (*TABLE_HEADS, *_SURE), rows, firm=True))
 
 
 _SURE: Final = ("Racks certain", "Machines certain")
 
 
-def _certainty(given: PlacementTable) -> tuple[str, str]:
-    if not given.placed:
+def _certainty(pool: PlacementTable) -> tuple[str, str]:
+    if not pool.placed:
         return "", ""
-    return f"{given.racks_certain} of {given.placed}", f"{given.machines_certain} of {given.placed}"
+    return f"{pool.racks_certain} of {pool.placed}", f"{pool.machines_certain} of {pool.placed}"
 
 
 def rules_part(verdicts: Sequence[SeparationVerdict]) -> Part:
@@ -213,8 +240,12 @@ def checks_part(checks: Sequence[CheckResult]) -> Part:
     """Conditions and their verdicts."""
     if not checks:
         return None
-    rows = [(c.address, c.kind.replace("_", " "), c.status, "; ".join(c.problems)) for c in checks]
-    return section("checks", "Checks", table("Conditions", ("Address", "Kind", "Verdict", "Problems"), rows))
+    heads = ("Address", "Kind", "Verdict", "Problems")
+    return section("checks", "Checks", table("Conditions", heads, [_check_row(check) for check in checks]))
+
+
+def _check_row(check: CheckResult) -> tuple[str, str, str, str]:
+    return check.address, check.kind.replace("_", " "), check.status, "; ".join(check.problems)
 
 
 def outputs_part(outputs: Sequence[Difference]) -> Part:
@@ -228,8 +259,9 @@ def drift_part(stanzas: Sequence[Stanza]) -> Part:
     """What changed outside nexusform."""
     if not stanzas:
         return None
-    text = "\n\n".join(stanza_text(s) for s in stanzas)
-    return section("drift", "Changed outside of nexusform", diff_lines(text, "Changed outside of nexusform"))
+    title = "Changed outside of nexusform"
+    text = "\n\n".join(stanza_text(stanza) for stanza in stanzas)
+    return section("drift", title, diff_lines(text, title))
 
 
 def diff_lines(text: str, label: str) -> Markup:
@@ -240,3 +272,112 @@ def diff_lines(text: str, label: str) -> Markup:
         kind = {"+": "added", "-": "removed", "~": "changed"}.get(sign)
         shown.append(element("span", f"{line}\n", class_=kind) if kind else joined(f"{line}\n"))
     return element("pre", shown, class_="diff", tabindex="0", role="group", aria_label=label)
+
+
+# --- fleet -------------------------------------------------------------------------------------
+
+
+def fleet_part(plan: Plan) -> Part:
+    """The section of bindings and pods; nothing when the plan has none."""
+    bindings = [row for row in plan.placements if row.kind == "binding"]
+    pods = [row for row in plan.placements if row.kind == "pod"]
+    if not bindings and not pods:
+        return None
+    parts = [_grid(bindings, _members(plan)), _refusals(bindings)] if bindings else []
+    return section("fleet", "Fleet", parts, _pods(pods))
+
+
+def _members(plan: Plan) -> set[str]:
+    """The members that the fleet has after the plan, whether a placement wants them or not."""
+    names: set[str] = set()
+    for change in plan.changes:
+        if change.address.type != _MEMBER or change.after is None or change.sensitive_after:
+            continue
+        name = change.after.get("name")
+        if isinstance(name, str):
+            names.add(name)
+    return names
+
+
+def _cluster(row: PlacementChange) -> str:
+    place = row.target or row.source
+    return place.cluster if isinstance(place, Binding) else row.object
+
+
+def _grid(rows: Sequence[PlacementChange], members: set[str]) -> Part:
+    bindings: dict[tuple[str, str], PlacementChange] = {}
+    refusals: dict[tuple[str, str], Refusal] = {}
+    for row in rows:
+        placement = str(row.address)
+        bindings[placement, _cluster(row)] = row
+        for refusal in row.rejected:
+            refusals[placement, refusal.candidate] = refusal
+    clusters = {cluster for _, cluster in (*bindings, *refusals)}
+    if len(clusters) > _WIDEST_GRID:
+        return _one_by_one(rows)
+    if len(clusters | members) <= _WIDEST_GRID:
+        clusters |= members
+    columns = sorted(clusters)
+    placements = list(dict.fromkeys(str(row.address) for row in rows))
+    grid: list[list[Part]] = []
+    for placement in placements[:_MOST_ROWS]:
+        keys = [(placement, cluster) for cluster in columns]
+        grid.append([placement, *(_cell(bindings.get(key), refusals.get(key)) for key in keys)])
+    return [_cut(len(placements)), table("Placements by cluster", ("Placement", *columns), grid)]
+
+
+def _one_by_one(rows: Sequence[PlacementChange]) -> Part:
+    """Too many clusters for a grid: a line per binding."""
+    lines = [(str(row.address), _cluster(row), _binding(row)) for row in rows[:_MOST_ROWS]]
+    return [_cut(len(rows)), table("Placements by cluster", ("Placement", "Cluster", "Binding"), lines)]
+
+
+def _cut(count: int) -> Part:
+    return element("p", f"The first {_MOST_ROWS:,} of {count:,} are listed.") if count > _MOST_ROWS else None
+
+
+def _cell(row: PlacementChange | None, refusal: Refusal | None) -> Part:
+    if row is not None:
+        return _binding(row)
+    return element("span", f"refused: {refusal.rule}" if refusal else "\N{EN DASH}", class_="quiet")
+
+
+def _binding(row: PlacementChange) -> Part:
+    place = row.target or row.source
+    state = str(place.state) if isinstance(place, Binding) else row.action.value
+    reason = row.reason if row.reason != row.trigger else ""
+    why = ": ".join(text for text in (row.trigger, reason) if text)
+    scores = ", ".join(f"{name} {score}" for name, score in row.scores.items())
+    return [
+        element("span", f"{_SIGNS[row.action]} {state}".strip(), class_=f"mark-{row.action.value}"),
+        element("div", why, class_="quiet small") if why else None,
+        element("div", scores, class_="quiet small") if scores else None,
+    ]
+
+
+def _refusals(rows: Sequence[PlacementChange]) -> Part:
+    refusals: dict[tuple[str, str, str, str], None] = {}
+    for row in rows:
+        for refusal in row.rejected:
+            refusals[str(row.address), refusal.candidate, refusal.rule, refusal.reason] = None
+    if not refusals:
+        hint = "Why a cluster was not picked: plan with -placements=all, or ask nexusform explain."
+        return element("p", hint, class_="quiet")
+    heads = ("Placement", "Cluster", "Rule", "Why")
+    lines = list(refusals)[:_MOST_ROWS]
+    return [_cut(len(refusals)), table("Clusters that were refused", heads, lines)]
+
+
+def _pods(rows: Sequence[PlacementChange]) -> Part:
+    if not rows:
+        return None
+    heads = ("Pod", "Workload", "Action", "From", "To", "Trigger")
+    lines = [_pod_line(row) for row in rows[:_MOST_ROWS]]
+    return [_cut(len(rows)), table("Pods", heads, lines, firm=True)]
+
+
+def _pod_line(row: PlacementChange) -> tuple[str, ...]:
+    action = f"{_SIGNS[row.action]} {row.action.value}".strip()
+    origin = place_text(row.source) if row.source else ""
+    target = place_text(row.target) if row.target else ""
+    return row.object, row.pool, action, origin, target, row.trigger

@@ -102,23 +102,28 @@ def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
 
 def short_names(clusters: Sequence[str]) -> dict[str, str]:
     """A key of at most four characters per cluster: what tells the names apart, else a number."""
-    front = _common_front([name for name in clusters if name != OUTSIDE])
-    keys = {name: name[front:] for name in clusters if name != OUTSIDE}
+    names = [name for name in clusters if name != OUTSIDE]
+    front = _common_front(names)
+    keys = {name: name[front:] for name in names}
     if any(not 1 <= len(key) <= _LONGEST_KEY for key in keys.values()):
         keys = {name: str(number) for number, name in enumerate(keys, start=1)}
-    return keys | {name: "\N{MIDDLE DOT}" for name in clusters if name == OUTSIDE}
+    return keys | {OUTSIDE: "\N{MIDDLE DOT}"} if OUTSIDE in clusters else keys
 
 
 _LONGEST_KEY: Final = 4
 
 
 def _common_front(names: Sequence[str]) -> int:
-    if not names:
+    """How many characters at the front all names share, in whole words."""
+    if len(names) < 2:
         return 0
-    low, high = min(names), max(names)
-    same = next((at for at, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
+    shared = 0
+    for characters in zip(*names, strict=False):
+        if len(set(characters)) > 1:
+            break
+        shared += 1
     # Only whole words are left out: cluster-a10 and cluster-a11 stay a10 and a11.
-    return max(low.rfind(mark, 0, same) + 1 for mark in "-_. /") if len(names) > 1 else 0
+    return max(names[0].rfind(mark, 0, shared) + 1 for mark in "-_. /")
 
 
 # --- putting together --------------------------------------------------------------------------
@@ -178,12 +183,15 @@ class _SiteDraft(Struct):
         )
 
     def _machine(self, machine: SiteMachine) -> MapMachine:
-        mark = (
-            Mark.KEPT if machine.before and machine.after else Mark.PLACED if machine.after else Mark.REMOVED
-        )
         name = machine.facts.name
         before, after = self.before.get(name, ()), self.after.get(name, ())
-        return MapMachine(machine.facts, mark, tuple(before), tuple(after))
+        return MapMachine(machine.facts, _machine_mark(machine), tuple(before), tuple(after))
+
+
+def _machine_mark(machine: SiteMachine) -> Mark:
+    if not machine.after:
+        return Mark.REMOVED
+    return Mark.KEPT if machine.before else Mark.PLACED
 
 
 def _map_rack(rack: SiteRack, machines: Iterable[MapMachine]) -> MapRack:
@@ -231,9 +239,14 @@ def _map_vm(before: _Side, after: _Side, rows: Sequence[PlacementChange]) -> Map
 def _row_for(
     rows: Sequence[PlacementChange], before: Placement | None, after: Placement | None
 ) -> PlacementChange | None:
+    """The row that tells of a VM; None where there is none."""
     # A replaced cluster on another site has a row that leaves and one that arrives.
-    action = PlacementAction.REMOVE if after is None else PlacementAction.PLACE if before is None else None
-    return next((row for row in rows if row.action is action), rows[0] if rows else None)
+    for row in rows:
+        leaves = after is None and row.action is PlacementAction.REMOVE
+        arrives = before is None and after is not None and row.action is PlacementAction.PLACE
+        if leaves or arrives:
+            return row
+    return rows[0] if rows else None
 
 
 def _mark(before: Placement | None, after: Placement | None, row: PlacementChange | None) -> Mark:

@@ -6,7 +6,8 @@ in the boxes, one tooltip per machine, and only the side after the plan.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -14,9 +15,15 @@ from msgspec import Struct
 from nexusform.planning.plan import Plan
 from nexusform.rendering.notation.markup import Markup, joined, shape
 from nexusform.rendering.notation.places import place_text
-from nexusform.rendering.page.cluster_paint import Paint, paints
+from nexusform.rendering.page.legend import (
+    STYLE,
+    Paint,
+    clusters_legend,
+    definitions,
+    marks_legend,
+    paints,
+)
 from nexusform.rendering.page.rack_map import MapMachine, MapRack, MapVm, Mark, SiteMap, build_rack_maps
-from nexusform.rendering.page.svg_legend import STYLE, clusters_legend, definitions, marks_legend
 from nexusform.scheduling.racks.model import Placement
 from nexusform.words import counted
 
@@ -81,17 +88,53 @@ def _title(maps: Sequence[SiteMap]) -> str:
 
 
 def _description(maps: Iterable[SiteMap]) -> str:
-    sentences = []
-    for site in maps:
-        marks = ", ".join(f"{site.count(mark)} {mark.value}" for mark in Mark)
-        sentences.append(
-            f"Site {site.name}: {counted(len(site.racks), 'rack')}, {counted(site.machines, 'machine')}, "
-            f"{counted(len(site.vms), 'VM')} of {counted(len(site.clusters), 'cluster')}: {marks}."
+    return " ".join(_site_description(site) for site in maps)
+
+
+def _site_description(site: SiteMap) -> str:
+    things = ", ".join(
+        (
+            counted(len(site.racks), "rack"),
+            counted(site.machines, "machine"),
+            f"{counted(len(site.vms), 'VM')} of {counted(len(site.clusters), 'cluster')}",
         )
-    return " ".join(sentences)
+    )
+    marks = ", ".join(f"{site.count(mark)} {mark.value}" for mark in Mark)
+    return f"Site {site.name}: {things}: {marks}."
 
 
 # --- one site ----------------------------------------------------------------------------------
+
+
+class _Side(Struct, frozen=True):
+    """A site before or after the plan, under a title."""
+
+    title: str
+    is_after: bool
+
+    def vms(self, machine: MapMachine) -> tuple[int, ...]:
+        """The numbers of the VMs on a machine."""
+        return machine.after if self.is_after else machine.before
+
+    def place(self, vm: MapVm) -> Placement | None:
+        """Where a VM stands."""
+        return vm.after if self.is_after else vm.before
+
+    def mark(self, vm: MapVm) -> Mark:
+        """How a VM is marked: what comes where it arrives, what goes where it stood."""
+        marked = (Mark.PLACED, Mark.MOVED) if self.is_after else (Mark.REMOVED, Mark.MOVED)
+        return vm.mark if vm.mark in marked else Mark.KEPT
+
+
+_BEFORE_AND_AFTER: Final = (_Side("Before", is_after=False), _Side("After", is_after=True))
+_AFTER: Final = (_Side("After the plan", is_after=True),)
+
+
+def _sides(site: SiteMap) -> Sequence[_Side]:
+    """Both sides where VMs stood before and something changes."""
+    had_vms = any(vm.before is not None and vm.address for vm in site.vms)
+    changes = any(vm.mark is not Mark.KEPT for vm in site.vms)
+    return _BEFORE_AND_AFTER if had_vms and changes else _AFTER
 
 
 class _Site:
@@ -100,23 +143,16 @@ class _Site:
     def __init__(self, site: SiteMap) -> None:
         self._map = site
         self._scale = _CONDENSED if site.machines > LARGE else _ORDINARY
+        self._sides = _sides(site) if self._scale.texts else _AFTER
         self._paints = paints(site.clusters)
-        self._ids = {cluster: f"{number}" for number, cluster in enumerate(site.clusters)}
-        stood = any(vm.before is not None and vm.address for vm in site.vms)
-        changed = any(vm.mark is not Mark.KEPT for vm in site.vms)
-        self._sides = ("before", "after") if stood and changed and self._scale.texts else ("after",)
-        self._cells = max((m.facts.cells for rack in site.racks for m in rack.machines), default=2)
-        self._rack_width = self._scale.label + self._cells * (self._scale.cell + 2) + 10
-        across = min(self._scale.racks_per_line, max(len(site.racks), 1))
-        self.width = max(across * self._rack_width, 460)
-        self._lines = [
-            site.racks[at : at + self._scale.racks_per_line]
-            for at in range(0, len(site.racks), self._scale.racks_per_line)
-        ]
+        self._rack_width = self._scale.label + _most_cells(site) * (self._scale.cell + 2) + 10
+        across = self._scale.racks_per_line
+        self._lines = [site.racks[first : first + across] for first in range(0, len(site.racks), across)]
+        racks_across = min(across, max(len(site.racks), 1))
+        self.width = max(racks_across * self._rack_width, 460)
+        entries = list(self._paints.values())
+        self._legend, self._legend_height = clusters_legend(entries, _vms_after(site), self.width)
         panel = sum(self._line_height(line) for line in self._lines)
-        self._legend, self._legend_height = clusters_legend(
-            list(self._paints.values()), _counts(site), self.width
-        )
         self.height = _HEADING + self._legend_height + 26 + len(self._sides) * (_HEADING + panel)
 
     def _line_height(self, racks: Sequence[MapRack]) -> int:
@@ -127,127 +163,150 @@ class _Site:
         """The site's elements, from `top` down."""
         parts = [_text(_MARGIN, top + 16, f"Site {self._map.name}", "heading")]
         at = top + _HEADING
-        parts.append(shape("g", self._legend, transform=f"translate({_MARGIN} {at})"))
+        parts.append(_moved(self._legend, _MARGIN, at))
         at += self._legend_height
-        parts.append(shape("g", marks_legend(), transform=f"translate({_MARGIN} {at})"))
+        parts.append(_moved(marks_legend(), _MARGIN, at))
         at += 26
         for side in self._sides:
-            words = (
-                {"before": "Before", "after": "After"}
-                if len(self._sides) > 1
-                else {"after": "After the plan"}
-            )
-            parts.append(_text(_MARGIN, at + 16, words[side], "side"))
+            parts.append(_text(_MARGIN, at + 16, side.title, "side"))
             at += _HEADING
             for line in self._lines:
                 for number, rack in enumerate(line):
-                    place = f"translate({_MARGIN + number * self._rack_width} {at})"
-                    parts.append(shape("g", self._rack(rack, side), transform=place))
+                    parts.append(_moved(self._rack(rack, side), _MARGIN + number * self._rack_width, at))
                 at += self._line_height(line)
         return parts
 
-    def _rack(self, rack: MapRack, side: str) -> list[Markup]:
-        note = " (planned)" if rack.planned else ""
-        zone = f" \N{MIDDLE DOT} zone {rack.zone}" if rack.zone != rack.name else ""
-        name = f"{rack.name}{zone}{note}" if self._scale.texts else rack.name
-        parts = [_text(0, 14, name, "rack" if self._scale.texts else "small")]
+    def _rack(self, rack: MapRack, side: _Side) -> list[Markup]:
+        parts = [self._rack_name(rack)]
         for number, machine in enumerate(rack.machines):
-            if machine.mark is Mark.REMOVED and side == "after":
-                continue
-            top = 22 + number * (self._scale.row + self._scale.gap)
-            parts.append(shape("g", self._machine(machine, side), transform=f"translate(0 {top})"))
+            gone = machine.mark is Mark.REMOVED and side.is_after
+            if not gone:
+                top = 22 + number * (self._scale.row + self._scale.gap)
+                parts.append(_moved(self._machine(machine, side), 0, top))
         return parts
 
-    def _machine(self, machine: MapMachine, side: str) -> list[Markup]:
+    def _rack_name(self, rack: MapRack) -> Markup:
+        if not self._scale.texts:
+            return _text(0, 14, rack.name, "small")
+        zone = f" \N{MIDDLE DOT} zone {rack.zone}" if rack.zone != rack.name else ""
+        note = " (planned)" if rack.planned else ""
+        return _text(0, 14, f"{rack.name}{zone}{note}", "rack")
+
+    def _machine(self, machine: MapMachine, side: _Side) -> list[Markup]:
         facts, scale = machine.facts, self._scale
-        refused = f"\ntakes no new VMs: {facts.refusal}" if facts.refusal else ""
-        parts = [shape("title", f"{facts.name}{_hardware(machine)}{refused}{self._told(machine, side)}")]
+        vms = [self._map.vms[number] for number in side.vms(machine)]
+        parts = [shape("title", self._tooltip(machine, vms))]
         if scale.texts:
             parts.append(_text(scale.label - 5, scale.row - 5, f"{facts.slot:02d}", "slot"))
         for cell in range(facts.cells):
             left = scale.label + cell * (scale.cell + 2)
             kind = "cell refused" if facts.refusal else "cell"
             parts.append(shape("rect", class_=kind, x=left, width=scale.cell, height=scale.row))
-        left_in = [0.0] * facts.cells
-        for number in machine.before if side == "before" else machine.after:
-            vm = self._map.vms[number]
-            place = vm.before if side == "before" else vm.after
+        filled = [0.0] * facts.cells
+        for vm in vms:
+            place = side.place(vm)
             assert place is not None, "listed on this side"
-            parts.append(self._vm(vm, place, machine, left_in, side))
+            parts.append(self._vm(vm, place, machine, filled, side.mark(vm)))
         return parts
 
-    def _told(self, machine: MapMachine, side: str) -> str:
-        if self._scale.texts:
-            return ""
-        numbers = machine.before if side == "before" else machine.after
-        return "".join(f"\n{self._map.vms[number].name}" for number in numbers)
+    def _tooltip(self, machine: MapMachine, vms: Iterable[MapVm]) -> str:
+        """What a machine is, and the VMs on it where they have no tooltips of their own."""
+        facts = machine.facts
+        lines = [f"{facts.name}{_hardware(machine)}"]
+        if facts.refusal:
+            lines.append(f"takes no new VMs: {facts.refusal}")
+        if not self._scale.texts:
+            lines += [vm.name for vm in vms]
+        return "\n".join(lines)
 
     def _vm(
-        self, vm: MapVm, place: Placement, machine: MapMachine, left_in: list[float], side: str
+        self, vm: MapVm, place: Placement, machine: MapMachine, filled: list[float], mark: Mark
     ) -> Markup:
-        scale, paint = self._scale, self._paints[vm.cluster]
+        """A box per cell, right of what is in it; `filled` is how far each cell is, and grows."""
+        scale = self._scale
         size = machine.facts.memory_gib_per_cell or 1
         share = min(max(vm.sku.memory_in_cell / size, 0.06), 1.0)
-        shown = _shown_mark(vm, side)
         parts: list[Markup] = [shape("title", vm_text(vm))] if scale.texts else []
         for cell in place.cells:
             if cell >= machine.facts.cells:
                 continue
-            start = min(left_in[cell], scale.cell - 3.0)
-            wide = min(share * scale.cell, scale.cell - start)
-            left_in[cell] = start + wide
+            start = min(filled[cell], scale.cell - 3.0)
+            width = min(share * scale.cell, scale.cell - start)
+            filled[cell] = start + width
             left = scale.label + cell * (scale.cell + 2) + start
-            parts += _box(paint, shown, left, wide, scale)
+            parts += _box(self._paints[vm.cluster], mark, left, width, scale)
         return shape("g", parts)
 
 
-def _counts(site: SiteMap) -> Mapping[str, int]:
-    counts: dict[str, int] = {}
-    for vm in site.vms:
-        counts[vm.cluster] = counts.get(vm.cluster, 0) + (vm.after is not None)
-    return counts
+def _moved(parts: Sequence[Markup], left: int, top: int) -> Markup:
+    return shape("g", parts, transform=f"translate({left} {top})")
 
 
-def _shown_mark(vm: MapVm, side: str) -> Mark:
-    # What comes is marked where it arrives, what goes where it stood.
-    arriving = {Mark.PLACED, Mark.MOVED}
-    leaving = {Mark.REMOVED, Mark.MOVED}
-    return vm.mark if vm.mark in (arriving if side == "after" else leaving) else Mark.KEPT
+def _most_cells(site: SiteMap) -> int:
+    cells = {machine.facts.cells for rack in site.racks for machine in rack.machines}
+    return max(cells, default=2)
 
 
-def _box(paint: Paint, mark: Mark, left: float, wide: float, scale: _Scale) -> list[Markup]:
-    inset = 0.5 if mark is Mark.KEPT or not scale.texts else 1.25
-    name = f"vm {mark.value}" if scale.texts else f"vm bare {mark.value}"
-    box = {"x": round(left + inset, 2), "y": inset, "width": round(max(wide - 2 * inset, 1.5), 2)}
-    high = scale.row - 2 * inset
-    parts = [shape("rect", class_=name, **box, height=high, fill=paint.fill)]
-    if paint.pattern > 0 and scale.texts:
-        parts.append(shape("rect", **box, height=high, fill=f"url(#{paint.pattern_name})"))
-    sign = {Mark.PLACED: "+", Mark.MOVED: "~", Mark.REMOVED: "\N{MINUS SIGN}"}.get(mark, "")
-    # Where the key does not fit beside the sign, the sign is what matters.
-    label = next((text for text in (f"{sign}{paint.key}", sign) if wide >= 6 * len(text) + 4), "")
-    if scale.texts and label:
-        ink = "light" if paint.ink == "#ffffff" else "dark"
-        parts.append(_text(left + wide / 2, scale.row - 5, label, f"key {ink}"))
+def _vms_after(site: SiteMap) -> Counter[str]:
+    """How many VMs each cluster has after the plan."""
+    return Counter(vm.cluster for vm in site.vms if vm.after is not None)
+
+
+_SIGNS: Final = {Mark.PLACED: "+", Mark.MOVED: "~", Mark.REMOVED: "\N{MINUS SIGN}", Mark.KEPT: ""}
+
+
+def _box(paint: Paint, mark: Mark, left: float, width: float, scale: _Scale) -> list[Markup]:
+    if not scale.texts:
+        return [
+            shape("rect", class_=f"vm bare {mark.value}", **_inside(left, width, scale, 0.5), fill=paint.fill)
+        ]
+    box = _inside(left, width, scale, 0.5 if mark is Mark.KEPT else 1.25)
+    parts = [shape("rect", class_=f"vm {mark.value}", **box, fill=paint.fill)]
+    if paint.pattern > 0:
+        parts.append(shape("rect", **box, fill=f"url(#{paint.pattern_name})"))
+    label = _label(f"{_SIGNS[mark]}{paint.key}", _SIGNS[mark], width)
+    if label:
+        parts.append(_text(left + width / 2, scale.row - 5, label, f"key {paint.tone}"))
     return parts
+
+
+def _inside(left: float, width: float, scale: _Scale, inset: float) -> dict[str, float]:
+    """The rectangle of a box without its outline."""
+    return {
+        "x": round(left + inset, 2),
+        "y": inset,
+        "width": round(max(width - 2 * inset, 1.5), 2),
+        "height": scale.row - 2 * inset,
+    }
+
+
+def _label(key: str, sign: str, width: float) -> str:
+    """Where the key does not fit beside the sign, the sign is what matters."""
+    for text in (key, sign):
+        if width >= 6 * len(text) + 4:
+            return text
+    return ""
 
 
 def vm_text(vm: MapVm) -> str:
     """A VM in a few lines: whose it is, where it stands, what happens to it and why."""
-    lines = [vm.name, f"{vm.cluster}{f' / {vm.pool}' if vm.pool else ''}, {vm.sku.name}"]
+    owner = f"{vm.cluster} / {vm.pool}" if vm.pool else vm.cluster
+    return f"{vm.name}\n{owner}, {vm.sku.name}\n{_fate(vm)}"
+
+
+def _fate(vm: MapVm) -> str:
     old = place_text(vm.before) if vm.before else ""
     new = place_text(vm.after) if vm.after else ""
     why = f" ({vm.trigger})" if vm.trigger else ""
     match vm.mark:
         case Mark.MOVED:
-            lines.append(f"moves{why}: {old} to {new}")
+            return f"moves{why}: {old} to {new}"
         case Mark.REMOVED:
-            lines.append(f"is removed{why} from {old}")
+            return f"is removed{why} from {old}"
         case Mark.PLACED:
-            lines.append(f"is placed{why}: {new}")
-        case _:
-            lines.append(new or old)
-    return "\n".join(lines)
+            return f"is placed{why}: {new}"
+        case Mark.KEPT:
+            return new or old
 
 
 def _hardware(machine: MapMachine) -> str:
