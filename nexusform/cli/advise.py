@@ -37,8 +37,7 @@ def advise(arguments: AdviseArguments) -> int:
 
 
 def _answer(advice: Advice) -> Answer:
-    from nexusform.rendering.answers.advice_outline import advice_outline
-    from nexusform.rendering.answers.advice_text import render_advice
+    from nexusform.rendering.answers.advice_findings import advice_outline, render_advice
     from nexusform.rendering.json.diagnostic_json import diagnostic_documents
 
     def text(colour: bool, width: int) -> str:

@@ -178,9 +178,9 @@ def _trigger(reason: Reason) -> list[str]:
 def _standing_lines(reason: Reason) -> list[str]:
     if reason.stands is None:
         return []
-    from nexusform.rendering.answers.explanation_text import placement_place
+    from nexusform.rendering.notation.places import place_text
 
-    place = placement_place(reason.stands)
+    place = place_text(reason.stands)
     known = f"{reason.provenance}, " if reason.provenance else ""
     if reason.came is not None:
         known += f"trigger {reason.came[0]} at serial {reason.came[1]}; "

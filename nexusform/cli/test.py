@@ -15,16 +15,8 @@ from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of, variable_flags
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.rendering.answers import testing_stream
-from nexusform.rendering.answers.testing_text import (
-    Look,
-    ShownFile,
-    ShownRun,
-    file_line,
-    render_test_junit,
-    run_line,
-    summary_line,
-)
+from nexusform.rendering.answers import testing_results
+from nexusform.rendering.answers.testing_results import Look, ShownFile, ShownRun
 from nexusform.rendering.json.json_stream import Event, diagnostic_event, version_event
 from nexusform.source import SourceFile
 from nexusform.workflow.surroundings import SystemClock
@@ -104,7 +96,7 @@ def _write_junit(path: str, files: Iterable[ShownFile]) -> list[Diagnostic]:
     if not path:
         return []
     try:
-        Path(path).write_text(render_test_junit(files), encoding="utf-8")
+        Path(path).write_text(testing_results.render_test_junit(files), encoding="utf-8")
     except OSError as problem:
         detail = f'"{path}" cannot be written: {problem.strerror}.'
         return [error("the-junit-report-cannot-be-written", detail)]
@@ -130,9 +122,9 @@ class _TextVoice:
 
     def file(self, file: ShownFile) -> None:
         """A file, its runs, and what they said."""
-        self._screen.out(file_line(file, self._look))
+        self._screen.out(testing_results.file_line(file, self._look))
         for run in file.runs:
-            self._screen.out(run_line(run, self._look))
+            self._screen.out(testing_results.run_line(run, self._look))
             if run.details:
                 self._screen.out(f"\n{run.details}")
             self._screen.diagnostics(run.diagnostics, file.sources)
@@ -141,7 +133,7 @@ class _TextVoice:
     def ends(self, files: Iterable[ShownFile]) -> None:
         """The counts."""
         sys.stderr.flush()
-        self._screen.out(f"\n{summary_line(files, self._look)}")
+        self._screen.out(f"\n{testing_results.summary_line(list(files), self._look)}")
 
 
 class _JsonVoice:
@@ -157,16 +149,16 @@ class _JsonVoice:
 
     def begins(self, runs: Mapping[str, Iterable[str]]) -> None:
         """What will be run."""
-        self._write(testing_stream.abstract_event({f: list(names) for f, names in runs.items()}, _now()))
+        self._write(testing_results.abstract_event({f: list(names) for f, names in runs.items()}, _now()))
 
     def file(self, file: ShownFile) -> None:
         """A file and its runs."""
-        for event in testing_stream.file_events(file, _now()):
+        for event in testing_results.file_events(file, _now()):
             self._write(event)
 
     def ends(self, files: Iterable[ShownFile]) -> None:
         """The counts."""
-        self._write(testing_stream.summary_event(list(files), _now()))
+        self._write(testing_results.summary_event(list(files), _now()))
 
     def _write(self, event: Event) -> None:
         from nexusform.rendering.notation.json_writer import encoded

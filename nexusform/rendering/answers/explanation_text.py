@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from nexusform.rendering.answers.outline import Outline, Row, Section, Table, cells_text
+from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.json.json_placements import refusal_document
 from nexusform.rendering.notation.colours import Painter, harmless
+from nexusform.rendering.notation.places import cells_text, place_document, place_text
 from nexusform.scheduling.decision import Certainty, Refusal
 from nexusform.scheduling.racks.explanation import Explanation, Ranked
 from nexusform.scheduling.racks.faces import KeyPart
@@ -55,18 +56,13 @@ def sku_text(sku: VmSku) -> str:
     return f"{sku.name}: {sku.host_vcpus} host vCPUs, {sku.memory_gib} GiB, {cells}"
 
 
-def placement_place(placement: Placement) -> str:
-    """`rack7 / rack7-bm06 / cell 1`."""
-    return f"{placement.rack} / {placement.machine} / {cells_text(placement.cells)}"
-
-
 def _title(name: str, explanation: Explanation, paint: Painter) -> str:
     sku, goes = sku_text(explanation.demand.sku), _goes(explanation)
     return f"{paint(harmless(name), 'bold')} ({harmless(sku)}) -> {harmless(goes)}"
 
 
 def _goes(explanation: Explanation) -> str:
-    return placement_place(explanation.placement) if explanation.placement else "fits nowhere"
+    return place_text(explanation.placement) if explanation.placement else "fits nowhere"
 
 
 def _step(number: str, name: str, text: str) -> str:
@@ -162,7 +158,7 @@ def _refusals_in_rack(explanation: Explanation, rack_machines: Collection[str]) 
 
 def _cells(explanation: Explanation, placement: Placement) -> str:
     count = len(placement.cells)
-    cells = cells_text(placement.cells)
+    cells = cells_text(placement)
     if len(explanation.fitting_cells) == count:
         only = form(count, "is the only one that fits", "are the only ones that fit")
         return _step("5", "cells", f"{cells} {only}")
@@ -228,7 +224,7 @@ def explanation_document(
         "object": name,
         "vm_sku_name": explanation.demand.sku.name,
         "availability_zones": None if zones is None else sorted(zones),
-        "to": None if explanation.placement is None else _place(explanation.placement),
+        "to": place_document(explanation.placement),
         "seed": explanation.seed,
         "machines_in_all": explanation.total_machines,
         "filters": [{"rule": step.rule, "machines": step.machines} for step in explanation.filters],
@@ -238,15 +234,6 @@ def explanation_document(
         "rejected": [refusal_document(refusal) for refusal in explanation.refusals],
         "certainty": None if certainty is None else {"rack": certainty.rack, "machine": certainty.machine},
         "tie_breaks": tie_breaks,
-    }
-
-
-def _place(placement: Placement) -> dict[str, Any]:
-    return {
-        "machine": placement.machine,
-        "rack": placement.rack,
-        "availability_zone": placement.availability_zone,
-        "numa_cells": list(placement.cells),
     }
 
 

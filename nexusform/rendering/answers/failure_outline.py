@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from nexusform.rendering.answers.outline import Outline, Row, Section, Table, move_document, place_text
+from nexusform.rendering.answers.outline import Outline, Row, Section, Table, move_document, short_place_text
 from nexusform.rendering.answers.runtime_upgrade_outline import pool_cells, pool_document
 from nexusform.rendering.answers.workload_rows import pending_lines, workload_document, workload_table
 from nexusform.whatif.availability import PoolLeft
@@ -138,8 +138,8 @@ def _places(pool: PoolComeback) -> Section:
 
 
 def _place_row(vm: Comeback) -> Row:
-    goes = place_text(vm.goes) if vm.goes is not None else "no room"
-    return Row((vm.name, place_text(vm.stood), goes), vm.goes is None)
+    goes = short_place_text(vm.goes) if vm.goes is not None else "no room"
+    return Row((vm.name, short_place_text(vm.stood), goes), vm.goes is None)
 
 
 def failure_document(failure: Failure) -> dict[str, Any]:

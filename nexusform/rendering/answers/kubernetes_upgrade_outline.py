@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from nexusform.rendering.answers.outline import Outline, Row, Section, Table, move_document, place_text
+from nexusform.rendering.answers.outline import Outline, Row, Section, Table, move_document, short_place_text
 from nexusform.whatif.availability import quorum_of
 from nexusform.whatif.kubernetes_upgrade import Batch, KubernetesUpgrade, NodeMove, PoolUpgrade
 from nexusform.words import counted, listed
@@ -114,8 +114,8 @@ def _batches(pool: PoolUpgrade) -> Section:
 
 
 def _move_row(batch: Batch, move: NodeMove) -> Row:
-    goes = place_text(move.goes) if move.goes is not None else "no room"
-    return Row((str(batch.number), move.name, place_text(move.stood), goes), not batch.fits)
+    goes = short_place_text(move.goes) if move.goes is not None else "no room"
+    return Row((str(batch.number), move.name, short_place_text(move.stood), goes), not batch.fits)
 
 
 def kubernetes_upgrade_document(upgrade: KubernetesUpgrade) -> dict[str, Any]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from nexusform.rendering.notation.places import place_document
+from nexusform.rendering.notation.places import cells_text, place_document
 from nexusform.scheduling.racks.model import Placement
-from nexusform.words import form
 
 
 class Row(Struct, frozen=True):
@@ -62,15 +61,10 @@ def spans_text(numbers: Sequence[int]) -> str:
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
 
 
-def place_text(placement: Placement) -> str:
+def short_place_text(placement: Placement) -> str:
     """`rack7-bm06 / cell 1`; the rack goes before it where the machine's name does not say it."""
     front = "" if placement.machine.startswith(placement.rack) else f"{placement.rack} / "
-    return f"{front}{placement.machine} / {cells_text(placement.cells)}"
-
-
-def cells_text(cells: Collection[int]) -> str:
-    """`cell 1`, `cells 0+1`."""
-    return f"{form(len(cells), 'cell')} {'+'.join(str(cell) for cell in cells)}"
+    return f"{front}{placement.machine} / {cells_text(placement)}"
 
 
 def move_document(node: str, stood: Placement, goes: Placement | None) -> dict[str, Any]:

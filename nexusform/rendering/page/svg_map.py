@@ -257,9 +257,8 @@ _SIGNS: Final = {Mark.PLACED: "+", Mark.MOVED: "~", Mark.REMOVED: "\N{MINUS SIGN
 
 def _box(paint: Paint, mark: Mark, left: float, width: float, scale: _Scale) -> list[Markup]:
     if not scale.texts:
-        return [
-            shape("rect", class_=f"vm bare {mark.value}", **_inside(left, width, scale, 0.5), fill=paint.fill)
-        ]
+        bare = _inside(left, width, scale, 0.5)
+        return [shape("rect", class_=f"vm bare {mark.value}", **bare, fill=paint.fill)]
     box = _inside(left, width, scale, 0.5 if mark is Mark.KEPT else 1.25)
     parts = [shape("rect", class_=f"vm {mark.value}", **box, fill=paint.fill)]
     if paint.pattern > 0:

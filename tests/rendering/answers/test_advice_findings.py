@@ -3,7 +3,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from nexusform.diagnostics import warning
-from nexusform.rendering.answers.advice_text import render_advice
+from nexusform.rendering.answers.advice_findings import render_advice
 
 
 def test_nothing_to_say() -> None:
