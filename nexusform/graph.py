@@ -4,7 +4,7 @@ maps a node to the nodes it waits for. networkx holds the graph; it is imported 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TypeVar
 
 N = TypeVar("N", bound=Hashable)
@@ -40,3 +40,15 @@ def cycles(needs: Mapping[N, Iterable[N]], position: Mapping[N, int]) -> list[tu
         part = graph.subgraph(sorted(knot, key=position.__getitem__))
         found.append(tuple(edge[0] for edge in nx.find_cycle(part, first)))
     return sorted(found, key=lambda walk: position[walk[0]])
+
+
+def reached(start: Iterable[N], next_to: Callable[[N], Iterable[N]]) -> set[N]:
+    """These nodes and all that edges lead to from them; `next_to` gives where a node's edges lead."""
+    seen: set[N] = set()
+    stack = list(start)
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            stack += [other for other in next_to(node) if other not in seen]
+    return seen

@@ -222,3 +222,8 @@ def unknown_paths(value: Any, at: Path = ()) -> Iterator[Path]:
     elif isinstance(value, list):
         for index, part in enumerate(value):
             yield from unknown_paths(part, (*at, index))
+
+
+def has_unknown(value: Any) -> bool:
+    """Whether any part of a plain value is unknown."""
+    return next(iter(unknown_paths(value)), None) is not None

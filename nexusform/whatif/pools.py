@@ -57,7 +57,7 @@ def explain_pools(
 
 def _pool(planned: PlanResult, table: PlacementTable) -> PoolDemand | None:
     vms = planned.objects.get(table.address)
-    pools = vms.wanted.pools if vms is not None and vms.wanted is not None else ()
+    pools = vms.demand.pools if vms is not None and vms.demand is not None else ()
     return next((pool for pool in pools if pool.pool == table.pool), None)
 
 

@@ -180,9 +180,9 @@ class _Question(Struct, frozen=True):
     def _names(self, planned: PlanResult, standing: Mapping[str, object]) -> tuple[str, ...]:
         names = dict.fromkeys(standing)
         for address, planned_object in planned.objects.items():
-            if not self.pattern.matches(address) or planned_object.wanted is None:
+            if not self.pattern.matches(address) or planned_object.demand is None:
                 continue
-            for pool in planned_object.wanted.pools:
+            for pool in planned_object.demand.pools:
                 for number, name in zip(pool.numbers, pool.names, strict=True):
                     asked_for = (pool.pool, number)
                     if asked_for in planned_object.tokens or asked_for in planned_object.failed:
@@ -198,7 +198,7 @@ class _Question(Struct, frozen=True):
         world = view_world(things, self.request.registries, planned.plan.catalogue)
         reasons = []
         for each in explained:
-            owner = planned.objects[each.address].wanted
+            owner = planned.objects[each.address].demand
             site = world.sites.get(owner.site_id) if owner is not None else None
             vm, place = each.explanation.demand, each.explanation.placement
             ways = find_ways(site, vm, place.machine if place is not None else "") if site else ()

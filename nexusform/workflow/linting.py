@@ -15,7 +15,7 @@ from nexusform.demands import PoolDemand
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.vms.sites import SitePlan
-from nexusform.planning.vms.vm_phase import VmObject
+from nexusform.planning.vms.vm_object import VmObject
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.engine import RackScheduler
 
@@ -89,9 +89,9 @@ def _emptied(scheduler: RackScheduler, pools: Collection[tuple[str, str]]) -> Ra
 def _pools(objects: Mapping[Address, VmObject], *, everything: bool) -> Iterable[PoolFacts]:
     in_order = sorted(objects.items(), key=lambda item: _age(item[1])) if everything else objects.items()
     for address, found in in_order:
-        if found.wanted is None or found.going:
+        if found.demand is None or found.going:
             continue
-        for pool in found.wanted.pools:
+        for pool in found.demand.pools:
             if pool.count_path:
                 yield _pool(address, found, pool, everything=everything)
 
@@ -105,17 +105,17 @@ def _age(found: VmObject) -> tuple[bool, int]:
 
 
 def _pool(address: Address, found: VmObject, pool: PoolDemand, *, everything: bool) -> PoolFacts:
-    assert found.wanted is not None
+    assert found.demand is not None
     keys = {number: (pool.pool, number) for number in pool.numbers}
     new = tuple(number for number, key in keys.items() if everything or key in found.tokens)
     instance = found.instance
     located = instance.prepared is not None
     return PoolFacts(
         str(address),
-        found.wanted.owner,
-        found.wanted.cluster,
+        found.demand.owner,
+        found.demand.cluster,
         pool.pool,
-        found.wanted.site_id,
+        found.demand.site_id,
         pool.sku,
         pool.numbers,
         new,

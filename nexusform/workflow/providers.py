@@ -49,7 +49,7 @@ def make_providers(
             problems.append(_unknown(block))
             continue
         evaluation = evaluation or Evaluation(
-            setting_for(request, PreparedBodies({"managed": {}, "data": {}}))
+            setting_for(request, PreparedBodies({"managed": {}, "data": {}}), request.state)
         )
         settings, wrong = _settings(block, kind.settings, evaluation)
         problems += wrong

@@ -19,7 +19,7 @@ from nexusform.configuration.testing_blocks import RunBlock, RunFile
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error, has_errors, warning
 from nexusform.language.evaluator import evaluate
 from nexusform.language.syntax import Traversal, TraverseAttribute
-from nexusform.planning.instances.conditions import PROBLEMS, evaluate_condition, failure
+from nexusform.planning.instances.conditions import ID_OF_CONDITION, evaluate_condition, failure
 from nexusform.planning.names.standing import StandingEvaluation, standing_evaluation
 from nexusform.planning.plan import Mode, Plan
 from nexusform.planning.request import PlanRequest
@@ -49,7 +49,7 @@ _MISSING = "no-value-for-required-variable"
 _UNDECLARED = "value-for-undeclared-variable"
 # What a plan risks is told by plan and advise; a test asks whether it is right.
 _RISKS = frozenset({*RULE_IDS, *RISKS, BROKEN})
-_CONDITION_FAILURES = frozenset(PROBLEMS.values())
+_CONDITION_FAILURES = frozenset(ID_OF_CONDITION.values())
 _INSTANCE_KEY = re.compile(r'\["(?:[^"\\]|\\.)*"\]|\[\d+\]')
 
 
@@ -346,7 +346,7 @@ def without_expected(
         names = _expected_as(problem) & set(awaited)
         if names:
             met |= names
-        elif problem.id == PROBLEMS["check"]:
+        elif problem.id == ID_OF_CONDITION["check"]:
             remaining.append(replace(problem, severity=Severity.ERROR))
         else:
             remaining.append(problem)

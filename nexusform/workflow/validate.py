@@ -64,7 +64,7 @@ def further_problems(
         working_directory=place.directory,
     )
     known = {_essence(d) for d in already_told}
-    problems = [d for d in validate(configuration, registries(), request) if _essence(d) not in known]
+    problems = [d for d in validate(request) if _essence(d) not in known]
     if not has_errors([*already_told, *problems]):
         problems += _advice(request, configuration)
     return problems

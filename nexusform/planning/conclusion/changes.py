@@ -8,13 +8,13 @@ from typing import Any
 from nexusform.address import Address, address_order
 from nexusform.configuration.model import ResourceBlock
 from nexusform.diagnostics import Diagnostic, error
+from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import Action, Change, Drift
 from nexusform.planning.preparation.importing import without_configuration
 from nexusform.planning.preparation.order import Order
 from nexusform.planning.preparation.prior import Prior
-from nexusform.planning.preparation.selection import Selection
-from nexusform.planning.request import Imported, PlanRequest
+from nexusform.planning.request import PlanRequest
 from nexusform.state.model import ObjectState
 
 DEFAULT_PROVIDER = "simulated"
@@ -23,13 +23,13 @@ _MAKING = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
 
 def build_changes(
-    request: PlanRequest, instances: Mapping[Address, Instance], order: Order, prior: Prior
+    instances: Mapping[Address, Instance], order: Order, prior: Prior
 ) -> tuple[list[Change], list[Diagnostic]]:
     """A change per instance in planning order, then per deposed object. Numbers new objects."""
     blocks = {b.address: b for b in order.blocks}
     changes: list[Change] = []
     problems = _duplicate_ids(instances)
-    last = request.state.last_creation
+    last = prior.state.last_creation
     for instance in instances.values():
         if instance.prior is None and instance.planned is None:
             continue
@@ -168,13 +168,11 @@ def find_drift(request: PlanRequest) -> tuple[Drift, ...]:
     return tuple(found)
 
 
-def missing_targets(
-    instances: Mapping[Address, Instance], selection: Selection, imports: Mapping[Address, Imported]
-) -> list[Diagnostic]:
-    """Objects that were found, and that no instance of the configuration stands for."""
+def missing_targets(blocks: Blocks) -> list[Diagnostic]:
+    """Objects that are to be taken over, and that no instance of the configuration stands for."""
     problems = []
-    for address, imported in imports.items():
-        instance = instances.get(address)
-        if selection.has(address) and (instance is None or instance.going or instance.block is None):
+    for address, imported in blocks.prior.imports.items():
+        instance = blocks.instances.get(address)
+        if instance is None or not instance.configured:
             problems.append(without_configuration(address, imported.span))
     return problems

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform import __version__
 from nexusform.address import Address
-from nexusform.diagnostics import Diagnostic, Severity, has_errors
+from nexusform.diagnostics import Diagnostic, has_errors
+from nexusform.planning.conclusion.causes import told_once
 from nexusform.planning.conclusion.changes import build_changes, find_drift
 from nexusform.planning.conclusion.placements import explanations, placement_changes
 from nexusform.planning.conclusion.result import PlanResult
@@ -18,143 +19,144 @@ from nexusform.planning.conclusion.tables import placement_tables
 from nexusform.planning.fleet.outcome import FleetOutcome
 from nexusform.planning.fleet.rows import kept_count
 from nexusform.planning.instances.blocks import Blocks
-from nexusform.planning.instances.conditions import PROBLEMS
 from nexusform.planning.instances.instance import UNDECIDED
-from nexusform.planning.modules.outputs import variable_values
-from nexusform.planning.names.evaluation import without_consequences
-from nexusform.planning.plan import CheckResult, InventoryRead, Mode, OutputChange, PlacementChange, Plan
+from nexusform.planning.modules.data_blocks import inventories_read
+from nexusform.planning.modules.outputs import Outputs, variable_values
+from nexusform.planning.names.evaluation import Evaluation
+from nexusform.planning.plan import CheckResult, Drift, Mode, PlacementChange, Plan
 from nexusform.planning.pods.blocks import pod_diagnostics
 from nexusform.planning.pods.phase import PodPhase
-from nexusform.planning.preparation.order import Order
-from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.verdicts.broken_groups import broken_groups
-from nexusform.planning.verdicts.certainty import measure
+from nexusform.planning.verdicts.certainty import SiteCertainty, measure
 from nexusform.planning.verdicts.fit import Unplaced, fit_failures
 from nexusform.planning.verdicts.overfull import overfull
 from nexusform.planning.verdicts.separation import Verdicts, has_rules, judge
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.surroundings import PlanSurroundings, catalogue_version
-from nexusform.planning.vms.vm_phase import VmObject
-from nexusform.state.model import OutputState
-
-# Said of every instance, though it stands at one place.
-OF_EACH = frozenset(PROBLEMS.values())
+from nexusform.planning.vms.vm_object import VmObject
+from nexusform.state.model import ObjectState
 
 
-class Work(Struct, frozen=True):
-    """Where planning has got to. `given` is the request as it came, `request` the same after
-    moved blocks were followed.
+class World(Struct, frozen=True):
+    """Where everything came to be. `before` is what VMs that stand were asked for with; `diagnostics` are
+    about what stands, `walked` those of the phases, which may only follow from others.
     """
 
-    given: PlanRequest
-    request: PlanRequest
-    diagnostics: list[Diagnostic]
-    previous: Mapping[Address, Address]
-    prior: Prior
+    evaluation: Evaluation
     sites: Mapping[str, SitePlan]
-    objects: Mapping[Address, VmObject]
+    vms: Mapping[Address, VmObject]
     before: PlanSurroundings
-    fleet: FleetOutcome = field(default_factory=FleetOutcome)
-    pods: PodPhase | None = None
+    fleet: FleetOutcome
+    pods: PodPhase
+    diagnostics: tuple[Diagnostic, ...] = ()
+    walked: tuple[Diagnostic, ...] = ()
 
 
-class Results(Struct, frozen=True):
-    """Outputs, verdicts of conditions and the inventories that were read."""
+class Judged(Struct, frozen=True):
+    """What is said of a world: all diagnostics, the pools that do not fit, and the separation rules."""
 
-    outputs: Sequence[OutputChange]
-    planned_outputs: Mapping[str, OutputState]
-    checks: tuple[CheckResult, ...]
-    inventories: tuple[InventoryRead, ...] = ()
+    diagnostics: list[Diagnostic]
+    unplaced: tuple[Unplaced, ...]
+    rules: Verdicts
 
 
-def conclude(work: Work, blocks: Blocks, order: Order, results: Results) -> PlanResult:
+def conclude(
+    blocks: Blocks,
+    world: World,
+    checks: Sequence[CheckResult],
+    outputs: Outputs,
+    diagnostics: Sequence[Diagnostic],
+) -> PlanResult:
     """The plan of everything that was worked out."""
-    request = work.request
-    for address, old in work.previous.items():
-        if address in blocks.instances:
-            blocks.instances[address].previous = old
-    changes, problems = build_changes(request, blocks.instances, order, work.prior)
-    found, unplaced, flawed = _findings(work, blocks, problems)
+    request, prior, order = blocks.request, blocks.prior, blocks.order
+    changes, problems = build_changes(blocks.instances, order, prior)
     ruled = request.mode is Mode.NORMAL and has_rules(blocks.instances.values())
-    tie_breaks, certainty = measure(work.sites, request.tie_breaks, keep_outcomes=ruled)
-    pods = work.pods
-    if pods is not None:
-        found += pod_diagnostics(pods, blocks.instances, risks=not (flawed or unplaced))
-    pod_rows = _pod_rows(pods, want_rejected=request.want_rejected)
-    verdicts = Verdicts()
-    if ruled and not flawed:
-        places = pods.places() if pods is not None else ()
-        verdicts = judge(blocks.instances.values(), work.objects, work.sites, certainty, places)
-        found += verdicts.diagnostics
-    rows = placement_changes(work.objects.values(), certainty, work.sites, request.want_rejected)
+    tie_breaks, certainty = measure(world.sites, request.tie_breaks, keep_outcomes=ruled)
+    judged = _judged(blocks, world, [*diagnostics, *problems], certainty if ruled else None)
+    vms = world.vms.values()
+    vm_rows = placement_changes(vms, certainty, everything=request.want_rejected)
+    other_rows = (*world.fleet.rows, *_pod_rows(world.pods, want_rejected=request.want_rejected))
     types = request.registries.resource_types
-    steps = build_steps(changes, work.objects, work.sites, work.prior, work.before, types)
-    edges = [(str(block), str(need)) for block, needs in order.needs.items() for need in needs]
+    steps = build_steps(changes, world.vms, world.sites, prior, world.before, types)
     plan = Plan(
         mode=request.mode,
         changes=tuple(changes),
         steps=tuple(steps),
-        drift=find_drift(work.given),
-        outputs=tuple(results.outputs),
-        planned_outputs=results.planned_outputs,
-        placements=(*rows, *work.fleet.rows, *pod_rows),
-        placement_tables=tuple(placement_tables(work.objects.values(), work.sites, certainty)),
-        moved=tuple(work.previous.items()),
-        kept=sum(len(o.moves.stay) for o in work.objects.values())
-        + kept_count((*work.fleet.rows, *pod_rows)),
+        drift=find_drift(request),
+        outputs=outputs.changes,
+        planned_outputs=outputs.after,
+        placements=(*vm_rows, *other_rows),
+        placement_tables=tuple(placement_tables(vms, world.sites, certainty)),
+        moved=tuple(prior.previous.items()),
+        kept=sum(len(one.moves.stay) for one in vms) + kept_count(other_rows),
         tie_breaks=tie_breaks,
-        checks=(*results.checks, *blocks.checks),
-        inventories=results.inventories,
-        separation_rules=tuple(verdicts.verdicts),
+        checks=(*checks, *blocks.checks),
+        inventories=inventories_read(world.evaluation),
+        separation_rules=tuple(judged.rules.verdicts),
     )
     return PlanResult(
-        finished(plan, work.given, found),
-        tuple(edges),
-        tuple(str(b.address) for b in order.blocks),
-        explanations(work.objects.values()),
-        unplaced,
-        work.objects,
-        work.sites,
-        tuple(verdicts.open_rules),
-        work.fleet,
-        pods,
+        _signed(plan, request, judged.diagnostics),
+        tuple((str(block), str(need)) for block, needs in order.needs.items() for need in needs),
+        tuple(str(block.address) for block in order.blocks),
+        explanations(vms),
+        judged.unplaced,
+        world.vms,
+        world.sites,
+        tuple(judged.rules.open_rules),
+        world.fleet,
+        world.pods,
     )
 
 
-def _findings(
-    work: Work, blocks: Blocks, problems: Iterable[Diagnostic]
-) -> tuple[list[Diagnostic], tuple[Unplaced, ...], bool]:
-    """What is to be told, the pools that do not fit, and whether anything else is in error: then nothing is
-    said of what fits.
+def without_changes(
+    request: PlanRequest, diagnostics: Iterable[Diagnostic], drift: tuple[Drift, ...] = ()
+) -> PlanResult:
+    """A plan that changes nothing: only drift is looked for, or something is wrong with the request."""
+    return PlanResult(_signed(Plan(mode=request.mode, drift=drift), request, diagnostics))
+
+
+def _judged(
+    blocks: Blocks,
+    world: World,
+    diagnostics: Sequence[Diagnostic],
+    certainty: Mapping[str, SiteCertainty] | None,
+) -> Judged:
+    """What is to be told. While anything else is in error, nothing is said of what fits and which rules
+    hold: it would change with the mistake. `certainty` is given where there are rules to judge.
     """
-    objects = work.objects.values()
-    found = [*work.diagnostics, *problems]
-    found += [*overfull(blocks.instances, work.sites, objects), *broken_groups(objects)]
-    failures = fit_failures(work.objects.values(), blocks.left_out)
-    # what depends on a VM that does not fit is undecided because of that
-    if has_errors(d for d in found if d.id != UNDECIDED or not failures.unplaced):
-        return found, (), True
-    return [*failures.diagnostics, *found], failures.unplaced, False
+    vms = world.vms.values()
+    instances = blocks.instances
+    told = [*diagnostics, *overfull(instances, world.sites, vms), *broken_groups(vms)]
+    failures = fit_failures(vms, blocks.left_out)
+    # What depends on a VM that does not fit is undecided because of that.
+    flawed = has_errors(d for d in told if d.id != UNDECIDED or not failures.unplaced)
+    if flawed:
+        told += pod_diagnostics(world.pods, instances, risks=False)
+        return Judged(told, (), Verdicts())
+    pod_problems = pod_diagnostics(world.pods, instances, risks=not failures.unplaced)
+    rules = Verdicts()
+    if certainty is not None:
+        rules = judge(instances.values(), world.vms, world.sites, certainty, world.pods.places())
+    told = [*failures.diagnostics, *told, *pod_problems, *rules.diagnostics]
+    return Judged(told, failures.unplaced, rules)
 
 
-def _pod_rows(pods: PodPhase | None, *, want_rejected: bool) -> list[PlacementChange]:
-    if pods is None:
-        return []
+def _pod_rows(pods: PodPhase, *, want_rejected: bool) -> list[PlacementChange]:
     if want_rejected:
         return pods.rows
     return [replace(row, rejected=()) if row.rejected else row for row in pods.rows]
 
 
-def finished(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagnostic]) -> Plan:
-    """The plan with what it was made from and everything that was found."""
-    found = without_consequences(_once(diagnostics))
+def _signed(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagnostic]) -> Plan:
+    """The plan with what it was made from, and everything that is to be told."""
+    told = told_once(diagnostics)
     state = request.state
     return replace(
         plan,
-        diagnostics=tuple(found),
+        diagnostics=tuple(told),
         variables=variable_values(request),
-        refreshed={a: o for a, o in request.refreshed.items() if _differs(a, o, request)},
+        refreshed=_differing(request),
         lineage=state.lineage,
         serial=state.serial,
         prior_digest=request.prior_digest,
@@ -165,28 +167,15 @@ def finished(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagnostic]
         targets=request.targets,
         excludes=request.excludes,
         replaces=request.replaces,
-        errored=has_errors(found),
+        errored=has_errors(told),
     )
 
 
-def _differs(address: Address, found: object, request: PlanRequest) -> bool:
-    known = request.state.instances.get(address)
-    return known is None or known.current != found
-
-
-def _once(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Each problem once, errors first, otherwise as they came."""
-    seen: set[tuple[object, ...]] = set()
-    found = []
-    for diagnostic in diagnostics:
-        key = (
-            diagnostic.severity,
-            diagnostic.summary,
-            diagnostic.detail,
-            diagnostic.subject,
-            diagnostic.address if diagnostic.subject is None or diagnostic.id in OF_EACH else "",
-        )
-        if key not in seen:
-            seen.add(key)
-            found.append(diagnostic)
-    return sorted(found, key=lambda d: d.severity is not Severity.ERROR)
+def _differing(request: PlanRequest) -> dict[Address, ObjectState | None]:
+    """What the providers found otherwise than state has it."""
+    instances = request.state.instances
+    return {
+        address: observed
+        for address, observed in request.refreshed.items()
+        if address not in instances or instances[address].current != observed
+    }

@@ -9,8 +9,7 @@ from typing import TypeAlias
 from nexusform.address import Address
 from nexusform.planning.conclusion.step_graph import StepGraph
 from nexusform.planning.vms.sites import SitePlan
-from nexusform.planning.vms.triggers import VmKey
-from nexusform.planning.vms.vm_phase import ROLLING, VmObject
+from nexusform.planning.vms.vm_object import ROLLING, VmObject
 from nexusform.scheduling.racks.certainty import Release
 
 Waits: TypeAlias = dict[int, set[int]]  # step -> the steps it waits for
@@ -33,33 +32,26 @@ def wait_for_room(
         graph.drafts[step].waits -= against_references
 
 
-def leaves_early(vms: VmObject, key: VmKey) -> bool:
-    """Whether a VM of a kept object leaves before anything is placed. A rolling one does not: it makes room
-    as its own object is updated.
-    """
-    return key in vms.moves.leave or vms.moves.again.get(key, ROLLING) != ROLLING
-
-
 def _waits_for_leaving(graph: StepGraph, objects: Mapping[Address, VmObject]) -> Waits:
     """Makers wait for the deletes and releases that free room on their machines."""
     freeing: dict[tuple[str, str], set[int]] = {}  # site and machine -> steps
     for address, vms in objects.items():
         delete = graph.deleting.get((address, ""))
         step = delete if delete is not None else graph.releasing.get(address)
-        if step is None or vms.before is None:
+        if step is None or vms.prior_demand is None:
             continue
         for key, vm in vms.standing.items():
-            if delete is not None or leaves_early(vms, key):
-                freeing.setdefault((vms.before.site_id, vm.placement.machine), set()).add(step)
+            if delete is not None or vms.leaves_early(key):
+                freeing.setdefault((vms.prior_demand.site_id, vm.placement.machine), set()).add(step)
     waits: Waits = {}
     for address, vms in objects.items():
         making = graph.making.get(address)
-        if making is None or vms.wanted is None or not freeing:
+        if making is None or vms.demand is None or not freeing:
             continue
         # Under create_before_destroy the old VMs hold their room until the new ones stand.
         own = graph.deleting.get((address, "")) if vms.keeps_old else None
         for key in vms.tokens:
-            steps = freeing.get((vms.wanted.site_id, vms.placed[key].placement.machine), set())
+            steps = freeing.get((vms.demand.site_id, vms.placed[key].placement.machine), set())
             waits.setdefault(making, set()).update(steps - {making, own})
     return waits
 
@@ -93,8 +85,8 @@ def _owners_of_rolling(rolling: Mapping[Address, VmObject]) -> dict[tuple[str, s
     owners = {}
     for address, vms in rolling.items():
         for key, trigger in vms.moves.again.items():
-            if trigger == ROLLING and vms.before is not None:
-                owners[vms.before.owner, *key] = address
+            if trigger == ROLLING and vms.prior_demand is not None:
+                owners[vms.prior_demand.owner, *key] = address
     return owners
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from nexusform.demands import PoolDemand
 from nexusform.planning.conclusion.result import Explained
 from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.planning.verdicts.certainty import SiteCertainty
-from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.triggers import VmKey
-from nexusform.planning.vms.vm_phase import VmObject
-from nexusform.scheduling.decision import Certainty
+from nexusform.planning.vms.vm_object import VmObject
 from nexusform.scheduling.racks.explanation import Explanation
+from nexusform.scheduling.racks.model import Placement
 
 REASONS: Mapping[str, str] = {
     "new": "new",
@@ -35,105 +35,104 @@ REASONS: Mapping[str, str] = {
 
 
 def placement_changes(
-    objects: Iterable[VmObject],
-    certainty: Mapping[str, SiteCertainty],
-    _sites: Mapping[str, SitePlan],
-    rejected: bool,
+    objects: Iterable[VmObject], certainty: Mapping[str, SiteCertainty], *, everything: bool
 ) -> Iterator[PlacementChange]:
-    """One row per VM: those that leave, then those that come, by pool and number. VMs that stay
-    have rows only when everything was asked for (`rejected`): a site may hold a million.
+    """One row per VM: those that leave, then those that come, by pool and number. With `everything` also
+    those that stay, and the machines that were refused: a site may hold a million.
     """
-    for found in objects:
-        yield from _leaving(found)
-        if rejected or found.tokens:
-            yield from _present(found, certainty, rejected)
+    for vms in objects:
+        yield from _leaving(vms)
+        if everything or vms.tokens:
+            yield from _present(vms, certainty, everything=everything)
 
 
-def _leaving(found: VmObject) -> Iterator[PlacementChange]:
-    cluster = found.before.cluster if found.before else ""
-    site_id = found.before.site_id if found.before else ""
-    gone = dict(found.moves.leave)
-    gone |= {key: t for key, t in found.moves.again.items() if _renamed(found, key)}
-    for key, trigger in gone.items():
-        vm = found.standing.get(key)
+def _leaving(vms: VmObject) -> Iterator[PlacementChange]:
+    renamed = {key: trigger for key, trigger in vms.moves.again.items() if _renamed(vms, key)}
+    for key, trigger in {**vms.moves.leave, **renamed}.items():
+        vm = vms.standing.get(key)
         if vm is None:
             continue
         yield PlacementChange(
-            found.instance.address,
+            vms.instance.address,
             "vm",
             vm.name,
             PlacementAction.REMOVE,
             vm.placement,
             None,
             trigger,
-            cluster=cluster,
+            cluster=vms.prior_demand.cluster if vms.prior_demand is not None else "",
             pool=vm.pool,
             number=vm.number,
             sku=vm.sku_name,
-            site_id=site_id,
+            site_id=vms.prior_demand.site_id if vms.prior_demand is not None else "",
             reason=REASONS.get(trigger, ""),
             provenance=vm.provenance,
         )
 
 
-def _renamed(found: VmObject, key: VmKey) -> bool:
-    """Whether the VM comes back under another name or on another site."""
-    vm = found.standing.get(key)
-    if vm is None or found.before is None or found.wanted is None:
+def _renamed(vms: VmObject, key: VmKey) -> bool:
+    """Whether a VM that stands comes back under another name or on another site: the one leaves and the
+    other comes, it does not move.
+    """
+    vm, prior, demand = vms.standing.get(key), vms.prior_demand, vms.demand
+    if vm is None or prior is None or demand is None:
         return False
-    pool = next((p for p in found.wanted.pools if p.pool == key[0]), None)
-    if pool is None or found.before.site_id != found.wanted.site_id:
-        return True
-    return vm.name not in pool.names
+    pool = next((pool for pool in demand.pools if pool.pool == vm.pool), None)
+    return pool is None or prior.site_id != demand.site_id or vm.name not in pool.names
 
 
 def _present(
-    found: VmObject, certainty: Mapping[str, SiteCertainty], rejected: bool
+    vms: VmObject, certainty: Mapping[str, SiteCertainty], *, everything: bool
 ) -> Iterator[PlacementChange]:
-    if found.wanted is None or found.going:
+    if vms.demand is None or vms.going:
         return
-    sure = certainty.get(found.wanted.site_id)
-    for pool in found.wanted.pools:
+    sure = certainty.get(vms.demand.site_id)
+    for pool in vms.demand.pools:
         for number in pool.numbers:
             key = (pool.pool, number)
-            vm = found.placed.get(key)
-            if vm is None:
-                continue
-            standing = found.standing.get(key)
-            trigger = found.moves.again.get(key) or found.moves.arrive.get(key) or ""
-            token = found.tokens.get(key)
-            if token is None and not rejected:
-                continue
-            explanation = found.explained.get(key)
-            action = PlacementAction.KEEP
-            source = standing.placement if standing is not None else None
-            if token is not None:
-                moved = standing is not None and not _renamed(found, key)
-                action = PlacementAction.MOVE if moved else PlacementAction.PLACE
-                source = source if moved else None
-            yield PlacementChange(
-                found.instance.address,
-                "vm",
-                vm.name,
-                action,
-                source,
-                vm.placement,
-                trigger,
-                cluster=found.wanted.cluster,
-                pool=pool.pool,
-                number=number,
-                sku=pool.sku.name,
-                site_id=found.wanted.site_id,
-                reason=REASONS.get(trigger, ""),
-                scores=_scores(explanation),
-                certainty=_sure(sure, token),
-                provenance=vm.provenance,
-                rejected=explanation.refusals if explanation is not None and rejected else (),
-            )
+            if key in vms.placed and (everything or key in vms.tokens):
+                yield _present_row(vms, pool, key, sure, everything=everything)
 
 
-def _sure(sure: SiteCertainty | None, token: int | None) -> Certainty | None:
-    return sure.vms.get(token) if sure is not None and token is not None else None
+def _present_row(
+    vms: VmObject, pool: PoolDemand, key: VmKey, sure: SiteCertainty | None, *, everything: bool
+) -> PlacementChange:
+    assert vms.demand is not None
+    vm = vms.placed[key]
+    action, source = _action(vms, key)
+    trigger = vms.trigger_of(key)
+    token = vms.tokens.get(key)
+    explanation = vms.explained.get(key)
+    return PlacementChange(
+        vms.instance.address,
+        "vm",
+        vm.name,
+        action,
+        source,
+        vm.placement,
+        trigger,
+        cluster=vms.demand.cluster,
+        pool=pool.pool,
+        number=vm.number,
+        sku=pool.sku.name,
+        site_id=vms.demand.site_id,
+        reason=REASONS.get(trigger, ""),
+        scores=_scores(explanation),
+        certainty=sure.vms.get(token) if sure is not None and token is not None else None,
+        provenance=vm.provenance,
+        rejected=explanation.refusals if explanation is not None and everything else (),
+    )
+
+
+def _action(vms: VmObject, key: VmKey) -> tuple[PlacementAction, Placement | None]:
+    """What happens to a VM that is there after the plan, and where it comes from."""
+    standing = vms.standing.get(key)
+    source = standing.placement if standing is not None else None
+    if key not in vms.tokens:
+        return PlacementAction.KEEP, source
+    if standing is not None and not _renamed(vms, key):
+        return PlacementAction.MOVE, source
+    return PlacementAction.PLACE, None
 
 
 def _scores(explanation: Explanation | None) -> dict[str, int]:
@@ -146,14 +145,15 @@ def _scores(explanation: Explanation | None) -> dict[str, int]:
 
 def explanations(objects: Iterable[VmObject]) -> tuple[Explained, ...]:
     """The explanations that were asked for."""
-    found = []
-    for item in objects:
-        names = {
-            (pool.pool, number): name
-            for pool in (item.wanted.pools if item.wanted else ())
-            for number, name in zip(pool.numbers, pool.names, strict=True)
-        }
-        for key, explanation in item.explained.items():
-            trigger = item.moves.again.get(key) or item.moves.arrive.get(key) or ""
-            found.append(Explained(item.instance.address, names[key], explanation, trigger))
-    return tuple(found)
+    explained = []
+    for vms in objects:
+        if vms.explained and vms.demand is not None:
+            names = {
+                (pool.pool, number): name
+                for pool in vms.demand.pools
+                for number, name in zip(pool.numbers, pool.names, strict=True)
+            }
+            for key, explanation in vms.explained.items():
+                trigger = vms.trigger_of(key)
+                explained.append(Explained(vms.instance.address, names[key], explanation, trigger))
+    return tuple(explained)

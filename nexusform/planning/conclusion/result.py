@@ -15,7 +15,7 @@ from nexusform.planning.pods.phase import PodPhase
 from nexusform.planning.verdicts.fit import Unplaced
 from nexusform.planning.verdicts.separation import OpenRule
 from nexusform.planning.vms.sites import SitePlan
-from nexusform.planning.vms.vm_phase import VmObject
+from nexusform.planning.vms.vm_object import VmObject
 from nexusform.scheduling.racks.explanation import Explanation
 
 

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nexusform.address import Address
-from nexusform.planning.conclusion.freed_room import leaves_early, wait_for_room
+from nexusform.planning.conclusion.freed_room import wait_for_room
 from nexusform.planning.conclusion.step_graph import StepGraph
 from nexusform.planning.conclusion.uses import Uses
 from nexusform.planning.plan import Action, Change, Step, StepKind
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.vms.sites import SitePlan
-from nexusform.planning.vms.vm_phase import VmObject
+from nexusform.planning.vms.vm_object import VmObject
 from nexusform.ports import ResourceType, Surroundings
 
 _DELETES = (Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
@@ -75,7 +75,7 @@ def _update_steps(
 ) -> None:
     """An update, after a release where VMs of the object make room for others."""
     address, prior = change.address, change.before
-    if vms is not None and any(leaves_early(vms, key) for key in (*vms.moves.leave, *vms.moves.again)):
+    if vms is not None and any(vms.leaves_early(key) for key in (*vms.moves.leave, *vms.moves.again)):
         remaining = _without_leaving(vms, surroundings)
         graph.releasing[address] = graph.add(StepKind.RELEASE, index, prior, remaining, main=False)
         prior = remaining

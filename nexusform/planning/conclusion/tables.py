@@ -9,7 +9,7 @@ from nexusform.demands import PoolDemand
 from nexusform.planning.plan import PlacementTable
 from nexusform.planning.verdicts.certainty import SiteCertainty
 from nexusform.planning.vms.sites import SitePlan
-from nexusform.planning.vms.vm_phase import VmObject
+from nexusform.planning.vms.vm_object import VmObject
 
 
 def placement_tables(
@@ -23,11 +23,11 @@ def placement_tables(
     open_racks = {site_id: _open_racks(site) for site_id, site in sites.items()}
     rows: dict[tuple[str, str, str], list[tuple[VmObject, PoolDemand]]] = {}
     for found in objects:
-        if found.wanted is None or found.going or not found.wanted.pools:
+        if found.demand is None or found.going or not found.demand.pools:
             continue
-        for pool in found.wanted.pools:
+        for pool in found.demand.pools:
             whose = pool.rule_pool or str(found.instance.address)
-            rows.setdefault((found.wanted.site_id, whose, pool.pool), []).append((found, pool))
+            rows.setdefault((found.demand.site_id, whose, pool.pool), []).append((found, pool))
     for (site_id, _, _), members in rows.items():
         yield _row(members, open_racks.get(site_id, {}), certainty.get(site_id))
 
@@ -43,22 +43,22 @@ def _row(
     certainty: SiteCertainty | None,
 ) -> PlacementTable:
     found, pool = members[0]
-    assert found.wanted is not None
+    assert found.demand is not None
     keys = [(of, (p.pool, number)) for of, p in members for number in p.numbers]
     actual = Counter(of.placed[key].placement.rack for of, key in keys if key in of.placed)
     allowed = sum(1 for zone in racks.values() if pool.zones is None or zone in pool.zones)
     expected = min(len(keys), allowed)
     floor, ceiling = (len(keys) // expected, -(-len(keys) // expected)) if expected else (0, 0)
     placed = sum(1 for of, key in keys if key in of.tokens)
-    sure = certainty.pool(found.wanted.owner, pool.rule_pool or pool.pool) if certainty is not None else None
+    sure = certainty.pool(found.demand.owner, pool.rule_pool or pool.pool) if certainty is not None else None
     # A VNF's manager takes the newest; a platform takes which it likes.
-    chosen = found.wanted.provenance != "decided"
+    chosen = found.demand.provenance != "decided"
     shrinks = chosen and any(t == "scale_in" for key, t in found.moves.leave.items() if key[0] == pool.pool)
     sizes = {p.sku.name for _, p in members}
     return PlacementTable(
         found.instance.address,
-        found.wanted.site_id,
-        found.wanted.cluster,
+        found.demand.site_id,
+        found.demand.cluster,
         pool.pool,
         pool.sku.name if len(sizes) == 1 else f"{len(sizes)} sizes",
         len(keys),

@@ -10,7 +10,7 @@ from typing import Any
 
 from nexusform.address import Address
 from nexusform.planning.plan import Change
-from nexusform.planning.vms.vm_phase import VmObject
+from nexusform.planning.vms.vm_object import VmObject
 from nexusform.ports import Kind, ResourceType
 from nexusform.schema import Reference
 
@@ -59,12 +59,12 @@ class Uses:
     def _machines_held(self, address: Address) -> Iterator[Address]:
         """The racks and machines on which its VMs stood, by the ids that these had."""
         vms = self._vms.get(address)
-        if vms is None or vms.before is None:
+        if vms is None or vms.prior_demand is None:
             return
-        racks = {f"{vms.before.site_id}/{vm.placement.rack}" for vm in vms.standing.values()}
-        machines = {
-            f"{vms.before.site_id}/{vm.placement.rack}/{vm.placement.machine}" for vm in vms.standing.values()
-        }
+        site = vms.prior_demand.site_id
+        on = {(vm.placement.rack, vm.placement.machine) for vm in vms.standing.values()}
+        racks = {f"{site}/{rack}" for rack, _ in on}
+        machines = {f"{site}/{rack}/{machine}" for rack, machine in on}
         for place in racks | machines:
             if place in self._places_before:
                 yield self._places_before[place]

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from nexusform.address import Address
+from nexusform.address import Address, ConfigAddress
 from nexusform.configuration.model import ResourceBlock
-from nexusform.diagnostics import Diagnostic, Problem, Severity
+from nexusform.diagnostics import Diagnostic, Problem, has_errors
 from nexusform.importers.fleet_model import FleetMember, FleetPlacement
+from nexusform.plain_data import Path
 from nexusform.planning.fleet.hub import Hub, read_hub
 from nexusform.planning.fleet.outcome import FleetOutcome, conclude_placement
 from nexusform.planning.fleet.placement import PlacementPlan, begin
@@ -32,13 +33,13 @@ from nexusform.planning.fleet.world import (
     remember,
     remembered,
 )
-from nexusform.planning.instances.blocks import Blocks
+from nexusform.planning.instances.arguments import undecided, undecided_error
+from nexusform.planning.instances.blocks import Blocks, show
 from nexusform.planning.instances.difference import planned_attributes
-from nexusform.planning.instances.instance import Instance, decide, undecided, undecided_error
-from nexusform.planning.instances.triggered import is_triggered
+from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.plan import PlacementChange
-from nexusform.planning.preparation.order import Order
+from nexusform.planning.preparation.order import PLACEMENT_PHASE, Order
 from nexusform.planning.vms.nodes import NodeCluster
 from nexusform.ports import Kind
 from nexusform.scheduling.decision import Refusal
@@ -58,7 +59,7 @@ class FleetPhase(Struct):
         hub = read_hub(self.blocks.instances.values())
         self.diagnostics += hub.diagnostics
         instances = [i for block in blocks for i in self._evaluated(block, order, evaluation)]
-        placements = [p for i in instances if (p := self._begun(i)) is not None]
+        placements = [p for i in instances if (p := self._begun(i, evaluation)) is not None]
         self._prepare(placements, hub, members)
         rounds = run_rounds(placements, members, self.pods)
         for problem in roll_out_all(placements, hub, rounds.roster):
@@ -70,7 +71,7 @@ class FleetPhase(Struct):
             if plan is not None:
                 note_resources(plan, self.blocks.request.state.serial + 1)
                 self.blocks.conclude(instance, conclude_placement(plan), evaluation)
-            elif instance.block is not None and not instance.going:
+            elif instance.configured:
                 self.blocks.conclude(instance, {}, evaluation)
             self.blocks.keep(instance, evaluation)
         self._remember(members)
@@ -156,45 +157,36 @@ class FleetPhase(Struct):
 
     def _evaluated(self, block: ResourceBlock, order: Order, evaluation: Evaluation) -> list[Instance]:
         """The instances of a block with their arguments; their computed values are not known yet."""
-        found = self.blocks.expanded(block, evaluation) or []
-        for instance in found:
-            if instance.block is None or instance.going:
+        expanded = self.blocks.expanded(block, evaluation)
+        assert expanded is not None
+        self.blocks.diagnostics += expanded.diagnostics
+        others = [need for need in order.direct_needs(block.address) if order.phases[need] == PLACEMENT_PHASE]
+        for instance in expanded.instances:
+            if not instance.configured:
                 continue
-            self.diagnostics += self.blocks.arguments(instance, evaluation)
-            waiting = undecided(instance)
-            others = [
-                n
-                for n in order.needs.get(block.address, ())
-                if self.blocks.request.registries.resource_types[n.type].kind is Kind.PLACEMENT
-            ]
-            for path in waiting:
-                if others:
-                    self.diagnostics.append(_circle(instance, path, str(others[0])))
-                else:
-                    self.diagnostics.append(undecided_error(instance, path))
-            instance.broken |= bool(waiting)
+            self.diagnostics += self.blocks.evaluate(instance, evaluation)
+            for path in undecided(instance):
+                instance.broken = True
+                problem = _circle(instance, path, others[0]) if others else undecided_error(instance, path)
+                self.diagnostics.append(problem)
             assert instance.config is not None
             known = {} if instance.broken else {"id": instance.type.identify(instance.config)}
             instance.planned = planned_attributes(instance.type.schema, instance.config, None, known)
-            if not instance.forced and is_triggered(instance, self.blocks.decided, evaluation):
-                instance.forced = "replace_by_triggers"
-            view = evaluation.resource_view(instance.address)
-            view.items[instance.address.key] = instance.view
-        return found
+            show(instance, evaluation)
+        return expanded.instances
 
-    def _begun(self, instance: Instance) -> PlacementPlan | None:
-        if instance.block is None or instance.going or instance.broken or instance.config is None:
+    def _begun(self, instance: Instance, evaluation: Evaluation) -> PlacementPlan | None:
+        if not instance.configured or instance.broken or instance.config is None:
             return None
         assert instance.type.fleet is not None
         written = instance.type.fleet(instance.config)
         if not isinstance(written, FleetPlacement):
             return None
-        requested = self.blocks.selection.replaces(instance.address)
-        decide(instance, {"id": instance.type.identify(instance.config)}, requested=requested)
+        self.blocks.preview(instance, evaluation)
         plan = begin(instance, written)
         problems = changed_problems(plan)
         self.diagnostics += problems
-        if any(p.severity is Severity.ERROR for p in problems):
+        if has_errors(problems):
             instance.broken = True
             return None
         return plan
@@ -224,7 +216,7 @@ def unknown_cluster(
     )
 
 
-def _circle(instance: Instance, path: tuple[str | int, ...], other: str) -> Diagnostic:
+def _circle(instance: Instance, path: Path, other: ConfigAddress) -> Diagnostic:
     return instance.error(
         "placement-depends-on-another-placement",
         f"All placements are decided together, so an argument of {instance.address} cannot depend on what "

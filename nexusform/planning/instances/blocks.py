@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
-from functools import partial
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from nexusform.address import Address, ConfigAddress, Key, ModulePath, address_order, key_order
+from msgspec import Struct
+
+from nexusform.address import Address, Key, ModulePath, address_order, key_order
 from nexusform.configuration.model import ResourceBlock
 from nexusform.diagnostics import Diagnostic
+from nexusform.plain_data import Path
+from nexusform.planning.instances import arguments
 from nexusform.planning.instances.conditions import check_conditions
-from nexusform.planning.instances.instance import (
-    Instance,
-    decide,
-    evaluate_arguments,
-    undecided,
-    undecided_error,
-)
+from nexusform.planning.instances.decision import decide
+from nexusform.planning.instances.instance import Instance
 from nexusform.planning.instances.triggered import is_triggered
 from nexusform.planning.names.bodies import PreparedBodies
-from nexusform.planning.names.evaluation import (
-    Evaluation,
-    ModuleInstance,
-    address_key,
-    unknown_repetition,
-)
-from nexusform.planning.names.repetition import expand
+from nexusform.planning.names.evaluation import Evaluation, ModuleInstance, address_key, unknown_repetition
+from nexusform.planning.names.repetition import Repetition
 from nexusform.planning.names.views import ObjectView, ResourceView
 from nexusform.planning.plan import Action, CheckResult
+from nexusform.planning.preparation.order import Order, created_first
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.preparation.selection import Selection
 from nexusform.planning.request import PlanRequest
@@ -34,186 +28,218 @@ from nexusform.ports import Kind
 from nexusform.scheduling.world import Inventory
 
 
+class Expanded(Struct, frozen=True):
+    """The instances of a block in planning order, prior ones that go included (as DELETE)."""
+
+    instances: list[Instance]
+    diagnostics: list[Diagnostic]
+
+
 class Blocks:
-    """Plans blocks one after the other; collects instances, problems and checks."""
+    """Plans the blocks of one plan, one after the other.
+
+    What it collects: `instances` in planning order, the `inventory` that they offer, `checks`,
+    `diagnostics`, the actions that are decided (`decided`, for replace_triggered_by), and the racks and
+    machines that the selection leaves out though they would be new or different (`left_out`).
+    """
 
     def __init__(
         self,
         request: PlanRequest,
-        selection: Selection,
         prior: Prior,
+        order: Order,
+        selection: Selection,
         bodies: PreparedBodies,
-        inventory: Inventory,
     ) -> None:
         self.request = request
-        self.selection = selection
         self.prior = prior
+        self.order = order
+        self.selection = selection
         self.bodies = bodies
-        self.inventory = inventory
         self.instances: dict[Address, Instance] = {}
-        self.left_out: list[str] = []
-        self.decided: dict[tuple[ModulePath, str, str], dict[Key, Instance]] = {}
-        self.diagnostics: list[Diagnostic] = []
+        self.inventory = Inventory()
         self.checks: list[CheckResult] = []
-        self.needs: Mapping[ConfigAddress, tuple[ConfigAddress, ...]] = {}
-        self.create_first: frozenset[ConfigAddress] = frozenset()
-        self._adjusted: dict[Address, list[tuple[tuple[str | int, ...], object]]] = {}
+        self.diagnostics: list[Diagnostic] = []
+        self.decided: dict[tuple[ModulePath, str, str], dict[Key, Instance]] = {}
+        self.left_out: list[str] = []
+        self._created_first = created_first(order)
+        self._adjusted: dict[Address, list[tuple[Path, object]]] = {}
         for adjustment in request.adjustments:
             self._adjusted.setdefault(adjustment.address, []).append((adjustment.path, adjustment.value))
 
-    def expanded(
-        self, block: ResourceBlock, evaluation: Evaluation, *, late_allowed: bool = False
-    ) -> list[Instance] | None:
-        """The instances of a block in planning order, prior ones that go included (as DELETE).
+    # --- blocks to instances ---
 
-        None: count or for_each is not known in this pass (only with `late_allowed`).
+    def expanded(
+        self, block: ResourceBlock, evaluation: Evaluation, *, may_wait: bool = False
+    ) -> Expanded | None:
+        """The instances of a block. None: count or for_each is not known in this pass (only with
+        `may_wait`; it is an error otherwise).
         """
-        resource_type = self.request.registries.resource_types[block.type]
         prepared = self.bodies.of(block)
+        diagnostics: list[Diagnostic] = []
         found: list[Instance] = []
-        for module in evaluation.module_instances(block.address.module):
-            scope = evaluation.scope(module)
-            expansion, problems = expand(
-                block.count,
-                block.for_each,
-                partial(evaluation.evaluated, scope=scope),
-                block.header,
-            )
-            self.diagnostics += problems
+        modules = evaluation.module_instances(block.address.module)
+        for module in modules:
+            expansion, problems = evaluation.expansion(block, evaluation.scope(module))
+            diagnostics += problems
             if expansion is not None and expansion.unknown:
-                if late_allowed:
+                if may_wait:
                     return None
-                self.diagnostics.append(unknown_repetition(expansion.unknown, block, block.header))
+                diagnostics.append(unknown_repetition(expansion.unknown, block))
                 expansion = None
+            key = address_key(block.address, module.path)
             if expansion is None or prepared is None:
-                evaluation.resources[address_key(block.address, module.path)] = ResourceView("")
-                found += self._standing(block, module)
-                continue
-            evaluation.resources[address_key(block.address, module.path)] = ResourceView(expansion.shape)
-            for repetition in expansion.repetitions:
-                address = Address(module.path, "managed", block.type, block.name, repetition.key)
-                instance = Instance(
-                    address, resource_type, self.prior.object(address), block, module, repetition
-                )
-                if not self.selection.has(address):
-                    instance.prepared = prepared
-                    self._leave_out(instance, evaluation)
-                    if instance.prior is None:  # what refers to it must not take it for absent
-                        view = evaluation.resource_view(address)
-                        view.items[address.key] = ObjectView(None, (), resource_type.schema)
-                    continue
-                imported = self.request.imports.get(address)
-                instance.importing = imported.id if imported is not None else ""
-                instance.prepared = prepared
-                instance.broken = block.address in self.bodies.flawed
-                instance.dependencies = tuple(sorted(str(a) for a in self.needs.get(block.address, ())))
-                instance.create_first = block.address in self.create_first
-                state = self.prior.instances.get(address)
-                instance.deposed = state.deposed if state is not None else {}
-                found.append(instance)
-        paths = {module.path for module in evaluation.module_instances(block.address.module)}
-        found += self._orphans(block, found, paths)
-        return found
+                evaluation.resources[key] = ResourceView("")
+                found += self._left_alone_in(block, module)
+            else:
+                evaluation.resources[key] = ResourceView(expansion.shape)
+                found += self._configured(block, module, expansion.repetitions, evaluation)
+        found += self._gone(block, {i.address for i in found}, {module.path for module in modules})
+        return Expanded(found, diagnostics)
+
+    def _configured(
+        self,
+        block: ResourceBlock,
+        module: ModuleInstance,
+        repetitions: Iterable[Repetition],
+        evaluation: Evaluation,
+    ) -> Iterator[Instance]:
+        """The instances that the configuration asks for, without those that the selection leaves out."""
+        resource_type = self.request.registries.resource_types[block.type]
+        dependencies = tuple(sorted(str(need) for need in self.order.needs.get(block.address, ())))
+        for repetition in repetitions:
+            address = Address(module.path, "managed", block.type, block.name, repetition.key)
+            imported = self.prior.imports.get(address)
+            instance = Instance(
+                address,
+                resource_type,
+                self.prior.object(address),
+                block,
+                module,
+                repetition,
+                self.bodies.of(block),
+                dependencies=dependencies,
+                create_first=block.address in self._created_first,
+                broken=block.address in self.bodies.flawed,
+                importing=imported.id if imported is not None else "",
+                deposed=self.prior.deposed(address),
+                previous=self.prior.previous.get(address),
+            )
+            if self.selection.has(address):
+                yield instance
+            else:
+                self._leave_out(instance, evaluation)
 
     def _leave_out(self, instance: Instance, evaluation: Evaluation) -> None:
-        """Remember a rack or machine that would be new or different: its room is not seen."""
-        if (
-            instance.type.kind not in (Kind.RACK, Kind.MACHINE)
-            or instance.address.config in self.bodies.flawed
-        ):
-            return
-        found = len(evaluation.diagnostics)
-        evaluate_arguments(instance, evaluation)
-        del evaluation.diagnostics[found:]
-        before = instance.before
-        if before is None or any(before.get(name) != v for name, v in (instance.config or {}).items() if v):
-            self.left_out.append(str(instance.address))
+        """An instance that the selection leaves out. What refers to a new one must not take it for absent,
+        and the room of a rack or machine that would be new or different is not seen.
+        """
+        if instance.prior is None:
+            view = evaluation.resource_view(instance.address)
+            view.items[instance.address.key] = ObjectView(None, (), instance.type.schema)
+        if instance.type.kind in (Kind.RACK, Kind.MACHINE) and not instance.broken:
+            arguments.evaluate(instance, evaluation.reporting())
+            before = instance.before
+            written = (instance.config or {}).items()
+            if before is None or any(value and before.get(name) != value for name, value in written):
+                self.left_out.append(str(instance.address))
 
-    def _standing(self, block: ResourceBlock, module: ModuleInstance) -> list[Instance]:
+    def _left_alone_in(self, block: ResourceBlock, module: ModuleInstance) -> list[Instance]:
         """Prior instances of a block that cannot be expanded: they stay as they are."""
-        here = self.prior.by_block.get(block.address, ())
-        return [self.left_alone(address) for address in here if address.module == module.path]
+        addresses = self.prior.by_block.get(block.address, ())
+        return [self.left_alone(address) for address in addresses if address.module == module.path]
+
+    def _gone(
+        self, block: ResourceBlock, known: Collection[Address], modules: Collection[ModulePath]
+    ) -> Iterator[Instance]:
+        """The prior instances of a block that nothing stands for any more."""
+        addresses = [a for a in self.prior.by_block.get(block.address, ()) if a not in known]
+        for address in sorted(addresses, key=lambda a: (address_order(a.resource), key_order(a.key))):
+            if not self.selection.has(address):
+                yield self.left_alone(address)
+                continue
+            instance = self.going(address, _reason_gone(block, address.key))
+            if address.module not in modules and instance.action is Action.DELETE:
+                instance.reason = "delete_because_no_module"
+            yield instance
 
     def left_alone(self, address: Address) -> Instance:
         """An instance that this plan does not touch."""
         resource_type = self.request.registries.resource_types[address.type]
         instance = Instance(address, resource_type, self.prior.object(address))
+        instance.previous = self.prior.previous.get(address)
         if instance.prior is not None:
             instance.planned = dict(instance.prior.attributes)
             instance.sensitive = instance.prior.sensitive
             instance.dependencies = instance.prior.dependencies
         return instance
 
-    def _orphans(
-        self, block: ResourceBlock, wanted: Iterable[Instance], paths: Container[ModulePath]
-    ) -> list[Instance]:
-        known = {instance.address for instance in wanted}
-        gone = [a for a in self.prior.by_block.get(block.address, ()) if a not in known]
-        found = []
-        for address in sorted(gone, key=lambda a: (address_order(a.resource), key_order(a.key))):
-            if self.selection.has(address):
-                going = self.going(address, block)
-                if address.module not in paths and going.action is Action.DELETE:
-                    going.reason = "delete_because_no_module"
-                found.append(going)
-            else:
-                found.append(self.left_alone(address))
-        return found
-
-    def going(self, address: Address, block: ResourceBlock | None) -> Instance:
-        """An instance that is in state and no longer wanted."""
+    def going(self, address: Address, reason: str) -> Instance:
+        """An instance that is in state and leaves it; of one that has only deposed objects, these go."""
         instance = self.left_alone(address)
         instance.planned = None
-        instance.deposed = self.prior.instances[address].deposed
-        instance.action = Action.DELETE
-        if block is None:
-            instance.reason = "delete_because_no_resource_config"
-        elif block.count is not None:
-            in_range = isinstance(address.key, int)
-            instance.reason = "delete_because_count_index" if in_range else "delete_because_wrong_repetition"
-        elif block.for_each is not None:
-            by_key = isinstance(address.key, str)
-            instance.reason = "delete_because_each_key" if by_key else "delete_because_wrong_repetition"
-        else:
-            instance.reason = "delete_because_wrong_repetition"
-        if instance.prior is None:
-            instance.action = Action.NO_OP
+        instance.deposed = self.prior.deposed(address)
+        instance.action = Action.DELETE if instance.prior is not None else Action.NO_OP
+        instance.reason = reason
         return instance
 
-    def arguments(self, instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
+    # --- arguments and decisions ---
+
+    def evaluate(self, instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
         """Evaluate an instance's arguments, with the adjustments of a tried way out."""
-        problems = evaluate_arguments(instance, evaluation)
+        problems = arguments.evaluate(instance, evaluation)
         for path, value in self._adjusted.get(instance.address, ()):
             assert instance.config is not None
-            instance.config = _with(instance.config, path, value)
+            instance.config = _adjusted(instance.config, path, value)
+        return problems
+
+    def evaluate_known(self, instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
+        """The same, where what decides a placement must be known by now."""
+        problems = self.evaluate(instance, evaluation)
+        unknown = arguments.undecided(instance)
+        problems += [arguments.undecided_error(instance, path) for path in unknown]
+        instance.broken |= bool(unknown)
         return problems
 
     def plan_ordinary(self, block: ResourceBlock, evaluation: Evaluation) -> None:
         """Plan a block whose type places nothing."""
-        for instance in self.expanded(block, evaluation) or ():
-            if instance.block is not None and not instance.going:
-                self.diagnostics += self.arguments(instance, evaluation)
-                waiting = undecided(instance)
-                self.diagnostics += [undecided_error(instance, path) for path in waiting]
-                instance.broken |= bool(waiting)
+        expanded = self.expanded(block, evaluation)
+        assert expanded is not None
+        self.diagnostics += expanded.diagnostics
+        for instance in expanded.instances:
+            if instance.configured:
+                self.diagnostics += self.evaluate_known(instance, evaluation)
                 self.conclude(instance, {}, evaluation)
             self.keep(instance, evaluation)
 
+    def preview(self, instance: Instance, evaluation: Evaluation) -> None:
+        """Decide replace, update or keep before computed values are known; `conclude` decides for good."""
+        self._force(instance, evaluation)
+        assert instance.config is not None
+        identity = {"id": instance.type.identify(instance.config)}
+        decide(instance, identity, requested=self.selection.replaces(instance.address))
+
     def conclude(self, instance: Instance, computed: Mapping[str, object], evaluation: Evaluation) -> None:
         """Decide what becomes of an instance whose arguments are known."""
+        self._force(instance, evaluation)
         assert instance.config is not None
-        resource_type = instance.type
+        values = {**instance.config}
+        known: dict[str, object] = {}
+        if not instance.broken:
+            known["id"] = instance.type.identify(values)
+            if instance.type.derive is not None:
+                known |= instance.type.derive(values)
+        requested = self.selection.replaces(instance.address)
+        decide(instance, {**known, **computed}, requested=requested)
+        if not instance.broken:
+            problems, checks = check_conditions(instance, evaluation)
+            self.diagnostics += problems
+            self.checks += checks
+
+    def _force(self, instance: Instance, evaluation: Evaluation) -> None:
+        """Replace what replace_triggered_by says."""
         if not instance.forced and is_triggered(instance, self.decided, evaluation):
             instance.forced = "replace_by_triggers"
-        values = {**instance.config}
-        known = {"id": resource_type.identify(values)} if not instance.broken else {}
-        if resource_type.derive is not None and not instance.broken:
-            known |= resource_type.derive(values)
-        decide(instance, {**known, **computed}, requested=self.selection.replaces(instance.address))
-        if not instance.broken:
-            found, checks = check_conditions(instance, evaluation)
-            self.diagnostics += found
-            self.checks += checks
 
     def note(self, instance: Instance) -> None:
         """Its action is decided: replace_triggered_by may look at it."""
@@ -227,20 +253,34 @@ class Blocks:
         self.request.planned()
         if instance.going or (instance.planned is None and not instance.broken):
             return
-        address = instance.address
-        view = evaluation.resource_view(address)
-        view.items[address.key] = instance.view
+        show(instance, evaluation)
         if instance.type.offer is not None and not instance.broken and instance.planned is not None:
-            problems = instance.type.offer(instance.planned, str(address), self.inventory)
-            self.diagnostics += [instance.problem(p) for p in problems]
+            problems = instance.type.offer(instance.planned, str(instance.address), self.inventory)
+            self.diagnostics += [instance.problem(problem) for problem in problems]
 
 
-def _with(config: dict[str, object], path: tuple[str | int, ...], value: object) -> dict[str, object]:
+def show(instance: Instance, evaluation: Evaluation) -> None:
+    """Let expressions refer to an instance as it is now."""
+    view = evaluation.resource_view(instance.address)
+    view.items[instance.address.key] = instance.view
+
+
+def _reason_gone(block: ResourceBlock, key: Key) -> str:
+    """Why a block that is still there has no instance of this key (OpenTofu's action_reason)."""
+    if block.count is not None and isinstance(key, int):
+        return "delete_because_count_index"
+    if block.for_each is not None and isinstance(key, str):
+        return "delete_because_each_key"
+    return "delete_because_wrong_repetition"
+
+
+def _adjusted(config: dict[str, object], path: Path, value: object) -> dict[str, object]:
+    """A copy of the arguments with another value at a path."""
     copy = dict(config)
     head = str(path[0])
     if len(path) == 1:
         copy[head] = value
     else:
         inner = copy.get(head)
-        copy[head] = _with(dict(inner) if isinstance(inner, dict) else {}, path[1:], value)
+        copy[head] = _adjusted(dict(inner) if isinstance(inner, dict) else {}, path[1:], value)
     return copy

@@ -11,7 +11,7 @@ from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.plan import CheckResult
 
-PROBLEMS = {
+ID_OF_CONDITION = {
     "precondition": "resource-precondition-failed",
     "postcondition": "resource-postcondition-failed",
     "output": "module-output-value-precondition-failed",
@@ -55,7 +55,7 @@ def failure(
     """The diagnostic of a condition that does not hold, with the values that it refers to."""
     values = notes_on(condition.condition, scope)
     subject = condition.condition.span
-    return error(PROBLEMS[kind], message, subject, address=address, block=block, values=values)
+    return error(ID_OF_CONDITION[kind], message, subject, address=address, block=block, values=values)
 
 
 def check_conditions(

@@ -4,7 +4,7 @@ check blocks. They are looked at when everything is planned, in every instance o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -14,31 +14,11 @@ from nexusform.configuration.model import Check, Condition, Configuration, Resou
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors
 from nexusform.planning.instances.conditions import evaluate_condition, failure, worse
 from nexusform.planning.names.evaluation import Evaluation, InstanceScope, ModuleInstance
-from nexusform.planning.names.repetition import ONCE, expand
-from nexusform.planning.plan import CheckResult
+from nexusform.planning.names.repetition import ONCE
+from nexusform.planning.plan import CheckResult, Mode
 from nexusform.planning.preparation.order import modules
-
-
-class Verdicts(Struct):
-    """Problems to tell, and a verdict for everything that has conditions."""
-
-    problems: list[Diagnostic] = field(default_factory=list)
-    checks: list[CheckResult] = field(default_factory=list)
-
-    def judge(self, subject: Subject, conditions: Iterable[tuple[str, Condition, InstanceScope]]) -> None:
-        """Look at the conditions of one thing: (kind of condition, condition, names it sees)."""
-        worst, messages, some = "pass", [], False
-        for kind, condition, scope in conditions:
-            some = True
-            status, message = evaluate_condition(condition, scope.evaluation, scope, subject.address)
-            worst = worse(worst, status)
-            if status == "fail":
-                self.problems.append(
-                    failure(condition, kind, message, subject.address, subject.header, scope)
-                )
-                messages.append(message)
-        if some:
-            self.checks.append(CheckResult(subject.kind, subject.address, worst, tuple(messages)))
+from nexusform.planning.preparation.selection import Selection
+from nexusform.planning.request import PlanRequest
 
 
 class Subject(Struct, frozen=True):
@@ -49,33 +29,37 @@ class Subject(Struct, frozen=True):
     header: str
 
 
-def check_variables(configuration: Configuration, evaluation: Evaluation) -> Verdicts:
-    """The validations of all variables."""
-    found = Verdicts()
+class Checked(Struct):
+    """Problems to tell, and a verdict for everything that has conditions."""
+
+    problems: list[Diagnostic] = field(default_factory=list)
+    checks: list[CheckResult] = field(default_factory=list)
+
+    def add(self, other: Checked) -> None:
+        """Take in what else was checked."""
+        self.problems += other.problems
+        self.checks += other.checks
+
+
+def check_conditions(request: PlanRequest, evaluation: Evaluation, selection: Selection) -> Checked:
+    """All of them. Only variables are checked when everything is to go, or when what the others refer to
+    may be left out.
+    """
+    configuration = request.configuration
+    checked = Checked()
     for instance in _instances(configuration, evaluation):
         for variable in instance.module.variables.values():
             evaluation.variable(instance, variable)  # of its type, also when nothing reads it
-            _variable(variable, instance, evaluation, found)
-    return found
-
-
-def check_modules(configuration: Configuration, evaluation: Evaluation) -> Verdicts:
-    """The conditions of data blocks, which have been read, and of outputs; then all check blocks,
-    which only ever warn.
-    """
-    found = Verdicts()
+            checked.add(_variable(variable, instance, evaluation))
+    if request.mode is Mode.DESTROY or selection.partial:
+        return checked
     for instance in _instances(configuration, evaluation):
-        for block in instance.module.resources.values():
-            if block.mode == "data":
-                _data(block, instance, evaluation, found)
-        for name, output in instance.module.outputs.items():
-            subject = Subject("output_value", _within(instance, f"output.{name}"), f'output "{name}"')
-            scope = evaluation.scope(instance)
-            found.judge(subject, [("output", condition, scope) for condition in output.preconditions])
+        checked.add(_data_blocks(instance, evaluation))
+        checked.add(_outputs(instance, evaluation))
     for instance in _instances(configuration, evaluation):
         for check in instance.module.checks:
-            _check(check, instance, evaluation, found)
-    return found
+            checked.add(_check(check, instance, evaluation))
+    return checked
 
 
 def _instances(configuration: Configuration, evaluation: Evaluation) -> Iterator[ModuleInstance]:
@@ -83,75 +67,110 @@ def _instances(configuration: Configuration, evaluation: Evaluation) -> Iterator
         yield from evaluation.module_instances(module.path)
 
 
+def _judged(subject: Subject, conditions: Sequence[tuple[str, Condition, InstanceScope]]) -> Checked:
+    """The conditions of one thing: (kind of condition, condition, names it sees)."""
+    if not conditions:
+        return Checked()
+    problems: list[Diagnostic] = []
+    worst = "pass"
+    for kind, condition, scope in conditions:
+        status, message = evaluate_condition(condition, scope.evaluation, scope, subject.address)
+        worst = worse(worst, status)
+        if status == "fail":
+            problems.append(failure(condition, kind, message, subject.address, subject.header, scope))
+    messages = tuple(problem.detail for problem in problems)
+    return Checked(problems, [CheckResult(subject.kind, subject.address, worst, messages)])
+
+
 def _within(instance: ModuleInstance, name: str) -> str:
     return ".".join([*(str(step) for step in instance.path), name])
 
 
-def _variable(variable: Variable, instance: ModuleInstance, evaluation: Evaluation, found: Verdicts) -> None:
-    address = _within(instance, f"var.{variable.name}")
-    subject = Subject("input_variable", address, f'variable "{variable.name}"')
+# --- variables ---------------------------------------------------------------------------------
+
+
+def _variable(variable: Variable, instance: ModuleInstance, evaluation: Evaluation) -> Checked:
+    subject = Subject(
+        "input_variable", _within(instance, f"var.{variable.name}"), f'variable "{variable.name}"'
+    )
     scope = evaluation.scope(instance)
-    before = len(found.problems)
-    found.judge(subject, [("variable", condition, scope) for condition in variable.validations])
+    checked = _judged(subject, [("variable", condition, scope) for condition in variable.validations])
+    problems = [_where_it_was_passed(problem, variable, subject, instance) for problem in checked.problems]
+    return Checked(problems, checked.checks)
+
+
+def _where_it_was_passed(
+    problem: Diagnostic, variable: Variable, subject: Subject, instance: ModuleInstance
+) -> Diagnostic:
+    """A broken validation is told where the value comes from, with the place of the rule behind it."""
+    span = problem.subject
+    rule = f"{span.filename}:{span.start.line},{span.start.column}-{span.end.column}" if span else "?"
     call = instance.call
-    given = call.inputs.get(variable.name) if call is not None else None
-    place, header = (variable.span, subject.header) if given is None else (given[1], _header(instance))
-    for index in range(before, len(found.problems)):
-        told = found.problems[index]
-        rule = f"This was checked by the validation rule at {_place(told)}."
-        detail = f"{told.detail}\n\n{rule}"
-        owner = _owner(instance) or address
-        found.problems[index] = error(told.id, detail, place, address=owner, block=header, values=told.values)
+    passed = call.inputs.get(variable.name) if call is not None else None
+    return error(
+        problem.id,
+        f"{problem.detail}\n\nThis was checked by the validation rule at {rule}.",
+        variable.span if passed is None else passed[1],
+        address=".".join(str(step) for step in instance.path) or subject.address,
+        block=subject.header if passed is None or call is None else f'module "{call.name}"',
+        values=problem.values,
+    )
 
 
-def _header(instance: ModuleInstance) -> str:
-    return f'module "{instance.call.name}"' if instance.call is not None else ""
+# --- data blocks and outputs -------------------------------------------------------------------
 
 
-def _owner(instance: ModuleInstance) -> str:
-    return ".".join(str(step) for step in instance.path)
+def _data_blocks(instance: ModuleInstance, evaluation: Evaluation) -> Checked:
+    checked = Checked()
+    for block in instance.module.resources.values():
+        if block.mode == "data" and (block.lifecycle.preconditions or block.lifecycle.postconditions):
+            for part in _data_block(block, instance, evaluation):
+                checked.add(part)
+    return checked
 
 
-def _place(found: Diagnostic) -> str:
-    span = found.subject
-    return f"{span.filename}:{span.start.line},{span.start.column}-{span.end.column}" if span else "?"
-
-
-def _data(block: ResourceBlock, instance: ModuleInstance, evaluation: Evaluation, found: Verdicts) -> None:
-    lifecycle = block.lifecycle
-    if not lifecycle.preconditions and not lifecycle.postconditions:
-        return
-    scope = evaluation.scope(instance)
-    expansion, _ = expand(block.count, block.for_each, lambda e: evaluation.evaluated(e, scope), block.header)
-    repetitions = {r.key: r for r in expansion.repetitions} if expansion is not None else {}
+def _data_block(block: ResourceBlock, instance: ModuleInstance, evaluation: Evaluation) -> Iterator[Checked]:
+    """The conditions of each instance of a data block, which has been read."""
+    # What is wrong with the repetition was told when the block was read.
+    expansion, _ = evaluation.reporting().expansion(block, evaluation.scope(instance))
+    repetitions = {each.key: each for each in expansion.repetitions} if expansion is not None else {}
     for key, item in evaluation.resource(instance, block).items.items():
-        address = str(Address(instance.path, "data", block.type, block.name, key))
+        address = Address(instance.path, "data", block.type, block.name, key)
         before = evaluation.scope(instance, repetitions.get(key, ONCE))
         after = evaluation.scope(instance, repetitions.get(key, ONCE), item)
-        found.judge(
-            Subject("resource", address, block.header),
-            [
-                *(("precondition", condition, before) for condition in lifecycle.preconditions),
-                *(("postcondition", condition, after) for condition in lifecycle.postconditions),
-            ],
-        )
+        conditions = [("precondition", condition, before) for condition in block.lifecycle.preconditions]
+        conditions += [("postcondition", condition, after) for condition in block.lifecycle.postconditions]
+        yield _judged(Subject("resource", str(address), block.header), conditions)
 
 
-def _check(check: Check, instance: ModuleInstance, evaluation: Evaluation, found: Verdicts) -> None:
-    known = len(evaluation.diagnostics)
-    inner = Verdicts()
-    seen = instance
+def _outputs(instance: ModuleInstance, evaluation: Evaluation) -> Checked:
+    checked = Checked()
+    scope = evaluation.scope(instance)
+    for name, output in instance.module.outputs.items():
+        subject = Subject("output_value", _within(instance, f"output.{name}"), f'output "{name}"')
+        checked.add(_judged(subject, [("output", condition, scope) for condition in output.preconditions]))
+    return checked
+
+
+# --- check blocks ------------------------------------------------------------------------------
+
+
+def _check(check: Check, instance: ModuleInstance, evaluation: Evaluation) -> Checked:
+    """A check block only ever warns, also of what is in error within it."""
+    inside = evaluation.reporting()
+    module = instance
     if check.data is not None:
-        seen = _with_data(instance, check.data)
-        evaluation.resource(seen, check.data)
-    unread = has_errors(evaluation.diagnostics[known:])
+        module = _with_data(instance, check.data)
+        inside.resource(module, check.data)
+    unread = has_errors(inside.diagnostics)
     subject = Subject("check", _within(instance, f"check.{check.name}"), f'check "{check.name}"')
-    scope = evaluation.scope(seen)
-    inner.judge(subject, [("check", condition, scope) for condition in check.asserts])
-    told = [*evaluation.diagnostics[known:], *inner.problems]
-    del evaluation.diagnostics[known:]
-    found.problems += [replace(d, severity=Severity.WARNING) for d in told]
-    found.checks += [replace(c, status="error") if unread else c for c in inner.checks]
+    scope = inside.scope(module)
+    checked = _judged(subject, [("check", condition, scope) for condition in check.asserts])
+    problems = [*inside.diagnostics, *checked.problems]
+    return Checked(
+        [replace(problem, severity=Severity.WARNING) for problem in problems],
+        [replace(result, status="error") if unread else result for result in checked.checks],
+    )
 
 
 def _with_data(instance: ModuleInstance, block: ResourceBlock) -> ModuleInstance:

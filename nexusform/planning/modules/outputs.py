@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+
+from msgspec import Struct
 
 from nexusform.configuration.model import Output
 from nexusform.diagnostics import Diagnostic, error
@@ -16,32 +18,34 @@ from nexusform.value_types import DYNAMIC
 from nexusform.values import UNKNOWN, Value, null
 
 
-def plan_outputs(
-    request: PlanRequest, evaluation: Evaluation, selection: Selection
-) -> tuple[list[OutputChange], dict[str, OutputState], list[Diagnostic]]:
-    """The changes of root outputs, and all outputs after."""
+class Outputs(Struct, frozen=True):
+    """The changes of root outputs, and all of them after the plan."""
+
+    changes: tuple[OutputChange, ...]
+    after: Mapping[str, OutputState]
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Selection) -> Outputs:
+    """What becomes of the root outputs. A partial destroy leaves them as they are: what they are made of
+    may stand or not.
+    """
     before = request.state.outputs
-    if request.mode is Mode.DESTROY and not selection.partial:
-        gone = [
-            OutputChange(name, Action.DELETE, old.value, None, old.type, old.sensitive)
-            for name, old in sorted(before.items())
-        ]
-        return gone, {}, []
-    if request.mode is Mode.DESTROY:
-        return [], dict(before), []
-    changes, after, problems = [], {}, []
-    declared = request.configuration.root.outputs
+    if request.mode is Mode.DESTROY and selection.partial:
+        return Outputs((), before)
+    declared = {} if request.mode is Mode.DESTROY else request.configuration.root.outputs
+    changes: list[OutputChange] = []
+    after: dict[str, OutputState] = {}
+    diagnostics: list[Diagnostic] = []
     for name, output in sorted(declared.items()):
         value = evaluation.output(evaluation.root, name)
-        problems += shown_secrets(output, value)
-        plain = to_plain(value)[0]
-        old = before.get(name)
-        after[name] = OutputState(plain, value.type, output.sensitive)
-        changes.append(_change(name, old, plain, value, output.sensitive))
+        diagnostics += shown_secrets(output, value)
+        after[name] = OutputState(to_plain(value)[0], value.type, output.sensitive)
+        changes.append(_change(name, before.get(name), after[name]))
     for name, old in sorted(before.items()):
         if name not in declared:
             changes.append(OutputChange(name, Action.DELETE, old.value, None, old.type, old.sensitive))
-    return changes, after, problems
+    return Outputs(tuple(changes), after, tuple(diagnostics))
 
 
 def shown_secrets(output: Output, value: Value) -> list[Diagnostic]:
@@ -59,24 +63,22 @@ def shown_secrets(output: Output, value: Value) -> list[Diagnostic]:
     ]
 
 
-def _change(name: str, old: OutputState | None, plain: Any, value: Value, sensitive: bool) -> OutputChange:
+def _change(name: str, old: OutputState | None, new: OutputState) -> OutputChange:
     if old is None:
-        action = Action.CREATE if plain is not None else Action.NO_OP
-        return OutputChange(name, action, None, plain, value.type, sensitive)
-    same = old.value == plain and plain is not UNKNOWN and old.sensitive == sensitive
-    return OutputChange(
-        name, Action.NO_OP if same else Action.UPDATE, old.value, plain, value.type, sensitive
-    )
+        action = Action.CREATE if new.value is not None else Action.NO_OP
+        return OutputChange(name, action, None, new.value, new.type, new.sensitive)
+    # A value that is known only after apply may be another one.
+    same = old.value == new.value and new.value is not UNKNOWN and old.sensitive == new.sensitive
+    action = Action.NO_OP if same else Action.UPDATE
+    return OutputChange(name, action, old.value, new.value, new.type, new.sensitive)
 
 
 def variable_values(request: PlanRequest) -> dict[str, VariableValue]:
     """Root variables by name, defaults included."""
-    found = {}
+    values = {}
     for name, declared in sorted(request.configuration.root.variables.items()):
-        given = request.variables.get(name)
-        value = given if given is not None else declared.default or null(DYNAMIC)
-        plain = to_plain(value)[0]
-        found[name] = VariableValue(
-            plain, value.type, declared.sensitive or value.has_marks, given is not None
-        )
-    return found
+        is_set = name in request.variables
+        value = request.variables[name] if is_set else declared.default or null(DYNAMIC)
+        sensitive = declared.sensitive or value.has_marks
+        values[name] = VariableValue(to_plain(value)[0], value.type, sensitive, is_set)
+    return values

@@ -4,19 +4,21 @@ once. Values that depend on variables without a value, on repetition or on resou
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterator, Mapping
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.address import Address, ModuleStep
-from nexusform.configuration.model import Configuration, Module, ResourceBlock
+from nexusform.configuration.model import Condition, Configuration, Module, ResourceBlock
 from nexusform.configuration.references import check_references
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.planning.instances.instance import Instance, evaluate_arguments
+from nexusform.planning.instances import arguments
+from nexusform.planning.instances.instance import Instance
 from nexusform.planning.modules.outputs import shown_secrets
 from nexusform.planning.names.bodies import PreparedBodies
 from nexusform.planning.names.evaluation import Evaluation, ModuleInstance, Setting
-from nexusform.planning.names.repetition import ONCE, expand
+from nexusform.planning.names.repetition import ONCE
 from nexusform.planning.names.setting import setting_for
 from nexusform.planning.preparation.order import modules, planning_order
 from nexusform.planning.request import PlanRequest
@@ -26,41 +28,38 @@ from nexusform.scheduling.world import Inventory
 from nexusform.values import Value, unknown
 
 
-def validate(configuration: Configuration, registries: Registries, request: PlanRequest) -> list[Diagnostic]:
-    """Check everything that can be checked. `request` gives files, time and, where they are known,
-    variables; its state is not looked at.
-    """
+def validate(request: PlanRequest) -> list[Diagnostic]:
+    """Check everything that can be checked. Of the request, state is not looked at."""
+    configuration, registries = request.configuration, request.registries
     schemas = registries.schemas
     problems = check_references(configuration, schemas["managed"], schemas["data"])
-    _, cyclic = planning_order(configuration, registries.resource_types)
-    if cyclic:
-        return [*problems, *cyclic]
+    _, cycles = planning_order(configuration, registries.resource_types)
+    if cycles:
+        return [*problems, *cycles]
     bodies = PreparedBodies(schemas)
-    setting = _unknowing(setting_for(request, bodies), configuration, request.variables)
-    evaluation = Evaluation(setting)
-    skus = _known_skus(configuration, request, evaluation)
+    setting = setting_for(request, bodies, request.state)
+    evaluation = Evaluation(_unknowing(setting, configuration, request.variables))
+    skus = _known_skus(request, evaluation)
     for module in modules(configuration.root):
-        problems += _module(_some_instance(module), registries, bodies, evaluation, skus)
+        problems += _Module(_some_instance(module), registries, bodies, evaluation, skus).problems()
     return [*problems, *bodies.diagnostics, *evaluation.diagnostics]
 
 
-def _known_skus(
-    configuration: Configuration, request: PlanRequest, evaluation: Evaluation
-) -> frozenset[str] | None:
+def _known_skus(request: PlanRequest, evaluation: Evaluation) -> frozenset[str] | None:
     """All SKU names, None when the configuration declares one whose name is not known yet."""
     catalogued, _ = vm_skus(request, Inventory())
     names = set(catalogued)
-    for module in modules(configuration.root):
+    for module in modules(request.configuration.root):
         for block in module.resources.values():
             resource_type = request.registries.resource_types.get(block.type)
-            if block.mode != "managed" or resource_type is None or resource_type.kind is not Kind.VM_SKU:
+            if block.mode == "data" or resource_type is None or resource_type.kind is not Kind.VM_SKU:
                 continue
             prepared = evaluation.setting.prepared(block)
             if prepared is None:
                 return None
             values, _, _ = prepared.evaluate(evaluation.scope(_some_instance(module)))
             name = values.get("name") or block.name
-            if not isinstance(name, str) or block.count is not None or block.for_each is not None:
+            if not isinstance(name, str) or _repeats(block):
                 return None
             names.add(name)
     return frozenset(names)
@@ -71,10 +70,10 @@ def _some_instance(module: Module) -> ModuleInstance:
     return ModuleInstance(tuple(ModuleStep(name) for name in module.path), module)
 
 
-def _unknowing(setting: Setting, configuration: Configuration, given: Mapping[str, Value]) -> Setting:
-    """The setting with unknown variables where none is given, and data sources unread."""
+def _unknowing(setting: Setting, configuration: Configuration, known: Mapping[str, Value]) -> Setting:
+    """The setting with unknown variables where no value is known, and data sources unread."""
     variables = {
-        name: given.get(name, unknown(declared.type))
+        name: known.get(name, unknown(declared.type))
         for name, declared in configuration.root.variables.items()
     }
     return replace(
@@ -85,85 +84,86 @@ def _unknowing(setting: Setting, configuration: Configuration, given: Mapping[st
     )
 
 
-def _module(
-    instance: ModuleInstance,
-    registries: Registries,
-    bodies: PreparedBodies,
-    evaluation: Evaluation,
-    skus: Collection[str] | None,
-) -> list[Diagnostic]:
-    module = instance.module
-    found: list[Diagnostic] = []
-    if instance.path:
-        for name, declared in module.variables.items():
-            evaluation.assume(instance, name, unknown(declared.type))
-    for name in module.locals:
-        evaluation.local(instance, name)
-    for name, output in module.outputs.items():
-        value = evaluation.output(instance, name)
-        found += [] if instance.path else shown_secrets(output, value)
-    _conditions(instance, evaluation)
-    for block in module.resources.values():
-        found += _block(block, instance, registries, bodies, evaluation, skus)
-    for call in module.calls.values():
-        scope = evaluation.scope(instance)
-        for expression, _span in call.inputs.values():
-            evaluation.evaluated(expression, scope)
-    return found
+class _Module(Struct, frozen=True):
+    # One module while it is checked; `skus` are the names of all VM SKUs, None when not all are known.
+    instance: ModuleInstance
+    registries: Registries
+    bodies: PreparedBodies
+    evaluation: Evaluation
+    skus: frozenset[str] | None
+
+    def problems(self) -> list[Diagnostic]:
+        """What is wrong with the module; what evaluation finds is in the evaluation's diagnostics."""
+        module, evaluation = self.instance.module, self.evaluation
+        below_root = bool(self.instance.path)
+        problems: list[Diagnostic] = []
+        if below_root:
+            for name, declared in module.variables.items():
+                evaluation.assume(self.instance, name, unknown(declared.type))
+        for name in module.locals:
+            evaluation.local(self.instance, name)
+        for name, output in module.outputs.items():
+            value = evaluation.output(self.instance, name)
+            problems += [] if below_root else shown_secrets(output, value)
+        self._evaluate_conditions()
+        for block in module.resources.values():
+            problems += self._block_problems(block)
+        for call in module.calls.values():
+            scope = evaluation.scope(self.instance)
+            for expression, _span in call.inputs.values():
+                evaluation.evaluated(expression, scope)
+        return problems
+
+    def _evaluate_conditions(self) -> None:
+        """What is wrong with the conditions themselves; whether they hold is for plans to say.
+
+        Those of check blocks only ever warn, in plans.
+        """
+        scope = self.evaluation.scope(self.instance)
+        for condition in _conditions(self.instance.module):
+            self.evaluation.evaluated(condition.condition, scope)
+            self.evaluation.evaluated(condition.error_message, scope)
+
+    def _block_problems(self, block: ResourceBlock) -> list[Diagnostic]:
+        sources, types = self.registries.data_sources, self.registries.resource_types
+        resource_type = (sources if block.mode == "data" else types).get(block.type)
+        prepared = self.bodies.of(block)
+        _, repetition_problems = self.evaluation.expansion(block, self.evaluation.scope(self.instance))
+        if resource_type is None or prepared is None:
+            return repetition_problems
+        address = Address(self.instance.path, block.mode, block.type, block.name)
+        instance = Instance(address, resource_type, None, block, self.instance, ONCE, prepared)
+        problems = arguments.evaluate(instance, self.evaluation)
+        problems = [problem for problem in problems if not _about_repetition(problem, block)]
+        problems += repetition_problems
+        if resource_type.vms is not None and instance.config is not None and self.skus is not None:
+            unknown_skus = resource_type.vms.unknown_skus(instance.config, self.skus)
+            problems += [instance.problem(problem) for problem in unknown_skus]
+        return problems
 
 
-def _conditions(instance: ModuleInstance, evaluation: Evaluation) -> None:
-    """What is wrong with the conditions themselves; whether they hold is for plans to say.
-
-    Those of check blocks only ever warn, in plans.
-    """
-    module, scope = instance.module, evaluation.scope(instance)
-    blocks = module.resources.values()
-    for condition in (
-        *(c for variable in module.variables.values() for c in variable.validations),
-        *(c for output in module.outputs.values() for c in output.preconditions),
-        *(c for b in blocks if not _repeats(b) for c in b.lifecycle.preconditions),
-        *(c for b in blocks if not _repeats(b) for c in b.lifecycle.postconditions),
-    ):
-        evaluation.evaluated(condition.condition, scope)
-        evaluation.evaluated(condition.error_message, scope)
+def _conditions(module: Module) -> Iterator[Condition]:
+    """The conditions of a module that can be evaluated without knowing an instance."""
+    for variable in module.variables.values():
+        yield from variable.validations
+    for output in module.outputs.values():
+        yield from output.preconditions
+    single = [block for block in module.resources.values() if not _repeats(block)]
+    for block in single:
+        yield from block.lifecycle.preconditions
+    for block in single:
+        yield from block.lifecycle.postconditions
 
 
 def _repeats(block: ResourceBlock) -> bool:
     return block.count is not None or block.for_each is not None
 
 
-def _block(
-    block: ResourceBlock,
-    module: ModuleInstance,
-    registries: Registries,
-    bodies: PreparedBodies,
-    evaluation: Evaluation,
-    skus: Collection[str] | None,
-) -> list[Diagnostic]:
-    table = registries.data_sources if block.mode == "data" else registries.resource_types
-    resource_type = table.get(block.type)
-    prepared = bodies.of(block)
-    scope = evaluation.scope(module)
-    _, repeated = expand(
-        block.count, block.for_each, lambda expression: evaluation.evaluated(expression, scope), block.header
-    )
-    if resource_type is None or prepared is None:
-        return repeated
-    address = Address(module.path, block.mode, block.type, block.name)
-    instance = Instance(address, resource_type, None, block, module, ONCE, prepared)
-    found = [d for d in evaluate_arguments(instance, evaluation) if not _about_repetition(d, block)]
-    found += repeated
-    if resource_type.vms is not None and instance.config is not None and skus is not None:
-        found += [instance.problem(p) for p in resource_type.vms.unknown_skus(instance.config, skus)]
-    return found
-
-
-def _about_repetition(found: Diagnostic, block: ResourceBlock) -> bool:
-    """A finding that only holds because the block was looked at without its repetition."""
+def _about_repetition(problem: Diagnostic, block: ResourceBlock) -> bool:
+    """A problem that only holds because the block was looked at without its repetition: its name."""
     return (
         _repeats(block)
-        and found.severity is Severity.ERROR
-        and found.id == "missing-required-argument"
-        and (found.subject == block.header_span)
+        and problem.severity is Severity.ERROR
+        and problem.id == "missing-required-argument"
+        and problem.subject == block.header_span
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from copy import copy
 from typing import Any
 
 from msgspec import Struct
@@ -14,7 +15,7 @@ from msgspec import Struct
 from nexusform.address import ROOT, Address, ConfigAddress, Key, Mode, ModulePath, ModuleStep
 from nexusform.configuration.evaluation import PreparedBody
 from nexusform.configuration.model import Configuration, Module, ModuleCall, ResourceBlock, Variable
-from nexusform.diagnostics import Diagnostic, Severity, error, has_errors
+from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.language.conversion import convert
 from nexusform.language.evaluator import Scope, evaluate
 from nexusform.language.syntax import Expression, Traversal, TraverseAttribute, TraverseIndex
@@ -22,10 +23,14 @@ from nexusform.plain_data import ConversionProblem
 from nexusform.planning.names.repetition import LIST, MAP, ONCE, SINGLE, Expansion, Repetition, expand
 from nexusform.planning.names.views import ObjectView, ResourceView
 from nexusform.schema import BlockSchema
+from nexusform.source import Span
 from nexusform.value_types import DYNAMIC
 from nexusform.values import Value, boolean, null, number, object_value, string, tuple_value, unknown
 
 SENSITIVE = frozenset({"sensitive"})
+KNOWN_LATE = "is known only after apply"
+# What is wrong with the argument that repeats a block.
+REPETITION_IDS = {"count": "invalid-count-argument", "for_each": "invalid-for-each-argument"}
 
 
 class ModuleInstance(Struct, frozen=True):
@@ -81,8 +86,16 @@ class Evaluation:
         self._by_path: dict[ModulePath, ModuleInstance] = {ROOT: self.root}
 
     def fork(self) -> Evaluation:
-        """A pass that starts from what is known now and keeps its own findings."""
+        """A pass that starts from what is known now and keeps what it works out, and its diagnostics, to
+        itself.
+        """
         return Evaluation(self.setting, ChainMap({}, self._memo), ChainMap({}, self.resources))
+
+    def reporting(self, diagnostics: Iterable[Diagnostic] = ()) -> Evaluation:
+        """The same names, with diagnostics of its own that begin with these."""
+        same = copy(self)
+        same.diagnostics = list(diagnostics)
+        return same
 
     # --- modules ---
 
@@ -103,17 +116,15 @@ class Evaluation:
 
     def _module_expansion(self, parent: ModuleInstance, call: ModuleCall) -> Expansion:
         key = (parent.path, call.name)
-        found = self._module_shapes.get(key)
-        if found is None:
-            scope = self.scope(parent)
-            header = f'module "{call.name}"'
-            result, problems = expand(call.count, call.for_each, lambda e: self.evaluated(e, scope), header)
+        shape = self._module_shapes.get(key)
+        if shape is None:
+            expansion, problems = self.expansion(call, self.scope(parent))
             self.diagnostics += problems
-            found = result or Expansion("", ())
-            if found.unknown and not self.setting.tentative:
-                self.diagnostics.append(unknown_repetition(found.unknown, call, header))
-            self._module_shapes[key] = found
-        return found
+            shape = expansion or Expansion("", ())
+            if shape.unknown and not self.setting.tentative:
+                self.diagnostics.append(unknown_repetition(shape.unknown, call))
+            self._module_shapes[key] = shape
+        return shape
 
     # --- values ---
 
@@ -129,40 +140,38 @@ class Evaluation:
         self.diagnostics += problems
         return None if has_errors(problems) else value
 
+    def expansion(
+        self, block: ModuleCall | ResourceBlock, scope: Scope
+    ) -> tuple[Expansion | None, list[Diagnostic]]:
+        """The instances that count or for_each of a block stand for; None when they are in error."""
+        return expand(block.count, block.for_each, lambda each: self.evaluated(each, scope), header_of(block))
+
     def variable(self, instance: ModuleInstance, declared: Variable) -> Value:
         """An input variable's value: given, passed by the module call, or its default."""
         key = (instance.path, "var", declared.name)
-        found = self._memo.get(key)
-        if found is None:
-            found = self._variable(instance, declared)
-            self._memo[key] = found.with_marks(SENSITIVE) if declared.sensitive else found
+        if key not in self._memo:
+            value = self._variable(instance, declared)
+            self._memo[key] = value.with_marks(SENSITIVE) if declared.sensitive else value
         return self._memo[key]
 
     def _variable(self, instance: ModuleInstance, declared: Variable) -> Value:
         default = declared.default if declared.default is not None else null(declared.type)
         if instance.parent is None or instance.call is None:
             return self.setting.variables.get(declared.name, default)
-        given = instance.call.inputs.get(declared.name)
-        if given is None:
+        passed = instance.call.inputs.get(declared.name)
+        if passed is None:
             return default
-        expression, span = given
+        expression, span = passed
         value = self.evaluated(expression, self.scope(instance.parent, instance.repetition))
         if value is None:
             return unknown(declared.type)
-        if value.is_known and value.is_null and (not declared.nullable):
+        # A null that is passed stands for the default, unless the variable may be null.
+        if value.is_known and value.is_null and not declared.nullable:
             value = default
         try:
             return convert(value, declared.type)
         except ConversionProblem as problem:
-            self.diagnostics.append(
-                error(
-                    "invalid-value-for-input-variable",
-                    f'The given value is not suitable for the variable "{declared.name}" of module '
-                    f'"{instance.call.name}": {problem}.',
-                    span,
-                    block=f'module "{instance.call.name}"',
-                )
-            )
+            self.diagnostics.append(_unsuitable(declared, instance.call, problem, span))
             return unknown(declared.type)
 
     def assume(self, instance: ModuleInstance, name: str, value: Value) -> None:
@@ -182,13 +191,13 @@ class Evaluation:
         self, instance: ModuleInstance, kind: str, name: str, expression: Callable[[], Expression]
     ) -> Value:
         key = (instance.path, kind, name)
-        found = self._memo.get(key)
-        if found is None:
+        if key not in self._memo:
             # What refers to itself finds this; the reference has been complained about.
             self._memo[key] = unknown(DYNAMIC)
             value = self.evaluated(expression(), self.scope(instance))
-            found = self._memo[key] = unknown(DYNAMIC) if value is None else value
-        return found
+            if value is not None:
+                self._memo[key] = value
+        return self._memo[key]
 
     # --- modules and resources as values ---
 
@@ -200,21 +209,20 @@ class Evaluation:
     def module_value(self, parent: ModuleInstance, call: ModuleCall) -> Value:
         """All outputs of all instances of a call."""
         expansion = self._module_expansion(parent, call)
-
-        def outputs(key: Key) -> Value:
-            instance = self.called_module(parent, call.name, key)
-            names = call.module.outputs
-            return (
-                object_value({n: self.output(instance, n) for n in names}) if instance else unknown(DYNAMIC)
-            )
-
         if not expansion.shape or expansion.unknown:
             return unknown(DYNAMIC)
         if expansion.shape == SINGLE:
-            return outputs(None)
+            return self._outputs(parent, call, None)
+        keys = [repetition.key for repetition in expansion.repetitions]
         if expansion.shape == LIST:
-            return tuple_value([outputs(r.key) for r in expansion.repetitions])
-        return object_value({str(r.key): outputs(r.key) for r in expansion.repetitions})
+            return tuple_value([self._outputs(parent, call, key) for key in keys])
+        return object_value({str(key): self._outputs(parent, call, key) for key in keys})
+
+    def _outputs(self, parent: ModuleInstance, call: ModuleCall, key: Key) -> Value:
+        instance = self.called_module(parent, call.name, key)
+        if instance is None:
+            return unknown(DYNAMIC)
+        return object_value({name: self.output(instance, name) for name in call.module.outputs})
 
     def module_shape(self, parent: ModuleInstance, call: ModuleCall) -> Expansion:
         """How a call is repeated."""
@@ -223,11 +231,11 @@ class Evaluation:
     def resource(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
         """The instances of a block; data blocks are read when first asked for."""
         key = (instance.path, block.mode, block.type, block.name)
-        found = self.resources.get(key)
-        if found is None:
-            found = self._read(instance, block) if block.mode == "data" else ResourceView("")
-            self.resources[key] = found
-        return found
+        view = self.resources.get(key)
+        if view is None:
+            view = self._read(instance, block) if block.mode == "data" else ResourceView("")
+            self.resources[key] = view
+        return view
 
     def resource_view(self, address: Address) -> ResourceView:
         """Where the instances of an address's block are kept, made when there is none yet."""
@@ -239,59 +247,52 @@ class Evaluation:
         return view
 
     def _read(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
-        scope = self.scope(instance)
-        expansion, problems = expand(
-            block.count, block.for_each, lambda e: self.evaluated(e, scope), block.header
-        )
+        expansion, problems = self.expansion(block, self.scope(instance))
         self.diagnostics += problems
         prepared = self.setting.prepared(block)
         if expansion is None or prepared is None:
             return ResourceView("")
         if expansion.unknown and not self.setting.tentative:
-            self.diagnostics.append(unknown_repetition(expansion.unknown, block, block.header))
+            self.diagnostics.append(unknown_repetition(expansion.unknown, block))
         view = ResourceView(expansion.shape)
         schema = self.setting.schemas["data"][block.type]
         for repetition in expansion.repetitions:
-            plain, sensitive, problems = prepared.evaluate(self.scope(instance, repetition))
-            address = str(Address(instance.path, "data", block.type, block.name, repetition.key))
+            arguments, sensitive, problems = prepared.evaluate(self.scope(instance, repetition))
             self.diagnostics += problems
-            result: dict[str, Any] | None = None
+            attributes: dict[str, Any] | None = None
             if not has_errors(problems):
-                result, more = self.setting.read_data(block, plain, address)
-                self.diagnostics += more
-            view.items[repetition.key] = ObjectView(result, sensitive, schema)
+                address = str(Address(instance.path, "data", block.type, block.name, repetition.key))
+                attributes, problems = self.setting.read_data(block, arguments, address)
+                self.diagnostics += problems
+            view.items[repetition.key] = ObjectView(attributes, sensitive, schema)
         return view
 
 
-_LATE = "is known only after apply"
+def header_of(block: ModuleCall | ResourceBlock) -> str:
+    """How messages name a block."""
+    return block.header if isinstance(block, ResourceBlock) else f'module "{block.name}"'
 
 
-def without_consequences(found: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """What was found, without what only follows from data that could not be read: then everything that
-    is made of the data is unknown.
-    """
-    told = list(found)
-    unread = any(d.severity is Severity.ERROR and _is_data(d.address) for d in told)
-    return [d for d in told if not (unread and d.id in _REPEATING.values() and _LATE in d.detail)]
+def _unsuitable(declared: Variable, call: ModuleCall, problem: ConversionProblem, span: Span) -> Diagnostic:
+    return error(
+        "invalid-value-for-input-variable",
+        f'The given value is not suitable for the variable "{declared.name}" of module '
+        f'"{call.name}": {problem}.',
+        span,
+        block=header_of(call),
+    )
 
 
-_REPEATING = {"count": "invalid-count-argument", "for_each": "invalid-for-each-argument"}
-
-
-def _is_data(address: str) -> bool:
-    return address.startswith("data.") or ".data." in address
-
-
-def unknown_repetition(argument: str, block: ModuleCall | ResourceBlock, header: str) -> Diagnostic:
+def unknown_repetition(argument: str, block: ModuleCall | ResourceBlock) -> Diagnostic:
     """The error for a count or for_each that stays unknown."""
     expression = block.count if argument == "count" else block.for_each
     return error(
-        _REPEATING[argument],
-        f'The "{argument}" value {_LATE}, so the plan cannot tell how many instances there '
+        REPETITION_IDS[argument],
+        f'The "{argument}" value {KNOWN_LATE}, so the plan cannot tell how many instances there '
         "will be or where they land. Use values that are known in the plan: literals, variables, or "
         "attributes that nexusform computes.",
         expression.span if expression is not None else None,
-        block=header,
+        block=header_of(block),
     )
 
 

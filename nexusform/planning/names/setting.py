@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import cache
 from typing import Any
 
 from nexusform.address import parse_address
+from nexusform.configuration.evaluation import PreparedBody
 from nexusform.configuration.model import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, Severity, diagnostic
 from nexusform.language.functions.registry import standard_functions
-from nexusform.plain_data import unknown_paths
+from nexusform.plain_data import Path, unknown_paths
 from nexusform.planning.names.bodies import PreparedBodies
 from nexusform.planning.names.evaluation import Setting
 from nexusform.planning.request import PlanRequest
 from nexusform.ports import ReadContext, ResourceType
+from nexusform.state.model import State
 
 
 class PlanClock:
@@ -33,8 +35,8 @@ class PlanClock:
         raise AssertionError(seconds)
 
 
-def setting_for(request: PlanRequest, bodies: PreparedBodies) -> Setting:
-    """The setting of a plan."""
+def setting_for(request: PlanRequest, bodies: PreparedBodies, state: State) -> Setting:
+    """The setting of a plan over what stands."""
     clock = PlanClock(request.now)
     registries = request.registries
 
@@ -54,10 +56,14 @@ def setting_for(request: PlanRequest, bodies: PreparedBodies) -> Setting:
         block: ResourceBlock, arguments: Mapping[str, Any], address: str
     ) -> tuple[dict[str, Any] | None, list[Diagnostic]]:
         source = registries.data_sources[block.type]
-        given = _given(source, arguments, address, request)
-        if given is not None:
-            return given, []
-        return _read(source, block, arguments, address, request, bodies)
+        stand_in = _stand_in(source, arguments, address, request)
+        if stand_in is not None:
+            return stand_in, []
+        directory = request.configuration.root.directory
+        context = ReadContext(request.files, request.now, directory, _managed(request, state))
+        values, problems = _read(source, arguments, context)
+        body = bodies.of(block)
+        return values, [_at(problem, block, body, address) for problem in problems]
 
     return Setting(
         request.configuration,
@@ -72,78 +78,79 @@ def setting_for(request: PlanRequest, bodies: PreparedBodies) -> Setting:
     )
 
 
-def _given(
+def _stand_in(
     source: ResourceType, arguments: Mapping[str, Any], address: str, request: PlanRequest
 ) -> dict[str, Any] | None:
     """The values that stand in for reading a data block, None when it is to be read."""
     if not request.data_values:
         return None
-    parsed = parse_address(address)
-    found = next((d.values for d in request.data_values if d.covers(parsed)), None)
-    if found is None:
+    block = parse_address(address)
+    values = next((data.values for data in request.data_values if data.covers(block)), None)
+    if values is None:
         return None
     names = (*source.schema.attributes, *source.schema.blocks)
-    return {name: found.get(name, arguments.get(name)) for name in names}
+    return {name: values.get(name, arguments.get(name)) for name in names}
 
 
 def _read(
-    source: ResourceType,
-    block: ResourceBlock,
-    arguments: Mapping[str, Any],
-    address: str,
-    request: PlanRequest,
-    bodies: PreparedBodies,
-) -> tuple[dict[str, Any] | None, list[Diagnostic]]:
-    body = bodies.of(block)
-
-    def told(problem: Problem) -> Diagnostic:
-        span = body.locate(problem.path) if body is not None and problem.path else block.header_span
-        return diagnostic(
-            problem.severity,
-            problem.id,
-            problem.detail,
-            span,
-            address=address,
-            block=block.header,
-            headline=problem.headline,
-        )
-
-    waiting = [path for path in unknown_paths(dict(arguments)) if path]
-    if waiting:
-        problem = Problem(
-            waiting[0],
-            "data-source-depends-on-an-unknown-value",
-            "A data source is read while the plan is made, so its arguments must be known by then; this "
-            "value is known only after apply.",
-        )
-        return None, [told(problem)]
+    source: ResourceType, arguments: Mapping[str, Any], context: ReadContext
+) -> tuple[dict[str, Any] | None, list[Problem]]:
+    """The attributes of a data block, None when it could not be read."""
+    unknown = next((path for path in unknown_paths(dict(arguments)) if path), None)
+    if unknown is not None:
+        return None, [_depends_on_unknown(unknown)]
     problems = source.check(arguments) if source.check is not None else []
-    if any(p.severity is Severity.ERROR for p in problems):
-        return None, [told(p) for p in problems]
+    if _any_error(problems):
+        return None, problems
     assert source.read is not None
-    context = ReadContext(request.files, request.now, request.configuration.root.directory, _managed(request))
     computed, more = source.read(arguments, context)
-    told_all = [told(p) for p in [*problems, *more]]
-    if any(p.severity is Severity.ERROR for p in more):
-        return None, told_all
-    values = {name: arguments.get(name) for name in source.schema.attributes}
-    values |= {name: arguments.get(name) for name in source.schema.blocks}
-    values |= computed
+    problems = [*problems, *more]
+    if _any_error(problems):
+        return None, problems
+    names = (*source.schema.attributes, *source.schema.blocks)
+    values = {name: arguments.get(name) for name in names} | computed
     values.setdefault("id", source.identify(values))
-    return values, told_all
+    return values, problems
 
 
-def _managed(request: PlanRequest) -> frozenset[str]:
+def _any_error(problems: Iterable[Problem]) -> bool:
+    return any(problem.severity is Severity.ERROR for problem in problems)
+
+
+def _depends_on_unknown(path: Path) -> Problem:
+    return Problem(
+        path,
+        "data-source-depends-on-an-unknown-value",
+        "A data source is read while the plan is made, so its arguments must be known by then; this "
+        "value is known only after apply.",
+    )
+
+
+def _at(problem: Problem, block: ResourceBlock, body: PreparedBody | None, address: str) -> Diagnostic:
+    """The problem as a diagnostic at its line."""
+    span = body.locate(problem.path) if body is not None and problem.path else block.header_span
+    return diagnostic(
+        problem.severity,
+        problem.id,
+        problem.detail,
+        span,
+        address=address,
+        block=block.header,
+        headline=problem.headline,
+    )
+
+
+def _managed(request: PlanRequest, state: State) -> frozenset[str]:
     """What state holds, as inventories name it: clusters and VMs by name, separate pools as
     `<cluster>/<pool>`.
     """
-    found = set()
-    for address, state in request.state.instances.items():
+    names = set()
+    for address, instance in state.instances.items():
         resource_type = request.registries.resource_types.get(address.type)
-        if state.current is None or resource_type is None or resource_type.vms is None:
+        if instance.current is None or resource_type is None or resource_type.vms is None:
             continue
-        attributes = state.current.attributes
+        attributes = instance.current.attributes
         cluster = str(attributes.get("kubernetes_cluster_id") or "").rpartition("/")[2]
         name = str(attributes.get("name"))
-        found.add(f"{cluster}/{name}" if cluster else name)
-    return frozenset(found)
+        names.add(f"{cluster}/{name}" if cluster else name)
+    return frozenset(names)

@@ -6,7 +6,6 @@ from nexusform.address import Address
 from nexusform.configuration.model import ResourceBlock
 from nexusform.planning.names.bodies import PreparedBodies
 from nexusform.planning.names.evaluation import Evaluation, ModuleInstance, Setting
-from nexusform.planning.names.repetition import expand
 from nexusform.planning.names.setting import setting_for
 from nexusform.planning.names.views import ObjectView, ResourceView
 from nexusform.planning.request import PlanRequest
@@ -33,10 +32,7 @@ class StandingEvaluation(Evaluation):
         return view
 
     def _standing(self, instance: ModuleInstance, block: ResourceBlock, kind: ResourceType) -> ResourceView:
-        scope = self.scope(instance)
-        expansion, problems = expand(
-            block.count, block.for_each, lambda e: self.evaluated(e, scope), block.header
-        )
+        expansion, problems = self.expansion(block, self.scope(instance))
         self.diagnostics += problems
         if expansion is None or expansion.unknown:
             return ResourceView("")
@@ -56,5 +52,5 @@ class StandingEvaluation(Evaluation):
 
 def standing_evaluation(request: PlanRequest) -> StandingEvaluation:
     """The names of the request's configuration over its state."""
-    setting = setting_for(request, PreparedBodies(request.registries.schemas))
-    return StandingEvaluation(setting, request)
+    bodies = PreparedBodies(request.registries.schemas)
+    return StandingEvaluation(setting_for(request, bodies, request.state), request)

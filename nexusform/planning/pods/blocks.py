@@ -11,12 +11,13 @@ from nexusform.configuration.model import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, Severity, did_you_mean
 from nexusform.importers.kubernetes_manifests import Manifest, read_manifests, unwrapped
 from nexusform.planning.instances.blocks import Blocks
-from nexusform.planning.instances.instance import Instance, undecided, undecided_error
+from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.pods.phase import PodPhase, PriorPods
+from nexusform.planning.preparation.order import FLEET_PHASE
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.vms.nodes import clusters_with_nodes
-from nexusform.planning.vms.vm_phase import VmObject
+from nexusform.planning.vms.vm_object import VmObject
 from nexusform.scheduling.pods.warnings import PodWarning
 from nexusform.values import UNKNOWN
 
@@ -70,12 +71,12 @@ def prior_members(prior: Prior) -> dict[str, str]:
     return {name: cluster_id for name, cluster_id in found.items() if cluster_id}
 
 
-def pods_over(blocks: Blocks, prior: Prior, objects: Iterable[VmObject]) -> PodPhase:
+def pods_over(blocks: Blocks, objects: Iterable[VmObject]) -> PodPhase:
     """The pods of a plan over the VMs as they stand after phase 4. What was brought by objects whose block
     is gone has left.
     """
-    members = prior_members(prior)
-    pods = PodPhase(clusters_with_nodes(objects), prior_pods(prior, members), members)
+    members = prior_members(blocks.prior)
+    pods = PodPhase(clusters_with_nodes(objects), prior_pods(blocks.prior, members), members)
     for address, instance in blocks.instances.items():
         if instance.going and address.type == MANIFEST_TYPE:
             pods.leave(str(address), _target(instance.before), "workload_removed")
@@ -88,24 +89,35 @@ def pods_over(blocks: Blocks, prior: Prior, objects: Iterable[VmObject]) -> PodP
 # --- blocks ------------------------------------------------------------------------------------
 
 
+def plan_fleet_objects(blocks: Blocks, evaluation: Evaluation, pods: PodPhase) -> list[Diagnostic]:
+    """Phase 5: members and whatever else stands on the hub, manifests in batches."""
+    problems: list[Diagnostic] = []
+    for batch in manifest_batches(blocks.order.of(FLEET_PHASE), blocks.order.needs):
+        if batch[0].type == MANIFEST_TYPE:
+            problems += plan_manifests(batch, blocks, evaluation, pods)
+        else:
+            blocks.plan_ordinary(batch[0], evaluation)
+    return problems
+
+
 def plan_manifests(
     manifest_blocks: Sequence[ResourceBlock], blocks: Blocks, evaluation: Evaluation, pods: PodPhase
 ) -> list[Diagnostic]:
     """Plan hub manifests that do not refer to each other: all of them stand in one queue."""
     instances: list[Instance] = []
     for block in manifest_blocks:
-        for instance in blocks.expanded(block, evaluation) or ():
-            if instance.block is not None and not instance.going:
-                blocks.diagnostics += blocks.arguments(instance, evaluation)
-                waiting = undecided(instance)
-                blocks.diagnostics += [undecided_error(instance, path) for path in waiting]
-                instance.broken |= bool(waiting)
-            instances.append(instance)
+        expanded = blocks.expanded(block, evaluation)
+        assert expanded is not None
+        blocks.diagnostics += expanded.diagnostics
+        for instance in expanded.instances:
+            if instance.configured:
+                blocks.diagnostics += blocks.evaluate_known(instance, evaluation)
+        instances += expanded.instances
     _leaving(instances, blocks, pods)
     problems = _lost(instances, pods)
     values = _placed(instances, pods)
     for instance in instances:
-        if instance.block is not None and not instance.going:
+        if instance.configured:
             blocks.conclude(instance, {"workloads": values.get(instance.address)}, evaluation)
         blocks.keep(instance, evaluation)
     return problems

@@ -26,8 +26,6 @@ from nexusform.planning.names.repetition import ONCE, Repetition, expand
 from nexusform.planning.names.standing import standing_evaluation
 from nexusform.planning.preparation.moves import apply_moves
 from nexusform.planning.preparation.order import modules
-from nexusform.planning.preparation.prior import Prior
-from nexusform.planning.preparation.selection import Selection
 from nexusform.planning.request import Imported, PlanRequest
 from nexusform.schema import BlockSchema, Nesting, order_attribute
 from nexusform.source import Span
@@ -194,14 +192,6 @@ def with_imports(state: State, imports: Mapping[Address, Imported]) -> State:
     instances = {**state.instances, **{a: InstanceState(i.object) for a, i in imports.items()}}
     last = max(state.last_creation, *(i.object.creation for i in imports.values()))
     return replace(state, instances=instances, last_creation=last)
-
-
-def drop_unselected(prior: Prior, imports: Mapping[Address, Imported], selection: Selection) -> None:
-    """Objects that this plan leaves out are not taken over by it."""
-    for address in imports:
-        if not selection.has(address):
-            prior.instances.pop(address, None)
-            prior.by_block[address.config].remove(address)
 
 
 def without_configuration(address: Address, span: Span) -> Diagnostic:

@@ -140,14 +140,13 @@ def _occupied(address: Address, target: Address) -> Diagnostic:
     return warning(
         "unresolved-resource-instance-address-changes",
         f"{address} could not move to {target}, because an object stands there already. It is planned "
-        "under its old "
-        "address. Remove one of the two from the state, or correct the moved block.",
+        "under its old address. Remove one of the two from the state, or correct the moved block.",
         address=str(address),
     )
 
 
-def forgotten(configuration: Configuration, address: Address) -> tuple[bool, bool]:
-    """Whether a `removed` block names the address, and whether it only forgets the object."""
+def only_forgets(configuration: Configuration, address: Address) -> bool:
+    """Whether a `removed` block names the address and lets the object be."""
     for module in modules(configuration.root):
         depth = len(module.path)
         if tuple(step.name for step in address.module[:depth]) != module.path:
@@ -155,5 +154,5 @@ def forgotten(configuration: Configuration, address: Address) -> tuple[bool, boo
         inner = replace(address, module=address.module[depth:])
         for removed in module.removed:
             if removed.source.matches(inner):
-                return True, not removed.destroy
-    return False, False
+                return not removed.destroy
+    return False

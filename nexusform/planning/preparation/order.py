@@ -5,27 +5,49 @@ and outputs, and data blocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.address import ConfigAddress
 from nexusform.configuration.model import Configuration, Module, ResourceBlock
 from nexusform.configuration.references import Node, dependencies
 from nexusform.diagnostics import Diagnostic, error
-from nexusform.graph import cycles, ordered
+from nexusform.graph import cycles, ordered, reached
 from nexusform.ports import ResourceType
+
+# The planning phases that have a stage of their own.
+VM_PHASE = 4
+FLEET_PHASE = 5
+PLACEMENT_PHASE = 6
 
 
 class Order(Struct, frozen=True):
     """Blocks in planning order; `needs` gives, for each, the blocks it directly depends on
-    (in planning order); `data_needs` the same for data blocks.
+    (in planning order), `phases` its planning phase.
     """
 
     blocks: tuple[ResourceBlock, ...]
     needs: Mapping[ConfigAddress, tuple[ConfigAddress, ...]]
-    data_needs: Mapping[ConfigAddress, tuple[ConfigAddress, ...]]
+    phases: Mapping[ConfigAddress, int]
+
+    def direct_needs(self, block: ConfigAddress) -> tuple[ConfigAddress, ...]:
+        """The blocks that a block directly depends on; none for one that is not in the order."""
+        return self.needs.get(block, ())
+
+    def before(self, phase: int) -> list[ResourceBlock]:
+        """The blocks of the phases before this one."""
+        return [block for block in self.blocks if self.phases[block.address] < phase]
+
+    def of(self, phase: int) -> list[ResourceBlock]:
+        """The blocks of this phase."""
+        return [block for block in self.blocks if self.phases[block.address] == phase]
+
+    def after(self, phase: int) -> list[ResourceBlock]:
+        """The blocks of the phases after this one."""
+        return [block for block in self.blocks if self.phases[block.address] > phase]
 
 
 def modules(module: Module) -> Iterator[Module]:
@@ -39,34 +61,65 @@ def planning_order(
     configuration: Configuration, resource_types: Mapping[str, ResourceType]
 ) -> tuple[Order, list[Diagnostic]]:
     """Order the resource blocks; cycles and references against the phases are errors."""
-    blocks = [b for m in modules(configuration.root) for b in m.resources.values()]
-    managed = sorted((b for b in blocks if b.mode == "managed" and b.type in resource_types), key=_position)
+    nothing = Order((), {}, {})
     graph = {node: tuple(needs) for node, needs in dependencies(configuration).items()}
     knots = _cycle_errors(graph, configuration)
     if knots:
-        return Order((), {}, {}), knots
+        return nothing, knots
+    blocks = _managed_blocks(configuration, resource_types)
+    phases = {block.address: resource_types[block.type].phase for block in blocks}
+    source_order = {block.address: index for index, block in enumerate(blocks)}
     reach = _Reach(graph)
-    place = {b.address: i for i, b in enumerate(managed)}
-    needs = {b.address: reach.blocks(b.address, place) for b in managed}
-    phase = {b.address: resource_types[b.type].phase for b in managed}
-    problems = _phase_errors(managed, needs, phase)
+    needs = {block.address: reach.blocks(block.address, source_order) for block in blocks}
+    problems = _phase_errors(blocks, needs, phases)
     if problems:
-        return Order((), {}, {}), problems
-    by_address = {b.address: b for b in managed}
-    taken: list[ConfigAddress] = []
-    for number in sorted(set(phase.values())):
-        here = {a: tuple(n for n in needs[a] if phase[n] == number) for a in phase if phase[a] == number}
-        taken += ordered(here, place)
-    rank = {address: i for i, address in enumerate(taken)}
-    data = {b.address: reach.blocks(b.address, rank) for b in blocks if b.mode == "data"}
-    return (
-        Order(
-            tuple(by_address[a] for a in taken),
-            {a: tuple(sorted(needs[a], key=rank.__getitem__)) for a in taken},
-            data,
-        ),
-        [],
-    )
+        return nothing, problems
+    turns = _in_turn(needs, phases, source_order)
+    by_address = {block.address: block for block in blocks}
+    position = {address: index for index, address in enumerate(turns)}
+    in_order = {address: tuple(sorted(needs[address], key=position.__getitem__)) for address in turns}
+    return Order(tuple(by_address[address] for address in turns), in_order, phases), []
+
+
+def _managed_blocks(
+    configuration: Configuration, resource_types: Mapping[str, ResourceType]
+) -> list[ResourceBlock]:
+    """The resource blocks of known types, in source order."""
+    blocks = [block for module in modules(configuration.root) for block in module.resources.values()]
+    managed = [block for block in blocks if block.mode == "managed" and block.type in resource_types]
+    return sorted(managed, key=_position)
+
+
+def _in_turn(
+    needs: Mapping[ConfigAddress, tuple[ConfigAddress, ...]],
+    phases: Mapping[ConfigAddress, int],
+    position: Mapping[ConfigAddress, int],
+) -> list[ConfigAddress]:
+    """Phase after phase; within one, each block after what it needs, otherwise by position."""
+    turns: list[ConfigAddress] = []
+    for phase in sorted(set(phases.values())):
+        here = [address for address in phases if phases[address] == phase]
+        needs_here = {a: tuple(need for need in needs[a] if phases[need] == phase) for a in here}
+        turns += ordered(needs_here, position)
+    return turns
+
+
+def created_first(order: Order) -> frozenset[ConfigAddress]:
+    """Blocks under create_before_destroy: those that say so, and all they depend on."""
+    named = [block.address for block in order.blocks if block.lifecycle.create_before_destroy]
+    return frozenset(reached(named, order.direct_needs))
+
+
+def brought_forward(order: Order, first: Sequence[ConfigAddress]) -> Order:
+    """These blocks before the others of their phase, as far as references allow: how a way out is tried."""
+    if not first:
+        return order
+    rank = {address: index for index, address in enumerate(first)}
+    turn = {b.address: rank.get(b.address, len(rank) + i) for i, b in enumerate(order.blocks)}
+    phases = {b.address: order.phases[b.address] for b in order.blocks}
+    by_address = {b.address: b for b in order.blocks}
+    turns = _in_turn(order.needs, phases, turn)
+    return replace(order, blocks=tuple(by_address[address] for address in turns))
 
 
 def _position(block: ResourceBlock) -> tuple[tuple[bytes, int], ...]:
@@ -168,7 +221,7 @@ def _span_of(node: Node, configuration: Configuration) -> Any:
 def _phase_errors(
     blocks: list[ResourceBlock],
     needs: Mapping[ConfigAddress, tuple[ConfigAddress, ...]],
-    phase: Mapping[ConfigAddress, int],
+    phases: Mapping[ConfigAddress, int],
 ) -> list[Diagnostic]:
     return [
         error(
@@ -182,5 +235,5 @@ def _phase_errors(
         )
         for block in blocks
         for need in needs[block.address]
-        if phase[need] > phase[block.address]
+        if phases[need] > phases[block.address]
     ]

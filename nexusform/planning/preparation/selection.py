@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
 from nexusform.address import Address, AddressPattern, AddressProblem, ConfigAddress, parse_pattern
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, warning
+from nexusform.graph import reached
 from nexusform.planning.preparation.order import Order
 
 
@@ -51,51 +52,68 @@ def select(
 ) -> tuple[Selection, list[Diagnostic]]:
     """Read the options. Targets take in all they depend on, exclusions all that depends on them."""
     problems: list[Diagnostic] = []
-    wanted = _patterns("-target", targets, problems)
-    left_out = _patterns("-exclude", excludes, problems)
-    if wanted and left_out:
+    targeted = _patterns("-target", targets, problems)
+    excluded = _patterns("-exclude", excludes, problems)
+    if targeted and excluded:
         problems.append(
             error("incompatible-options", "-target and -exclude cannot be used together. Use one of them.")
         )
-    whole: list[AddressPattern] = []
-    single: list[tuple[AddressPattern, str]] = []
-    for text in replaces:
-        address, name = _split_object(text)
-        found = _patterns("-replace", [address], problems)
-        if found and not found[0].type:
-            problems.append(
-                error(
-                    "invalid-address-in-option",
-                    f'"{text}" names a module; name a resource in it.',
-                    headline="Invalid -replace address",
-                )
-            )
-        elif found and name:
-            single.append((found[0], name))
-        else:
-            whole += found
-    if wanted or left_out:
-        problems.append(_partial(bool(wanted)))
-    blocks = [b.address for b in order.blocks]
-    forward = {a: set(order.needs.get(a, ())) for a in blocks}
-    backward: dict[ConfigAddress, set[ConfigAddress]] = {a: set() for a in blocks}
-    for block, needs in forward.items():
-        for need in needs:
-            backward[need].add(block)
-    started = [a for a in blocks if any(_names_block(p, a) for p in wanted)]
-    shut = [a for a in blocks if any(_names_block(p, a) and not _keyed(p) for p in left_out)]
-    reached = _closure(started, forward) - {a for a in started if _only_keys(wanted, a)}
-    return (
-        Selection(
-            tuple(wanted),
-            frozenset(reached),
-            frozenset(_closure(shut, backward)),
-            tuple(left_out),
-            tuple(whole),
-            tuple(single),
-        ),
-        problems,
+    instances, vms = _replacements(replaces, problems)
+    if targeted or excluded:
+        problems.append(_partial(bool(targeted)))
+    selection = Selection(
+        tuple(targeted),
+        frozenset(_with_needs(targeted, order)),
+        frozenset(_with_dependents(excluded, order)),
+        tuple(excluded),
+        tuple(instances),
+        tuple(vms),
     )
+    return selection, problems
+
+
+def _replacements(
+    texts: Iterable[str], problems: list[Diagnostic]
+) -> tuple[list[AddressPattern], list[tuple[AddressPattern, str]]]:
+    """What -replace names: whole instances, and single VMs of instances (ADDR:OBJECT)."""
+    instances: list[AddressPattern] = []
+    vms: list[tuple[AddressPattern, str]] = []
+    for text in texts:
+        address, vm = _split_object(text)
+        for pattern in _patterns("-replace", [address], problems):
+            if not pattern.type:
+                problems.append(
+                    error(
+                        "invalid-address-in-option",
+                        f'"{text}" names a module; name a resource in it.',
+                        headline="Invalid -replace address",
+                    )
+                )
+            elif vm:
+                vms.append((pattern, vm))
+            else:
+                instances.append(pattern)
+    return instances, vms
+
+
+def _with_needs(targeted: Sequence[AddressPattern], order: Order) -> set[ConfigAddress]:
+    """The targeted blocks and all they depend on. Of a block of which only single instances are named, these
+    alone are planned: Selection.has looks at the patterns.
+    """
+    named = [b.address for b in order.blocks if any(_names_block(p, b.address) for p in targeted)]
+    only_instances = {block for block in named if _only_instances(targeted, block)}
+    return reached(named, order.direct_needs) - only_instances
+
+
+def _with_dependents(excluded: Sequence[AddressPattern], order: Order) -> set[ConfigAddress]:
+    """The excluded blocks and all that depends on them; nothing depends on single instances alone."""
+    whole = [pattern for pattern in excluded if not _names_instances(pattern)]
+    named = [b.address for b in order.blocks if any(_names_block(p, b.address) for p in whole)]
+    dependents: dict[ConfigAddress, list[ConfigAddress]] = {}
+    for block, needs in order.needs.items():
+        for need in needs:
+            dependents.setdefault(need, []).append(block)
+    return reached(named, lambda block: dependents.get(block, ()))
 
 
 def _partial(targeted: bool) -> Diagnostic:
@@ -103,17 +121,16 @@ def _partial(targeted: bool) -> Diagnostic:
     return warning(
         "resource-targeting-is-in-effect",
         f"The plan was made with {option}, so it may not hold all the changes that the configuration asks "
-        "for. What "
-        "is left out keeps what it has, its room included. Run `nexusform plan` without it afterwards.",
+        "for. What is left out keeps what it has, its room included. Run `nexusform plan` without it "
+        "afterwards.",
     )
 
 
-def _only_keys(patterns: Iterable[AddressPattern], block: ConfigAddress) -> bool:
-    named = [p for p in patterns if _names_block(p, block)]
-    return all(_keyed(p) for p in named)
+def _only_instances(patterns: Iterable[AddressPattern], block: ConfigAddress) -> bool:
+    return all(_names_instances(pattern) for pattern in patterns if _names_block(pattern, block))
 
 
-def _keyed(pattern: AddressPattern) -> bool:
+def _names_instances(pattern: AddressPattern) -> bool:
     """Whether it names single instances of a resource or of a module."""
     return pattern.key is not None or any(step.key is not None for step in pattern.module)
 
@@ -130,19 +147,6 @@ def _names_block(pattern: AddressPattern, block: ConfigAddress) -> bool:
     )
 
 
-def _closure(
-    start: Iterable[ConfigAddress], edges: Mapping[ConfigAddress, Iterable[ConfigAddress]]
-) -> set[ConfigAddress]:
-    found: set[ConfigAddress] = set()
-    stack = list(start)
-    while stack:
-        at = stack.pop()
-        if at not in found:
-            found.add(at)
-            stack += edges.get(at, ())
-    return found
-
-
 def _split_object(text: str) -> tuple[str, str]:
     """`ADDR:OBJECT` at the first colon outside of an instance key."""
     quoted = False
@@ -155,15 +159,15 @@ def _split_object(text: str) -> tuple[str, str]:
 
 
 def _patterns(option: str, texts: Iterable[str], problems: list[Diagnostic]) -> list[AddressPattern]:
-    found = []
+    patterns = []
     for text in texts:
         try:
-            found.append(parse_pattern(text))
+            patterns.append(parse_pattern(text))
         except AddressProblem as problem:
             problems.append(
                 error("invalid-address-in-option", str(problem), headline=f"Invalid {option} address")
             )
-    return found
+    return patterns
 
 
 def unmatched(
@@ -171,26 +175,18 @@ def unmatched(
 ) -> list[Diagnostic]:
     """-replace options that name nothing: instances by address, VMs by the names that stand."""
     known = list(addresses)
-    found = [
-        error(
-            "nothing-to-replace",
-            f"-replace={pattern} names no instance of this configuration.{_near(str(pattern), known)}",
-        )
-        for pattern in selection.replace
-        if not any(pattern.matches(address) for address in known)
-    ]
+    problems = []
+    for pattern in selection.replace:
+        if not any(pattern.matches(address) for address in known):
+            near = did_you_mean(str(pattern), [str(address) for address in known])
+            detail = f"-replace={pattern} names no instance of this configuration.{near}"
+            problems.append(error("nothing-to-replace", detail))
     for pattern, name in selection.heal:
         standing = [vm for address, names in vms.items() if pattern.matches(address) for vm in names]
         if name not in standing:
-            found.append(
-                error(
-                    "nothing-to-replace",
-                    f'-replace={pattern}:{name} names no VM that stands: {pattern} has none called "{name}".'
-                    f"{did_you_mean(name, standing)}",
-                )
+            detail = (
+                f'-replace={pattern}:{name} names no VM that stands: {pattern} has none called "{name}".'
+                f"{did_you_mean(name, standing)}"
             )
-    return found
-
-
-def _near(text: str, known: Iterable[Address]) -> str:
-    return did_you_mean(text, [str(address) for address in known])
+            problems.append(error("nothing-to-replace", detail))
+    return problems

@@ -11,23 +11,23 @@ from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, error
-from nexusform.plain_data import unknown_paths
+from nexusform.plain_data import has_unknown
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import Change, Plan, Step
 from nexusform.planning.request import PlanRequest
 from nexusform.values import UNKNOWN
 
 
-def has_unknown(plan: Plan) -> bool:
+def is_unfinished(plan: Plan) -> bool:
     """Whether any object of the plan holds a value known only after apply."""
-    return any(change.after is not None and _unknown(change.after) for change in plan.changes)
+    return any(has_unknown(change.after) for change in plan.changes)
 
 
 def finalised(
     plan: Plan, request: PlanRequest, make: Callable[[PlanRequest], PlanResult]
 ) -> tuple[Plan, list[Diagnostic]]:
     """The plan with every value known. Nothing that was known may change: that is an error."""
-    if not has_unknown(plan):
+    if not is_unfinished(plan):
         return plan, []
     again = make(replace(request, applying=True, tie_breaks=0, ways_out=False, want_rejected=False))
     known = {(c.address, c.deposed): c for c in again.plan.changes}
@@ -42,19 +42,15 @@ def finalised(
     return replace(plan, changes=tuple(changes), steps=steps), problems
 
 
-def _unknown(values: Mapping[str, Any]) -> bool:
-    return next(iter(unknown_paths(dict(values))), None) is not None
-
-
 def _step(step: Step, change: Change) -> Step:
-    if step.planned is None or not _unknown(step.planned):
+    if step.planned is None or not has_unknown(step.planned):
         return step
     return replace(step, planned=change.after)
 
 
 def _filled(change: Change, final: Change | None) -> tuple[Mapping[str, Any] | None, str]:
     """The values with their unknown leaves from the final plan, and the first name that differs."""
-    if change.after is None or not _unknown(change.after):
+    if change.after is None or not has_unknown(change.after):
         return change.after, ""
     if final is None or final.after is None:
         return change.after, "id"

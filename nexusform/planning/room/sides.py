@@ -14,7 +14,7 @@ from nexusform.planning.occupancy import OutsideVm
 from nexusform.planning.plan import Change, Plan
 from nexusform.planning.room.ground import Ground, Thing, lay_ground
 from nexusform.planning.vms.sites import SitePlan, occupy_outsiders, sku_of, vm_name
-from nexusform.planning.vms.vm_phase import VmObject
+from nexusform.planning.vms.vm_object import VmObject
 from nexusform.ports import Registries, ResourceType
 from nexusform.scheduling.racks.model import VmSku
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from nexusform.demands import GroupRule
 from nexusform.diagnostics import Diagnostic, Problem, Severity
 from nexusform.planning.vms.triggers import VmKey
-from nexusform.planning.vms.vm_phase import VmObject
+from nexusform.planning.vms.vm_object import VmObject
 from nexusform.scheduling.racks.model import Placement
 
 BROKEN_GROUP = "vms-stand-against-their-placement-group"
@@ -19,9 +19,9 @@ def broken_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     stood there before.
     """
     for found in objects:
-        if found.wanted is None or found.going or not found.moves.stay:
+        if found.demand is None or found.going or not found.moves.stay:
             continue
-        rules = dict.fromkeys(rule for pool in found.wanted.pools for rule in pool.groups)
+        rules = dict.fromkeys(rule for pool in found.demand.pools for rule in pool.groups)
         for rule in rules:
             too_many = list(_too_many(found, rule)) if rule.hard and not rule.affinity else []
             if too_many:
@@ -30,9 +30,9 @@ def broken_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
 
 def _too_many(found: VmObject, rule: GroupRule) -> Iterator[tuple[str, list[str]]]:
     """Each place with too many VMs of the group, and those to be healed: the newest beyond its bound."""
-    assert found.wanted is not None
+    assert found.demand is not None
     there: dict[str, list[tuple[VmKey, str]]] = {}
-    for pool in found.wanted.pools:
+    for pool in found.demand.pools:
         if pool.pool not in rule.pools:
             continue
         for number in pool.numbers:

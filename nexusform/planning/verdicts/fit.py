@@ -9,7 +9,7 @@ from msgspec import Struct
 from nexusform.address import Address
 from nexusform.demands import PoolDemand
 from nexusform.diagnostics import Diagnostic, Problem, Severity, error
-from nexusform.planning.vms.vm_phase import VmObject
+from nexusform.planning.vms.vm_object import VmObject
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.model import Demand
 from nexusform.scheduling.racks.shortage import Binding, Shortage
@@ -47,9 +47,9 @@ def fit_failures(objects: Iterable[VmObject], left_out: Sequence[str] = ()) -> F
     for found in objects:
         if found.crowded:
             diagnostics += [_crowded(found, reason) for reason in found.crowded]
-        if found.wanted is None:
+        if found.demand is None:
             continue
-        for pool in found.wanted.pools:
+        for pool in found.demand.pools:
             shortage = next(
                 (found.failed[k] for n in pool.numbers if (k := (pool.pool, n)) in found.failed), None
             )
@@ -60,11 +60,11 @@ def fit_failures(objects: Iterable[VmObject], left_out: Sequence[str] = ()) -> F
 
 
 def _unplaced(found: VmObject, pool: PoolDemand, shortage: Shortage) -> Unplaced:
-    assert found.wanted is not None
+    assert found.demand is not None
     keys = [(pool.pool, number) for number in pool.numbers]
     placed = sum(1 for key in keys if key in found.placed)
     standing = sum(1 for key in keys if key in found.standing)
-    wanted = found.wanted
+    wanted = found.demand
     return Unplaced(
         found.instance.address, pool, shortage.demand, wanted.site_id, wanted.cluster, placed, standing
     )

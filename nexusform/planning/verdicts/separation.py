@@ -21,7 +21,7 @@ from nexusform.planning.pods.phase import PlannedPod
 from nexusform.planning.verdicts.certainty import SiteCertainty
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.triggers import VmKey
-from nexusform.planning.vms.vm_phase import VmObject
+from nexusform.planning.vms.vm_object import VmObject
 from nexusform.ports import Kind
 from nexusform.scheduling.racks.certainty import Token
 from nexusform.scheduling.racks.model import Placement
@@ -121,9 +121,9 @@ class _Roll:
             steps = (getattr(o, "token", None) for o in site.operations)
             self._ranks[site.id] = {token: at for at, token in enumerate(steps) if token is not None}
         for found in objects.values():
-            if found.going or found.wanted is None:
+            if found.going or found.demand is None:
                 continue
-            wanted = found.wanted
+            wanted = found.demand
             cluster_id = wanted.parent_id or f"{wanted.site_id}/{wanted.cluster}"
             values = found.instance.config or found.instance.planned
             if values is not None and not wanted.parent_id:
@@ -135,7 +135,7 @@ class _Roll:
     def cluster(self, cluster_id: str) -> Iterator[Member]:
         """The VMs of a cluster, its separate pools included."""
         for found in self.clusters.get(cluster_id, ()):
-            for pool in found.wanted.pools if found.wanted is not None else ():
+            for pool in found.demand.pools if found.demand is not None else ():
                 yield from self.pool(found, pool)
 
     def pool(self, found: VmObject, pool: PoolDemand) -> Iterator[Member]:
@@ -146,21 +146,21 @@ class _Roll:
                 yield self._member(found, pool, vm)
 
     def _member(self, found: VmObject, pool: PoolDemand, vm: PlacedVm) -> Member:
-        assert found.wanted is not None
+        assert found.demand is not None
         key = (vm.pool, vm.number)
         token = found.tokens.get(key)
-        rank = self._ranks.get(found.wanted.site_id, {}).get(token, -1) if token is not None else -1
+        rank = self._ranks.get(found.demand.site_id, {}).get(token, -1) if token is not None else -1
         trigger = found.moves.again.get(key) or found.moves.arrive.get(key) or ""
         return Member(
             vm.name,
             (found.instance.address, key),
-            found.wanted.site_id,
+            found.demand.site_id,
             vm.placement,
             token,
             rank,
             trigger if token is not None else "",
             pool,
-            found.wanted.owner,
+            found.demand.owner,
         )
 
     def selected(self, selector: Mapping[str, Any]) -> Iterator[Member]:

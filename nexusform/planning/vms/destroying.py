@@ -2,75 +2,80 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
+
 from nexusform.address import Address, address_order
+from nexusform.graph import reached
 from nexusform.planning.instances.blocks import Blocks
-from nexusform.planning.preparation.order import Order
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.preparation.selection import Selection
-from nexusform.planning.vms.surroundings import PlanSurroundings, surroundings_before, vm_skus
-from nexusform.planning.vms.vm_phase import VmObject, VmPhase, Wishes
-from nexusform.scheduling.world import Inventory
+from nexusform.planning.vms import vm_phase
+from nexusform.planning.vms.surroundings import PlanSurroundings
+from nexusform.planning.vms.vm_object import VmObject
+from nexusform.planning.vms.vm_world import emptied_world
 
 
-def destroy(
-    blocks: Blocks, order: Order, selection: Selection, inventory: Inventory
-) -> tuple[dict[Address, VmObject], PlanSurroundings]:
-    """Everything selected goes, and all that depends on it."""
+def destroy(blocks: Blocks) -> tuple[dict[Address, VmObject], PlanSurroundings]:
+    """Everything selected goes, and all that depends on it. Gives the VMs of what stands, and what prior
+    arguments meant.
+    """
+    _decide(blocks)
+    world = emptied_world(blocks)
     objects: dict[Address, VmObject] = {}
-    by_address = {b.address: b for b in order.blocks}
-    doomed = _with_dependents(selection, blocks.prior)
+    for address, instance in blocks.instances.items():
+        if instance.type.vms is None or instance.prior is None:
+            continue
+        vms = objects[address] = vm_phase.stand(instance, world)
+        if vms.going:
+            vm_phase.consider(vms, None, world)
+        else:
+            vms.stay_as_they_are()
+    return objects, world.before
+
+
+def _decide(blocks: Blocks) -> None:
+    """Every instance that stands goes or is left alone."""
+    configured = {block.address: block for block in blocks.order.blocks}
+    doomed = _doomed(blocks.selection, blocks.prior)
     for address in sorted(blocks.prior.instances, key=address_order):
         if address.type not in blocks.request.registries.resource_types:
             continue
-        block = by_address.get(address.config)
-        if doomed is None or address in doomed:
-            instance = blocks.going(address, None)
-            instance.reason = ""
-        else:
-            instance = blocks.left_alone(address)
+        instance = blocks.going(address, "") if address in doomed else blocks.left_alone(address)
+        instance.block = configured.get(address.config)
         blocks.instances[address] = instance
-        if block is not None:
-            instance.block = block
-        family = instance.type.vms
-        if family is not None and instance.prior is not None:
-            vms = VmObject(instance)
-            vms.standing = {(v.pool, v.number): v for v in family.standing(instance.prior.attributes)}
-            objects[address] = vms
-    skus, _ = vm_skus(blocks.request, inventory)
-    before = surroundings_before(blocks.prior, skus, blocks.request.registries.resource_types)
-    phase = VmPhase({}, before, before, Wishes({}))
-    for vms in objects.values():
-        if vms.instance.prior is not None and vms.instance.type.vms is not None:
-            vms.before, _ = vms.instance.type.vms.demand(
-                vms.instance.prior.attributes, before, vms.instance.address
-            )
-        if vms.going:
-            phase.consider(vms, None)
-        else:
-            vms.placed = dict(vms.standing)
-            vms.moves.stay = list(vms.standing)
-    return objects, before
 
 
-def _with_dependents(selection: Selection, prior: Prior) -> set[Address] | None:
-    """The instances that a targeted destroy takes: the named ones and what depends on them."""
+def _doomed(selection: Selection, prior: Prior) -> AbstractSet[Address]:
+    """The instances that go: the selected ones and what depends on them."""
     if not selection.partial:
-        return None
-    if not selection.targets:
-        return set(prior.instances) - _with_needs({a for a in prior.instances if not selection.has(a)}, prior)
-    started = {a for a in prior.instances if any(p.matches(a) for p in selection.targets)}
-    dependents: dict[str, set[Address]] = {}
-    for address, state in prior.instances.items():
-        for need in state.current.dependencies if state.current else ():
-            dependents.setdefault(need, set()).add(address)
-    stack, found = list(started), set(started)
-    while stack:
-        at = stack.pop()
-        for address in dependents.get(str(at.config), ()):
-            if address not in found and _may_meet(at, address):
-                found.add(address)
-                stack.append(address)
-    return found
+        return prior.instances.keys()
+    if selection.targets:
+        named = [a for a in prior.instances if any(p.matches(a) for p in selection.targets)]
+        return _with_dependents(named, prior)
+    return prior.instances.keys() - _with_needs([a for a in prior.instances if not selection.has(a)], prior)
+
+
+def _with_dependents(named: Iterable[Address], prior: Prior) -> set[Address]:
+    dependents: dict[str, list[Address]] = {}
+    for address in prior.instances:
+        for need in prior.dependencies(address, "", ()):
+            dependents.setdefault(need, []).append(address)
+
+    def next_to(address: Address) -> Iterator[Address]:
+        return (other for other in dependents.get(str(address.config), ()) if _may_meet(address, other))
+
+    return reached(named, next_to)
+
+
+def _with_needs(kept: Iterable[Address], prior: Prior) -> set[Address]:
+    by_text = {str(block): addresses for block, addresses in prior.by_block.items()}
+
+    def next_to(address: Address) -> Iterator[Address]:
+        for need in prior.dependencies(address, "", ()):
+            yield from (other for other in by_text.get(need, ()) if _may_meet(address, other))
+
+    return reached(kept, next_to)
 
 
 def _may_meet(one: Address, other: Address) -> bool:
@@ -83,17 +88,3 @@ def _may_meet(one: Address, other: Address) -> bool:
         if mine.key != its.key:
             return False
     return True
-
-
-def _with_needs(kept: set[Address], prior: Prior) -> set[Address]:
-    """What is kept, and all that it depends on."""
-    by_text = {str(config): addresses for config, addresses in prior.by_block.items()}
-    stack, found = list(kept), set(kept)
-    while stack:
-        at = stack.pop()
-        current = prior.instances[at].current
-        for need in current.dependencies if current is not None else ():
-            more = {a for a in by_text.get(need, ()) if a not in found and _may_meet(at, a)}
-            found |= more
-            stack += more
-    return found

@@ -8,8 +8,8 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.demands import CONTROL_PLANE_TAINT, NodeMarks, PlacedVm, PoolDemand
-from nexusform.planning.vms.surroundings import CLUSTER_TYPE
-from nexusform.planning.vms.vm_phase import VmObject
+from nexusform.planning.vms.vm_object import VmObject
+from nexusform.ports import Kind
 from nexusform.scheduling.catalogue import allocatable_cpus
 from nexusform.scheduling.pods.model import HOSTNAME, Node
 from nexusform.scheduling.racks.model import DEFAULT_SEED, VmSku
@@ -42,8 +42,8 @@ def clusters_with_nodes(objects: Iterable[VmObject]) -> dict[str, NodeCluster]:
     """The clusters of a plan by id: NKS clusters with their separate pools, and VNFs."""
     by_owner: dict[str, list[VmObject]] = {}
     for vms in objects:
-        if vms.wanted is not None and not vms.going and vms.instance.planned:
-            by_owner.setdefault(vms.wanted.owner, []).append(vms)
+        if vms.demand is not None and not vms.going and vms.instance.planned:
+            by_owner.setdefault(vms.demand.owner, []).append(vms)
     clusters: dict[str, NodeCluster] = {}
     for owner in sorted(by_owner):
         kind, _, cluster_id = owner.partition(":")
@@ -55,13 +55,13 @@ def clusters_with_nodes(objects: Iterable[VmObject]) -> dict[str, NodeCluster]:
 def _cluster(cluster_id: str, parts: list[VmObject]) -> NodeCluster:
     """The cluster of an NKS cluster and its separate pools, or of a VNF."""
     first = parts[0]
-    assert first.wanted is not None, "only what has VMs is asked"
+    assert first.demand is not None, "only what has VMs is asked"
     keys = _hardware_keys(parts)
     nodes: list[Node] = []
     skus: list[VmSku] = []
     fresh: set[str] = set()
     for part in parts:
-        pools = {pool.pool: pool for pool in part.wanted.pools} if part.wanted is not None else {}
+        pools = {pool.pool: pool for pool in part.demand.pools} if part.demand is not None else {}
         for vm in part.placed_vms():
             nodes.append(_node(part, vm, pools[vm.pool], keys))
             skus.append(pools[vm.pool].sku)
@@ -69,8 +69,8 @@ def _cluster(cluster_id: str, parts: list[VmObject]) -> NodeCluster:
                 fresh.add(vm.name)
     return NodeCluster(
         cluster_id,
-        first.wanted.cluster,
-        first.wanted.site_id,
+        first.demand.cluster,
+        first.demand.site_id,
         tuple(nodes),
         tuple(skus),
         frozenset(fresh),
@@ -82,7 +82,7 @@ def _cluster(cluster_id: str, parts: list[VmObject]) -> NodeCluster:
 def _hardware_keys(parts: Iterable[VmObject]) -> tuple[str, ...]:
     """The label keys that the cluster has set to the machine's name, on the workers of separate pools too."""
     for part in parts:
-        if part.instance.type.name == CLUSTER_TYPE:
+        if part.instance.type.kind is Kind.CLUSTER:
             return tuple(_planned(part).get("hardware_label_keys") or ())
     return ()
 

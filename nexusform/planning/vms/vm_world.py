@@ -1,0 +1,123 @@
+"""What VMs are planned on: the sites, what arguments mean before and after, and what is asked of VMs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from nexusform.address import Address
+from nexusform.diagnostics import Diagnostic, error
+from nexusform.planning.instances.blocks import Blocks
+from nexusform.planning.instances.instance import Instance
+from nexusform.planning.vms.sites import SitePlan, build_sites
+from nexusform.planning.vms.surroundings import PlanSurroundings, Targets, surroundings_before, vm_skus
+from nexusform.planning.vms.vm_object import VmObject
+from nexusform.ports import Kind
+from nexusform.scheduling.world import Inventory, MachineClash
+
+
+class HintTargets:
+    """Machines and racks by the ids that hints may name: a VM, a cluster or VNF, a machine, a rack."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        self._racks = {rack.id: rack for rack in inventory.racks.values()}
+        self._machines = {
+            f"{rack.id}/{machine.name}": (machine.name, rack.name)
+            for rack in self._racks.values()
+            for machine in rack.machines
+        }
+        for offer in inventory.machines.values():
+            machine = offer.machine
+            self._machines[f"{offer.rack_id}/{machine.name}"] = (machine.name, machine.rack)
+        self._objects: dict[str, VmObject] = {}
+
+    def take_in(self, objects: Iterable[VmObject]) -> None:
+        """From now on hints see where the VMs of these objects stand."""
+        for vms in objects:
+            values = vms.instance.config or vms.instance.planned
+            if values is not None and not vms.going:
+                self._objects[vms.instance.type.identify(values)] = vms
+
+    def __call__(self, resource_id: str) -> Targets | None:
+        """Names of machines and racks, or None when nothing has this id."""
+        vms = self._objects.get(resource_id)
+        if vms is not None:
+            places = [vm.placement for vm in vms.placed.values()]
+            return frozenset(place.machine for place in places), frozenset(place.rack for place in places)
+        if resource_id in self._machines:
+            machine, rack = self._machines[resource_id]
+            return frozenset({machine}), frozenset({rack})
+        offer = self._racks.get(resource_id)
+        if offer is not None:
+            return frozenset(machine.name for machine in offer.machines), frozenset({offer.name})
+        return None
+
+
+class VmWorld(Struct, frozen=True):
+    """What the VMs of a plan are placed on, and how.
+
+    `before` is what prior arguments meant, `after` what arguments mean now, `hints` what hints point at.
+    `heal` are the names of VMs to be placed anew by the address of their object (text), `explain` the
+    (address, name) of VMs whose decision is to be explained; None = every VM that is placed.
+    """
+
+    sites: Mapping[str, SitePlan]
+    before: PlanSurroundings
+    after: PlanSurroundings
+    hints: HintTargets
+    heal: Mapping[str, frozenset[str]]
+    explain: frozenset[tuple[str, str]] | None
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+    def settle(self) -> None:
+        """The removals have left: from here on every step is written down, to be repeated."""
+        for site in self.sites.values():
+            site.settle()
+
+
+def vm_world(blocks: Blocks) -> VmWorld:
+    """The world that the racks and machines planned so far offer."""
+    request, selection, inventory = blocks.request, blocks.selection, blocks.inventory
+    sites, clashes = build_sites(inventory)
+    skus, problems = vm_skus(request, inventory)
+    hints = HintTargets(inventory)
+    machines = {site.id: tuple(site.machines.values()) for site in sites.values()}
+    heal = {str(address): selection.heals(address) for address in blocks.prior.instances}
+    return VmWorld(
+        sites,
+        surroundings_before(blocks.prior, skus, request.registries.resource_types),
+        PlanSurroundings(skus, targets=hints, sites=machines),
+        hints,
+        heal if selection.heal else {},
+        None if request.want_rejected else frozenset(request.explain),
+        (*[_clash(clash, blocks.instances) for clash in clashes], *problems),
+    )
+
+
+def emptied_world(blocks: Blocks) -> VmWorld:
+    """A world in which nothing is placed: a destroy plan's, without sites."""
+    skus, _ = vm_skus(blocks.request, blocks.inventory)
+    before = surroundings_before(blocks.prior, skus, blocks.request.registries.resource_types)
+    return VmWorld({}, before, before, HintTargets(blocks.inventory), {}, frozenset())
+
+
+def _clash(clash: MachineClash, instances: Mapping[Address, Instance]) -> Diagnostic:
+    """Two descriptions of one machine, told at the second."""
+    if clash.what == "name":
+        detail = (
+            f'The machine "{clash.name}" stands twice on site {clash.site_id}: {clash.first} and '
+            f"{clash.second} both describe it. A machine is known by its site and name; give one of them "
+            "another name, or remove it."
+        )
+    else:
+        detail = (
+            f"{clash.first} and {clash.second} describe the same slot of one rack. Give one of them "
+            "another slot."
+        )
+    second = next((i for address, i in instances.items() if str(address) == clash.second), None)
+    if second is None:
+        return error("duplicate-machine", detail)
+    at_argument = second.type.kind is Kind.MACHINE  # a rack names its machines nowhere
+    argument = "name" if clash.what == "name" else "slot"
+    return second.error("duplicate-machine", detail, (argument,) if at_argument else ())
