@@ -380,6 +380,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "the-state-cannot-be-written": "The state cannot be written",
     "the-state-changed-since-the-plan-was-saved": "The state changed since the plan was saved",
     "the-state-could-not-be-saved": "The state could not be saved",
+    "the-state-stays-on-this-machine": "The state stays on this machine",
     "too-many-blocks": "Too many blocks",
     "too-many-function-arguments": "Too many function arguments",
     "too-many-modules": "Too many modules",

@@ -13,13 +13,14 @@ from contextlib import ExitStack, contextmanager
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Diagnostic, error, has_errors
+from nexusform.backends.local_file import LocalBackend
+from nexusform.diagnostics import Diagnostic, error, has_errors, warning
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import Mode
 from nexusform.planning.planner import make_plan
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.room.telling import with_room
-from nexusform.ports import Clock, Provider, ProviderProblem
+from nexusform.ports import Clock, Provider, ProviderProblem, StateBackend
 from nexusform.state.model import EMPTY
 from nexusform.workflow.importing import Imports, find_imports, refusal_to_generate, with_generated
 from nexusform.workflow.linting import with_lint
@@ -189,6 +190,8 @@ def _read(run: Run, leaving: ExitStack) -> None:
     run.diagnostics += problems
     if stored is None:
         return
+    if not stored.state.lineage and run.project.place.environment.get("NF_IN_AUTOMATION"):
+        run.diagnostics += _state_stays_here(run.project.backend)
     providers, problems = make_providers(
         base_request(run.project, stored), run.project.place.directory, leaving
     )
@@ -199,6 +202,20 @@ def _read(run: Run, leaving: ExitStack) -> None:
     settled, problems = settle_stored(stored, providers, run.project.backend, write=run.lock is not None)
     run.diagnostics += problems
     run.stored = settled or stored
+
+
+def _state_stays_here(backend: StateBackend) -> list[Diagnostic]:
+    """A warning when nothing stands, and what an apply writes would be gone with this machine."""
+    if not isinstance(backend, LocalBackend):
+        return []
+    return [
+        warning(
+            "the-state-stays-on-this-machine",
+            f"NF_IN_AUTOMATION is set, and there is no state at {backend.describe()}. A CI job's files are "
+            "gone with the job: the next one would plan everything anew. Keep the state in a backend that "
+            'all jobs reach, for example `backend "azurerm"`.',
+        )
+    ]
 
 
 def _failed(options: PlanOptions, *problems: Diagnostic) -> PlanResult:

@@ -1,0 +1,184 @@
+"""The CI recipes over two pull requests, jobs on fresh clones: what the first applied, the second keeps."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.contracts import servers
+from tests.contracts.http_state_server import state_server
+
+CI = Path(__file__).parents[2] / "docs" / "ci"
+ACTION = {
+    step.get("id", step["run"].split()[-1]): step["run"]
+    for step in yaml.safe_load((CI / "github" / "action.yml").read_text(encoding="utf-8"))["runs"]["steps"]
+    if "run" in step
+}
+GITHUB_APPLY = next(script for script in ACTION.values() if "apply -input=false" in script)
+GITLAB = list(yaml.safe_load_all((CI / "gitlab.yml").read_text(encoding="utf-8")))[1]
+
+CONFIGURATION = """nexusform {{
+  backend "{backend}" {{}}
+}}
+resource "nexus_site" "lab" {{
+  name = "lab"
+}}
+resource "nexus_rack" "r" {{
+  count         = 2
+  site_id       = nexus_site.lab.id
+  name          = "rack${{count.index + 1}}"
+  machine_count = 4
+}}
+resource "nexus_kubernetes_cluster" "core" {{
+  site_id    = nexus_site.lab.id
+  depends_on = [nexus_rack.r]
+
+  control_plane {{
+    count       = 3
+    vm_sku_name = "NC_G12_56_v1"
+  }}
+  agent_pool "workers" {{
+    count       = {workers}
+    vm_sku_name = "NC_P46_224_v1"
+  }}
+}}
+"""
+
+
+class Repository:
+    """A repository, its code host's artifact of the last plan, and jobs that run on fresh clones of it."""
+
+    def __init__(self, place: Path, backend: str, variables: dict[str, str]) -> None:
+        self.place = place
+        self.backend = backend
+        self.variables = variables
+        self.artifact = place / "artifact"
+        self.jobs = 0
+        (place / "bin").mkdir()
+        for name, command in (("nexusform", f'exec {sys.executable} -m nexusform "$@"'), ("pip", "exit 0")):
+            program = place / "bin" / name
+            program.write_text(f"#!/bin/sh\n{command}\n")
+            program.chmod(0o755)
+
+    def commit(self, workers: int) -> None:
+        """What the branch of a pull request holds, and main after its merge."""
+        text = CONFIGURATION.format(backend=self.backend, workers=workers)
+        (self.place / "lab").mkdir(exist_ok=True)
+        (self.place / "lab" / "main.nf.hcl").write_text(text)
+
+    def job(self, script: str) -> str:
+        """Run a script as a runner does: on a clone with nothing of the jobs before but the artifact."""
+        self.jobs += 1
+        clone = self.place / f"clone{self.jobs}"
+        clone.mkdir()
+        shutil.copytree(self.place / "lab", clone / "lab")
+        environment = {
+            **os.environ,
+            "PATH": f"{self.place / 'bin'}:{os.environ['PATH']}",
+            "DIRECTORY": "lab",
+            "ARGUMENTS": "",
+            "FOLDER": str(self.artifact),
+            "GITHUB_OUTPUT": str(clone / "outputs"),
+            "GITHUB_STEP_SUMMARY": str(clone / "summary"),
+            "CI_PROJECT_DIR": str(clone),
+            "NF_IN_AUTOMATION": "true",
+            **self.variables,
+        }
+        words = ["bash", "-e", "-o", "pipefail", "-c", script]
+        done = subprocess.run(words, cwd=clone, env=environment, capture_output=True, text=True, check=False)
+        shutil.rmtree(clone)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+def github(repository: Repository) -> tuple[Callable[[], str], Callable[[], str]]:
+    repository.artifact.mkdir()
+    plan = f"({ACTION['init']})\n{ACTION['plan']}"
+    apply = f"({ACTION['init']})\n{GITHUB_APPLY}"
+    return lambda: repository.job(plan), lambda: repository.job(apply)
+
+
+def gitlab(repository: Repository) -> tuple[Callable[[], str], Callable[[], str]]:
+    def script(name: str) -> str:
+        prepare = GITLAB[".nexusform"]["before_script"][1:]  # what it installs is here already
+        lines = [line for line in GITLAB[name]["script"] if "<<'PYTHON'" not in line]  # talks to the host
+        return "\n".join([*prepare, *lines])
+
+    return lambda: repository.job(script("nexusform-plan")), lambda: repository.job(script("nexusform-apply"))
+
+
+@pytest.fixture
+def http_variables() -> Iterator[dict[str, str]]:
+    with state_server() as (address, _):
+        settings = f"address={address}/lab\nlock_address={address}/lab/lock\n"
+        dialect = {
+            "CI_API_V4_URL": f"{address}/gitlab",
+            "CI_PROJECT_ID": "1",
+            "STATE": "lab",
+            "CI_JOB_TOKEN": "t",
+        }
+        yield {"BACKEND_CONFIG": settings, **dialect}
+
+
+@pytest.fixture
+def azurerm_variables() -> Iterator[dict[str, str]]:
+    with servers.azurite() as address:
+        from azure.storage.blob import ContainerClient
+
+        ContainerClient(address, "nexusform", credential=servers.KEY).create_container()
+        settings = {
+            "storage_account_name": servers.ACCOUNT,
+            "container_name": "nexusform",
+            "key": "lab.nfstate",
+            "endpoint": address,
+        }
+        lines = "".join(f"{name}={value}\n" for name, value in settings.items())
+        yield {"BACKEND_CONFIG": lines, "ARM_ACCESS_KEY": servers.KEY}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "backend"),
+    [(github, "http"), (gitlab, "http"), (github, "azurerm")],
+    ids=lambda v: str(v)[:18],
+)
+def test_the_second_pull_request_keeps_what_the_first_one_placed(
+    recipe: Callable[[Repository], tuple[Callable[[], str], Callable[[], str]]],
+    backend: str,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    repository = Repository(tmp_path, backend, request.getfixturevalue(f"{backend}_variables"))
+    plan, apply = recipe(repository)
+    repository.commit(workers=4)
+    assert "Placements: 7 to place, 0 to move, 0 to remove, 0 kept." in plan()
+    assert "Apply complete! Resources: 4 added, 0 changed, 0 destroyed." in apply()
+    repository.commit(workers=5)
+    assert "Placements: 1 to place, 0 to move, 0 to remove, 7 kept." in plan()
+    assert "Apply complete! Resources: 0 added, 1 changed, 0 destroyed." in apply()
+    assert "No changes." in plan()
+
+
+def test_a_runner_with_a_state_of_its_own_is_warned(tmp_path: Path) -> None:
+    repository = Repository(tmp_path, "local", {"BACKEND_CONFIG": ""})
+    plan, _ = github(repository)
+    repository.commit(workers=1)
+    shown = plan()
+    assert "Warning: The state stays on this machine" in shown
+    assert 'backend "azurerm"' in " ".join(shown.replace("│", " ").split())
+
+
+def test_what_a_plan_prints_is_no_command_to_the_runner(tmp_path: Path) -> None:
+    repository = Repository(tmp_path, "local", {"BACKEND_CONFIG": ""})
+    plan, _ = github(repository)
+    repository.commit(workers=1)
+    shown = plan()
+    start, end = shown.index("::stop-commands::"), shown.rindex("\n::")
+    token = shown[start:].split("::")[2].split("\n")[0]
+    assert len(token) == 32
+    assert shown[end:].startswith(f"\n::{token}::")
+    assert start < shown.index("Plan: ") < end
