@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from nexusform.plain_data import Path
 from nexusform.scheduling.matching import Taint
-from nexusform.scheduling.racks.model import Hint, Placement, VmSku
+from nexusform.scheduling.racks.model import ANYWHERE, Hint, Placement, Terms, VmSku
 
 
 class GroupRule(Struct, frozen=True):
@@ -33,8 +33,8 @@ class PoolDemand(Struct, frozen=True):
     `numbers` and `names` run in parallel (names as shown: `cluster-a-np1-0`). `sku` is the
     resolved VM SKU. `triggers` are (trigger name, comparable value) pairs in order of precedence:
     a value that differs from the prior's re-places the pool's VMs with that trigger. `path` is
-    where the pool stands in the resource's configuration; `hints` are the placement hints
-    (empty tuple = none). `max_surge` and `max_unavailable` are as written ("1", "33%").
+    where the pool stands in the resource's configuration; `terms` are what it asks of the placement
+    rule beside the SKU. `max_surge` and `max_unavailable` are as written ("1", "33%").
     `pinned` names the machine that the user fixed, or "". `rule_pool` and `rule_number` stand in
     for pool and number in the placement rule where they differ (plain VMs). `count_path` is where the
     number of VMs is written (empty for what has none: plain VMs, VNFs).
@@ -44,10 +44,9 @@ class PoolDemand(Struct, frozen=True):
     numbers: tuple[int | str, ...]
     names: tuple[str, ...]
     sku: VmSku
-    zones: frozenset[str] | None
+    terms: Terms = ANYWHERE
     triggers: tuple[tuple[str, Any], ...] = ()
     path: Path = ()
-    hints: tuple[Hint, ...] = ()
     max_surge: str = "1"
     max_unavailable: str = "0"
     pinned: str = ""
@@ -56,6 +55,16 @@ class PoolDemand(Struct, frozen=True):
     count_path: Path = ()
     groups: tuple[GroupRule, ...] = ()
     system: bool = False
+
+    @property
+    def zones(self) -> frozenset[str] | None:
+        """The availability zones that its VMs may be in; None = all."""
+        return self.terms.zones
+
+    @property
+    def hints(self) -> tuple[Hint, ...]:
+        """Its placement hints."""
+        return self.terms.hints
 
 
 class VmDemand(Struct, frozen=True):

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.demands import PlacedVm
-from nexusform.scheduling.racks.model import CONTROL_PLANE, Machine, VmSku
+from nexusform.scheduling.racks.model import ANYWHERE, CONTROL_PLANE, Demand, Machine, Terms, VmName, VmSku
 from nexusform.source import Span
 
 
@@ -25,7 +26,7 @@ class PoolFacts(Struct, frozen=True):
     pool, `block` its header for messages. `numbers` are all VMs of the pool, `new_numbers` those
     that this plan places (in the order in which it places them), `vms` by number those that
     have a place. `stands`: the plan places none of them, and they are judged as if it
-    placed all (`new_numbers`) again. `zones` None = all. `zones_span` is the availability_zones
+    placed all (`new_numbers`) again. `zones_span` is the availability_zones
     argument, `span` the pool's block.
     """
 
@@ -37,7 +38,7 @@ class PoolFacts(Struct, frozen=True):
     sku: VmSku
     numbers: tuple[int | str, ...]
     new_numbers: tuple[int | str, ...] = ()
-    zones: frozenset[str] | None = None
+    terms: Terms = ANYWHERE
     vms: Mapping[int | str, PlacedVm] = field(default_factory=dict)
     max_surge: str = "1"
     max_unavailable: str = "0"
@@ -45,6 +46,19 @@ class PoolFacts(Struct, frozen=True):
     zones_span: Span | None = None
     block: str = ""
     stands: bool = False
+
+    @property
+    def zones(self) -> frozenset[str] | None:
+        """The zones asked for; None = all."""
+        return self.terms.zones
+
+    def demand(self, number: int | str) -> Demand:
+        """What the scheduler is asked for one of its VMs."""
+        return Demand(VmName(self.owner, self.cluster, self.pool, number), self.sku, self.terms)
+
+    def in_zones(self, zones: frozenset[str] | None) -> PoolFacts:
+        """The same pool with other zones."""
+        return replace(self, terms=replace(self.terms, zones=zones))
 
     @property
     def count(self) -> int:
@@ -81,14 +95,14 @@ class Outcome(Struct, frozen=True):
 
 
 Rehearse: TypeAlias = Callable[[Sequence[PoolFacts]], Outcome]
-CountFree: TypeAlias = Callable[[VmSku, frozenset[str] | None], int]
+CountFree: TypeAlias = Callable[[Demand], int]
 
 
 class SiteFacts(Struct, frozen=True):
     """A site: its machines in order of rack, slot and name.
 
     `rehearse(pools)` places the new VMs of these pools in this order on the site as it was before
-    the plan. `count_free(sku, zones)` is how many more VMs of a SKU fit after the plan.
+    the plan. `count_free(demand)` is how many more such VMs fit after the plan.
     """
 
     id: str

@@ -40,7 +40,7 @@ def rule(facts: Facts) -> list[Diagnostic]:
         needed = surge_count(pool.max_surge, pool.count, control_plane=pool.is_control_plane)
         if not needed or pool.site_id not in touched or site.count_free is None:
             continue
-        free = site.count_free(pool.sku, pool.zones)
+        free = site.count_free(pool.demand(0))
         if free < needed:
             found.append(finding(ID, _detail(pool, needed, free), pool))
     return found

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from nexusform.advice.facts import Outcome, PoolFacts, Rehearse
 from nexusform.scheduling.catalogue import largest_sku
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.model import Demand, VmName, VmSku
+from nexusform.scheduling.racks.model import VmSku, anybodys
 from nexusform.scheduling.racks.shortage import Shortage
 
 
@@ -23,10 +23,7 @@ def rehearsal(before: RackScheduler) -> Rehearse:
         scheduler = before.copy()
         unplaced = 0
         for pool in pools:
-            demands = [
-                Demand(VmName(pool.owner, pool.cluster, pool.pool, number), pool.sku, pool.zones)
-                for number in pool.new_numbers
-            ]
+            demands = [pool.demand(number) for number in pool.new_numbers]
             unplaced += sum(isinstance(answer, Shortage) for answer in scheduler.place_run(demands))
         return _outcome(scheduler, unplaced, largest_sku(pool.sku for pool in pools))
 
@@ -44,6 +41,6 @@ def _outcome(scheduler: RackScheduler, unplaced: int, largest: VmSku | None) -> 
         vms[owner] += count
         shared[owner] += count > 1
         most[owner] = max(most.get(owner, 0), count)
-    free = scheduler.count_free(largest) if largest is not None else 0
+    free = scheduler.count_free(anybodys(largest)) if largest is not None else 0
     name = largest.name if largest else ""
     return Outcome(unplaced, dict(shared), most, dict(machines), dict(vms), name, free)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from msgspec.structs import replace
-
 from nexusform.advice.facts import Facts, PoolFacts, SiteFacts
 from nexusform.advice.wording import NAMED, finding
 from nexusform.diagnostics import Diagnostic
@@ -52,7 +50,7 @@ def _pins_explain_it(pools: Sequence[PoolFacts], site: SiteFacts, facts: Facts) 
     if site.rehearse is None or not any(pool.zones and pool.new_numbers for pool in pools):
         return False
     owner = pools[0].owner
-    freed = [replace(p, zones=None) if p.owner == owner else p for p in facts.on_site(site.id)]
+    freed = [p.in_zones(None) if p.owner == owner else p for p in facts.on_site(site.id)]
     return not site.rehearse(freed).shared.get(owner, 0)
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
-from msgspec.structs import replace
-
 from nexusform.advice.facts import Facts, Outcome, PoolFacts, SiteFacts
 from nexusform.advice.wording import NAMED, finding
 from nexusform.diagnostics import Diagnostic
@@ -37,7 +35,7 @@ def rule(facts: Facts) -> list[Diagnostic]:
         if site.rehearse is not None and len(found) < MAX_REHEARSALS:
             if site.id not in as_written:
                 as_written[site.id] = site.rehearse(facts.on_site(site.id))
-            freed = [replace(p, zones=None) if p is pool else p for p in facts.on_site(site.id)]
+            freed = [p.in_zones(None) if p is pool else p for p in facts.on_site(site.id)]
             tell = _cost_again if facts.is_replayed(site.id) else _cost
             cost = tell(pool, as_written[site.id], site.rehearse(freed))
         advice = "Leave availability_zones out, or name as many zones as you can."

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from msgspec.structs import replace
-
 from nexusform.advice.facts import Facts, PoolFacts, SiteFacts
 from nexusform.advice.wording import NAMED, finding
 from nexusform.diagnostics import Diagnostic
@@ -52,7 +50,7 @@ def _gain(pool: PoolFacts, site: SiteFacts, wider: list[str], enough: int, facts
     quoted = ", ".join(f'"{zone}"' for zone in wider)
     zones = f"availability_zones = [{quoted}]"
     if site.rehearse is not None:
-        widened = [replace(p, zones=frozenset(wider)) if p is pool else p for p in facts.on_site(site.id)]
+        widened = [p.in_zones(frozenset(wider)) if p is pool else p for p in facts.on_site(site.id)]
         after = site.rehearse(widened)
         shared = after.shared.get(pool.owner, 0)
         left = f"{counted(shared, 'machine houses', 'machines house')} two or more" if shared else "none does"

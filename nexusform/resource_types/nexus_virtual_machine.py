@@ -18,7 +18,7 @@ from nexusform.resource_types.arguments import (
     parent_attribute,
     whole_number_problems,
 )
-from nexusform.scheduling.racks.model import Hint, HintScope, Placement, VmSku
+from nexusform.scheduling.racks.model import Hint, HintScope, Placement, Terms, VmSku
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
 from nexusform.value_types import NUMBER, STRING, ListType
 
@@ -131,8 +131,7 @@ def demand(
         (0,),
         (str(attributes["name"]),),
         sku,
-        None,
-        hints=hints,
+        Terms(hints=hints),
         pinned=str(attributes.get("machine") or ""),
         rule_pool=block,
         rule_number=0 if address.key is None else address.key,

@@ -14,7 +14,7 @@ from nexusform.ports import Surroundings
 from nexusform.resource_types.vm_skus import unknown_sku
 from nexusform.scheduling.catalogue import allocatable_cpus
 from nexusform.scheduling.matching import Taint
-from nexusform.scheduling.racks.model import CONTROL_PLANE, Placement, VmSku
+from nexusform.scheduling.racks.model import CONTROL_PLANE, Placement, Terms, VmSku
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
 from nexusform.value_types import NUMBER, STRING, ListType, MapType, ObjectType, SetType
 
@@ -128,6 +128,11 @@ NODES: Final = Attribute(
 )
 
 
+def terms_of(values: Mapping[str, Any]) -> Terms:
+    """What a pool's arguments ask of the placement rule beside the SKU."""
+    return Terms(zones_of(values))
+
+
 def zones_of(values: Mapping[str, Any]) -> frozenset[str] | None:
     """The zones of a pool; None = all."""
     zones = values.get("availability_zones")
@@ -175,7 +180,7 @@ def pool_demand(
             numbers,
             tuple(f"{cluster}-{pool}-{n}" for n in numbers),
             sku,
-            zones_of(values),
+            terms_of(values),
             _triggers(values) if pool != CONTROL_PLANE else (),
             path,
             max_surge=str(settings.get("max_surge") or "1"),

@@ -209,7 +209,6 @@ def demand(
                 tuple(own),
                 tuple(f"{name}-{vdu.name}-{number}" for number in own),
                 sku,
-                None,
                 triggers=(("sku_changed", (sku.name, *figures)),),
                 path=("vdu", vdu.name),
                 groups=tuple(_group(rule) for rule in vnf.rules if vdu.name in rule.vdus),

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.model import Machine, VmSku
+from nexusform.scheduling.racks.model import Machine, VmSku, anybodys, common_terms
 from nexusform.scheduling.world import RackOffer
 from nexusform.whatif.fragmentation import Fragmentation, find_fragmentation, largest_sku
 from nexusform.whatif.mix import MixAnswer, MixPart, fill_with_mix
@@ -125,8 +126,10 @@ def _room(
     planned: Sequence[RackOffer],
     figures: Figures,
 ) -> SkuRoom:
-    by_rack = site.scheduler.free_by_rack(sku, zones)
-    coming = {rack.name: RackScheduler(rack.machines).count_free(sku) for rack in planned}
+    pools = [pool for cluster in site.clusters for pool in cluster.pools if pool.sku == sku]
+    terms = common_terms(pool.demand.terms for pool in pools)
+    by_rack = site.scheduler.free_by_rack(anybodys(sku, replace(terms, zones=zones)))
+    coming = {rack.name: RackScheduler(rack.machines).count_free(anybodys(sku, terms)) for rack in planned}
     now = sum(by_rack.values())
     zone_of = {rack.name: rack.availability_zone for rack in planned}
     zone_of |= {m.rack: m.availability_zone for m in site.machines.values() if m.rack in by_rack}

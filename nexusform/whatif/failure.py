@@ -11,7 +11,6 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from nexusform.planning.verdicts.fit import explain_shortage
 from nexusform.planning.vms.sites import demand_for
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.model import Placement
@@ -193,7 +192,7 @@ def _comeback(
             continue
         answer = scheduler.place(demand_for(pool.wanted, pool.demand, vm.number))
         if isinstance(answer, Shortage):
-            reason = reason or explain_shortage(pool.demand, answer)
+            reason = reason or answer.reason
             vms.append(Comeback(vm.name, vm.number, vm.placement, None))
         else:
             vms.append(Comeback(vm.name, vm.number, vm.placement, answer[1]))

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from nexusform.planning.verdicts.fit import explain_shortage
 from nexusform.planning.vms.sites import demand_for, vm_name
 from nexusform.planning.vms.triggers import batch_size
 from nexusform.scheduling.racks.engine import RackScheduler
@@ -136,7 +135,7 @@ def _pool(scheduler: RackScheduler, pool: Pool) -> PoolUpgrade:
     walk = _walk(scheduler, pool, surge, unavailable)
     reason, fitting, in_place = "", 0, False
     if walk.shortage is not None:
-        reason = explain_shortage(pool.demand, walk.shortage)
+        reason = walk.shortage.reason
         if not pool.control_plane:
             fitting = _fitting_surge(before, pool, min(surge, count) - 1)
             in_place = _walk(before.copy(), pool, 0, 1).shortage is None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.model import Demand, VmName, VmSku
+from nexusform.scheduling.racks.model import Demand, Terms, VmName, VmSku, anybodys
 
 _OWNER = "what-if"
 
@@ -40,7 +40,7 @@ def fill_with_mix(
 ) -> MixAnswer:
     """Find how many whole sets fit. Changes nothing."""
     ordered = tuple(sorted(parts, key=lambda p: (-p.sku.memory_gib, -p.sku.host_vcpus, p.sku.name)))
-    fewest, most = 0, min(scheduler.count_free(p.sku, zones) // p.count for p in ordered)
+    fewest, most = 0, min(scheduler.count_free(anybodys(p.sku, Terms(zones))) // p.count for p in ordered)
     while fewest < most:
         middle = (fewest + most + 1) // 2
         if _placed(scheduler.copy(), ordered, middle, zones) is None:
@@ -56,7 +56,7 @@ def fill_with_mix(
         _one_by_one(scheduler.copy(), ordered, zones),
         beyond[0] if beyond else None,
         beyond[1] if beyond else 0,
-        tuple((p.sku, full.count_free(p.sku, zones)) for p in parts),
+        tuple((p.sku, full.count_free(anybodys(p.sku, Terms(zones)))) for p in parts),
     )
 
 
@@ -82,4 +82,4 @@ def _one_by_one(scheduler: RackScheduler, parts: Sequence[MixPart], zones: froze
 
 
 def _demand(index: int, part: MixPart, number: int, zones: frozenset[str] | None) -> Demand:
-    return Demand(VmName(_OWNER, _OWNER, f"{index}-{part.sku.name}", number), part.sku, zones)
+    return Demand(VmName(_OWNER, _OWNER, f"{index}-{part.sku.name}", number), part.sku, Terms(zones))

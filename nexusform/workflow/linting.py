@@ -119,7 +119,7 @@ def _pool(address: Address, found: VmObject, pool: PoolDemand, *, everything: bo
         pool.sku,
         pool.numbers,
         new,
-        pool.zones,
+        pool.terms,
         {number: found.placed[key] for number, key in keys.items() if key in found.placed},
         pool.max_surge,
         pool.max_unavailable,

@@ -16,7 +16,7 @@ from nexusform.demands import PlacedVm
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.model import Demand, Machine, VmName
+from nexusform.scheduling.racks.model import Machine, Terms, VmName
 from nexusform.source import Position, Span
 
 SKUS = CATALOGUES[NEWEST].vm_skus
@@ -52,7 +52,7 @@ def pool(cluster: str, name: str, sku: str, count: int, zones: Sequence[str] = (
         sku=SKUS[sku],
         numbers=tuple(range(count)),
         new_numbers=tuple(range(count)),
-        zones=frozenset(zones) or None,
+        terms=Terms(frozenset(zones) or None),
         span=SPAN,
         **more,  # type: ignore[arg-type]
     )
@@ -69,7 +69,7 @@ def planned(site: tuple[Machine, ...], pools: Sequence[PoolFacts], stood: Sequen
         vms = {}
         for number in one.numbers:
             vm = VmName(one.owner, one.cluster, one.pool, number)
-            answer = scheduler.place(Demand(vm, one.sku, one.zones))
+            answer = scheduler.place(one.demand(number))
             if isinstance(answer, tuple):
                 vms[number] = PlacedVm(one.pool, number, f"{one.pool}-{number}", one.sku.name, answer[1])
                 if one.cluster in stood:

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from nexusform.rendering.answers.elsewhere_text import elsewhere_lines
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
-from nexusform.scheduling.racks.model import Demand, VmName
+from nexusform.scheduling.racks.model import Demand, Terms, VmName
 from nexusform.whatif.elsewhere import Need, Way, find_ways
 from nexusform.whatif.world_view import SiteView
 from tests.planning.harness import cluster, plan, pool
@@ -14,7 +14,7 @@ SKUS = CATALOGUES[NEWEST].vm_skus
 
 
 def demand(sku: str, *zones: str) -> Demand:
-    return Demand(VmName("new", "new", "p", 0), SKUS[sku], frozenset(zones) or None)
+    return Demand(VmName("new", "new", "p", 0), SKUS[sku], Terms(frozenset(zones) or None))
 
 
 def ways(site: SiteView, wanted: Demand) -> dict[str, Way]:

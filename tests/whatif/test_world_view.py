@@ -1,3 +1,4 @@
+from nexusform.scheduling.racks.model import Terms, anybodys
 from nexusform.whatif.world_view import Kind
 from tests.planning.harness import agent_pool, applied, cluster, places, plan, pool
 from tests.resource_types.test_tacker_vnf import SPECIFICATION_HOT, planned
@@ -45,7 +46,7 @@ def test_machines_that_are_taken_away_hold_no_vm_and_take_none() -> None:
     scheduler, handles = site.without(lost, "lost")
     assert {vm.placement.rack for vm in scheduler.vms()} == {"r2"}
     assert len(handles) == len([m for m, _ in where(site).values() if m not in lost])
-    assert scheduler.count_free(site.skus["NC_P46_224_v1"], frozenset({"1"})) == 0
+    assert scheduler.count_free(anybodys(site.skus["NC_P46_224_v1"], Terms(frozenset({"1"})))) == 0
     assert len(list(site.scheduler.vms())) == 6  # asking changes nothing
 
 

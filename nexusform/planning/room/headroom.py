@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from nexusform.demands import PoolDemand
+from nexusform.demands import PoolDemand, VmDemand
 from nexusform.planning.occupancy import Room, SiteRoom
 from nexusform.planning.room.sides import OccupiedSite
+from nexusform.planning.vms.sites import demand_for
 from nexusform.planning.vms.triggers import batch_size
 from nexusform.scheduling.catalogue import by_size
-from nexusform.scheduling.racks.model import CONTROL_PLANE, VmSku
+from nexusform.scheduling.racks.model import CONTROL_PLANE, VmSku, anybodys, common_terms
 
 
 def headroom(before: Mapping[str, OccupiedSite], after: Mapping[str, OccupiedSite]) -> tuple[SiteRoom, ...]:
@@ -36,23 +37,25 @@ def _skus(occupied: OccupiedSite | None) -> Iterable[VmSku]:
 def _room(occupied: OccupiedSite | None, sku: VmSku) -> Room | None:
     if occupied is None:
         return None
-    by_rack = occupied.site.scheduler.free_by_rack(sku)
+    pools = [(wanted, pool) for wanted, pool in occupied.pools if pool.sku == sku]
+    terms = common_terms(pool.terms for _, pool in pools)
+    by_rack = occupied.site.scheduler.free_by_rack(anybodys(sku, terms))
     free = sum(by_rack.values())
     worst = max(sorted(by_rack), key=lambda rack: by_rack[rack], default="")
     most = by_rack.get(worst, 0)
-    pools = [(cluster, pool) for cluster, pool in occupied.pools if pool.sku == sku]
-    crowded = [cluster for cluster, pool in pools if _is_crowded(occupied, pool)]
+    crowded = [wanted.cluster for wanted, pool in pools if _is_crowded(occupied, wanted, pool)]
     return Room(
         free,
         free - most,
         worst if most else "",
-        tuple(dict.fromkeys(cluster for cluster, _ in pools)),
+        tuple(dict.fromkeys(wanted.cluster for wanted, _ in pools)),
         tuple(dict.fromkeys(crowded)),
     )
 
 
-def _is_crowded(occupied: OccupiedSite, pool: PoolDemand) -> bool:
-    return occupied.site.scheduler.count_free(pool.sku, pool.zones) < surge_size(pool)
+def _is_crowded(occupied: OccupiedSite, wanted: VmDemand, pool: PoolDemand) -> bool:
+    demand = demand_for(wanted, pool, 0)
+    return occupied.site.scheduler.count_free(demand) < surge_size(pool)
 
 
 def surge_size(pool: PoolDemand) -> int:

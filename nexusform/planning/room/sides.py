@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.address import Address
-from nexusform.demands import PlacedVm, PoolDemand, by_number
+from nexusform.demands import PlacedVm, PoolDemand, VmDemand, by_number
 from nexusform.planning.occupancy import OutsideVm
 from nexusform.planning.plan import Change, Plan
 from nexusform.planning.room.ground import Ground, Thing, lay_ground
@@ -38,13 +38,13 @@ class HousedVm(Struct, frozen=True):
 class OccupiedSite(Struct):
     """One site on one side: its scheduler with everybody in it, and who they are.
 
-    `pools` are the pools of NKS clusters with the name of their cluster, in the plan's order.
+    `pools` are the pools of NKS clusters, each with its demand, in the plan's order.
     """
 
     site: SitePlan
     vms: list[HousedVm] = field(default_factory=list)
     outsiders: list[OutsideVm] = field(default_factory=list)
-    pools: list[tuple[str, PoolDemand]] = field(default_factory=list)
+    pools: list[tuple[VmDemand, PoolDemand]] = field(default_factory=list)
 
 
 def occupied_sites(
@@ -88,7 +88,7 @@ def _house(
     if demand is None or occupied is None:
         return
     pools = {pool.pool: pool for pool in demand.pools}
-    occupied.pools += [(demand.cluster, pool) for pool in demand.pools if pool.count_path]
+    occupied.pools += [(demand, pool) for pool in demand.pools if pool.count_path]
     order = {name: at for at, name in enumerate(pools)}
     for vm in sorted(vms, key=lambda vm: (order.get(vm.pool, len(order)), by_number(vm))):
         pool = pools.get(vm.pool)

@@ -10,9 +10,8 @@ from nexusform.address import Address
 from nexusform.demands import PoolDemand
 from nexusform.diagnostics import Diagnostic, Problem, Severity, error
 from nexusform.planning.vms.vm_object import VmObject
-from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.model import Demand
-from nexusform.scheduling.racks.shortage import Binding, Shortage
+from nexusform.scheduling.racks.shortage import Shortage
 
 MOST_CULPRITS = 5
 
@@ -89,14 +88,12 @@ def _error(found: VmObject, pool: PoolDemand, shortage: Shortage, left_out: Sequ
     subject = instance.locate(pool.path)
     return error(
         "does-not-fit",
-        explain_shortage(pool, shortage) + _left_out(left_out),
+        shortage.reason + _left_out(left_out),
         subject,
         address=str(instance.address),
         block=instance.block.header if instance.block is not None else "",
         headline=f"{total} x {pool.sku.name} do not fit: {placed} of {total} placed",
-        extra={
-            "fit": {"pool": pool.pool, "wanted": total, "placed": placed, "binding": shortage.binding.value}
-        },
+        extra={"fit": {"pool": pool.pool, "wanted": total, "placed": placed, "binding": shortage.binding}},
     )
 
 
@@ -106,60 +103,3 @@ def _left_out(addresses: Sequence[str]) -> str:
     named = ", ".join(addresses[:MOST_CULPRITS])
     more = f" and {len(addresses) - MOST_CULPRITS} more" if len(addresses) > MOST_CULPRITS else ""
     return f" -target or -exclude leave these out of the plan, so that their room is not seen: {named}{more}."
-
-
-def explain_shortage(pool: PoolDemand, shortage: Shortage) -> str:
-    """The binding constraint in sentences."""
-    sku, zones = pool.sku, _zones(shortage)
-    if shortage.binding is Binding.UNKNOWN_ZONES:
-        return f"No rack is in {zones}; the site's zones are {', '.join(shortage.site_zones) or 'none'}."
-    if shortage.binding is Binding.NO_MACHINE:
-        return f"There is no machine on the site ({zones})."
-    if shortage.binding is Binding.NOT_SCHEDULABLE:
-        why = ", ".join(f"{count} {reason}" for reason, count in shortage.refusals)
-        return f"None of the {shortage.in_zones} machines on the site ({zones}) takes new VMs: {why}."
-    if shortage.binding is Binding.HARDWARE:
-        return _hardware(pool, shortage)
-    if shortage.binding is Binding.DISK:
-        return f"No machine on the site ({zones}) has {sku.disk_gib:,} GiB of disk left."
-    if shortage.binding is Binding.HINTS:
-        return "Hard placement hints refuse every machine that has room: " + "; ".join(shortage.hints) + "."
-    return _cells(pool, shortage)
-
-
-def _zones(shortage: Shortage) -> str:
-    zones = shortage.demand.zones
-    return f"zones: {', '.join(sorted(zones, key=str.encode))}" if zones else "zones: all"
-
-
-def _hardware(pool: PoolDemand, shortage: Shortage) -> str:
-    have = ", ".join(shortage.machine_skus)
-    text = (
-        f"{pool.sku.name} runs on {', '.join(pool.sku.machine_skus)} only, and the machines here are {have}."
-    )
-    listed = [CATALOGUES[NEWEST].largest_listed(pool.sku.kind, machine) for machine in shortage.machine_skus]
-    largest = max(
-        (s for s in listed if s is not None), key=lambda s: (s.host_vcpus, s.memory_gib), default=None
-    )
-    if largest is not None:
-        text += f" The largest SKU of the same type that this hardware lists is {largest.name}."
-    return text
-
-
-def _cells(pool: PoolDemand, shortage: Shortage) -> str:
-    sku = pool.sku
-    size = f"{sku.cpus_in_cell} vCPUs and {sku.memory_in_cell} GiB"
-    if sku.numa_cells > 1:
-        cells = f"{sku.numa_cells} NUMA cells of {size} each"
-        text = f"No machine with {cells} is free on the site ({_zones(shortage)})."
-    else:
-        text = f"No NUMA cell with {size} is free on the site ({_zones(shortage)})."
-    if shortage.empty_machines == 0:
-        text += " No machine there could hold one even when empty."
-    elif shortage.broken_cells:
-        culprits = shortage.broken_by[:MOST_CULPRITS]
-        names = ", ".join(f"{b.cluster}/{b.pool} ({b.cells})" for b in culprits)
-        more = sum(b.cells for b in shortage.broken_by[MOST_CULPRITS:])
-        rest = f", others ({more})" if more else ""
-        text += f" {shortage.broken_cells} cells hold only smaller VMs; they were broken by {names}{rest}."
-    return text

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.scheduling.racks.certainty import Operation, Place, Release, Stand
@@ -202,4 +203,6 @@ def demand_for(
 ) -> Demand:
     """What the scheduler is asked for one VM."""
     name = vm_name(wanted, pool, pool.pool, number)
-    return Demand(name, pool.sku, pool.zones, (*pool.hints, *group_hints), last_resort)
+    of_groups = tuple(group_hints)
+    terms = replace(pool.terms, hints=(*pool.terms.hints, *of_groups)) if of_groups else pool.terms
+    return Demand(name, pool.sku, terms, last_resort)

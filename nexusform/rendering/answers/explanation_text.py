@@ -11,8 +11,8 @@ from nexusform.rendering.notation.colours import Painter, harmless
 from nexusform.rendering.notation.places import cells_text, place_document, place_text
 from nexusform.scheduling.decision import Certainty, Refusal
 from nexusform.scheduling.racks.explanation import Explanation, Ranked
-from nexusform.scheduling.racks.faces import KeyPart
 from nexusform.scheduling.racks.model import Placement, VmSku
+from nexusform.scheduling.racks.rule import KeyPart
 from nexusform.words import counted, form, listed
 
 _INDENT = " " * 15
@@ -72,33 +72,17 @@ def _step(number: str, name: str, text: str) -> str:
 # --- steps 1 and 2 -----------------------------------------------------------------------------
 
 
-_FILTER_WORDS = {
-    "schedulable": "take new VMs",
-    "hardware": "have hardware for the SKU",
-    "disk": "have the disk",
-}
-
-
 def _filters(explanation: Explanation) -> list[str]:
-    left = {step.rule: step.machines for step in explanation.filters}
-    total = explanation.total_machines
-    clauses = [f"{total} machines"]
-    before = total
-    for rule, words in _FILTER_WORDS.items():
-        if left.get(rule, before) != before:
-            before = left[rule]
-            clauses.append(f"{before} {words}")
-    one_cell = explanation.demand.sku.numa_cells == 1
-    size = "a free cell of that size" if one_cell else "enough free cells of that size"
-    clauses.append(f"{left.get('fits', total)} have {size}")
-    after_zones = left.get("zones", total)
-    zones = f"all; {after_zones} stay"
-    if explanation.demand.zones is not None:
-        zones = f"{{{', '.join(sorted(explanation.demand.zones))}}} leave {after_zones}"
-    lines = [_step("1", "fits", ", ".join(clauses)), _step("2", "zones", zones)]
-    if explanation.demand.hints:
-        after_hints = left.get("hints", after_zones)
-        lines.append(_step(" ", "hints", f"{len(explanation.demand.hints)} leave {after_hints}"))
+    """A line for each step of the filters, in their order; the first says how many machines there are."""
+    clauses: dict[str, list[str]] = {}
+    for step in explanation.filters:
+        if step.text:
+            clauses.setdefault(step.line, []).append(step.text)
+    lines: list[str] = []
+    total = f"{explanation.total_machines} machines"
+    for line, texts in clauses.items():
+        first = [] if lines else [total]
+        lines.append(_step(line[0], line[2:], ", ".join([*first, *texts])))
     return lines
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from nexusform.scheduling.racks import hinted
+from nexusform.scheduling.racks import opened, scan
 from nexusform.scheduling.racks.explanation import Explanation
-from nexusform.scheduling.racks.ledger import Ledger, Record, Tally
+from nexusform.scheduling.racks.ledger import Ledger, Record
 from nexusform.scheduling.racks.model import (
     DEFAULT_SEED,
     Demand,
@@ -18,13 +18,14 @@ from nexusform.scheduling.racks.model import (
     VmName,
     VmSku,
 )
-from nexusform.scheduling.racks.profile import FILTERS
 from nexusform.scheduling.racks.queues import Queues
-from nexusform.scheduling.racks.reference import explain, host_of
+from nexusform.scheduling.racks.reference import explain, first_refusal
+from nexusform.scheduling.racks.rule import CountFilter, Item
 from nexusform.scheduling.racks.session import NOWHERE, Session
 from nexusform.scheduling.racks.shortage import Shortage, find_shortage
-from nexusform.scheduling.racks.site import CELLS_BITS, CELLS_MASK, MACHINE_MASK, Site, Steps, fitting_cells
+from nexusform.scheduling.racks.site import CELLS_BITS, CELLS_MASK, MACHINE_MASK, Site, Steps, ranked_cells
 from nexusform.scheduling.racks.standing import StandingVm, standing
+from nexusform.scheduling.racks.usage import Counts
 
 
 class RackScheduler:
@@ -69,7 +70,7 @@ class RackScheduler:
     def release(self, handle: int) -> None:
         """The VM leaves."""
         self._close_session()
-        self._queues.lowered(self._ledger.remove(handle).machine)
+        self._queues.changed(self._ledger.remove(handle).machine, room_again=True)
 
     def place(self, demand: Demand) -> tuple[int, Placement] | Shortage:
         """Place one more VM: its handle and where it stands, or why nothing fits."""
@@ -77,12 +78,12 @@ class RackScheduler:
 
     def attempt(self, demand: Demand) -> tuple[int, Placement] | None:
         """As `place`, but without the reasons: None when nothing fits."""
-        if demand.hints or demand.last_resort is not None:
-            return self._place_hinted(demand)
         session = self._session
         if session is None or not session.takes(demand):
             self._close_session()
-            session = self._session = Session(self._queues, demand, self.spread, self.seed)
+            session = self._session = self._open_session(demand)
+            if session is None:
+                return self._place_by_scan(demand)
         number = demand.vm.number
         packed = session.place(number)
         if packed == NOWHERE:
@@ -100,31 +101,58 @@ class RackScheduler:
         When it does not fit there: the cells least used (at most as many as the machine has).
         """
         self._close_session()
-        room = self._site.rooms.room(self._ledger.rooms[self._site.index[machine]])
-        cells = fitting_cells(room, sku)
+        number = self._ledger.rooms[self._site.index[machine]]
+        cells = ranked_cells(sku, self._site.rooms.free(number))
         if len(cells) < sku.numa_cells:
-            cells = sorted(range((len(room) - 2) // 2), key=lambda cell: (-room[3 + 2 * cell], cell))
+            room = self._site.rooms.room(number)
+            cells = sorted(range(len(room.memory)), key=lambda cell: (-room.memory[cell], cell))
         return tuple(sorted(cells[: sku.numa_cells]))
 
-    def count_free(self, sku: VmSku, zones: frozenset[str] | None = None) -> int:
-        """How many more VMs of this SKU the machines in the zones hold, nothing else being placed."""
-        return sum(self.free_by_rack(sku, zones).values())
+    def count_free(self, demand: Demand) -> int:
+        """How many more VMs like this one the site takes, nothing else being placed."""
+        return sum(self.free_by_rack(demand).values())
 
-    def free_by_rack(self, sku: VmSku, zones: frozenset[str] | None = None) -> Mapping[str, int]:
-        """The same for every rack in the zones, by name, in site order."""
+    def free_by_rack(self, demand: Demand) -> Mapping[str, int]:
+        """The same for every rack that the demand asks for, by name, in site order."""
         self._close_session()
-        site, steps = self._site, self._site.shape(sku).steps
+        usage = self._ledger.usage(demand.vm.owner, demand.vm.pool)
+        filters = opened.open_filters(self._ledger, usage, demand)
+        chosen = opened.passes_all([refuse for rule, refuse in filters if opened.chooses_racks(rule)])
+        racks = [rack for rack in range(len(self._site.rack_name)) if chosen is None or chosen(rack)]
+        if any(isinstance(rule, CountFilter) for rule, _ in filters):
+            counts = self._count_by_placing(demand)
+        else:
+            of_machines = [refuse for rule, refuse in filters if rule.item is Item.MACHINE]
+            counts = self._count_by_room(demand.sku, opened.passes_all(of_machines))
+        return {self._site.rack_name[rack]: counts[rack] for rack in racks}
+
+    def _count_by_room(self, sku: VmSku, passes: Callable[[int], bool] | None) -> Counts:
+        """By rack, when VMs hinder one another by the room that they take and by nothing else."""
+        steps = self._site.shape(sku).steps
         known: dict[int, int] = {}
-        found: dict[str, int] = {}
-        for rack in site.racks_in(zones):
-            total = 0
-            for machine in site.schedulable_in[rack]:
+        counts = Counts()
+        for rack, machines in enumerate(self._site.open_in):
+            for machine in machines:
+                if passes is not None and not passes(machine):
+                    continue
                 room = self._ledger.rooms[machine]
                 if room not in known:
                     known[room] = _count_steps(steps, room)
-                total += known[room]
-            found[site.rack_name[rack]] = total
-        return found
+                counts[rack] += known[room]
+        return counts
+
+    def _count_by_placing(self, demand: Demand) -> Counts:
+        """By rack, for filters that look at VMs: place such VMs on a copy until none fits."""
+        twin = self.copy()
+        counts = Counts()
+        number = 0
+        while True:
+            vm = replace(demand.vm, number=f"{demand.vm.number}+{number}")
+            placed = twin.attempt(replace(demand, vm=vm))
+            if placed is None:
+                return counts
+            counts[self._site.rack_index[placed[1].rack]] += 1
+            number += 1
 
     def explain(self, demand: Demand) -> Explanation:
         """Why this VM would go where `place` puts it now, and why not elsewhere. Changes nothing."""
@@ -134,8 +162,7 @@ class RackScheduler:
     def refusal(self, machine: str, demand: Demand) -> str:
         """Why a filter refuses this machine for the demand now, "" when none does."""
         self._close_session()
-        host = host_of(self._ledger, demand, self._site.index[machine])
-        return next((reason for _, refuse in FILTERS if (reason := refuse(demand, host))), "")
+        return first_refusal(self._ledger, demand, self._site.index[machine])
 
     @property
     def machines(self) -> tuple[Machine, ...]:
@@ -163,31 +190,20 @@ class RackScheduler:
         for handle, record in self._ledger.vms():
             yield standing(self._ledger, handle, record)
 
-    def vms_on(self, machine: str) -> tuple[StandingVm, ...]:
-        """The VMs on a machine, in the order in which they came. Looks at every VM of the site."""
-        number = self._site.index[machine]
-        return tuple(
-            standing(self._ledger, handle, record)
-            for handle, record in self._ledger.vms()
-            if record.machine == number
-        )
-
-    def racks_of_pool(self, owner: str, pool: str) -> Mapping[str, int]:
-        """VMs of the pool by rack name, in site order; racks without one are left out."""
-        return self._by_name(self._ledger.pools.get((owner, pool)))
-
     def memory_used(self, machine: str) -> int:
         """GiB taken on a machine: the sum of its VMs' SKUs."""
         return self._ledger.memory[self._site.index[machine]]
 
-    def _by_name(self, tally: Tally | None) -> dict[str, int]:
-        return (
-            {self._site.rack_name[rack]: tally.racks[rack] for rack in sorted(tally.racks)} if tally else {}
-        )
+    def _open_session(self, demand: Demand) -> Session | None:
+        """None where a look at every machine is needed."""
+        if demand.last_resort is not None:
+            return None
+        usage = self._ledger.live_usage(demand.vm.owner, demand.vm.pool)
+        rules = opened.OpenRules(self._ledger, usage, demand, self.spread)
+        return Session(self._queues, rules, self.spread, self.seed) if rules.keep_promises() else None
 
-    def _place_hinted(self, demand: Demand) -> tuple[int, Placement] | None:
-        self._close_session()
-        record = hinted.choose(self._ledger, demand, self.spread, self.seed)
+    def _place_by_scan(self, demand: Demand) -> tuple[int, Placement] | None:
+        record = scan.choose(self._ledger, demand, self.spread, self.seed)
         if record is None:
             return None
         return self._add(record), self._site.placement(record.machine, record.cells)
@@ -202,10 +218,8 @@ class RackScheduler:
         return replace(session.shortage, demand=demand)
 
     def _add(self, record: Record) -> int:
-        ledger = self._ledger
-        handle = ledger.add(record)
-        if ledger.extra_large[record.machine] == 1 and self._site.shapes[record.shape].extra_large:
-            self._queues.extra_large_arrived(record.machine)
+        handle = self._ledger.add(record)
+        self._queues.changed(record.machine, room_again=False)
         return handle
 
     def _close_session(self) -> None:

@@ -5,16 +5,22 @@ from __future__ import annotations
 from msgspec import Struct
 
 from nexusform.scheduling.decision import Refusal
-from nexusform.scheduling.racks.faces import KeyPart
 from nexusform.scheduling.racks.model import Demand, Placement
+from nexusform.scheduling.racks.rule import KeyPart
 from nexusform.scheduling.racks.shortage import Shortage
 
 
 class Left(Struct, frozen=True):
-    """How many machines a filter (its rule's name) left."""
+    """How many machines a filter (its rule's name) left.
+
+    `text` says it for people ("" = not worth saying), on the line called `line`; filters that share a
+    line stand one after the other.
+    """
 
     rule: str
     machines: int
+    line: str = ""
+    text: str = ""
 
 
 class Ranked(Struct, frozen=True):

@@ -17,28 +17,12 @@ from nexusform.scheduling.racks.site import (
     MACHINE_MASK,
     SKU_BITS,
     SKU_MASK,
-    PoolKey,
     Shape,
     Site,
 )
+from nexusform.scheduling.racks.usage import NOBODY, Counts, Tally, Usage
 
-Counts = dict[int, int]
 GONE = -1
-
-
-class Tally:
-    """VMs of one cluster or pool: per machine, per rack, and (clusters only) extra-large ones per machine."""
-
-    __slots__ = ("extra_large", "machines", "racks")
-
-    def __init__(self, machines: Counts, racks: Counts, extra_large: Counts) -> None:
-        self.machines = machines
-        self.racks = racks
-        self.extra_large = extra_large
-
-    def copy(self) -> Tally:
-        """The same counts, to be written apart."""
-        return Tally(self.machines.copy(), self.racks.copy(), self.extra_large.copy())
 
 
 class Record(NamedTuple):
@@ -119,7 +103,7 @@ class Ledger:
         """The cluster's counts, safe to write."""
         tally = self.clusters.get(owner)
         if tally is None or id(tally) not in self._own:
-            tally = self.clusters[owner] = tally.copy() if tally else Tally({}, {}, {})
+            tally = self.clusters[owner] = tally.copy() if tally else Tally.empty()
             self._own.add(id(tally))
         return tally
 
@@ -128,9 +112,24 @@ class Ledger:
         key = (owner, pool)
         tally = self.pools.get(key)
         if tally is None or id(tally) not in self._own:
-            tally = self.pools[key] = tally.copy() if tally else Tally({}, {}, {})
+            tally = self.pools[key] = tally.copy() if tally else Tally.empty()
             self._own.add(id(tally))
         return tally
+
+    def usage(self, owner: str, pool: str) -> Usage:
+        """What stands, as this cluster and pool see it now; not to be kept while VMs come or go."""
+        return self._usage(self.clusters.get(owner, NOBODY), self.pools.get((owner, pool), NOBODY))
+
+    def live_usage(self, owner: str, pool: str) -> Usage:
+        """The same, and it stays right until the ledger is copied."""
+        return self._usage(self.cluster(owner), self.pool(owner, pool))
+
+    def everybodys_usage(self) -> Usage:
+        """What stands, as a cluster without a VM on the site sees it; stays right."""
+        return self._usage(NOBODY, NOBODY)
+
+    def _usage(self, cluster: Tally, pool: Tally) -> Usage:
+        return Usage(self.site, self.memory, self.extra_large, self.rack_vms, self.rack_memory, cluster, pool)
 
     def write(self, packed: int, number: int | str) -> int:
         """Note a VM (see `pack`) whose counts are already in; gives its handle."""
@@ -199,18 +198,12 @@ class Ledger:
 
     def vm_name(self, record: Record) -> VmName:
         """The VM's name."""
-        key: PoolKey = self.site.pools[record.pool]
+        key = self.site.pools[record.pool]
         return VmName(key.owner, key.cluster, key.pool, record.number)
 
     def shape(self, record: Record) -> Shape:
         """The VM's SKU."""
         return self.site.shapes[record.shape]
-
-    def houses_other_extra_large(self, machine: int, owner: str) -> bool:
-        """Whether an extra-large VM of another cluster is on the machine."""
-        tally = self.clusters.get(owner)
-        own = tally.extra_large.get(machine, 0) if tally else 0
-        return self.extra_large[machine] > own
 
 
 def pack(pool: int, shape: int) -> int:

@@ -5,9 +5,11 @@ Frozen; no behaviour beyond arithmetic on one value.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 CONTROL_PLANE = "control-plane"
 DEFAULT_SEED = 8
@@ -119,17 +121,50 @@ class Hint(Struct, frozen=True):
     target: str
 
 
+class Terms(Struct, frozen=True):
+    """What a pool (or a VM) asks of the placement rule beside its SKU: the arguments of the rules.
+
+    `zones` None = all. Whoever has a pool hands its terms on whole, so a new argument is one more field.
+    """
+
+    zones: frozenset[str] | None = None
+    hints: tuple[Hint, ...] = ()
+
+
+ANYWHERE = Terms()
+
+
 class Demand(Struct, frozen=True):
     """A VM that wants a machine.
 
-    `zones` None = all. `last_resort` is a machine tried only when no other candidate is left (heal).
+    `last_resort` is a machine tried only when no other candidate is left (heal).
     """
 
     vm: VmName
     sku: VmSku
-    zones: frozenset[str] | None = None
-    hints: tuple[Hint, ...] = ()
+    terms: Terms = ANYWHERE
     last_resort: str | None = None
+
+    @property
+    def zones(self) -> frozenset[str] | None:
+        """The zones asked for; None = all."""
+        return self.terms.zones
+
+    @property
+    def hints(self) -> tuple[Hint, ...]:
+        """The placement hints, hard and soft."""
+        return self.terms.hints
+
+
+def anybodys(sku: VmSku, terms: Terms = ANYWHERE) -> Demand:
+    """A VM of a pool that has no other on the site: to ask how much room there is."""
+    return Demand(VmName("", "", "", 0), sku, terms)
+
+
+def common_terms(pools: Iterable[Terms]) -> Terms:
+    """What pools ask of the rule alike, wherever they may stand and whoever is near them."""
+    asked = {replace(terms, zones=None, hints=()) for terms in pools}
+    return asked.pop() if len(asked) == 1 else ANYWHERE
 
 
 class Placement(Struct, frozen=True):

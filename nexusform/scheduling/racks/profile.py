@@ -3,16 +3,20 @@
 A VM's candidates are the machines that no filter refuses (a machine of last resort only when it is
 the last one). Of their racks the one with the lowest keys is chosen, then of its candidates the
 machine with the lowest keys; keys are compared one after the other, equal ones by rules/tie_break.py.
-On the machine it takes the cells that rules/cells.py ranks first.
+On the machine it takes the fitting cells with the lowest keys, equal ones by number.
+
+These tables are what runs: placing, counting of free room, shortages and explanations all read them
+(rule.py says what a rule is).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from nexusform.scheduling.racks.faces import Host, KeyPart, RackUse
-from nexusform.scheduling.racks.model import Demand, RackSpread
+from nexusform.scheduling.racks.model import RackSpread
+from nexusform.scheduling.racks.rule import CellKey, Filter, Key
 from nexusform.scheduling.racks.rules import (
+    cells,
     disk,
     extra_large,
     fits,
@@ -24,34 +28,32 @@ from nexusform.scheduling.racks.rules import (
     zones,
 )
 
-Filter = Callable[[Demand, Host], str | None]
-RackKey = Callable[[Demand, RackUse], KeyPart]
-MachineKey = Callable[[Demand, Host], KeyPart]
-
-FILTERS: tuple[tuple[str, Filter], ...] = (
-    ("schedulable", schedulable.refuse),
-    ("hardware", hardware.refuse),
-    ("disk", disk.refuse),
-    ("fits", fits.refuse),
-    ("zones", zones.refuse),
-    ("hints", hints.refuse),
+FILTERS: tuple[Filter, ...] = (
+    schedulable.FILTER,
+    hardware.FILTER,
+    disk.FILTER,
+    fits.FILTER,
+    zones.FILTER,
+    hints.FILTER,
 )
 
-RACK_KEYS: Mapping[RackSpread, tuple[RackKey, ...]] = {
-    RackSpread.POOL: (hints.of_rack, rack_spread.of_pool, rack_spread.all_vms, rack_spread.memory_used),
+RACK_KEYS: Mapping[RackSpread, tuple[Key, ...]] = {
+    RackSpread.POOL: (hints.OF_RACK, rack_spread.OF_POOL, rack_spread.ALL_VMS, rack_spread.MEMORY_USED),
     RackSpread.CLUSTER: (
-        hints.of_rack,
-        rack_spread.of_cluster,
-        rack_spread.of_pool,
-        rack_spread.all_vms,
-        rack_spread.memory_used,
+        hints.OF_RACK,
+        rack_spread.OF_CLUSTER,
+        rack_spread.OF_POOL,
+        rack_spread.ALL_VMS,
+        rack_spread.MEMORY_USED,
     ),
 }
 
-MACHINE_KEYS: tuple[MachineKey, ...] = (
-    hints.of_machine,
-    machine_spread.of_cluster,
-    machine_spread.of_pool,
-    extra_large.company,
-    machine_spread.memory_used,
+MACHINE_KEYS: tuple[Key, ...] = (
+    hints.OF_MACHINE,
+    machine_spread.OF_CLUSTER,
+    machine_spread.OF_POOL,
+    extra_large.COMPANY,
+    machine_spread.MEMORY_USED,
 )
+
+CELL_KEYS: tuple[CellKey, ...] = (cells.free_memory,)

@@ -1,120 +1,110 @@
-"""The profile applied rule by rule to every machine: slow, and able to say why.
+"""The decision on one VM told rule by rule: who was refused and why, how the others were ranked.
 
-`explain` decides the same as the engine (a test holds them together), so what it says is what the
-engine did.
+It asks the same opened rules as scan.py and session.py; only the words are added.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from nexusform.scheduling.decision import Refusal
-from nexusform.scheduling.racks import profile
+from nexusform.scheduling.racks import opened, profile
 from nexusform.scheduling.racks.explanation import Explanation, Left, Ranked
-from nexusform.scheduling.racks.faces import Host, KeyPart, RackUse
-from nexusform.scheduling.racks.ledger import Ledger, Tally
-from nexusform.scheduling.racks.model import Demand, Placement, RackSpread
-from nexusform.scheduling.racks.rules import cells
+from nexusform.scheduling.racks.ledger import Ledger
+from nexusform.scheduling.racks.model import Demand, RackSpread
+from nexusform.scheduling.racks.opened import OpenKey
+from nexusform.scheduling.racks.rule import Filter, KeyPart
 from nexusform.scheduling.racks.rules.tie_break import digest
+from nexusform.scheduling.racks.scan import without_last_resort
 from nexusform.scheduling.racks.shortage import find_shortage
+from nexusform.scheduling.racks.site import ranked_cells
 
-_EMPTY = Tally({}, {}, {})
+_LAST_RESORT = "last_resort"
 
 
 def explain(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> Explanation:
     """Every step of one decision; changes nothing."""
-    hosts = [host_of(ledger, demand, number) for number in range(len(ledger.site.machines))]
-    left, filters, refusals = _filtered(demand, hosts)
+    site = ledger.site
+    total = len(site.machines)
+    left, filters, refusals = _filtered(ledger, demand)
     if not left:
-        return Explanation(
-            demand, seed, len(hosts), filters, (), (), (), refusals, None, find_shortage(ledger, demand)
-        )
-    racks = _ranked(
-        [
-            (name, tuple(key(demand, rack_of(ledger, demand, name)) for key in profile.RACK_KEYS[spread]))
-            for name in dict.fromkeys(host.machine.rack for host in left)
-        ],
-        demand,
-        seed,
-    )
-    machines = _ranked(
-        [
-            (host.machine.name, tuple(key(demand, host) for key in profile.MACHINE_KEYS))
-            for host in left
-            if host.machine.rack == racks[0].name
-        ],
-        demand,
-        seed,
-    )
-    chosen = hosts[ledger.site.index[machines[0].name]]
-    fitting = cells.fitting(demand, chosen)
-    facts = chosen.machine
-    taken = tuple(sorted(fitting[: demand.sku.numa_cells]))
-    placement = Placement(facts.name, facts.rack, facts.availability_zone, taken)
-    return Explanation(demand, seed, len(hosts), filters, racks, machines, fitting, refusals, placement)
+        shortage = find_shortage(ledger, demand)
+        return Explanation(demand, seed, total, filters, (), (), (), refusals, None, shortage)
+    usage = ledger.usage(demand.vm.owner, demand.vm.pool)
+    rack_numbers = dict.fromkeys(site.rack_of[machine] for machine in left)
+    rack_keys = opened.open_keys(profile.RACK_KEYS[spread], usage, demand)
+    racks = _ranked(rack_numbers, site.rack_name, rack_keys, demand, seed)
+    rack = site.rack_index[racks[0].name]
+    in_rack = [machine for machine in left if site.rack_of[machine] == rack]
+    machine_names = [machine.name for machine in site.machines]
+    machine_keys = opened.open_keys(profile.MACHINE_KEYS, usage, demand)
+    machines = _ranked(in_rack, machine_names, machine_keys, demand, seed)
+    chosen = site.index[machines[0].name]
+    fitting = ranked_cells(demand.sku, site.rooms.free(ledger.rooms[chosen]))
+    cells = tuple(sorted(fitting[: demand.sku.numa_cells]))
+    placement = site.placement(chosen, site.rooms.cells_id(cells))
+    return Explanation(demand, seed, total, filters, racks, machines, tuple(fitting), refusals, placement)
 
 
-def host_of(ledger: Ledger, demand: Demand, number: int) -> Host:
-    """A machine as it stands for one demand."""
-    room, owner, pool = ledger.site.rooms.room(ledger.rooms[number]), demand.vm.owner, demand.vm.pool
-    return Host(
-        machine=ledger.site.machines[number],
-        free_cpus=tuple(max(figure, 0) for figure in room[2::2]),
-        free_memory=tuple(max(figure, 0) for figure in room[3::2]),
-        free_disk=max(room[1], 0),
-        memory_used=ledger.memory[number],
-        cluster_vms=ledger.clusters.get(owner, _EMPTY).machines.get(number, 0),
-        pool_vms=ledger.pools.get((owner, pool), _EMPTY).machines.get(number, 0),
-        houses_other_extra_large=ledger.houses_other_extra_large(number, owner),
-    )
+def first_refusal(ledger: Ledger, demand: Demand, machine: int) -> str:
+    """Why a filter refuses the machine, "" when none does."""
+    usage = ledger.usage(demand.vm.owner, demand.vm.pool)
+    for _, refuse in opened.refusals_by_machine(ledger, usage, demand):
+        reason = refuse(machine) if refuse is not None else None
+        if reason is not None:
+            return reason
+    return ""
 
 
-def rack_of(ledger: Ledger, demand: Demand, name: str) -> RackUse:
-    """A rack as it stands for one demand."""
-    number, owner, pool = ledger.site.rack_index[name], demand.vm.owner, demand.vm.pool
-    return RackUse(
-        name=name,
-        vms=ledger.rack_vms[number],
-        memory_used=ledger.rack_memory[number],
-        cluster_vms=ledger.clusters.get(owner, _EMPTY).racks.get(number, 0),
-        pool_vms=ledger.pools.get((owner, pool), _EMPTY).racks.get(number, 0),
-    )
+def _filtered(ledger: Ledger, demand: Demand) -> tuple[list[int], tuple[Left, ...], tuple[Refusal, ...]]:
+    machines = ledger.site.machines
+    usage = ledger.usage(demand.vm.owner, demand.vm.pool)
+    left = list(range(len(machines)))
+    counts: list[Left] = []
+    refusals: list[Refusal] = []
+    for rule, refuse in opened.refusals_by_machine(ledger, usage, demand):
+        before = len(left)
+        if refuse is not None:
+            reasons = {machine: refuse(machine) for machine in left}
+            refusals += [
+                Refusal(machines[machine].name, rule.name, reason)
+                for machine, reason in reasons.items()
+                if reason is not None
+            ]
+            left = [machine for machine in left if reasons[machine] is None]
+        counts.append(_count(rule, demand, len(left), before))
+    others = without_last_resort(ledger, demand, left)
+    if len(others) < len(left):
+        refusals.append(Refusal(demand.last_resort or "", _LAST_RESORT, "its present machine is tried last"))
+        counts.append(Left(_LAST_RESORT, len(others)))
+    return others, tuple(counts), tuple(refusals)
 
 
-def _filtered(
-    demand: Demand, hosts: Sequence[Host]
-) -> tuple[list[Host], tuple[Left, ...], tuple[Refusal, ...]]:
-    left, counts, refusals = list(hosts), [], []
-    for rule, refuse in profile.FILTERS:
-        passed = []
-        for host in left:
-            reason = refuse(demand, host)
-            if reason is None:
-                passed.append(host)
-            else:
-                refusals.append(Refusal(host.machine.name, rule, reason))
-        left = passed
-        counts.append(Left(rule, len(left)))
-    others = [host for host in left if host.machine.name != demand.last_resort]
-    if others and len(others) < len(left):
-        reason = "its present machine is tried last"
-        refusals.append(Refusal(demand.last_resort or "", "last_resort", reason))
-        left = others
-        counts.append(Left("last_resort", len(left)))
-    return left, tuple(counts), tuple(refusals)
+def _count(rule: Filter, demand: Demand, left: int, before: int) -> Left:
+    return Left(rule.name, left, rule.line or f"  {rule.name}", rule.count(demand, left, before))
 
 
 def _ranked(
-    candidates: list[tuple[str, tuple[KeyPart, ...]]], demand: Demand, seed: int
+    items: Iterable[int], names: Sequence[str], keys: Sequence[OpenKey], demand: Demand, seed: int
 ) -> tuple[Ranked, ...]:
     """Best first; whoever ties with the best carries a digest."""
+    parts = {item: tuple(_part(key, demand, item) for key in keys) for item in items}
 
-    def values(keys: tuple[KeyPart, ...]) -> tuple[int, ...]:
-        return tuple(part.value for part in keys)
+    def order(item: int) -> tuple[tuple[int, ...], bytes]:
+        return _figures(parts[item]), digest(seed, demand.vm, names[item])
 
-    order = sorted((values(keys), digest(seed, demand.vm, name), name, keys) for name, keys in candidates)
-    tie = len(order) > 1 and order[0][0] == order[1][0]
-    return tuple(
-        Ranked(name, keys, digest=mark.hex() if tie and figures == order[0][0] else "")
-        for figures, mark, name, keys in order
-    )
+    ranked = sorted(parts, key=order)
+    best = _figures(parts[ranked[0]])
+    tied = [item for item in ranked if _figures(parts[item]) == best]
+    digests = {item: digest(seed, demand.vm, names[item]).hex() for item in tied} if len(tied) > 1 else {}
+    return tuple(Ranked(names[item], parts[item], digests.get(item, "")) for item in ranked)
+
+
+def _part(opened_key: OpenKey, demand: Demand, item: int) -> KeyPart:
+    key, figure = opened_key
+    value = figure(item) if figure is not None else 0
+    return KeyPart(key.rule, value, key.words(demand, value))
+
+
+def _figures(parts: tuple[KeyPart, ...]) -> tuple[int, ...]:
+    return tuple(part.value for part in parts)

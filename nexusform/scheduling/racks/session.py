@@ -2,50 +2,61 @@
 
 from __future__ import annotations
 
+from nexusform.scheduling.racks import opened
 from nexusform.scheduling.racks.ledger import pack
 from nexusform.scheduling.racks.model import Demand, RackSpread
-from nexusform.scheduling.racks.queues import MachineFront, Pool, Queues, RackFront
+from nexusform.scheduling.racks.opened import OpenRules, Passes
+from nexusform.scheduling.racks.queues import INDEX_MASK, Front, Passing, Queues
+from nexusform.scheduling.racks.rule import Item
 from nexusform.scheduling.racks.rules import tie_break
 from nexusform.scheduling.racks.shortage import Shortage
-from nexusform.scheduling.racks.site import CELLS_BITS
+from nexusform.scheduling.racks.site import CELLS_BITS, Steps
+from nexusform.scheduling.racks.usage import NO_COUNTS
 
 NOWHERE = -1
 
 
 class Session:
-    """Places VMs of one pool, SKU and zone set, without hints.
+    """Places VMs of one pool with one SKU and one set of terms.
 
     Nothing else may happen to the ledger between its opening and `close`.
     """
 
     __slots__ = (
         "_base",
+        "_everybodys",
         "_fronts",
+        "_full",
         "_ledger",
+        "_machine_key",
         "_machine_names",
+        "_machines_counted",
         "_number",
-        "_of",
+        "_passing",
+        "_queues",
         "_rack_names",
         "_racks",
         "_rooms",
+        "_shape",
         "_start",
         "_steps",
         "_text",
-        "cluster_name",
-        "owner",
-        "pool_name",
+        "_usage",
+        "_vm",
         "shortage",
         "sku",
-        "zones",
+        "terms",
     )
 
-    def __init__(self, queues: Queues, demand: Demand, spread: RackSpread, seed: int) -> None:
-        vm, ledger = demand.vm, queues.ledger
-        self.owner, self.cluster_name, self.pool_name = vm.owner, vm.cluster, vm.pool
-        self.sku, self.zones = demand.sku, demand.zones
+    def __init__(self, queues: Queues, rules: OpenRules, spread: RackSpread, seed: int) -> None:
+        demand, ledger = rules.demand, queues.ledger
+        vm = demand.vm
+        self._vm = vm
+        self.sku, self.terms = demand.sku, demand.terms
         self.shortage: Shortage | None = None  # once a VM did not fit: why; no later one can
-        shape = ledger.site.shape(demand.sku)
+        self._queues = queues
         self._ledger = ledger
+        self._shape = shape = ledger.site.shape(demand.sku)
         self._steps = shape.steps
         self._rooms = ledger.rooms
         self._base = pack(ledger.site.pool(vm), shape.number)
@@ -53,23 +64,44 @@ class Session:
         self._number: int | str | None = None  # whose text `_text` is
         self._rack_names = ledger.site.rack_names
         self._machine_names = ledger.site.machine_names
-        self._of = Pool(queues, shape, ledger.cluster(vm.owner), ledger.pool(vm.owner, vm.pool), spread)
-        self._racks = RackFront(self._of, demand.zones)
-        self._fronts: dict[int, MachineFront] = {}
+        self._usage = usage = rules.usage
+        self._fronts: dict[int, Front] = {}
+        self._everybodys = queues.everybodys(demand, spread)
+        self._machine_key = rules.machine_keys.figure
+        self._machines_counted = rules.machine_keys.counted(usage.cluster.machines, usage.pool.machines)
+        of_machines = [refuse for rule, refuse in rules.filters if rule.item is Item.MACHINE]
+        self._passing = _passing_machines(self._rooms, shape.steps, opened.passes_all(of_machines))
+        # That a rack is full for a SKU holds for every demand, but not what its own filters refuse.
+        full = queues.full(shape)
+        self._full = full.copy() if of_machines else full
+        self._racks = self._open_racks(rules)
+
+    def _open_racks(self, rules: OpenRules) -> Front:
+        of_racks = [(rule, refuse) for rule, refuse in rules.filters if rule.item is Item.RACK]
+        chosen = [(rule, refuse) for rule, refuse in of_racks if opened.chooses_racks(rule)]
+        others = [refuse for rule, refuse in of_racks if not opened.chooses_racks(rule)]
+        cluster, pool = rules.usage.cluster, rules.usage.pool
+        return Front(
+            self._queues.racks(self._everybodys, rules.demand, chosen),
+            rules.rack_keys.figure,
+            rules.rack_keys.counted(cluster.racks, pool.racks),
+            _passing_racks(self._full, opened.passes_all(others)),
+        )
 
     def takes(self, demand: Demand) -> bool:
         """Whether the demand is one more VM of this session's pool."""
-        vm = demand.vm
+        vm, own = demand.vm, self._vm
         return (
             demand.sku is self.sku
-            and vm.owner == self.owner
-            and vm.pool == self.pool_name
-            and vm.cluster == self.cluster_name
-            and demand.zones == self.zones
+            and (demand.terms is self.terms or demand.terms == self.terms)
+            and demand.last_resort is None
+            and vm.owner == own.owner
+            and vm.pool == own.pool
+            and vm.cluster == own.cluster
         )
 
     def place(self, number: int | str) -> int:
-        """Steps 1 to 5 for the VM with this number. Gives its packed record, or NOWHERE."""
+        """Place the VM with this number. Gives its packed record, or NOWHERE."""
         racks, rooms = self._racks, self._rooms
         while True:
             tied = racks.front or racks.refill()
@@ -81,14 +113,15 @@ class Session:
             tied = machines.front or machines.refill()
             if tied:
                 break
+            self._full.add(rack)
             racks.refuse(rack)
-        # The rack's and the machine's keys rise now, so both left their fronts and are ranked again.
+        # The rack's and the machine's keys change now, so both left their fronts and are ranked again.
         at = self._lowest(number, self._machine_names, tied) if len(tied) > 1 else 0
         machine = tied.pop(at)
         step = self._steps[rooms[machine]]
         assert step is not None
         rooms[machine] = step.room
-        self._count(rack, machine, machines)
+        self._count(rack, machine)
         racks.offer(rack)
         machines.offer(machine)
         return self._base | machine << CELLS_BITS | step.cells
@@ -100,13 +133,16 @@ class Session:
             self._text.update(f"{number}|".encode())
         return tie_break.lowest(self._text, names, tied)
 
-    def _open(self, rack: int) -> MachineFront:
-        front = self._fronts[rack] = MachineFront(self._of, rack)
+    def _open(self, rack: int) -> Front:
+        ranking = self._queues.machines(self._everybodys, rack)
+        # Where the rack has no VM of the cluster its machines have none.
+        counted = self._machines_counted if self._usage.cluster.racks[rack] else NO_COUNTS
+        front = self._fronts[rack] = Front(ranking, self._machine_key, counted, self._passing)
         return front
 
-    def _count(self, rack: int, machine: int, front: MachineFront) -> None:
-        ledger, of = self._ledger, self._of
-        cluster, pool, shape = of.cluster, of.pool, of.shape
+    def _count(self, rack: int, machine: int) -> None:
+        ledger, shape, usage = self._ledger, self._shape, self._usage
+        cluster, pool = usage.cluster, usage.pool
         ledger.memory[machine] += shape.memory
         ledger.rack_memory[rack] += shape.memory
         ledger.rack_vms[rack] += 1
@@ -122,11 +158,32 @@ class Session:
             ledger.extra_large[machine] += 1
             counts = cluster.extra_large
             counts[machine] = counts.get(machine, 0) + 1
-            if ledger.extra_large[machine] == 1:
-                of.queues.extra_large_arrived(machine, but=front.shared)
 
     def close(self) -> None:
-        """Give racks and machines back to the shared ranking."""
-        self._racks.give_back()
-        for front in self._fronts.values():
-            front.give_back()
+        """Give racks and machines back to everybody's rankings."""
+        queues = self._queues
+        queues.doubt_racks(self._racks.give_back(), but=self._racks.ranking)
+        for rack, front in self._fronts.items():
+            queues.doubt_machines(rack, front.give_back(), but=front.ranking)
+
+
+def _passing_machines(rooms: list[int], steps: Steps, passes: Passes | None) -> Passing:
+    """Those of some machines on which the SKU fits and that no other filter refuses."""
+    if passes is None:
+        return lambda entries: [
+            machine for entry in entries if steps[rooms[machine := entry & INDEX_MASK]] is not None
+        ]
+    return lambda entries: [
+        machine
+        for entry in entries
+        if steps[rooms[machine := entry & INDEX_MASK]] is not None and passes(machine)
+    ]
+
+
+def _passing_racks(full: set[int], passes: Passes | None) -> Passing:
+    """Those of some racks that are not known to be full and that no filter refuses."""
+    if passes is None:
+        return lambda entries: [rack for entry in entries if (rack := entry & INDEX_MASK) not in full]
+    return lambda entries: [
+        rack for entry in entries if (rack := entry & INDEX_MASK) not in full and passes(rack)
+    ]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from nexusform.rendering.answers.explanation_text import explanation_document, render_explanation
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.model import Demand, Machine, VmName, VmSku
+from nexusform.scheduling.racks.model import Demand, Machine, Terms, VmName, VmSku
 
 LARGE = VmSku("NC_P46_224_v1", 46, 2, 224, 300, extra_large=True, machine_skus=("bom-1.7.3",), kind="P")
 SMALL = VmSku("NC_G6_28_v1", 6, 0, 28, 300)
@@ -40,7 +40,7 @@ def scheduler() -> RackScheduler:
 
 
 def explained(sku: VmSku, zones: frozenset[str] | None, **more: object) -> str:
-    explanation = scheduler().explain(Demand(VmName("d", "d", "p1", 7), sku, zones))
+    explanation = scheduler().explain(Demand(VmName("d", "d", "p1", 7), sku, Terms(zones)))
     return render_explanation("d-p1-7", explanation, **more)  # type: ignore[arg-type]
 
 
@@ -59,14 +59,14 @@ def test_certainty_needs_tie_breaks() -> None:
 
 
 def test_refused_machines_of_the_rack_can_be_named_by_the_caller() -> None:
-    explanation = scheduler().explain(Demand(VmName("d", "d", "p1", 7), LARGE, frozenset({"1"})))
+    explanation = scheduler().explain(Demand(VmName("d", "d", "p1", 7), LARGE, Terms(frozenset({"1"}))))
     text = render_explanation("x", explanation, rack_machines=["rack1-bm02"])
     assert "refused  : rack1-bm02: schedulable: cordoned" in text
     assert "rack1-bm01" not in text.partition("refused")[2]
 
 
 def test_document_is_plain_json() -> None:
-    explanation = scheduler().explain(Demand(VmName("d", "d", "p1", 7), LARGE, frozenset({"2", "1"})))
+    explanation = scheduler().explain(Demand(VmName("d", "d", "p1", 7), LARGE, Terms(frozenset({"2", "1"}))))
     document = json.loads(json.dumps(explanation_document("d-p1-7", explanation, Certainty(0.5, 0.1), 100)))
     assert document["availability_zones"] == ["1", "2"]
     assert document["to"]["rack"] == document["racks"][0]["name"]

@@ -6,7 +6,7 @@ from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.certainty import Place, Release, Stand, default_runs, repeat, replay
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.model import Demand, Machine, Placement, VmName
+from nexusform.scheduling.racks.model import Demand, Machine, Placement, Terms, VmName
 
 SKUS = CATALOGUES["2026-03"].vm_skus
 
@@ -20,7 +20,7 @@ def machines(racks: int, each: int) -> list[Machine]:
 
 
 def demand(number: int, sku: str = "NC_P46_224_v1", zones: str | None = None) -> Demand:
-    return Demand(VmName("c", "c", "p", number), SKUS[sku], frozenset(zones) if zones else None)
+    return Demand(VmName("c", "c", "p", number), SKUS[sku], Terms(frozenset(zones) if zones else None))
 
 
 def test_a_forced_place_is_certain_and_a_free_choice_is_not() -> None:
@@ -51,7 +51,7 @@ def test_a_run_in_which_a_vm_does_not_fit_is_no_match_and_goes_on() -> None:
     base = RackScheduler(machines(2, 1))
     operations = [
         Place("small", demand(0, "NC_G2_8_v1")),
-        Place("large", Demand(VmName("d", "d", "p", 0), SKUS["NC_E94_448_v1"], frozenset("1"))),
+        Place("large", Demand(VmName("d", "d", "p", 0), SKUS["NC_E94_448_v1"], Terms(frozenset("1")))),
         Place("last", Demand(VmName("e", "e", "p", 0), SKUS["NC_G2_8_v1"])),
     ]
     fitting = [replay(base, operations, seed)["large"] is not None for seed in range(40)]

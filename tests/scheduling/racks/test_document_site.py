@@ -8,7 +8,7 @@ from functools import cache
 from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.racks.certainty import Place, repeat
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.model import Demand, Machine, Placement, RackSpread, VmName
+from nexusform.scheduling.racks.model import Demand, Machine, Placement, RackSpread, Terms, VmName
 
 SKUS = CATALOGUES["2026-03"].vm_skus
 CONTROL, POOL1, POOL2 = "control-plane", "pool1", "pool2"
@@ -63,7 +63,7 @@ def lab(seed: int = 8, spread: RackSpread = RackSpread.POOL) -> RackScheduler:
 
 def demands() -> list[Demand]:
     return [
-        Demand(VmName(f"cluster-{cluster}", f"cluster-{cluster}", pool, number), SKUS[sku], zones)
+        Demand(VmName(f"cluster-{cluster}", f"cluster-{cluster}", pool, number), SKUS[sku], Terms(zones))
         for cluster, pool, sku, count, zones in POOLS
         for number in range(count)
     ]
@@ -144,7 +144,8 @@ def test_counting_per_cluster_does_not_reproduce_d_pool_2() -> None:
     scheduler = lab(spread=RackSpread.CLUSTER)
     for demand in demands():
         scheduler.place(demand)
-    assert sorted(scheduler.racks_of_pool("cluster-d", POOL2).values()) != [3] * 8
+    of_pool = [vm.placement for vm in scheduler.vms() if (vm.vm.cluster, vm.vm.pool) == ("cluster-d", POOL2)]
+    assert sorted(racks(of_pool).values()) != [3] * 8
 
 
 def test_certainty_over_tie_breaks_tells_counts_per_rack_from_vms() -> None:

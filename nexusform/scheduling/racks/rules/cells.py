@@ -1,17 +1,16 @@
-"""Cells: of those that fit, the ones with the least free memory, then the lowest index."""
+"""Cells: which of a machine's cells have room for a VM's share, and the least free memory first."""
 
 from __future__ import annotations
 
-from nexusform.scheduling.racks.faces import Host
-from nexusform.scheduling.racks.model import Demand
+from nexusform.scheduling.racks.rooms import Room
 
 
-def fitting(demand: Demand, host: Host) -> tuple[int, ...]:
-    """The cells with room for the VM's share, best first. The VM takes the first `numa_cells` of them."""
-    sku = demand.sku
-    found = [
-        cell
-        for cell, (cpus, memory) in enumerate(zip(host.free_cpus, host.free_memory, strict=True))
-        if cpus >= sku.cpus_in_cell and memory >= sku.memory_in_cell
-    ]
-    return tuple(sorted(found, key=lambda cell: (host.free_memory[cell], cell)))
+def with_room(room: Room, cpus: int, memory: int) -> list[int]:
+    """The cells that can take a VM's share of this size, ascending."""
+    free_cpus, free_memory = room.cpus, room.memory
+    return [cell for cell in range(len(free_cpus)) if free_cpus[cell] >= cpus and free_memory[cell] >= memory]
+
+
+def free_memory(room: Room, cell: int) -> int:
+    """GiB free in the cell."""
+    return room.memory[cell]

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from nexusform.scheduling.racks.faces import Host
-from nexusform.scheduling.racks.model import Demand
+from nexusform.scheduling.racks.model import Demand, VmSku
+from nexusform.scheduling.racks.rooms import Room
+from nexusform.scheduling.racks.rule import RefuseRoom, RoomFilter, Scene
+from nexusform.scheduling.racks.rules.zones import where
 
 
-def refuse(demand: Demand, host: Host) -> str | None:
+def opens(sku: VmSku) -> RefuseRoom:
     """How much disk is missing; None when there is enough."""
-    if host.free_disk >= demand.sku.disk_gib:
-        return None
-    return f"{host.free_disk} GiB of disk left, {demand.sku.disk_gib} GiB needed"
+    needed = sku.disk_gib
+
+    def refuse(room: Room) -> str | None:
+        return None if room.disk >= needed else f"{room.disk} GiB of disk left, {needed} GiB needed"
+
+    return refuse
+
+
+def _count(_demand: Demand, left: int, before: int) -> str:
+    return f"{left} have the disk" if left != before else ""
+
+
+def _sentence(scene: Scene) -> str:
+    disk = scene.demand.sku.disk_gib
+    return f"No machine on the site ({where(scene.demand)}) has {disk:,} GiB of disk left."
+
+
+FILTER = RoomFilter(name="disk", opens=opens, sentence=_sentence, line="1 fits", count=_count)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from nexusform.scheduling.racks.faces import Host, KeyPart
 from nexusform.scheduling.racks.model import Demand
+from nexusform.scheduling.racks.rule import Differs, Key
+from nexusform.scheduling.racks.usage import Figure, Usage
 
 
-def company(demand: Demand, host: Host) -> KeyPart:
-    """0 where an extra-large VM of another cluster is (presence, not count), else 1.
-
-    For other SKUs 0 everywhere.
-    """
+def _alone(usage: Usage, demand: Demand) -> Figure | None:
+    """0 where an extra-large VM of another cluster is (presence, not count), else 1."""
     if not demand.sku.extra_large:
-        return KeyPart("extra_large", 0, "")
-    if host.houses_other_extra_large:
-        return KeyPart("extra_large", 0, "houses an extra-large VM of another cluster")
-    return KeyPart("extra_large", 1, "no extra-large VM of another cluster")
+        return None
+    of_all, of_cluster = usage.extra_large, usage.cluster.extra_large
+    return lambda machine: int(of_all[machine] <= of_cluster[machine])
+
+
+def _words(demand: Demand, alone: int) -> str:
+    if not demand.sku.extra_large:
+        return ""
+    return "no extra-large VM of another cluster" if alone else "houses an extra-large VM of another cluster"
+
+
+COMPANY = Key(rule="extra_large", opens=_alone, words=_words, bits=1, differs=Differs.WHERE_CLUSTER_STANDS)

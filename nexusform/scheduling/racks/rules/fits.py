@@ -5,27 +5,95 @@ A VM never straddles cells unless its SKU asks for more than one.
 
 from __future__ import annotations
 
-from nexusform.scheduling.racks.faces import Host
+from collections import Counter
+
 from nexusform.scheduling.racks.model import Demand, VmSku
+from nexusform.scheduling.racks.rooms import Room
+from nexusform.scheduling.racks.rule import PoolKey, RefuseRoom, RoomFilter, Scene
 from nexusform.scheduling.racks.rules import cells
+from nexusform.scheduling.racks.rules.zones import where
+
+MOST_CULPRITS = 5
 
 
-def refuse(demand: Demand, host: Host) -> str | None:
+def opens(sku: VmSku) -> RefuseRoom:
     """What is missing; None when enough cells have room."""
-    sku = demand.sku
-    found = len(cells.fitting(demand, host))
-    if found >= sku.numa_cells:
-        return None
-    if sku.numa_cells == 1:
-        return _one_cell(sku, host)
-    share = f"{sku.cpus_in_cell} vCPUs and {sku.memory_in_cell} GiB"
-    return f"{found} of the {sku.numa_cells} cells needed have {share} left"
+    cpus, memory, needed = sku.cpus_in_cell, sku.memory_in_cell, sku.numa_cells
+
+    def refuse(room: Room) -> str | None:
+        fitting = len(cells.with_room(room, cpus, memory))
+        if fitting >= needed:
+            return None
+        if needed == 1:
+            return _one_cell(sku, room)
+        return f"{fitting} of the {needed} cells needed have {cpus} vCPUs and {memory} GiB left"
+
+    return refuse
 
 
-def _one_cell(sku: VmSku, host: Host) -> str:
-    most_cpus, most_memory = max(host.free_cpus, default=0), max(host.free_memory, default=0)
+def _one_cell(sku: VmSku, room: Room) -> str:
+    most_cpus, most_memory = max(room.cpus, default=0), max(room.memory, default=0)
     if most_memory < sku.memory_gib:
         return f"no cell of {sku.memory_gib} GiB left (most: {most_memory})"
     if most_cpus < sku.host_vcpus:
         return f"no cell of {sku.host_vcpus} vCPUs left (most: {most_cpus})"
     return f"no cell has both {sku.host_vcpus} vCPUs and {sku.memory_gib} GiB left"
+
+
+def _count(demand: Demand, left: int, _before: int) -> str:
+    cells_needed = "a free cell" if demand.sku.numa_cells == 1 else "enough free cells"
+    return f"{left} have {cells_needed} of that size"
+
+
+def _sentence(scene: Scene) -> str:
+    sku = scene.demand.sku
+    size = f"{sku.cpus_in_cell} vCPUs and {sku.memory_in_cell} GiB"
+    if sku.numa_cells > 1:
+        text = f"No machine with {sku.numa_cells} NUMA cells of {size} each is free"
+    else:
+        text = f"No NUMA cell with {size} is free"
+    text += f" on the site ({where(scene.demand)})."
+    large_enough = [machine for machine in scene.here if scene.holds_when_empty(machine)]
+    if not large_enough:
+        return f"{text} No machine there could hold one even when empty."
+    broken = broken_cells(scene, large_enough)
+    return f"{text} {_culprits(broken)}" if broken else text
+
+
+def _culprits(broken: Counter[PoolKey]) -> str:
+    ranked = sorted(broken.items(), key=lambda item: (-item[1], item[0]))
+    names = ", ".join(f"{pool.cluster}/{pool.pool} ({count})" for pool, count in ranked[:MOST_CULPRITS])
+    more = sum(count for _, count in ranked[MOST_CULPRITS:])
+    others = f", others ({more})" if more else ""
+    return f"{broken.total()} cells hold only smaller VMs; they were broken by {names}{others}."
+
+
+def broken_cells(scene: Scene, machines: list[int]) -> Counter[PoolKey]:
+    """Cells of these machines that only VMs smaller than the demand keep from it, by whose VM came first."""
+    sku = scene.demand.sku
+    taken: set[tuple[int, int]] = set()
+    for machine in machines:
+        room = scene.room(machine)
+        free = cells.with_room(room, sku.cpus_in_cell, sku.memory_in_cell)
+        taken.update((machine, cell) for cell in range(len(room.cpus)) if cell not in free)
+    first: dict[tuple[int, int], PoolKey] = {}
+    for vm in scene.vms():
+        for cell in vm.cells:
+            at = vm.machine, cell
+            if at not in taken:
+                continue
+            if _is_smaller(vm.sku, sku):
+                first.setdefault(at, vm.pool)
+            else:
+                taken.discard(at)
+                first.pop(at, None)
+    return Counter(first.values())
+
+
+def _is_smaller(sku: VmSku, than: VmSku) -> bool:
+    return (sku.memory_in_cell, sku.cpus_in_cell) < (than.memory_in_cell, than.cpus_in_cell)
+
+
+FILTER = RoomFilter(
+    name="fits", opens=opens, sentence=_sentence, binding="cells", line="1 fits", count=_count
+)

@@ -2,13 +2,44 @@
 
 from __future__ import annotations
 
-from nexusform.scheduling.racks.faces import Host
-from nexusform.scheduling.racks.model import Demand
+from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from nexusform.scheduling.racks.model import Demand, VmSku
+from nexusform.scheduling.racks.rooms import Room
+from nexusform.scheduling.racks.rule import RefuseRoom, RoomFilter, Scene
 
 
-def refuse(demand: Demand, host: Host) -> str | None:
+def opens(sku: VmSku) -> RefuseRoom:
     """Why the hardware cannot run the SKU; None when it can."""
-    listed = demand.sku.machine_skus
-    if not listed or host.machine.machine_sku is None or host.machine.machine_sku in listed:
-        return None
-    return f"{demand.sku.name} runs on {', '.join(listed)} only, this is {host.machine.machine_sku}"
+    listed = sku.machine_skus
+
+    def refuse(room: Room) -> str | None:
+        if not listed or room.hardware is None or room.hardware in listed:
+            return None
+        return f"{sku.name} runs on {', '.join(listed)} only, this is {room.hardware}"
+
+    return refuse
+
+
+def _count(_demand: Demand, left: int, before: int) -> str:
+    return f"{left} have hardware for the SKU" if left != before else ""
+
+
+def _sentence(scene: Scene) -> str:
+    sku = scene.demand.sku
+    names = {scene.layout.machines[number].machine_sku for number in scene.machines}
+    here = sorted(name for name in names if name)
+    text = (
+        f"{sku.name} runs on {', '.join(sku.machine_skus)} only, and the machines here are {', '.join(here)}."
+    )
+    listed = [CATALOGUES[NEWEST].largest_listed(sku.kind, name) for name in here]
+    largest = max(
+        (other for other in listed if other is not None),
+        key=lambda other: (other.host_vcpus, other.memory_gib),
+        default=None,
+    )
+    if largest is None:
+        return text
+    return f"{text} The largest SKU of the same type that this hardware lists is {largest.name}."
+
+
+FILTER = RoomFilter(name="hardware", opens=opens, sentence=_sentence, line="1 fits", count=_count)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from nexusform.scheduling.racks.faces import Host, KeyPart, RackUse
+from nexusform.scheduling.racks.layout import Layout
 from nexusform.scheduling.racks.model import Demand, Hint, HintScope
+from nexusform.scheduling.racks.rule import DemandFilter, Item, Key, Refuse, Scene
+from nexusform.scheduling.racks.usage import Figure, Usage
 
 
 def violated(hint: Hint, machine: str, rack: str) -> bool:
@@ -12,38 +14,68 @@ def violated(hint: Hint, machine: str, rack: str) -> bool:
     return meets is not hint.affinity
 
 
-def count_violated(demand: Demand, scope: HintScope, machine: str, rack: str) -> int:
-    """How many soft hints of this scope the place violates: the first key of its step."""
-    return sum(
-        violated(hint, machine, rack) for hint in demand.hints if not hint.hard and hint.scope is scope
-    )
-
-
-def refuse(demand: Demand, host: Host) -> str | None:
-    """Why a hard hint keeps the VM off this machine; None when none does."""
-    for hint in demand.hints:
-        if hint.hard and violated(hint, host.machine.name, host.machine.rack):
-            return sentence(hint)
-    return None
-
-
-def of_rack(demand: Demand, rack: RackUse) -> KeyPart:
-    """Soft hints of rack scope that the rack violates."""
-    return _part(count_violated(demand, HintScope.RACK, "", rack.name))
-
-
-def of_machine(demand: Demand, host: Host) -> KeyPart:
-    """Soft hints of machine scope that the machine violates."""
-    return _part(count_violated(demand, HintScope.MACHINE, host.machine.name, host.machine.rack))
-
-
-def _part(count: int) -> KeyPart:
-    return KeyPart("hints", count, f"{count} soft hints violated" if count else "")
-
-
 def sentence(hint: Hint) -> str:
     """What the hint asks for, for people."""
     place = "machine" if hint.scope is HintScope.MACHINE else "rack"
     strength = "hard" if hint.hard else "soft"
     side = "on the same" if hint.affinity else "not on the same"
     return f"{strength} hint: {side} {place} as {hint.target}"
+
+
+def _hard(demand: Demand) -> tuple[Hint, ...]:
+    return tuple([hint for hint in demand.hints if hint.hard])
+
+
+def _soft(demand: Demand, scope: HintScope) -> tuple[Hint, ...]:
+    return tuple([hint for hint in demand.hints if not hint.hard and hint.scope is scope])
+
+
+def _opens(layout: Layout, demand: Demand) -> Refuse:
+    hard = _hard(demand)
+
+    def refuse(number: int) -> str | None:
+        machine = layout.machines[number]
+        for hint in hard:
+            if violated(hint, machine.name, machine.rack):
+                return sentence(hint)
+        return None
+
+    return refuse
+
+
+def _violated_by_rack(usage: Usage, demand: Demand) -> Figure | None:
+    soft = _soft(demand, HintScope.RACK)
+    names = usage.layout.rack_name
+    return (lambda rack: sum(violated(hint, "", names[rack]) for hint in soft)) if soft else None
+
+
+def _violated_by_machine(usage: Usage, demand: Demand) -> Figure | None:
+    soft = _soft(demand, HintScope.MACHINE)
+    machines = usage.layout.machines
+    return (lambda number: sum(violated(hint, machines[number].name, "") for hint in soft)) if soft else None
+
+
+def _words(_demand: Demand, count: int) -> str:
+    return f"{count} soft hints violated" if count else ""
+
+
+def _count(demand: Demand, left: int, _before: int) -> str:
+    return f"{len(demand.hints)} leave {left}" if demand.hints else ""
+
+
+def _no_machine(scene: Scene) -> str:
+    asked = dict.fromkeys(sentence(hint) for hint in _hard(scene.demand))
+    return "Hard placement hints refuse every machine that has room: " + "; ".join(asked) + "."
+
+
+FILTER = DemandFilter(
+    name="hints",
+    item=Item.MACHINE,
+    reads=lambda demand: _hard(demand) or None,
+    opens=_opens,
+    sentence=_no_machine,
+    line="  hints",
+    count=_count,
+)
+OF_RACK = Key(rule="hints", opens=_violated_by_rack, words=_words)
+OF_MACHINE = Key(rule="hints", opens=_violated_by_machine, words=_words)

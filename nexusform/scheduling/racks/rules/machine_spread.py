@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from nexusform.scheduling.racks.faces import Host, KeyPart
-from nexusform.scheduling.racks.model import Demand
+from nexusform.scheduling.racks.rule import MEMORY_BITS, Differs, Key
 
 
-def of_cluster(demand: Demand, host: Host) -> KeyPart:
-    """VMs of the cluster on the machine."""
-    return KeyPart("machine_spread", host.cluster_vms, _count(host.cluster_vms, demand.vm.cluster))
+def _vms_of(vms: int, name: str) -> str:
+    return f"no VM of {name}" if vms == 0 else f"{vms} VM{'s' if vms > 1 else ''} of {name}"
 
 
-def of_pool(demand: Demand, host: Host) -> KeyPart:
-    """VMs of the pool on the machine."""
-    return KeyPart("machine_spread", host.pool_vms, _count(host.pool_vms, demand.vm.pool))
-
-
-def memory_used(_demand: Demand, host: Host) -> KeyPart:
-    """GiB used by VMs on the machine."""
-    return KeyPart("machine_spread", host.memory_used, f"{host.memory_used:,} GiB")
-
-
-def _count(vms: int, of: str) -> str:
-    return f"no VM of {of}" if vms == 0 else f"{vms} VM{'s' if vms > 1 else ''} of {of}"
+# VMs of the cluster on the machine.
+OF_CLUSTER = Key(
+    rule="machine_spread",
+    opens=lambda usage, _demand: usage.cluster.machines,
+    words=lambda demand, vms: _vms_of(vms, demand.vm.cluster),
+    differs=Differs.WHERE_CLUSTER_STANDS,
+)
+# VMs of the pool on the machine.
+OF_POOL = Key(
+    rule="machine_spread",
+    opens=lambda usage, _demand: usage.pool.machines,
+    words=lambda demand, vms: _vms_of(vms, demand.vm.pool),
+    differs=Differs.WHERE_POOL_STANDS,
+)
+# GiB used by VMs on the machine.
+MEMORY_USED = Key(
+    rule="machine_spread",
+    opens=lambda usage, _demand: usage.memory,
+    words=lambda _demand, gib: f"{gib:,} GiB",
+    bits=MEMORY_BITS,
+    differs=Differs.NOWHERE,
+)

@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
-from nexusform.scheduling.racks.faces import KeyPart, RackUse
 from nexusform.scheduling.racks.model import Demand
-
-
-def of_cluster(demand: Demand, rack: RackUse) -> KeyPart:
-    """VMs of the cluster on the rack: the first key under rack_spread = "cluster"."""
-    return KeyPart("rack_spread", rack.cluster_vms, f"{_vms(rack.cluster_vms)} of {demand.vm.cluster}")
-
-
-def of_pool(demand: Demand, rack: RackUse) -> KeyPart:
-    """VMs of the pool on the rack."""
-    return KeyPart("rack_spread", rack.pool_vms, f"{_vms(rack.pool_vms)} of {demand.vm.pool}")
-
-
-def all_vms(_demand: Demand, rack: RackUse) -> KeyPart:
-    """VMs on the rack, whoever they belong to."""
-    return KeyPart("rack_spread", rack.vms, _vms(rack.vms))
-
-
-def memory_used(_demand: Demand, rack: RackUse) -> KeyPart:
-    """GiB used by VMs on the rack."""
-    return KeyPart("rack_spread", rack.memory_used, f"{rack.memory_used:,} GiB")
+from nexusform.scheduling.racks.rule import MEMORY_BITS, Differs, Key
 
 
 def _vms(count: int) -> str:
     return "1 VM" if count == 1 else f"{count} VMs"
+
+
+def _of_cluster(demand: Demand, count: int) -> str:
+    return f"{_vms(count)} of {demand.vm.cluster}"
+
+
+def _of_pool(demand: Demand, count: int) -> str:
+    return f"{_vms(count)} of {demand.vm.pool}"
+
+
+# VMs of the cluster on the rack: the first key under rack_spread = "cluster".
+OF_CLUSTER = Key(
+    rule="rack_spread",
+    opens=lambda usage, _demand: usage.cluster.racks,
+    words=_of_cluster,
+    differs=Differs.WHERE_CLUSTER_STANDS,
+)
+# VMs of the pool on the rack.
+OF_POOL = Key(
+    rule="rack_spread",
+    opens=lambda usage, _demand: usage.pool.racks,
+    words=_of_pool,
+    differs=Differs.WHERE_POOL_STANDS,
+)
+# VMs on the rack, whoever they belong to.
+ALL_VMS = Key(
+    rule="rack_spread",
+    opens=lambda usage, _demand: usage.rack_vms,
+    words=lambda _demand, count: _vms(count),
+    differs=Differs.NOWHERE,
+)
+# GiB used by VMs on the rack.
+MEMORY_USED = Key(
+    rule="rack_spread",
+    opens=lambda usage, _demand: usage.rack_memory,
+    words=lambda _demand, gib: f"{gib:,} GiB",
+    bits=MEMORY_BITS,
+    differs=Differs.NOWHERE,
+)

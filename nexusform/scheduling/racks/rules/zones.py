@@ -1,14 +1,46 @@
-"""Zones: a hard filter on the rack's availability zone."""
+"""Zones: a pool's availability_zones are a hard filter on the rack's zone."""
 
 from __future__ import annotations
 
-from nexusform.scheduling.racks.faces import Host
+from nexusform.scheduling.racks.layout import Layout
 from nexusform.scheduling.racks.model import Demand
+from nexusform.scheduling.racks.rule import DemandFilter, Item, Refuse, Scene
 
 
-def refuse(demand: Demand, host: Host) -> str | None:
-    """Why the machine's zone is not asked for; None when it is, or when all are."""
-    zone = host.machine.availability_zone
-    if demand.zones is None or zone in demand.zones:
-        return None
-    return f"zone {zone} is not among {', '.join(sorted(demand.zones))}"
+def where(demand: Demand) -> str:
+    """The zones asked for, in words: `zones: 1, 4`."""
+    zones = demand.zones
+    return f"zones: {', '.join(sorted(zones, key=str.encode))}" if zones else "zones: all"
+
+
+def _opens(layout: Layout, demand: Demand) -> Refuse:
+    zones = demand.zones or frozenset()
+
+    def refuse(rack: int) -> str | None:
+        zone = layout.rack_zone[rack]
+        return None if zone in zones else f"zone {zone} is not among {', '.join(sorted(zones))}"
+
+    return refuse
+
+
+def _count(demand: Demand, left: int, _before: int) -> str:
+    if demand.zones is None:
+        return f"all; {left} stay"
+    return f"{{{', '.join(sorted(demand.zones))}}} leave {left}"
+
+
+def _sentence(scene: Scene) -> str:
+    known = dict.fromkeys(scene.layout.rack_zone)
+    return f"No rack is in {where(scene.demand)}; the site's zones are {', '.join(known) or 'none'}."
+
+
+FILTER = DemandFilter(
+    name="zones",
+    item=Item.RACK,
+    reads=lambda demand: demand.zones,
+    opens=_opens,
+    sentence=_sentence,
+    binding="unknown_zones",
+    line="2 zones",
+    count=_count,
+)

@@ -1,0 +1,190 @@
+"""The profile's rules opened for one demand, as every way of placing and explaining asks them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple
+
+from nexusform.scheduling.racks import profile
+from nexusform.scheduling.racks.ledger import Ledger
+from nexusform.scheduling.racks.model import Demand, RackSpread
+from nexusform.scheduling.racks.rule import (
+    CountFilter,
+    DemandFilter,
+    Differs,
+    Filter,
+    Item,
+    Key,
+    MachineFilter,
+    Refuse,
+    RoomFilter,
+)
+from nexusform.scheduling.racks.usage import NO_COUNTS, Counts, Figure, Figures, Usage
+
+Passes = Callable[[int], bool]
+
+
+OpenKey = tuple[Key, Figure | None]  # None: 0 everywhere
+OpenFilter = tuple[DemandFilter | CountFilter, Refuse]
+
+
+class Packed(NamedTuple):
+    """Keys in one whole number, the first uppermost.
+
+    `differs` is the widest of theirs; `which` tells those that bear on the demand from those that do not.
+    """
+
+    figure: Figure
+    differs: Differs
+    which: int
+
+    def counted(self, cluster: Counts, pool: Counts) -> Counts:
+        """Where these keys may differ from everybody's."""
+        if self.differs is Differs.NOWHERE:
+            return NO_COUNTS
+        return pool if self.differs is Differs.WHERE_POOL_STANDS else cluster
+
+
+def open_keys(keys: Iterable[Key], usage: Usage, demand: Demand) -> list[OpenKey]:
+    """The keys, opened."""
+    opened = [(key, key.opens(usage, demand)) for key in keys]
+    return [(key, None if figures is None else _function(figures)) for key, figures in opened]
+
+
+def pack(keys: Iterable[Key], usage: Usage, demand: Demand) -> Packed:
+    """Open the keys and put them into one whole number, so that numbers compare as the keys do."""
+    columns: list[Figures] = []
+    shifts: list[int] = []  # how far each figure moves up for the next one
+    which = 0
+    differs = Differs.NOWHERE
+    for key in keys:
+        figures = key.opens(usage, demand)
+        which <<= 1
+        if shifts:
+            shifts[-1] += key.bits
+        if figures is not None and figures is not NO_COUNTS:
+            which |= 1
+            columns.append(figures)
+            shifts.append(0)
+            differs = max(differs, key.differs)
+    return Packed(_side_by_side(columns, shifts), differs, which)
+
+
+def _side_by_side(columns: list[Figures], shifts: list[int]) -> Figure:
+    # This is asked several times for every VM: one function call for the usual numbers of keys, and none
+    # for lists and counts.
+    if len(columns) == 3:
+        first, second, third = columns
+        up, up_2, up_3 = shifts
+        if not (callable(first) or callable(second) or callable(third)):
+            return lambda item: ((first[item] << up | second[item]) << up_2 | third[item]) << up_3
+    if not columns:
+        return lambda _item: 0
+    packed, shift = _function(columns[0]), shifts[0]
+    for figures, next_shift in zip(columns[1:], shifts[1:], strict=True):
+        packed, shift = _beside(packed, shift, _function(figures)), next_shift
+    return _shifted(packed, shift) if shift else packed
+
+
+def _function(figures: Figures) -> Figure:
+    return figures if callable(figures) else figures.__getitem__
+
+
+def _beside(upper: Figure, shift: int, lower: Figure) -> Figure:
+    return lambda item: upper(item) << shift | lower(item)
+
+
+def _shifted(figure: Figure, shift: int) -> Figure:
+    return lambda item: figure(item) << shift
+
+
+def open_filters(ledger: Ledger, usage: Usage, demand: Demand) -> list[OpenFilter]:
+    """The filters that have something to say to this demand beyond machines and rooms, in their order."""
+    opened: list[OpenFilter] = []
+    for rule in ledger.site.demand_filters:
+        if isinstance(rule, DemandFilter):
+            if rule.reads(demand) is not None:
+                opened.append((rule, rule.opens(usage.layout, demand)))
+        else:
+            refuse = rule.opens(usage, demand)
+            if refuse is not None:
+                opened.append((rule, refuse))
+    return opened
+
+
+def chooses_racks(rule: Filter) -> bool:
+    """Whether the filter says, once and for all, which racks the demand asks for."""
+    return isinstance(rule, DemandFilter) and rule.item is Item.RACK
+
+
+def refusals_by_machine(ledger: Ledger, usage: Usage, demand: Demand) -> list[tuple[Filter, Refuse | None]]:
+    """Every filter of the profile in its order, asked about machines; None where it refuses none."""
+    special = {id(rule): refuse for rule, refuse in open_filters(ledger, usage, demand)}
+    asked: list[tuple[Filter, Refuse | None]] = []
+    for rule in profile.FILTERS:
+        refuse: Refuse | None = None
+        if isinstance(rule, MachineFilter):
+            refuse = _about_machine(ledger, rule)
+        elif isinstance(rule, RoomFilter):
+            refuse = _about_room(ledger, rule, demand)
+        elif isinstance(rule, DemandFilter | CountFilter) and id(rule) in special:
+            refuse = special[id(rule)]
+            if rule.item is Item.RACK:
+                refuse = _about_rack(ledger, refuse)
+        asked.append((rule, refuse))
+    return asked
+
+
+def _about_machine(ledger: Ledger, rule: MachineFilter) -> Refuse:
+    machines = ledger.site.machines
+    return lambda number: rule.refuse(machines[number])
+
+
+def _about_room(ledger: Ledger, rule: RoomFilter, demand: Demand) -> Refuse:
+    known: dict[int, str | None] = {}
+    rooms, refuse_room = ledger.site.rooms, rule.opens(demand.sku)
+
+    def refuse(number: int) -> str | None:
+        room = ledger.rooms[number]
+        if room not in known:
+            known[room] = refuse_room(rooms.free(room))
+        return known[room]
+
+    return refuse
+
+
+def _about_rack(ledger: Ledger, refuse: Refuse) -> Refuse:
+    rack_of = ledger.site.rack_of
+    return lambda number: refuse(rack_of[number])
+
+
+class OpenRules:
+    """What the profile says of one demand, beyond machines and rooms. Live as long as `usage` is."""
+
+    __slots__ = ("demand", "filters", "machine_keys", "rack_keys", "usage")
+
+    def __init__(self, ledger: Ledger, usage: Usage, demand: Demand, spread: RackSpread) -> None:
+        self.demand = demand
+        self.usage = usage
+        self.filters = open_filters(ledger, usage, demand)
+        self.rack_keys = pack(profile.RACK_KEYS[spread], usage, demand)
+        self.machine_keys = pack(profile.MACHINE_KEYS, usage, demand)
+
+    def keep_promises(self) -> bool:
+        """Whether all of them promise what a session needs (CountFilter, Differs)."""
+        for rule, _ in self.filters:
+            if isinstance(rule, CountFilter) and not rule.closing:
+                return False
+        return max(self.rack_keys.differs, self.machine_keys.differs) is not Differs.ANYWHERE
+
+
+def what_is_read(filters: Iterable[OpenFilter], demand: Demand) -> Hashable:
+    """What these filters read of a demand: their answers are the same for all that say the same."""
+    return tuple((rule.name, rule.reads(demand)) for rule, _ in filters if isinstance(rule, DemandFilter))
+
+
+def passes_all(refusals: Sequence[Refuse]) -> Passes | None:
+    """Whether none of them refuses; None when there is none to ask."""
+    if not refusals:
+        return None
+    return lambda item: all(refuse(item) is None for refuse in refusals)

@@ -1,0 +1,89 @@
+"""Rooms: what is left on a machine, by number, so that equal machines share one number and one answer."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from nexusform.scheduling.racks.model import Machine, VmSku
+
+
+class Room(NamedTuple):
+    """What a machine has left: GiB of disk, and vCPUs and GiB of each cell.
+
+    `hardware` is its machine SKU, None for a machine with figures of its own. In a room by number
+    figures may be negative (a machine that shrank); rules see them as 0.
+    """
+
+    hardware: str | None
+    disk: int
+    cpus: tuple[int, ...]
+    memory: tuple[int, ...]
+
+    def without_debts(self) -> Room:
+        """The same with 0 for what is negative."""
+        if self.disk >= 0 and min(self.cpus, default=0) >= 0 and min(self.memory, default=0) >= 0:
+            return self
+        cpus = tuple(max(figure, 0) for figure in self.cpus)
+        memory = tuple(max(figure, 0) for figure in self.memory)
+        return Room(self.hardware, max(self.disk, 0), cpus, memory)
+
+
+class Rooms:
+    """The rooms, and the tuples of cells, that were ever seen on a site. They only ever grow."""
+
+    __slots__ = ("_cells", "_cells_number", "_free", "_number", "_rooms")
+
+    def __init__(self) -> None:
+        self._rooms: list[Room] = []
+        self._free: list[Room] = []  # the same without debts
+        self._number: dict[Room, int] = {}
+        self._cells: list[tuple[int, ...]] = []
+        self._cells_number: dict[tuple[int, ...], int] = {}
+
+    def of_machine(self, machine: Machine) -> int:
+        """The room of an empty machine."""
+        cpus = (machine.cpus_per_cell,) * machine.cells
+        memory = (machine.memory_gib_per_cell,) * machine.cells
+        return self.intern(Room(machine.machine_sku, machine.disk_gib, cpus, memory))
+
+    def intern(self, room: Room) -> int:
+        """The number of a room."""
+        number = self._number.get(room)
+        if number is None:
+            number = self._number[room] = len(self._rooms)
+            self._rooms.append(room)
+            self._free.append(room.without_debts())
+        return number
+
+    def room(self, number: int) -> Room:
+        """The room behind a number."""
+        return self._rooms[number]
+
+    def free(self, number: int) -> Room:
+        """The same as rules see it, with 0 for what is negative."""
+        return self._free[number]
+
+    def cells_id(self, cells: tuple[int, ...]) -> int:
+        """The number of a tuple of cells."""
+        number = self._cells_number.get(cells)
+        if number is None:
+            number = self._cells_number[cells] = len(self._cells)
+            self._cells.append(cells)
+        return number
+
+    def cells(self, number: int) -> tuple[int, ...]:
+        """The cells behind a number, ascending."""
+        return self._cells[number]
+
+    def changed(self, number: int, sku: VmSku, cells: tuple[int, ...], sign: int) -> int:
+        """The room after a VM took (`sign` -1) or gave back (+1) these cells.
+
+        Cells that the machine does not have are passed over.
+        """
+        hardware, disk, room_cpus, room_memory = self._rooms[number]
+        cpus, memory = list(room_cpus), list(room_memory)
+        for cell in cells:
+            if cell < len(cpus):
+                cpus[cell] += sign * sku.cpus_in_cell
+                memory[cell] += sign * sku.memory_in_cell
+        return self.intern(Room(hardware, disk + sign * sku.disk_gib, tuple(cpus), tuple(memory)))
