@@ -7,7 +7,6 @@ give equal bytes: resources by module, mode, type and name, instances by key, va
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from nexusform.address import (
@@ -86,41 +85,23 @@ _OUTPUT_RULES: Final[Mapping[str, Rule]] = {
 # --- writing -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Document:
-    """The top of the document; the fields' order is the order in the file."""
-
-    format: str
-    version: int
-    nexusform_version: str
-    serial: int
-    lineage: str
-    catalogue: str
-    last_creation: int
-    outputs: dict[str, Any]
-    resources: list[dict[str, Any]]
-    applied_plans: tuple[str, ...]
-    check_results: tuple[Mapping[str, Any], ...]
-
-
 def encode(state: State) -> bytes:
     """The state as an indented JSON document, the same bytes for equal states."""
     with json_text.collector_paused():
-        return json_text.dumps_document(
-            _Document(
-                FORMAT,
-                CURRENT,
-                state.nexusform_version,
-                state.serial,
-                state.lineage,
-                state.catalogue,
-                state.last_creation,
-                {name: output_members(output) for name, output in state.outputs.items()},
-                _resources(state.instances),
-                state.applied_plans,
-                state.check_results,
-            )
-        )
+        document = {
+            "format": FORMAT,
+            "version": CURRENT,
+            "nexusform_version": state.nexusform_version,
+            "serial": state.serial,
+            "lineage": state.lineage,
+            "catalogue": state.catalogue,
+            "last_creation": state.last_creation,
+            "outputs": {name: output_members(output) for name, output in state.outputs.items()},
+            "resources": _resources(state.instances),
+            "applied_plans": state.applied_plans,
+            "check_results": state.check_results,
+        }
+        return json_text.dumps_document(in_order(document))
 
 
 def output_members(output: OutputState) -> dict[str, Any]:
