@@ -77,14 +77,14 @@ def check(schema: schemas.Attribute, name: str, plain: Any, span: Span, *, hidde
 
     Of a list each element is looked at. `hidden` keeps the value itself out of the message.
     """
-    given = plain if plain.__class__ is list else (plain,)
-    found: list[Diagnostic] = []
-    for part in given:
+    parts = plain if plain.__class__ is list else (plain,)
+    diagnostics: list[Diagnostic] = []
+    for part in parts:
         fault = _fault(schema, part, hidden=hidden) if part is not None and part is not UNKNOWN else ""
         if fault:
             where = f'An element of "{name}"' if plain.__class__ is list else f'"{name}"'
-            found.append(error("invalid-value-for-argument", f"{where} {fault}", span))
-    return found
+            diagnostics.append(error("invalid-value-for-argument", f"{where} {fault}", span))
+    return diagnostics
 
 
 def _fault(schema: schemas.Attribute, part: Any, *, hidden: bool) -> str:

@@ -16,7 +16,7 @@ def decode_conditions(
     blocks: Iterable[Block], kind: str, problems: list[Diagnostic]
 ) -> tuple[Condition, ...]:
     """The conditions of all blocks of one type; adds to `problems`."""
-    found: list[Condition] = []
+    conditions: list[Condition] = []
     for block in blocks:
         if block.type != kind:
             continue
@@ -24,5 +24,5 @@ def decode_conditions(
         problems.extend(wrong)
         condition, message = parts.attributes.get("condition"), parts.attributes.get("error_message")
         if condition is not None and message is not None:
-            found.append(Condition(condition.expression, message.expression, block.span))
-    return tuple(found)
+            conditions.append(Condition(condition.expression, message.expression, block.span))
+    return tuple(conditions)

@@ -68,16 +68,16 @@ def _no_calls(problem: Diagnostic) -> Diagnostic:
     )
 
 
-def _of_type(attribute: Attribute | None, wanted: Type, problems: list[Diagnostic]) -> Any:
+def _of_type(attribute: Attribute | None, type_: Type, problems: list[Diagnostic]) -> Any:
     """The raw value of a constant argument; None when it is absent, null or wrong."""
     if attribute is None:
         return None
-    value, found = constant(attribute.expression)
-    problems.extend(found)
-    if has_errors(found):
+    value, diagnostics = constant(attribute.expression)
+    problems.extend(diagnostics)
+    if has_errors(diagnostics):
         return None
     try:
-        return convert(value, wanted).raw
+        return convert(value, type_).raw
     except ConversionProblem as problem:
         detail = f'Inappropriate value for "{attribute.name}": {describe(problem)}.'
         problems.append(error("unsuitable-value-type", detail, attribute.expression.span))
@@ -86,17 +86,17 @@ def _of_type(attribute: Attribute | None, wanted: Type, problems: list[Diagnosti
 
 def constant_text(attribute: Attribute | None, problems: list[Diagnostic]) -> str | None:
     """A constant string argument, None when it is absent or wrong."""
-    found = _of_type(attribute, STRING, problems)
-    return found if isinstance(found, str) else None
+    text = _of_type(attribute, STRING, problems)
+    return text if isinstance(text, str) else None
 
 
 def constant_flag(attribute: Attribute | None, problems: list[Diagnostic], *, default: bool) -> bool:
     """A constant bool argument."""
-    found = _of_type(attribute, BOOL, problems)
-    return found if isinstance(found, bool) else default
+    flag = _of_type(attribute, BOOL, problems)
+    return flag if isinstance(flag, bool) else default
 
 
 def constant_texts(attribute: Attribute | None, problems: list[Diagnostic]) -> tuple[str, ...]:
     """A constant list of strings, nulls left out."""
-    found = _of_type(attribute, ListType(STRING), problems)
-    return tuple(v.raw for v in found or () if isinstance(v.raw, str))
+    values = _of_type(attribute, ListType(STRING), problems)
+    return tuple(v.raw for v in values or () if isinstance(v.raw, str))

@@ -109,8 +109,8 @@ def decode(
 
 def _worth_telling(tree: _Tree) -> Iterable[Diagnostic]:
     # A module that is called twice says everything twice.
-    found = {(p.id, p.detail, p.subject): p for p in tree.problems}
-    return (p for p in found.values() if p.subject is None or p.subject.filename not in tree.broken)
+    once = {(p.id, p.detail, p.subject): p for p in tree.problems}
+    return (p for p in once.values() if p.subject is None or p.subject.filename not in tree.broken)
 
 
 class _Tree:
@@ -225,23 +225,23 @@ class _Decoder:
 
     def read_variable(self, block: Block, _home: Home) -> None:
         """`variable`."""
-        found = decode_variable(block, self.problems)
-        if found is None:
+        variable = decode_variable(block, self.problems)
+        if variable is None:
             return
-        earlier = self.variables.setdefault(found.name, found)
-        if earlier is not found:
+        earlier = self.variables.setdefault(variable.name, variable)
+        if earlier is not variable:
             rule = "Variable names must be unique within a module."
-            detail = already("A variable named", found.name, earlier.span, rule)
-            self._duplicate("duplicate-variable-declaration", detail, found.span)
+            detail = already("A variable named", variable.name, earlier.span, rule)
+            self._duplicate("duplicate-variable-declaration", detail, variable.span)
 
     def read_locals(self, block: Block, _home: Home) -> None:
         """`locals`."""
-        for found in decode_locals(block, self.problems):
-            earlier = self.locals.setdefault(found.name, found)
-            if earlier is not found:
+        for local in decode_locals(block, self.problems):
+            earlier = self.locals.setdefault(local.name, local)
+            if earlier is not local:
                 rule = "Local value names must be unique within a module."
-                detail = already("A local value named", found.name, earlier.span, rule)
-                self._duplicate("duplicate-local-value-definition", detail, found.span)
+                detail = already("A local value named", local.name, earlier.span, rule)
+                self._duplicate("duplicate-local-value-definition", detail, local.span)
 
     def _override_local(self, local: Local) -> None:
         if local.name in self.locals:
@@ -255,65 +255,67 @@ class _Decoder:
 
     def read_output(self, block: Block, _home: Home) -> None:
         """`output`."""
-        found = decode_output(block, self.problems)
-        if found is None:
+        output = decode_output(block, self.problems)
+        if output is None:
             return
-        earlier = self.outputs.setdefault(found.name, found)
-        if earlier is not found:
+        earlier = self.outputs.setdefault(output.name, output)
+        if earlier is not output:
             rule = "Output names must be unique within a module."
-            detail = already("An output named", found.name, earlier.span, rule)
-            self._duplicate("duplicate-output-definition", detail, found.span)
+            detail = already("An output named", output.name, earlier.span, rule)
+            self._duplicate("duplicate-output-definition", detail, output.span)
 
     def read_resource(self, block: Block, home: Home) -> None:
         """`resource` and `data`."""
         mode: Mode = "managed" if block.type == "resource" else "data"
-        found = decode_resource(block, mode, home, self.tree.registered, self.problems)
-        if found is not None:
-            self._unique_resource(found)
-            self.resources.setdefault((mode, found.type, found.name), found)
+        resource = decode_resource(block, mode, home, self.tree.registered, self.problems)
+        if resource is not None:
+            self._unique_resource(resource)
+            self.resources.setdefault((mode, resource.type, resource.name), resource)
 
-    def _unique_resource(self, found: ResourceBlock) -> None:
-        earlier = self.resources.get((found.mode, found.type, found.name)) or self.scoped.get(found.address)
+    def _unique_resource(self, resource: ResourceBlock) -> None:
+        earlier = self.resources.get((resource.mode, resource.type, resource.name)) or self.scoped.get(
+            resource.address
+        )
         if earlier is None:
             return
         place = describe(earlier.header_span)
-        noun = "resource" if found.mode == "managed" else "data resource"
-        word = "resource" if found.mode == "managed" else "data"
+        noun = "resource" if resource.mode == "managed" else "data resource"
+        word = "resource" if resource.mode == "managed" else "data"
         detail = (
-            f'A {found.type} {noun} named "{found.name}" was already declared at {place}. '
+            f'A {resource.type} {noun} named "{resource.name}" was already declared at {place}. '
             "Resource names must be unique per type in each module."
         )
-        headline = f'Duplicate {word} "{found.type}" configuration'
-        self._duplicate("duplicate-resource", detail, found.header_span, headline)
+        headline = f'Duplicate {word} "{resource.type}" configuration'
+        self._duplicate("duplicate-resource", detail, resource.header_span, headline)
 
     def read_provider(self, block: Block, _home: Home) -> None:
         """`provider`."""
-        found = decode_provider(block, self.problems)
-        if found is None:
+        provider = decode_provider(block, self.problems)
+        if provider is None:
             return
-        earlier = self.providers.setdefault(found.key, found)
-        if earlier is found:
+        earlier = self.providers.setdefault(provider.key, provider)
+        if earlier is provider:
             return
         place = describe(earlier.span)
         detail = (
-            f'A provider configuration for "{found.name}" with alias "{found.alias}" was already given at '
-            f"{place}. Each configuration for the same provider must have a distinct alias."
-            if found.alias
-            else f'A default (non-aliased) provider configuration for "{found.name}" was already given at '
+            f'A provider configuration for "{provider.name}" with alias "{provider.alias}" was already given '
+            f"at {place}. Each configuration for the same provider must have a distinct alias."
+            if provider.alias
+            else f'A default (non-aliased) provider configuration for "{provider.name}" was already given at '
             f'{place}. If multiple configurations are required, set the "alias" argument for alternative '
             "configurations."
         )
-        self._duplicate("duplicate-provider-configuration", detail, found.span)
+        self._duplicate("duplicate-provider-configuration", detail, provider.span)
 
     def read_moved(self, block: Block, _home: Home) -> None:
         """`moved`."""
-        found = decode_moved(block, self.problems)
-        self.moved.extend([found] if found else [])
+        moved = decode_moved(block, self.problems)
+        self.moved.extend([moved] if moved else [])
 
     def read_removed(self, block: Block, _home: Home) -> None:
         """`removed`."""
-        found = decode_removed(block, self.problems)
-        self.removed.extend([found] if found else [])
+        removed = decode_removed(block, self.problems)
+        self.removed.extend([removed] if removed else [])
 
     def read_import(self, block: Block, _home: Home) -> None:
         """`import`."""
@@ -321,8 +323,8 @@ class _Decoder:
             detail = "Import blocks stand in the root module; this module is called by another one."
             self._duplicate("invalid-import-configuration", detail, block.header_span)
             return
-        found = decode_import(block, self.problems)
-        self.imports.extend([found] if found else [])
+        import_block = decode_import(block, self.problems)
+        self.imports.extend([import_block] if import_block else [])
 
     def read_check(self, block: Block, home: Home) -> None:
         """`check`."""
@@ -342,9 +344,9 @@ class _Decoder:
             if data is not None:
                 self._unique_resource(data)
                 self.scoped.setdefault(data.address, data)
-        found = Check(label.value, data, asserts, block.header_span)
-        earlier = self.checks.setdefault(label.value, found)
-        if earlier is not found:
+        check = Check(label.value, data, asserts, block.header_span)
+        earlier = self.checks.setdefault(label.value, check)
+        if earlier is not check:
             rule = "Check blocks must be unique within each module."
             detail = already("A check block named", label.value, earlier.span, rule)
             self._duplicate(

@@ -90,8 +90,8 @@ def read_dynamic(block: Block, known: Mapping[str, str], problems: list[Diagnost
             )
         )
         return None
-    parts, found = content(block.body, _PARTS)
-    problems.extend(found)
+    parts, wrong = content(block.body, _PARTS)
+    problems.extend(wrong)
     bodies = [b for b in parts.blocks if b.type == "content"]
     if len(bodies) > 1:
         problems.append(

@@ -54,17 +54,17 @@ def _beginning(body: AnyBody) -> Span:
 
 
 def _prepare(body: AnyBody, schema: BlockSchema, place: Span, problems: list[Diagnostic]) -> PreparedBody:
-    found, wrong = content(body, body_face(schema))
+    parts, wrong = content(body, body_face(schema))
     problems.extend(wrong)
     # What stands in every instance; what nexusform computes stands there only when it is given.
     template: dict[str, Any] = {n: a.default for n, a in schema.attributes.items() if not a.computed}
-    arguments = _arguments(found.attributes, schema, place, template, problems)
+    arguments = _arguments(parts.attributes, schema, place, template, problems)
     varying = [a for a in arguments.values() if not is_constant(a.attribute.expression)]
     for argument in arguments.values():
         if is_constant(argument.attribute.expression):
             _settle(argument, template, problems)
     items: dict[str, list[Item | Repeated]] = {name: [] for name in schema.blocks}
-    for block in found.blocks:
+    for block in parts.blocks:
         _add_block(block, schema, items, problems)
     for name, nested in schema.blocks.items():
         if not any(isinstance(i, Repeated) for i in items[name]):
@@ -88,26 +88,26 @@ def body_face(schema: BlockSchema) -> BodySchema:
 
 
 def _arguments(
-    given: Mapping[str, Attribute],
+    attributes: Mapping[str, Attribute],
     schema: BlockSchema,
     place: Span,
     template: dict[str, Any],
     problems: list[Diagnostic],
 ) -> dict[str, Argument]:
     """The arguments written that may be written, in the schema's order."""
-    found: dict[str, Argument] = {}
+    arguments: dict[str, Argument] = {}
     for name, attribute_schema in schema.attributes.items():
-        attribute = given.get(name)
+        attribute = attributes.get(name)
         if attribute is None:
             if attribute_schema.required:
                 problems.append(missing_argument(name, place))
                 template[name] = UNKNOWN
         elif attribute_schema.configurable:
-            found[name] = Argument(attribute, attribute_schema)
+            arguments[name] = Argument(attribute, attribute_schema)
         else:
             detail = f'Can\'t configure a value for "{name}": nexusform decides it. Remove the argument.'
             problems.append(error("value-for-unconfigurable-attribute", detail, attribute.name_span))
-    return found
+    return arguments
 
 
 def _settle(argument: Argument, template: dict[str, Any], problems: list[Diagnostic]) -> None:

@@ -19,7 +19,7 @@ def ignored_rules(source: SourceFile) -> Mapping[int, frozenset[str]]:
     """
     if _MARK not in source.text:
         return {}
-    found: dict[int, frozenset[str]] = {}
+    rules: dict[int, frozenset[str]] = {}
     gathered: frozenset[str] = frozenset()
     for number, line in enumerate(source.text.split("\n"), start=1):
         if _COMMENT.match(line):
@@ -27,6 +27,6 @@ def ignored_rules(source: SourceFile) -> Mapping[int, frozenset[str]]:
             if ids is not None:
                 gathered |= {i.strip() for i in ids.group(1).split(",")}
         elif gathered:
-            found[number] = gathered
+            rules[number] = gathered
             gathered = frozenset()
-    return found
+    return rules

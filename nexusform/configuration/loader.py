@@ -17,7 +17,7 @@ from nexusform.configuration.model import AnyBody, Configuration
 from nexusform.configuration.module_blocks import CallHeader
 from nexusform.configuration.resource_blocks import Registered
 from nexusform.configuration.variable_values import (
-    Given,
+    Assignment,
     Origin,
     from_environment,
     from_file,
@@ -60,7 +60,7 @@ def load(
     understood, after syntax errors only its files (to show source lines) and a root module without a
     directory.
     """
-    reader = _Reader(cache_directory)
+    reader = _FileReader(cache_directory)
     with collector_off():
         root = reader.module(directory, None)
         if root is None:
@@ -87,24 +87,24 @@ def read_variables(
     if not configuration.root.directory:
         return {}, []  # its files are broken: what is declared cannot be told
     problems: list[Diagnostic] = []
-    given = from_environment(environment)
+    assignments = from_environment(environment)
     for path in automatic_files(directory):
-        given.extend(_variable_file(path, problems, files))
+        assignments.extend(_variable_file(path, problems, files))
     for kind, text in var_options:
         if kind == "var-file":
-            given.extend(_variable_file(text, problems, files))
+            assignments.extend(_variable_file(text, problems, files))
             continue
         assignment, wrong = from_option(text)
         problems.extend(wrong)
-        given.extend([assignment] if assignment else [])
-    values, wrong = settle(configuration.root.variables, given)
+        assignments.extend([assignment] if assignment else [])
+    values, wrong = settle(configuration.root.variables, assignments)
     return values, [*problems, *wrong]
 
 
 # --- modules -----------------------------------------------------------------------------------
 
 
-class _Reader:
+class _FileReader:
     """Reads directories, each once."""
 
     def __init__(self, cache_directory: str | None) -> None:
@@ -136,9 +136,9 @@ class _Reader:
                 f"(*{NATIVE} or *{JSON})."
             )
             self._tell("no-configuration-files", detail, call)
-        found = ModuleFiles(directory, identity, tuple(files))
-        self._modules[identity] = found
-        return found
+        module = ModuleFiles(directory, identity, tuple(files))
+        self._modules[identity] = module
+        return module
 
     def _tell(self, kind: str, detail: str, call: CallHeader | None) -> None:
         block = f'module "{call.name}"' if call else ""
@@ -229,16 +229,16 @@ def automatic_files(directory: str) -> list[str]:
         names = sorted(os.listdir(directory), key=os.fsencode)  # noqa: PTH208 - names, not paths
     except OSError:
         return []
-    found = [n for n in names if n in _VARIABLE_FILES]
-    found.extend(n for n in names if n.endswith(_AUTO) and not n.startswith("."))
-    return [os.path.normpath(os.path.join(directory, n)) for n in found]  # noqa: PTH118 - a shown path
+    shown = [n for n in names if n in _VARIABLE_FILES]
+    shown.extend(n for n in names if n.endswith(_AUTO) and not n.startswith("."))
+    return [os.path.normpath(os.path.join(directory, n)) for n in shown]  # noqa: PTH118 - a shown path
 
 
 def _variable_file(
     path: str, problems: list[Diagnostic], files: MutableMapping[str, SourceFile] | None
-) -> list[Given]:
+) -> list[Assignment]:
     if not os.path.exists(path):  # noqa: PTH110 - paths are strings here
-        detail = f'Given variables file "{path}" does not exist.'
+        detail = f'Assignment variables file "{path}" does not exist.'
         problems.append(error("failed-to-read-variables-file", detail))
         return []
     source = _read(path, problems)
@@ -246,9 +246,9 @@ def _variable_file(
         return []
     if files is not None:
         files[source.name] = source
-    given, wrong = from_file(source)
+    assignments, wrong = from_file(source)
     problems.extend(wrong)
-    return given
+    return assignments
 
 
 # --- the cache of parsed trees -----------------------------------------------------------------

@@ -51,17 +51,17 @@ def decode_call(block: Block, problems: list[Diagnostic]) -> CallHeader | None:
     problems.extend(wrong)
     inputs, wrong = just_attributes(remaining(block.body, MODULE_FACE))
     problems.extend(wrong)
-    given = parts.attributes
-    if "version" in given:
+    arguments = parts.attributes
+    if "version" in arguments:
         detail = "Modules are directories of this machine and have no versions. Remove the argument."
-        problems.append(error("unsupported-argument", detail, given["version"].name_span))
-    if "providers" in given:
+        problems.append(error("unsupported-argument", detail, arguments["version"].name_span))
+    if "providers" in arguments:
         detail = "Every module uses the provider configurations of the root module. Remove the argument."
-        problems.append(error("unsupported-argument", detail, given["providers"].name_span))
-    count, for_each = repetition(given, "module", problems)
-    depends_on = references(given.get("depends_on"), problems)
-    source_span = given["source"].expression.span if "source" in given else block.header_span
-    source = constant_text(given.get("source"), problems)
+        problems.append(error("unsupported-argument", detail, arguments["providers"].name_span))
+    count, for_each = repetition(arguments, "module", problems)
+    depends_on = references(arguments.get("depends_on"), problems)
+    source_span = arguments["source"].expression.span if "source" in arguments else block.header_span
+    source = constant_text(arguments.get("source"), problems)
     if source is not None and not is_local(source, source_span, problems):
         source = None
     if not named:

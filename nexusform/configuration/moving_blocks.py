@@ -68,8 +68,8 @@ def decode_import(block: Block, problems: list[Diagnostic]) -> ImportBlock | Non
     """An `import` block; None when it lacks its parts or `to` is no resource."""
     parts, wrong = content(block.body, IMPORT_FACE)
     problems.extend(wrong)
-    given = parts.attributes
-    target, object_id, for_each = given.get("to"), given.get("id"), given.get("for_each")
+    arguments = parts.attributes
+    target, object_id, for_each = arguments.get("to"), arguments.get("id"), arguments.get("for_each")
     if target is None or object_id is None:
         return None
     expression = as_expression(target.expression, problems)
@@ -84,15 +84,15 @@ def decode_import(block: Block, problems: list[Diagnostic]) -> ImportBlock | Non
         object_id.expression,
         for_each.expression if for_each else None,
         block.header_span,
-        provider_key(given.get("provider"), problems),
+        provider_key(arguments.get("provider"), problems),
     )
 
 
 def _names_resource(expression: Expression) -> bool:
     if isinstance(expression, Traversal):
         quiet: list[Diagnostic] = []
-        found = pattern_of(expression, quiet)
-        return found is not None and bool(found.type) and found.mode == "managed"
+        pattern = pattern_of(expression, quiet)
+        return pattern is not None and bool(pattern.type) and pattern.mode == "managed"
     if isinstance(expression, Index):
         return _names_resource(expression.collection)
     return isinstance(expression, RelativeTraversal) and isinstance(expression.source, Index)
@@ -101,8 +101,8 @@ def _names_resource(expression: Expression) -> bool:
 def _pattern(attribute: Attribute | None, problems: list[Diagnostic]) -> AddressPattern | None:
     if attribute is None:
         return None
-    found = reference(attribute.expression, problems)
-    return pattern_of(found, problems) if found is not None else None
+    traversal = reference(attribute.expression, problems)
+    return pattern_of(traversal, problems) if traversal is not None else None
 
 
 def pattern_of(traversal: Traversal, problems: list[Diagnostic]) -> AddressPattern | None:

@@ -256,12 +256,12 @@ def missing_argument(name: str, span: Span) -> Diagnostic:
 
 
 def count_problems(
-    nested: NestedBlock, name: str, found: Sequence[tuple[str, Span]], place: Span
+    nested: NestedBlock, name: str, blocks: Sequence[tuple[str, Span]], place: Span
 ) -> Iterator[Diagnostic]:
-    """Too few or too many blocks of a type, or two with one label. `found`: label and place of each."""
+    """Too few or too many blocks of a type, or two with one label. `blocks`: label and place of each."""
     single = nested.nesting is Nesting.SINGLE
     most = 1 if single else nested.max_items
-    if len(found) < nested.min_items:
+    if len(blocks) < nested.min_items:
         if single:
             yield error(
                 "missing-block",
@@ -272,15 +272,15 @@ def count_problems(
         else:
             need = f'At least {nested.min_items} "{name}" blocks are required.'
             yield error("insufficient-blocks", need, place, headline=f"Insufficient {name} blocks")
-    if most is not None and len(found) > most:
-        yield _surplus(name, most, [span for _, span in found])
-    if nested.nesting is Nesting.MAP and len(found) > 1:
-        yield from _same_labels(name, found)
+    if most is not None and len(blocks) > most:
+        yield _surplus(name, most, [span for _, span in blocks])
+    if nested.nesting is Nesting.MAP and len(blocks) > 1:
+        yield from _same_labels(name, blocks)
 
 
-def _same_labels(name: str, found: Sequence[tuple[str, Span]]) -> Iterator[Diagnostic]:
+def _same_labels(name: str, blocks: Sequence[tuple[str, Span]]) -> Iterator[Diagnostic]:
     first: dict[str, Span] = {}
-    for label, span in found:
+    for label, span in blocks:
         if label in first:
             yield error(
                 "duplicate-block",

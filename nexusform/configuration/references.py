@@ -71,8 +71,8 @@ def check_expression(
     """
     checker = _Checker(module, {"managed": managed, "data": data})
     node = Node(module.path, "local", "")
-    found = [t for t in traversals(expression) if t.root.name not in besides]
-    return in_text_order(p for t in found for p in checker.check(Use(node, t, Sight())))
+    used = [t for t in traversals(expression) if t.root.name not in besides]
+    return in_text_order(p for t in used for p in checker.check(Use(node, t, Sight())))
 
 
 def _provider_problems(module: Module, root: Module) -> Iterator[Diagnostic]:
@@ -168,13 +168,13 @@ class _Checker:
             yield _not_whole(traversal)
             return
         # Without the key that the call needs, the first name is no output's.
-        found = output[0] if output and (not key or len(output) < len(steps)) else None
+        step = output[0] if output and (not key or len(output) < len(steps)) else None
         if not call.module.directory:
             return  # it could not be read, as has been told
-        if isinstance(found, TraverseAttribute) and found.name not in call.module.outputs:
-            hint = did_you_mean(found.name, call.module.outputs)
-            detail = f'The module "{name}" has no output named "{found.name}".{hint}'
-            yield error("unsupported-attribute", detail, found.span, context=traversal.span)
+        if isinstance(step, TraverseAttribute) and step.name not in call.module.outputs:
+            hint = did_you_mean(step.name, call.module.outputs)
+            detail = f'The module "{name}" has no output named "{step.name}".{hint}'
+            yield error("unsupported-attribute", detail, step.span, context=traversal.span)
 
     # --- names that nexusform gives ------------------------------------------------------------
 

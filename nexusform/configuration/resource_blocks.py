@@ -165,14 +165,14 @@ def provider_key(attribute: Attribute | None, problems: list[Diagnostic]) -> str
     """`name` or `name.alias`; "" when it is not written."""
     if attribute is None:
         return ""
-    found = reference(attribute.expression, problems)
-    if found is None:
+    traversal = reference(attribute.expression, problems)
+    if traversal is None:
         return ""
-    match found.steps:
+    match traversal.steps:
         case ():
-            return found.root.name
+            return traversal.root.name
         case (TraverseAttribute(alias),):
-            return f"{found.root.name}.{alias}"
+            return f"{traversal.root.name}.{alias}"
     problems.append(
         error(
             "invalid-provider-configuration-reference",
@@ -193,14 +193,14 @@ def _lifecycle(parts: Content, mode: Mode, problems: list[Diagnostic]) -> Lifecy
         return Lifecycle()
     inner, wrong = content(block.body, _LIFECYCLES[mode])
     problems.extend(wrong)
-    given = inner.attributes
-    ignore_all, ignored = _ignore_changes(given.get("ignore_changes"), problems)
+    arguments = inner.attributes
+    ignore_all, ignored = _ignore_changes(arguments.get("ignore_changes"), problems)
     return Lifecycle(
-        create_before_destroy=constant_flag(given.get("create_before_destroy"), problems, default=False),
-        prevent_destroy=constant_flag(given.get("prevent_destroy"), problems, default=False),
+        create_before_destroy=constant_flag(arguments.get("create_before_destroy"), problems, default=False),
+        prevent_destroy=constant_flag(arguments.get("prevent_destroy"), problems, default=False),
         ignore_all=ignore_all,
         ignore_changes=ignored,
-        replace_triggered_by=_triggers(given.get("replace_triggered_by"), problems),
+        replace_triggered_by=_triggers(arguments.get("replace_triggered_by"), problems),
         preconditions=decode_conditions(inner.blocks, "precondition", problems),
         postconditions=decode_conditions(inner.blocks, "postcondition", problems),
         span=block.span,
@@ -216,8 +216,8 @@ def _ignore_changes(
         return True, ()
     paths: list[tuple[PathStep, ...]] = []
     for item in listed_expressions(attribute, problems):
-        found = reference(item, problems)
-        path = relative_path(found, problems) if found is not None else None
+        traversal = reference(item, problems)
+        path = relative_path(traversal, problems) if traversal is not None else None
         if path is not None:
             paths.append(path)
     return False, tuple(paths)
@@ -227,15 +227,15 @@ def _triggers(attribute: Attribute | None, problems: list[Diagnostic]) -> tuple[
     """References, whose instance keys may be expressions (`nexus_rack.r[count.index]`)."""
     if attribute is None:
         return ()
-    found: list[Expression] = []
+    triggers: list[Expression] = []
     for item in listed_expressions(attribute, problems):
         if isinstance(item, Index):
-            found.append(item)
+            triggers.append(item)
             continue
         traversal = reference(item, problems)
         if isinstance(traversal, Traversal):
-            found.append(traversal)
-    return tuple(found)
+            triggers.append(traversal)
+    return tuple(triggers)
 
 
 # --- what is left for the schema ---------------------------------------------------------------

@@ -41,16 +41,16 @@ def decode_settings(
 def _add(settings: Settings, block: Block, problems: list[Diagnostic], *, override: bool) -> Settings:
     parts, wrong = content(block.body, SETTINGS_FACE)
     problems.extend(wrong)
-    given = parts.attributes
+    arguments = parts.attributes
     settings = replace(settings, span=settings.span or block.header_span)
-    if "required_version" in given:
-        version = _required_version(given["required_version"], problems)
+    if "required_version" in arguments:
+        version = _required_version(arguments["required_version"], problems)
         settings = replace(settings, required_version=version)
-    catalogue = constant_text(given.get("sku_catalogue"), problems)
+    catalogue = constant_text(arguments.get("sku_catalogue"), problems)
     if catalogue is not None:
-        span = given["sku_catalogue"].expression.span
+        span = arguments["sku_catalogue"].expression.span
         if settings.sku_catalogue_span is not None and not override:
-            problems.append(_twice("sku_catalogue", settings.sku_catalogue_span, given["sku_catalogue"]))
+            problems.append(_twice("sku_catalogue", settings.sku_catalogue_span, arguments["sku_catalogue"]))
         settings = replace(settings, sku_catalogue=catalogue, sku_catalogue_span=span)
     lint = only_block(parts.blocks, "lint", problems)
     if lint is not None:

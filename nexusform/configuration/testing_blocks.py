@@ -140,23 +140,23 @@ def decode_test_file(name: str, body: AnyBody) -> tuple[RunFile, list[Diagnostic
 
 
 def _take_run(block: Block, runs: dict[str, RunBlock], problems: list[Diagnostic]) -> None:
-    found = _run(block, problems)
-    if found is None:
+    run = _run(block, problems)
+    if run is None:
         return
-    earlier = runs.setdefault(found.name, found)
-    if earlier is not found:
+    earlier = runs.setdefault(run.name, run)
+    if earlier is not run:
         rule = "Run blocks must have names of their own, since later ones refer to them."
-        detail = already("A run block named", found.name, earlier.span, rule)
-        problems.append(error("duplicate-run-block", detail, found.span))
+        detail = already("A run block named", run.name, earlier.span, rule)
+        problems.append(error("duplicate-run-block", detail, run.span))
 
 
 def _variables(parts: Content, problems: list[Diagnostic]) -> Expressions:
     block = only_block(parts.blocks, "variables", problems)
     if block is None:
         return {}
-    found, wrong = just_attributes(block.body)
+    attributes, wrong = just_attributes(block.body)
     problems.extend(wrong)
-    return {name: attribute.expression for name, attribute in found.items()}
+    return {name: attribute.expression for name, attribute in attributes.items()}
 
 
 # --- run blocks --------------------------------------------------------------------------------
@@ -168,25 +168,25 @@ def _run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
         return None
     parts, wrong = content(block.body, RUN_FACE)
     problems.extend(wrong)
-    given = parts.attributes
+    arguments = parts.attributes
     options = _options(parts, problems)
     source, source_span = _source(parts, problems)
     return RunBlock(
         name=label.value,
-        command=_choice(given.get("command"), ("apply", "plan"), problems),
+        command=_choice(arguments.get("command"), ("apply", "plan"), problems),
         variables=_variables(parts, problems),
         source=source,
         asserts=decode_conditions(parts.blocks, "assert", problems),
-        expected=references(given.get("expect_failures"), problems),
+        expected=references(arguments.get("expect_failures"), problems),
         overrides=_overrides(parts, problems),
-        providers=_providers(given.get("providers"), problems),
+        providers=_providers(arguments.get("providers"), problems),
         span=block.header_span,
         source_span=source_span or block.header_span,
         mode=_choice(options.get("mode"), ("normal", "refresh-only"), problems),
         refresh=constant_flag(options.get("refresh"), problems, default=True),
         replaces=_addresses(options.get("replace"), problems),
         targets=_addresses(options.get("target"), problems),
-        state_key=constant_text(given.get("state_key"), problems) or "",
+        state_key=constant_text(arguments.get("state_key"), problems) or "",
     )
 
 
@@ -222,11 +222,11 @@ def _choice(attribute: Attribute | None, allowed: tuple[str, ...], problems: lis
 def _addresses(attribute: Attribute | None, problems: list[Diagnostic]) -> tuple[str, ...]:
     if attribute is None:
         return ()
-    found = []
+    addresses = []
     for expression in listed_expressions(attribute, problems):
         pattern = _pattern(expression, problems)
-        found.extend([str(pattern)] if pattern is not None else [])
-    return tuple(found)
+        addresses.extend([str(pattern)] if pattern is not None else [])
+    return tuple(addresses)
 
 
 def _pattern(expression: Expression, problems: list[Diagnostic]) -> AddressPattern | None:
@@ -252,7 +252,7 @@ def _providers(attribute: Attribute | None, problems: list[Diagnostic]) -> Mappi
     if attribute is None:
         return {}
     expression = attribute.expression
-    found: dict[str, str] = {}
+    providers: dict[str, str] = {}
     if not isinstance(expression, ObjectCons):
         detail = "A map of provider names is required: { simulated = simulated.other }."
         problems.append(error("invalid-providers-argument", detail, expression.span))
@@ -261,8 +261,8 @@ def _providers(attribute: Attribute | None, problems: list[Diagnostic]) -> Mappi
         name = key.expression.value if isinstance(key.expression, StringLiteral) else _dotted(key.expression)
         used = reference(value, problems)
         if used is not None and name:
-            found[name] = _dotted(used)
-    return found
+            providers[name] = _dotted(used)
+    return providers
 
 
 def _dotted(expression: Expression) -> str:
@@ -283,43 +283,43 @@ def _mock(block: Block, problems: list[Diagnostic]) -> Mock | None:
     alias = constant_text(parts.attributes.get("alias"), problems) or ""
     defaults: dict[str, dict[str, Expression]] = {"mock_resource": {}, "mock_data": {}}
     for inner in parts.blocks:
-        found, wrong = content(inner.body, _DEFAULTS_FACE)
+        inside, wrong = content(inner.body, _DEFAULTS_FACE)
         problems.extend(wrong)
-        if "defaults" in found.attributes:
-            defaults[inner.type][inner.labels[0].value] = found.attributes["defaults"].expression
+        if "defaults" in inside.attributes:
+            defaults[inner.type][inner.labels[0].value] = inside.attributes["defaults"].expression
     key = f"{label.value}.{alias}" if alias else label.value
     return Mock(key, defaults["mock_resource"], defaults["mock_data"], block.header_span)
 
 
 def _overrides(parts: Content, problems: list[Diagnostic]) -> Overrides:
-    found = Overrides()
+    overrides = Overrides()
     rows = {
-        "override_resource": found.resources,
-        "override_data": found.data,
-        "override_module": found.modules,
+        "override_resource": overrides.resources,
+        "override_data": overrides.data,
+        "override_module": overrides.modules,
     }
     for block in parts.blocks:
         if block.type in rows:
             override = _override(block, problems)
             rows[block.type].extend([override] if override is not None else [])
-    return found
+    return overrides
 
 
 def _override(block: Block, problems: list[Diagnostic]) -> Override | None:
     parts, wrong = content(block.body, _OVERRIDE_FACE)
     problems.extend(wrong)
-    given = parts.attributes
-    target = _pattern(given["target"].expression, problems) if "target" in given else None
+    arguments = parts.attributes
+    target = _pattern(arguments["target"].expression, problems) if "target" in arguments else None
     if target is None:
         return None
     wants = {"override_resource": "managed", "override_data": "data", "override_module": None}[block.type]
     if target.mode != wants:
         what = {"managed": "a resource", "data": "a data block", None: "a module"}[wants]
         detail = f"The target of {block.type} must be {what}."
-        problems.append(error("invalid-override-target", detail, given["target"].expression.span))
+        problems.append(error("invalid-override-target", detail, arguments["target"].expression.span))
         return None
     name, other = ("outputs", "values") if wants is None else ("values", "outputs")
-    if other in given:
+    if other in arguments:
         detail = f'An argument named "{other}" is not expected here. Did you mean "{name}"?'
-        problems.append(error("unsupported-argument", detail, given[other].name_span))
-    return Override(target, given[name].expression if name in given else None, block.header_span)
+        problems.append(error("unsupported-argument", detail, arguments[other].name_span))
+    return Override(target, arguments[name].expression if name in arguments else None, block.header_span)

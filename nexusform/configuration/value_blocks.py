@@ -46,15 +46,15 @@ def decode_variable(block: Block, problems: list[Diagnostic]) -> Variable | None
         return None
     parts, wrong = content(block.body, VARIABLE_FACE)
     problems.extend(wrong)
-    given = parts.attributes
-    of = _type(given.get("type"), problems, json=isinstance(block.body, JsonBody))
-    nullable = constant_flag(given.get("nullable"), problems, default=True)
+    arguments = parts.attributes
+    of = _type(arguments.get("type"), problems, json=isinstance(block.body, JsonBody))
+    nullable = constant_flag(arguments.get("nullable"), problems, default=True)
     return Variable(
         name=label.value,
         type=of,
-        default=_default(given.get("default"), of, problems, nullable=nullable),
-        description=constant_text(given.get("description"), problems) or "",
-        sensitive=constant_flag(given.get("sensitive"), problems, default=False),
+        default=_default(arguments.get("default"), of, problems, nullable=nullable),
+        description=constant_text(arguments.get("description"), problems) or "",
+        sensitive=constant_flag(arguments.get("sensitive"), problems, default=False),
         nullable=nullable,
         validations=decode_conditions(parts.blocks, "validation", problems),
         span=block.header_span,
@@ -73,9 +73,9 @@ def _type(attribute: Attribute | None, problems: list[Diagnostic], *, json: bool
     # As a whole constraint, `list` and `map` are short for a list and a map of anything.
     if isinstance(written, Traversal) and not written.steps and written.root.name in _SHORT_TYPES:
         return _SHORT_TYPES[written.root.name]
-    found, wrong = type_expression(written)
+    type_, wrong = type_expression(written)
     problems.extend(wrong)
-    return found if found is not None else DYNAMIC
+    return type_ if type_ is not None else DYNAMIC
 
 
 def _default(
@@ -106,13 +106,13 @@ def decode_locals(block: Block, problems: list[Diagnostic]) -> list[Local]:
     """The names of a `locals` block."""
     attributes, wrong = just_attributes(block.body)
     problems.extend(wrong)
-    found: list[Local] = []
+    names: list[Local] = []
     for name, attribute in attributes.items():
         if is_name(name):
-            found.append(Local(name, attribute.expression, attribute.span))
+            names.append(Local(name, attribute.expression, attribute.span))
         else:
             problems.append(error("invalid-local-value-name", NAME_RULE, attribute.name_span))
-    return found
+    return names
 
 
 def decode_output(block: Block, problems: list[Diagnostic]) -> Output | None:
@@ -121,11 +121,11 @@ def decode_output(block: Block, problems: list[Diagnostic]) -> Output | None:
     named = check_name(label, "invalid-output-name", problems)
     parts, wrong = content(block.body, OUTPUT_FACE)
     problems.extend(wrong)
-    given = parts.attributes
-    value = given.get("value")
-    sensitive = constant_flag(given.get("sensitive"), problems, default=False)
-    text = constant_text(given.get("description"), problems) or ""
-    depends_on = references(given.get("depends_on"), problems)
+    arguments = parts.attributes
+    value = arguments.get("value")
+    sensitive = constant_flag(arguments.get("sensitive"), problems, default=False)
+    text = constant_text(arguments.get("description"), problems) or ""
+    depends_on = references(arguments.get("depends_on"), problems)
     preconditions = decode_conditions(parts.blocks, "precondition", problems)
     if value is None or not named:
         return None

@@ -33,7 +33,7 @@ class Origin(Struct, frozen=True):
     span: Span | None = None
 
 
-class Given(Struct, frozen=True):
+class Assignment(Struct, frozen=True):
     """One assignment: text from the command line or the environment, or an expression of a file."""
 
     name: str
@@ -41,16 +41,16 @@ class Given(Struct, frozen=True):
     origin: Origin
 
 
-def from_environment(environment: Mapping[str, str]) -> list[Given]:
+def from_environment(environment: Mapping[str, str]) -> list[Assignment]:
     """The NF_VAR_ variables, sorted."""
     return [
-        Given(key.removeprefix(ENVIRONMENT_PREFIX), text, Origin(f"environment variable {key}"))
+        Assignment(key.removeprefix(ENVIRONMENT_PREFIX), text, Origin(f"environment variable {key}"))
         for key, text in sorted(environment.items())
         if key.startswith(ENVIRONMENT_PREFIX)
     ]
 
 
-def from_option(text: str) -> tuple[Given | None, list[Diagnostic]]:
+def from_option(text: str) -> tuple[Assignment | None, list[Diagnostic]]:
     """The assignment of `-var NAME=VALUE`."""
     name, equals, value = text.partition("=")
     if not equals:
@@ -65,10 +65,10 @@ def from_option(text: str) -> tuple[Given | None, list[Diagnostic]]:
             "with spaces, quote the whole option."
         )
         return None, [error("invalid-variable-name", detail)]
-    return Given(name, value, Origin("-var")), []
+    return Assignment(name, value, Origin("-var")), []
 
 
-def from_file(source: SourceFile) -> tuple[list[Given], list[Diagnostic]]:
+def from_file(source: SourceFile) -> tuple[list[Assignment], list[Diagnostic]]:
     """The assignments of a variable file."""
     if source.name.endswith(".json"):
         json_body, problems = parse_json_file(source)
@@ -76,17 +76,17 @@ def from_file(source: SourceFile) -> tuple[list[Given], list[Diagnostic]]:
     else:
         body, problems = parse_file(source)
         attributes, wrong = just_attributes(body)
-    found = [Given(n, a.expression, Origin(source.name, a.span)) for n, a in attributes.items()]
-    return found, [*problems, *wrong]
+    assignments = [Assignment(n, a.expression, Origin(source.name, a.span)) for n, a in attributes.items()]
+    return assignments, [*problems, *wrong]
 
 
 def settle(
-    variables: Mapping[str, Variable], given: Iterable[Given]
+    variables: Mapping[str, Variable], assignments: Iterable[Assignment]
 ) -> tuple[dict[str, tuple[Value, Origin]], list[Diagnostic]]:
     """The value and origin of every declared variable; of several assignments the last one counts."""
     problems: list[Diagnostic] = []
-    last: dict[str, Given] = {}
-    for each in given:
+    last: dict[str, Assignment] = {}
+    for each in assignments:
         if each.name in variables:
             last[each.name] = each
         else:
@@ -97,34 +97,36 @@ def settle(
     return values, problems
 
 
-def _undeclared(given: Given, variables: Mapping[str, Variable]) -> Iterable[Diagnostic]:
-    hint = did_you_mean(given.name, variables)
+def _undeclared(assignment: Assignment, variables: Mapping[str, Variable]) -> Iterable[Diagnostic]:
+    hint = did_you_mean(assignment.name, variables)
     advice = f'To use this value, add a "variable" block to the configuration.{hint}'
-    if given.origin.text == "-var":
+    if assignment.origin.text == "-var":
         detail = (
-            f'A variable named "{given.name}" was assigned on the command line, but the root module does not '
-            f"declare a variable of that name. {advice}"
+            f'A variable named "{assignment.name}" was assigned on the command line, but the root module '
+            f"does not declare a variable of that name. {advice}"
         )
         yield error("value-for-undeclared-variable", detail)
-    elif given.origin.span is not None:
+    elif assignment.origin.span is not None:
         detail = (
-            f'The root module does not declare a variable named "{given.name}" but a value was found in file '
-            f'"{given.origin.text}". {advice}'
+            f'The root module does not declare a variable named "{assignment.name}" but a value was found in '
+            f'file "{assignment.origin.text}". {advice}'
         )
-        yield warning("value-for-undeclared-variable", detail, given.origin.span)
+        yield warning("value-for-undeclared-variable", detail, assignment.origin.span)
 
 
-def _value_of(variable: Variable, given: Given | None, problems: list[Diagnostic]) -> tuple[Value, Origin]:
+def _value_of(
+    variable: Variable, assignment: Assignment | None, problems: list[Diagnostic]
+) -> tuple[Value, Origin]:
     origin = Origin("default", variable.span)
     value: Value | None = variable.default
-    if given is not None:
-        origin = given.origin
-        value, wrong = _given_value(variable, given)
+    if assignment is not None:
+        origin = assignment.origin
+        value, wrong = _given_value(variable, assignment)
         problems.extend(wrong)
         if not has_errors(wrong) and value.is_null and not variable.nullable:
             value, origin = variable.default, Origin("default", variable.span)
             if value is None:
-                problems.append(_null(variable, given))
+                problems.append(_null(variable, assignment))
                 value = unknown(variable.type)
     if value is None:
         problems.append(_missing(variable))
@@ -132,23 +134,23 @@ def _value_of(variable: Variable, given: Given | None, problems: list[Diagnostic
     return (value.with_marks(SENSITIVE) if variable.sensitive else value), origin
 
 
-def _given_value(variable: Variable, given: Given) -> tuple[Value, list[Diagnostic]]:
-    if isinstance(given.value, str):
-        value, problems = _from_text(variable, given.value)
+def _given_value(variable: Variable, assignment: Assignment) -> tuple[Value, list[Diagnostic]]:
+    if isinstance(assignment.value, str):
+        value, problems = _from_text(variable, assignment.value)
     else:
-        value, problems = constant(given.value)
+        value, problems = constant(assignment.value)
     if has_errors(problems):
         return unknown(variable.type), problems
     try:
         return convert(value, variable.type), problems
     except ConversionProblem as problem:
         declared = place_of(variable.span)
-        through = f" (from {given.origin.text})" if given.origin.span is None else ""
+        through = f" (from {assignment.origin.text})" if assignment.origin.span is None else ""
         detail = (
             f"The given value{through} is not suitable for var.{variable.name} declared at {declared}: "
             f"{describe(problem)}."
         )
-        subject = variable.span if isinstance(given.value, str) else given.value.span
+        subject = variable.span if isinstance(assignment.value, str) else assignment.value.span
         return unknown(variable.type), [error("invalid-value-for-input-variable", detail, subject)]
 
 
@@ -176,12 +178,12 @@ def _reads_as_expression(of: Type, text: str) -> bool:
 _LITERAL = (STRING, PrimitiveType("number"), PrimitiveType("bool"))
 
 
-def _null(variable: Variable, given: Given) -> Diagnostic:
+def _null(variable: Variable, assignment: Assignment) -> Diagnostic:
     detail = (
-        f"The given value (from {given.origin.text}) is not suitable for var.{variable.name} declared at "
-        f"{place_of(variable.span)}: required variable may not be set to null."
+        f"The given value (from {assignment.origin.text}) is not suitable for var.{variable.name} declared "
+        f"at {place_of(variable.span)}: required variable may not be set to null."
     )
-    return error("required-variable-not-set", detail, given.origin.span or variable.span)
+    return error("required-variable-not-set", detail, assignment.origin.span or variable.span)
 
 
 def _missing(variable: Variable) -> Diagnostic:

@@ -65,17 +65,17 @@ def as_expression(expression: Expression, problems: list[Diagnostic]) -> Express
         return expression
     span = expression.span
     inside = Position(span.start.line, span.start.column + 1, span.start.byte + 1)
-    found, wrong = parse_expression(SourceFile(span.filename, expression.value), inside)
+    parsed, wrong = parse_expression(SourceFile(span.filename, expression.value), inside)
     problems.extend(wrong)
-    return found
+    return parsed
 
 
 def reference(expression: Expression, problems: list[Diagnostic]) -> Traversal | None:
     """One static reference; None after a diagnostic."""
     before = len(problems)
-    found = as_expression(expression, problems)
-    if isinstance(found, Traversal):
-        return found
+    traversal = as_expression(expression, problems)
+    if isinstance(traversal, Traversal):
+        return traversal
     if len(problems) == before:
         problems.append(error("invalid-expression", _REFERENCE_RULE, expression.span))
     return None
@@ -99,8 +99,8 @@ def references(attribute: Attribute | None, problems: list[Diagnostic]) -> tuple
     """The references of `depends_on` and the like."""
     if attribute is None:
         return ()
-    found = [reference(e, problems) for e in listed_expressions(attribute, problems)]
-    return tuple(t for t in found if t is not None)
+    traversals = [reference(e, problems) for e in listed_expressions(attribute, problems)]
+    return tuple(t for t in traversals if t is not None)
 
 
 def keyword(attribute: Attribute) -> str:
@@ -131,15 +131,15 @@ def relative_path(traversal: Traversal, problems: list[Diagnostic]) -> tuple[Pat
 
 def only_block(blocks: Iterable[Block], kind: str, problems: list[Diagnostic]) -> Block | None:
     """The one block of a type that may stand once; more are told."""
-    found = [b for b in blocks if b.type == kind]
-    for extra in found[1:]:
+    same = [b for b in blocks if b.type == kind]
+    for extra in same[1:]:
         detail = (
-            f'Only one "{kind}" block is allowed here. Another was given at {describe(found[0].header_span)}.'
+            f'Only one "{kind}" block is allowed here. Another was given at {describe(same[0].header_span)}.'
         )
         problems.append(
             error("duplicate-block", detail, extra.header_span, headline=f"Duplicate {kind} block")
         )
-    return found[0] if found else None
+    return same[0] if same else None
 
 
 def in_text_order(problems: Iterable[Diagnostic]) -> list[Diagnostic]:

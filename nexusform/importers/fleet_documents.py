@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics import Problem, did_you_mean
 from nexusform.importers.yaml_node import ELISION, Node, Notes
-from nexusform.importers.yaml_text import Place, read_yaml
+from nexusform.importers.yaml_text import TextPlace, read_yaml
 from nexusform.plain_data import Path
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
 from nexusform.value_types import BOOL, NUMBER, ListType, MapType
@@ -36,7 +36,7 @@ class FleetDocument(Struct, frozen=True):
     name: str = ""
     namespace: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
-    places: Mapping[Path, Place] = field(default_factory=dict)
+    places: Mapping[Path, TextPlace] = field(default_factory=dict)
     findings: tuple[Problem, ...] = ()
 
     def line(self, path: Path) -> int:
@@ -57,7 +57,7 @@ def read_fleet_document(
         notes.take(found)
     if not stream.documents:
         if not stream.findings:
-            notes.error(Place(1, 1), INVALID, f"the text holds no object; a {kind} is expected.")
+            notes.error(TextPlace(1, 1), INVALID, f"the text holds no object; a {kind} is expected.")
         return FleetDocument(findings=notes.findings)
     root = Node.of(stream.documents[0])
     if len(stream.documents) > 1:
@@ -67,7 +67,7 @@ def read_fleet_document(
         notes.error(root, INVALID, f"this is no object; a {kind} is expected.")
         return FleetDocument(findings=notes.findings)
     _check_head(root, kind, notes)
-    reader = _Reader(notes, as_json)
+    reader = _ObjectReader(notes, as_json)
     values = reader.body(root.at("spec"), schema, ())
     metadata = root.at("metadata")
     name, namespace = metadata.at("name"), metadata.at("namespace")
@@ -87,11 +87,11 @@ def _check_head(root: Node, kind: str, notes: Notes) -> None:
         notes.error(written, INVALID, f'kind is "{written.text}"; a {kind} is expected.')
 
 
-class _Reader:
+class _ObjectReader:
     def __init__(self, notes: Notes, as_json: tuple[Attribute, ...]) -> None:
         self.notes = notes
         self.as_json = as_json
-        self.places: dict[Path, Place] = {}
+        self.places: dict[Path, TextPlace] = {}
 
     def body(self, node: Node, schema: BlockSchema, path: Path) -> dict[str, Any]:
         self.places[path] = node.place

@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.importers.yaml_text import Place, YamlDocument, problem_at, read_yaml
+from nexusform.importers.yaml_text import TextPlace, YamlDocument, problem_at, read_yaml
 
 INVALID: Final = "invalid-kubernetes-manifest"
 DEPRECATED: Final = "deprecated-envelope"
@@ -52,14 +52,14 @@ class Manifest(Struct, frozen=True):
     body: Mapping[str, Any]
     line: int
     file: str = ""
-    place: Place = Place(1, 1)
+    place: TextPlace = TextPlace(1, 1)
 
     @property
     def title(self) -> str:
         """`Kind namespace/name`, for people."""
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
-    def find(self, *path: str | int) -> Place:
+    def find(self, *path: str | int) -> TextPlace:
         """Where the value at a path of the body was written, or the nearest part above it."""
         return YamlDocument(self.body, self.place).find(*path)
 
@@ -74,7 +74,7 @@ class ManifestReading(Struct, frozen=True):
 def read_manifests(file: str, content: str | bytes) -> ManifestReading:
     """All objects of a YAML text. `file` names it in findings."""
     stream = read_yaml(file, content)
-    reader = _Reader(file, list(stream.findings))
+    reader = _ManifestReader(file, list(stream.findings))
     for document in stream.documents:
         reader.read(document)
     return ManifestReading(tuple(reader.found), tuple(reader.findings))
@@ -85,7 +85,7 @@ def manifest_from(body: Mapping[str, Any], like: Manifest) -> Manifest | None:
 
     None when the change took away what identifies an object.
     """
-    reader = _Reader(like.file, [])
+    reader = _ManifestReader(like.file, [])
     reader.read(YamlDocument(dict(body), like.place))
     return reader.found[0] if len(reader.found) == 1 else None
 
@@ -168,7 +168,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-class _Reader:
+class _ManifestReader:
     def __init__(self, file: str, findings: list[Problem]) -> None:
         self.file = file
         self.findings = findings
@@ -244,7 +244,7 @@ class _Reader:
             found[key] = plain_text(value)
         return found
 
-    def _say(self, place: Place, detail: str, severity: Severity = Severity.ERROR) -> None:
+    def _say(self, place: TextPlace, detail: str, severity: Severity = Severity.ERROR) -> None:
         self.findings.append(problem_at(self.file, place, INVALID, detail, severity))
 
 
@@ -266,7 +266,7 @@ def _namespace(group: str, kind: str, written: str | None) -> str:
 
 
 def _from_envelope(envelope: Manifest) -> ManifestReading:
-    reader = _Reader(envelope.file, [])
+    reader = _ManifestReader(envelope.file, [])
     for key, item in _mapping(envelope.body.get("data")).items():
         reader.read(YamlDocument(item, envelope.find("data", key)))
     return ManifestReading(tuple(reader.found), tuple(reader.findings))

@@ -69,7 +69,7 @@ def workloads_of(manifests: Sequence[Manifest], others: Sequence[Manifest] = ())
     same cluster whose workloads are read elsewhere).
     """
     everything = (*manifests, *others)
-    reader = _Reader(read_priorities(everything), _services(everything), _autoscalers(everything))
+    reader = _WorkloadReader(read_priorities(everything), _services(everything), _autoscalers(everything))
     found = [reader.read(manifest) for manifest in manifests if is_workload(manifest)]
     for manifest in manifests:
         if (manifest.group, manifest.kind) in _UNPREDICTED:
@@ -103,7 +103,7 @@ def _autoscalers(manifests: Iterable[Manifest]) -> dict[tuple[str, str, str], Ma
     return found
 
 
-class _Reader:
+class _WorkloadReader:
     def __init__(
         self,
         priorities: Priorities,

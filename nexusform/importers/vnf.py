@@ -24,7 +24,7 @@ from nexusform.importers.vnf_model import (
 )
 from nexusform.importers.vnf_scale import counts
 from nexusform.importers.yaml_node import Notes
-from nexusform.importers.yaml_text import Place
+from nexusform.importers.yaml_text import TextPlace
 
 VNFD = "vnfd"
 
@@ -57,7 +57,9 @@ def read_vnf(sources: VnfSources) -> ReadVnf:
     if not vnf.vdus and not any(known.findings for known in all_notes if _has_error(known)):
         name = VNFD if sources.vnfd is not None else BASE_HOT
         by_file[name].error(
-            Place(1, 1), INVALID_DOCUMENT, "no VDU was found: no Vdu.Compute node and no OS::Nova::Server."
+            TextPlace(1, 1),
+            INVALID_DOCUMENT,
+            "no VDU was found: no Vdu.Compute node and no OS::Nova::Server.",
         )
     return ReadVnf(vnf, tuple(found for known in all_notes for found in known.findings))
 
@@ -76,7 +78,7 @@ def _merged(descriptor: Vnf, template: HotVnf, notes: dict[str, Notes]) -> Vnf:
     for made in hot.vdus:
         if descriptor.vdu(made.name) is None:
             notes[made.origin.file].warn(
-                Place(made.origin.line, 1),
+                TextPlace(made.origin.line, 1),
                 CONTRADICTORY,
                 f'"{made.name}" makes servers, and the VNFD has no VDU of that name; they are placed as the '
                 f'VDU "{made.name}".',
@@ -90,7 +92,7 @@ def _vdu(vdu: Vdu, made: Vdu | None, size_now: int, notes: dict[str, Notes]) -> 
     """A VDU of the VNFD with what the HOT file adds. `size_now` is its number by the VNFD alone."""
     if made is None:
         notes[VNFD].warn(
-            Place(vdu.origin.line, 1),
+            TextPlace(vdu.origin.line, 1),
             CONTRADICTORY,
             f'the VDU "{vdu.name}" is not made by base_hot: no server or group there has this name.',
         )
@@ -117,7 +119,7 @@ def _vdu(vdu: Vdu, made: Vdu | None, size_now: int, notes: dict[str, Notes]) -> 
 
 def _differs(made: Vdu, vdu: Vdu, what: str, notes: dict[str, Notes]) -> None:
     notes[made.origin.file].warn(
-        Place(made.origin.line, 1),
+        TextPlace(made.origin.line, 1),
         CONTRADICTORY,
         f'"{vdu.name}" {what} in the VNFD ({vdu.origin}); the VNFD\'s numbers hold.',
     )
@@ -142,7 +144,7 @@ def _rules(descriptor: Vnf, hot: Vnf, notes: dict[str, Notes]) -> tuple[Rule, ..
             kept.remove(twin)
         if rule.scope == MACHINE and not same and hot.vdus:
             notes[VNFD].warn(
-                Place(rule.origin.line, 1),
+                TextPlace(rule.origin.line, 1),
                 CONTRADICTORY,
                 f'the rule "{rule.name}" has no counterpart in base_hot: none of its VDUs is in a server '
                 "group there. It is honoured; Heat alone would not.",
@@ -166,7 +168,7 @@ def _disagree(rule: Rule, other: Rule) -> bool:
 
 def _contradiction(rule: Rule, other: Rule, notes: dict[str, Notes]) -> None:
     names = ", ".join(name for name in rule.vdus if name in other.vdus)
-    at = Place(other.origin.line, 1)
+    at = TextPlace(other.origin.line, 1)
     mine, theirs = kind(rule), kind(other)
     if rule.affinity != other.affinity:
         hard = rule.hard and other.hard

@@ -8,7 +8,7 @@ from typing import Final
 from nexusform.diagnostics import Severity
 from nexusform.importers.vnf_model import CORRECTED
 from nexusform.importers.yaml_node import Node, Notes
-from nexusform.importers.yaml_text import Place, YamlStream, read_yaml
+from nexusform.importers.yaml_text import TextPlace, YamlStream, read_yaml
 
 _ELIDED: Final = re.compile(r"[ \t]*\.\.\.[ \t]*\r?\Z")
 
@@ -23,7 +23,7 @@ def open_text(text: str, notes: Notes) -> list[Node]:
             stream = again
             for line in lines:
                 notes.warn(
-                    Place(line, 1),
+                    TextPlace(line, 1),
                     CORRECTED,
                     'the line "..." stands for something left out; it is passed over.',
                 )

@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.importers.yaml_text import Place, YamlDocument, problem_at
+from nexusform.importers.yaml_text import TextPlace, YamlDocument, problem_at
 
 # How printed excerpts mark what they leave out.
 ELISION: Final = "..."
@@ -18,7 +18,7 @@ class Node(Struct, frozen=True):
     """Plain data and where it was written (the nearest part that was written, when it is absent)."""
 
     data: Any
-    place: Place
+    place: TextPlace
 
     @staticmethod
     def of(document: YamlDocument) -> Node:
@@ -105,11 +105,11 @@ class Notes:
         """All findings, by line."""
         return tuple(sorted(self._found, key=lambda found: found.line))
 
-    def warn(self, at: Node | Place | None, kind: str, detail: str) -> None:
+    def warn(self, at: Node | TextPlace | None, kind: str, detail: str) -> None:
         """Something was read with a correction, or not at all."""
         self._add(at, kind, detail, Severity.WARNING)
 
-    def error(self, at: Node | Place | None, kind: str, detail: str) -> None:
+    def error(self, at: Node | TextPlace | None, kind: str, detail: str) -> None:
         """Something that cannot be used."""
         self._add(at, kind, detail, Severity.ERROR)
 
@@ -117,6 +117,6 @@ class Notes:
         """A finding of somebody else about the same document."""
         self._found.setdefault(found)
 
-    def _add(self, at: Node | Place | None, kind: str, detail: str, severity: Severity) -> None:
+    def _add(self, at: Node | TextPlace | None, kind: str, detail: str, severity: Severity) -> None:
         place = at.place if isinstance(at, Node) else at
         self._found.setdefault(problem_at(self.file, place, kind, detail, severity))

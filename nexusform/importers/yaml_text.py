@@ -24,21 +24,21 @@ INVALID: Final = "invalid-yaml"
 DUPLICATE: Final = "duplicate-yaml-key"
 
 
-class Place(Struct, frozen=True):
+class TextPlace(Struct, frozen=True):
     """Where a value was written: line and column from 1; the places of its keys or items."""
 
     line: int
     column: int
-    children: dict[str | int, Place] = field(default_factory=dict)
+    children: dict[str | int, TextPlace] = field(default_factory=dict)
 
 
 class YamlDocument(Struct, frozen=True):
     """One document: plain data (shared where aliases share it; not to be changed) and its places."""
 
     data: Any
-    place: Place
+    place: TextPlace
 
-    def find(self, *path: str | int) -> Place:
+    def find(self, *path: str | int) -> TextPlace:
         """The place of the value at a path, or of the nearest part above it that was written."""
         place = self.place
         for step in path:
@@ -57,7 +57,7 @@ class YamlStream(Struct, frozen=True):
 
 
 def problem_at(
-    file: str, place: Place | None, kind: str, detail: str, severity: Severity = Severity.ERROR
+    file: str, place: TextPlace | None, kind: str, detail: str, severity: Severity = Severity.ERROR
 ) -> Problem:
     """A problem at a place of a file (None: of the file as a whole)."""
     line, column = (place.line, place.column) if place is not None else (0, 0)
@@ -74,7 +74,7 @@ def read_yaml(file: str, content: str | bytes) -> YamlStream:
         text = content.decode("utf-8-sig") if isinstance(content, bytes) else content.removeprefix("\ufeff")
     except UnicodeDecodeError as problem:
         before = content[: problem.start] if isinstance(content, bytes) else b""
-        place = Place(before.count(b"\n") + 1, problem.start - before.rfind(b"\n"))
+        place = TextPlace(before.count(b"\n") + 1, problem.start - before.rfind(b"\n"))
         return YamlStream((), (problem_at(file, place, INVALID, "this is not utf-8 text."),))
     return _read(file, text)
 
@@ -89,7 +89,7 @@ def _read(file: str, text: str) -> YamlStream:
         events = iter(yaml.parse(text, Loader=loader))
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
-                reader = _Reader(file, events)
+                reader = _DocumentReader(file, events)
                 data, place = reader.node(next(events), 0)
                 findings += reader.findings
                 if data is not None:
@@ -104,18 +104,18 @@ def _read(file: str, text: str) -> YamlStream:
 def _syntax(file: str, problem: Exception) -> Problem:
     mark = getattr(problem, "problem_mark", None)
     what = getattr(problem, "problem", None) or str(problem) or "the document is nested too deeply"
-    place = None if mark is None else Place(mark.line + 1, mark.column + 1)
+    place = None if mark is None else TextPlace(mark.line + 1, mark.column + 1)
     return problem_at(file, place, INVALID, f"{what}. Nothing after this line was read.")
 
 
 class _Broken(Exception):
     # Control flow of this file: the document cannot be read.
-    def __init__(self, place: Place, detail: str) -> None:
+    def __init__(self, place: TextPlace, detail: str) -> None:
         self.place = place
         self.detail = detail
 
 
-class _Reader:
+class _DocumentReader:
     # Builds one document from the parser's events, counting every node that an alias stands for.
     def __init__(self, file: str, events: Iterator[Any]) -> None:
         import yaml
@@ -123,14 +123,14 @@ class _Reader:
         self.file = file
         self.events = events
         self.findings: list[Problem] = []
-        self.anchors: dict[str, tuple[Any, Place, int]] = {}
+        self.anchors: dict[str, tuple[Any, TextPlace, int]] = {}
         self.nodes = 0
         self.kinds = (yaml.AliasEvent, yaml.ScalarEvent, yaml.SequenceStartEvent)
         self.ends = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
 
-    def node(self, event: Any, depth: int) -> tuple[Any, Place]:
+    def node(self, event: Any, depth: int) -> tuple[Any, TextPlace]:
         mark = event.start_mark
-        place = Place(mark.line + 1, mark.column + 1)
+        place = TextPlace(mark.line + 1, mark.column + 1)
         if depth > MAX_DEPTH:
             raise _Broken(place, f"the document is nested more than {MAX_DEPTH} levels deep.")
         alias, scalar, sequence = self.kinds
@@ -151,19 +151,19 @@ class _Reader:
             self.anchors[event.anchor] = (data, place, self.nodes - before)
         return data, place
 
-    def _count(self, nodes: int, place: Place) -> None:
+    def _count(self, nodes: int, place: TextPlace) -> None:
         self.nodes += nodes
         if self.nodes > MAX_NODES:
             raise _Broken(place, f"the document unfolds to more than {MAX_NODES:,} nodes.")
 
-    def _alias(self, anchor: str, place: Place) -> tuple[Any, Place]:
+    def _alias(self, anchor: str, place: TextPlace) -> tuple[Any, TextPlace]:
         if anchor not in self.anchors:
             raise _Broken(place, f'the alias "*{anchor}" stands for nothing; write "&{anchor}" before it.')
         data, written, size = self.anchors[anchor]
         self._count(size, place)
         return data, written
 
-    def _sequence(self, place: Place, depth: int) -> list[Any]:
+    def _sequence(self, place: TextPlace, depth: int) -> list[Any]:
         items: list[Any] = []
         for event in self.events:
             if isinstance(event, self.ends):
@@ -173,9 +173,9 @@ class _Reader:
             items.append(data)
         return items
 
-    def _mapping(self, place: Place, depth: int) -> dict[str, Any]:
+    def _mapping(self, place: TextPlace, depth: int) -> dict[str, Any]:
         items: dict[str, Any] = {}
-        merged: list[tuple[dict[str, Any], Place]] = []
+        merged: list[tuple[dict[str, Any], TextPlace]] = []
         for event in self.events:
             if isinstance(event, self.ends):
                 break
@@ -191,7 +191,7 @@ class _Reader:
                 self.findings.append(problem_at(self.file, where, DUPLICATE, detail, Severity.WARNING))
             items[key] = data
             # The key's place is where people look; what is below it keeps its own.
-            place.children[key] = Place(where.line, where.column, below.children)
+            place.children[key] = TextPlace(where.line, where.column, below.children)
         for source, written in merged:
             for key in source.keys() - items.keys():
                 items[key] = source[key]
@@ -199,7 +199,7 @@ class _Reader:
         return items
 
 
-def _mergeable(data: Any, place: Place) -> Iterable[tuple[dict[str, Any], Place]]:
+def _mergeable(data: Any, place: TextPlace) -> Iterable[tuple[dict[str, Any], TextPlace]]:
     if isinstance(data, dict):
         return [(data, place)]
     if isinstance(data, list) and all(isinstance(part, dict) for part in data):
@@ -207,7 +207,7 @@ def _mergeable(data: Any, place: Place) -> Iterable[tuple[dict[str, Any], Place]
     raise _Broken(place, "only a mapping, or a list of mappings, can be merged with <<.")
 
 
-def _key(name: Any, place: Place) -> str:
+def _key(name: Any, place: TextPlace) -> str:
     if isinstance(name, str):
         return name
     if isinstance(name, bool):
@@ -232,12 +232,12 @@ _BOOLS: Final = {
 _LONGEST_NUMBER: Final = 400
 
 
-def _require_tag(tag: str | None, kind: str, place: Place) -> None:
+def _require_tag(tag: str | None, kind: str, place: TextPlace) -> None:
     if tag not in {None, "!", _TAG + kind}:
         raise _Broken(place, f'the tag "{(tag or "").replace(_TAG, "!!")}" is not supported.')
 
 
-def _scalar(event: Any, place: Place) -> Any:
+def _scalar(event: Any, place: TextPlace) -> Any:
     text, tag = event.value, event.tag
     if tag is None:
         return _resolved(text, place) if event.implicit[0] else text
@@ -253,7 +253,7 @@ def _scalar(event: Any, place: Place) -> Any:
     return float(text) if kind == "float" else found
 
 
-def _resolved(text: str, place: Place) -> Any:
+def _resolved(text: str, place: TextPlace) -> Any:
     # The value of a plain scalar.
     if text in _NULLS:
         return None

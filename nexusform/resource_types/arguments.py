@@ -91,7 +91,7 @@ def whole_number_problems(values: Mapping[str, Any], names: Iterable[str], path:
 
 
 def reference_problem(
-    kind: str, argument: str, what: str, given: str, known: Iterable[str], how: str
+    kind: str, argument: str, what: str, object_id: str, known: Iterable[str], how: str
 ) -> Problem:
     """The problem of an id that nothing in the configuration stands for.
 
@@ -102,15 +102,15 @@ def reference_problem(
     return Problem(
         (argument,),
         kind,
-        f'No {what} has the id "{given}".{did_you_mean(given, ids)}{listed} Write a reference such as {how}, '
-        f"so that the {what} is planned first.",
+        f'No {what} has the id "{object_id}".{did_you_mean(object_id, ids)}{listed} Write a reference '
+        f"such as {how}, so that the {what} is planned first.",
     )
 
 
-def duplicate_problem(kind: str, argument: str, what: str, given: str, other: str) -> Problem:
+def duplicate_problem(kind: str, argument: str, what: str, name: str, other: str) -> Problem:
     """The problem of a second object under one id; `other` is the address of the first."""
     return Problem(
         (argument,),
         kind,
-        f'{other} already describes the {what} "{given}". Give one of the two another name, or remove it.',
+        f'{other} already describes the {what} "{name}". Give one of the two another name, or remove it.',
     )

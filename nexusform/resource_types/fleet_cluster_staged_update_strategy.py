@@ -66,16 +66,16 @@ def read(attributes: Values, arguments: Values) -> FleetStrategy:
 
 
 def _tasks(blocks: Iterable[Values] | None) -> tuple[Task, ...]:
-    found = []
+    tasks = []
     for block in blocks or ():
         written = block.get("wait_time")
         seconds = parse_duration(written) if written is not None else None
-        found.append(Task(str(block.get("type") or ""), seconds if isinstance(seconds, float) else None))
-    return tuple(found)
+        tasks.append(Task(str(block.get("type") or ""), seconds if isinstance(seconds, float) else None))
+    return tuple(tasks)
 
 
-def _findings(found: FleetObject, arguments: Values) -> Iterator[Problem]:
-    assert isinstance(found, FleetStrategy)
+def _findings(strategy: FleetObject, arguments: Values) -> Iterator[Problem]:
+    assert isinstance(strategy, FleetStrategy)
     wrong: list[Problem] = []
     for i, block in enumerate(arguments.get("stage") or ()):
         here = ("stage", i)
@@ -87,10 +87,10 @@ def _findings(found: FleetObject, arguments: Values) -> Iterator[Problem]:
                 if isinstance(seconds, str):
                     wrong.append(invalid((*here, kind, k, "wait_time"), seconds))
     yield from wrong
-    if not found.stages:
+    if not strategy.stages:
         yield invalid((), "a staged update strategy needs at least one stage")
     said = {f.path for f in wrong}
-    yield from (f for f in check_stages(found.stages) if f.path not in said)
+    yield from (f for f in check_stages(strategy.stages) if f.path not in said)
 
 
 FLEET_CLUSTER_STAGED_UPDATE_STRATEGY: Final = fleet_type(

@@ -85,10 +85,10 @@ def derive(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """What is wrong with the YAML, each with its line, and objects that stand twice."""
-    found = _reading(attributes)
-    problems = line_problems(found.findings, "yaml_body")
+    reading = _reading(attributes)
+    problems = line_problems(reading.findings, "yaml_body")
     seen: dict[tuple[str, str, str, str], int] = {}
-    for manifest in found.manifests:
+    for manifest in reading.manifests:
         key = (manifest.group, manifest.kind, manifest.namespace, manifest.name)
         if key in seen:
             text = f"yaml_body:{manifest.line}: {manifest.title} stands at line {seen[key]} already."

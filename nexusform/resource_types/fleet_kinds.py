@@ -58,10 +58,10 @@ class FleetKind(Struct, frozen=True):
         document = self.document(attributes)
         if document is None:
             return {}
-        found = {"name": document.name or None}
+        names = {"name": document.name or None}
         if self.namespaced:
-            found["namespace"] = document.namespace or "default"
-        return found
+            names["namespace"] = document.namespace or "default"
+        return names
 
     def identify(self, attributes: Values) -> str:
         """The id: `<name>`, or `<namespace>/<name>`."""
@@ -76,41 +76,43 @@ class FleetKind(Struct, frozen=True):
         if attributes.get("manifest") is UNKNOWN:
             return []
         document = self.document(attributes)
-        found = self._general(attributes, document)
+        problems = self._general(attributes, document)
         if document is not None:
-            found += line_problems(document.findings, "manifest")
-        return found + known_only(attributes, finding_problems(findings, document))
+            problems += line_problems(document.findings, "manifest")
+        return problems + known_only(attributes, finding_problems(findings, document))
 
     def _general(self, attributes: Values, document: FleetDocument | None) -> list[Problem]:
-        found = []
+        problems = []
         name = attributes.get("name")
         if isinstance(name, str):
-            found += finding_problems(check_name(name))
+            problems += finding_problems(check_name(name))
         namespace = attributes.get("namespace")
         if self.namespaced and namespace is None:
             text = 'The argument "namespace" is required, but no definition was found.'
-            found.append(Problem((), MISSING, text))
+            problems.append(Problem((), MISSING, text))
         elif self.namespaced and isinstance(namespace, str):
-            found += finding_problems([invalid(("namespace",), p) for p in dns_label_problems(namespace)])
+            problems += finding_problems([invalid(("namespace",), p) for p in dns_label_problems(namespace)])
         if document is None:
             missing = [n for n, a in self.spec.attributes.items() if a.required and attributes.get(n) is None]
-            found += [
+            problems += [
                 Problem((), MISSING, f'The argument "{n}" is required, or a manifest.') for n in missing
             ]
-            return found
+            return problems
         for argument, said in (("name", document.name), ("namespace", document.namespace)):
-            given = attributes.get(argument)
-            if is_known(given) and said and given != said and (argument == "name" or self.namespaced):
-                text = f'{argument} is "{given}" and the manifest says "{said}"; leave one of them out.'
-                found.append(Problem((argument,), CONFLICT, text))
+            if argument == "namespace" and not self.namespaced:
+                continue
+            value = attributes.get(argument)
+            if is_known(value) and said and value != said:
+                text = f'{argument} is "{value}" and the manifest says "{said}"; leave one of them out.'
+                problems.append(Problem((argument,), CONFLICT, text))
         defaults = {n: a.default for n, a in self.spec.attributes.items()}
         given_too = [n for n in defaults if attributes.get(n) not in (None, defaults[n], [])]
         given_too += [n for n in self.spec.blocks if attributes.get(n)]
-        found += [
+        problems += [
             Problem((n,), CONFLICT, f'The object is given as manifest, so "{n}" cannot be given beside it.')
             for n in given_too
         ]
-        return found
+        return problems
 
 
 def fleet_type(
@@ -144,9 +146,9 @@ def fleet_type(
         return read(attributes, fleet.arguments(attributes))
 
     def check(attributes: Values) -> list[Problem]:
-        told = known(attributes)
-        arguments = fleet.arguments(told)
-        return fleet.problems(attributes, findings(read(told, arguments), arguments))
+        known_values = known(attributes)
+        arguments = fleet.arguments(known_values)
+        return fleet.problems(attributes, findings(read(known_values, arguments), arguments))
 
     return ResourceType(name, phase, schema, fleet.identify, check=check, fill=fleet.fill, fleet=fleet_object)
 
@@ -158,5 +160,5 @@ def _optional(attribute: Attribute) -> Attribute:
 
 def known(attributes: Values) -> Values:
     """The attributes with unknown parts absent."""
-    found: Values = without_unknown(dict(attributes))
-    return found
+    values: Values = without_unknown(dict(attributes))
+    return values

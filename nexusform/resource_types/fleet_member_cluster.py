@@ -123,14 +123,14 @@ def _usage(attributes: Values) -> tuple[dict[str, str], dict[str, str], dict[str
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """What the schema cannot say: names, labels, taints, quantities, and what does not go together."""
-    told = known(attributes)
-    written = fleet(told)
+    arguments = known(attributes)
+    written = fleet(arguments)
     member = Member(
         written.name, {k: v for k, v in written.labels.items() if k != MEMBER_LABEL}, written.taints
     )
     findings = check_member(member) if written.name else []
     problems = finding_problems(findings)
-    _, wrong = read_usage(*_usage(told))
+    _, wrong = read_usage(*_usage(arguments))
     problems += [p.below("resources") for p in finding_problems(wrong)]
     if written.cluster_id:
         problems += [
@@ -140,7 +140,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
                 f'With kubernetes_cluster_id the figures follow from the nodes; take "{name}" out.',
             )
             for name in ("properties", "resources")
-            if told.get(name)
+            if arguments.get(name)
         ]
     return known_only(attributes, problems)
 

@@ -29,10 +29,10 @@ def read(attributes: Values, arguments: Values) -> FleetBudget:
     return FleetBudget(str(attributes.get("name") or ""), DisruptionBudget(*amounts))
 
 
-def _findings(found: FleetObject, arguments: Values) -> Iterator[Problem]:
-    assert isinstance(found, FleetBudget)
+def _findings(budget: FleetObject, arguments: Values) -> Iterator[Problem]:
+    assert isinstance(budget, FleetBudget)
     wrong = amount_problems(arguments, _NAMES, ())
-    yield from wrong or check_budget(found.budget, None)
+    yield from wrong or check_budget(budget.budget, None)
 
 
 FLEET_PLACEMENT_DISRUPTION_BUDGET: Final = fleet_type(

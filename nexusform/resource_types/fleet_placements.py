@@ -59,8 +59,8 @@ def placement_type(name: str, kind: str, description: str, *, namespaced: bool) 
 def _findings(placement: FleetObject, arguments: Values, *, namespaced: bool) -> Iterator[Problem]:
     assert isinstance(placement, FleetPlacement)
     if placement.policy is not None:
-        for found in check_policy(placement.policy):
-            yield found.below("policy")
+        for problem in check_policy(placement.policy):
+            yield problem.below("policy")
         yield from _fractions(arguments)
         yield from _empty_affinity(placement.policy, arguments)
     for i, selector in enumerate(placement.selectors):
@@ -76,14 +76,14 @@ def _findings(placement: FleetObject, arguments: Values, *, namespaced: bool) ->
     below = ("strategy", "rolling_update")
     yield from amount_problems(rolling, ("max_unavailable", "max_surge"), below)
     if rolling is not None:
-        given = placement.rolling
-        for found in check_rolling_update(
-            given.max_unavailable,
-            given.max_surge,
-            given.unavailable_period_seconds,
+        rollout = placement.rolling
+        for problem in check_rolling_update(
+            rollout.max_unavailable,
+            rollout.max_surge,
+            rollout.unavailable_period_seconds,
             external=placement.strategy == EXTERNAL,
         ):
-            yield found.below(*below)
+            yield problem.below(*below)
 
 
 def _scopes(placement: FleetPlacement, *, namespaced: bool) -> Iterator[Problem]:

@@ -54,32 +54,32 @@ def line_problems(findings: Iterable[Problem], argument: str) -> list[Problem]:
     """What was found in the text of an argument: errors one by one, warnings of one kind together, so that
     each line of them is seen.
     """
-    found: list[Problem] = []
+    errors: list[Problem] = []
     together: dict[str, list[str]] = {}
     for each in findings:
         line = f":{each.line}" if each.line else ""
         detail = each.detail if each.detail.endswith((".", "?")) else f"{each.detail}."
         text = f"{argument}{line}: {detail}"
         if each.severity is Severity.ERROR:
-            found.append(Problem((argument,), each.id, text))
+            errors.append(Problem((argument,), each.id, text))
         else:
             together.setdefault(each.id, []).append(text)
     warnings = (
         Problem((argument,), kind, "\n".join(lines), Severity.WARNING) for kind, lines in together.items()
     )
-    return [*found, *warnings]
+    return [*errors, *warnings]
 
 
 def finding_problems(findings: Iterable[Problem], document: FleetDocument | None = None) -> list[Problem]:
     """Findings of the scheduler's validation: at the block, or at the manifest's line."""
-    found = []
+    problems = []
     for each in findings:
         path, text = each.path, sentence(each.detail)
         if document is not None:
             line = document.line(path)
             text, path = f"manifest{f':{line}' if line else ''}: {text}", ("manifest",)
-        found.append(Problem(path, each.id, text, each.severity))
-    return found
+        problems.append(Problem(path, each.id, text, each.severity))
+    return problems
 
 
 def without_unknown(values: Any) -> Any:
@@ -224,19 +224,19 @@ def read_amount(written: Any, default: Amount | None = None) -> Amount | None:
     """A number or per cent; the default for what is neither (`amount_problems` says so)."""
     if written is None:
         return default
-    found = parse_amount(str(written))
-    return found if isinstance(found, Amount) else default
+    amount = parse_amount(str(written))
+    return amount if isinstance(amount, Amount) else default
 
 
 def amount_problems(values: Values | None, names: Iterable[str], path: Path) -> list[Problem]:
     """The named arguments that are neither a whole number nor a percentage."""
-    found = []
+    problems = []
     for name in names:
         written = (values or {}).get(name)
         read = parse_amount(str(written)) if written is not None else None
         if isinstance(read, str):
-            found.append(invalid((*path, name), read))
-    return found
+            problems.append(invalid((*path, name), read))
+    return problems
 
 
 def json_value(written: str | None) -> Any:

@@ -163,11 +163,11 @@ def _occupied(inventory: AzInventory, managed: frozenset[str]) -> dict[str, list
         *[node for node in nodes if f"{node.cluster}/{node.pool}" not in managed],
         *[vm for vm in inventory.virtual_machines if vm.name not in managed],
     ]
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_machine: dict[str, list[dict[str, Any]]] = {}
     for vm in sorted(vms, key=lambda one: one.name):
         if vm.placement is None:
             continue
-        held = found.setdefault(vm.placement.machine, [])
+        held = by_machine.setdefault(vm.placement.machine, [])
         held.append(
             {
                 "name": _free_name(vm, held),
@@ -178,7 +178,7 @@ def _occupied(inventory: AzInventory, managed: frozenset[str]) -> dict[str, list
                 "cells": None,
             }
         )
-    return found
+    return by_machine
 
 
 def _free_name(vm: AzNode | AzVirtualMachine, held: list[dict[str, Any]]) -> str:

@@ -164,7 +164,7 @@ def _occupied_blocks(attributes: Mapping[str, Any]) -> Iterator[tuple[int, Mappi
 def _occupied_problems(attributes: Mapping[str, Any], index: int, block: Mapping[str, Any]) -> list[Problem]:
     path = ("occupied", index)
     problems = whole_number_problems(block, ("cpu_cores", "memory_gib", "disk_gib", "numa_cells"), path)
-    cells, wanted = block.get("cells"), block.get("numa_cells", 1)
+    cells, numa_cells = block.get("cells"), block.get("numa_cells", 1)
     if not isinstance(cells, list) or not all(isinstance(c, int | float | Fraction) for c in cells):
         return problems
     hardware = hardware_of(attributes)
@@ -183,12 +183,12 @@ def _occupied_problems(attributes: Mapping[str, Any], index: int, block: Mapping
                 (*path, "cells"), "invalid-numa-cell", f"The list {cells} names a cell twice. Name each once."
             )
         )
-    elif not cells or (isinstance(wanted, int) and wanted > 1 and wanted != len(cells)):
+    elif not cells or (isinstance(numa_cells, int) and numa_cells > 1 and numa_cells != len(cells)):
         problems.append(
             Problem(
                 (*path, "cells"),
                 "conflicting-numa-cells",
-                f'"cells" lists {len(cells)} cells and "numa_cells" says {wanted}. Make the two agree, '
+                f'"cells" lists {len(cells)} cells and "numa_cells" says {numa_cells}. Make the two agree, '
                 'or leave "cells" out to have them inferred.',
             )
         )
@@ -253,11 +253,11 @@ def machine_of(attributes: Mapping[str, Any], rack: RackOffer) -> Machine | None
 def occupied_of(attributes: Mapping[str, Any]) -> tuple[Occupied, ...]:
     """The occupied blocks, in order of name."""
     machine = str(attributes["name"])
-    found = []
+    occupied = []
     for _, block in _occupied_blocks(attributes):
         cells = block.get("cells")
         numbers = tuple(sorted(int(cell) for cell in cells)) if cells else None
-        found.append(
+        occupied.append(
             Occupied(
                 machine,
                 str(block["name"]),
@@ -268,7 +268,7 @@ def occupied_of(attributes: Mapping[str, Any]) -> tuple[Occupied, ...]:
                 numbers,
             )
         )
-    return tuple(sorted(found, key=lambda o: o.name))
+    return tuple(sorted(occupied, key=lambda o: o.name))
 
 
 def offer(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> list[Problem]:

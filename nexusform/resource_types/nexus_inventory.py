@@ -111,7 +111,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 def _source_problems(attributes: Mapping[str, Any]) -> list[Problem]:
-    given = [name for name in FILE_ARGUMENTS if attributes.get(name) is not None]
+    files = [name for name in FILE_ARGUMENTS if attributes.get(name) is not None]
     if attributes.get("directory") is not None:
         return [
             Problem(
@@ -120,9 +120,9 @@ def _source_problems(attributes: Mapping[str, Any]) -> list[Problem]:
                 f'"directory" and "{name}" both say what to read. Keep "directory" with its standard file '
                 "names, or name every file.",
             )
-            for name in given
+            for name in files
         ]
-    missing = [name for name in ("bare_metal_machines_file", "racks_file") if name not in given]
+    missing = [name for name in ("bare_metal_machines_file", "racks_file") if name not in files]
     if not missing:
         return []
     return [
@@ -215,8 +215,8 @@ def _read_files(attributes: Mapping[str, Any], files: Files) -> _Reading:
 
 def _age_problems(attributes: Mapping[str, Any], inventory: AzInventory, now: str) -> Iterable[Problem]:
     """A warning when the export is older than max_age allows, or tells no age."""
-    wanted = attributes.get("max_age")
-    limit = parse_duration(wanted) if isinstance(wanted, str) else None
+    max_age = attributes.get("max_age")
+    limit = parse_duration(max_age) if isinstance(max_age, str) else None
     if limit is None:
         return
     made = parse_time(inventory.exported_at) if inventory.exported_at else None
@@ -236,7 +236,7 @@ def _age_problems(attributes: Mapping[str, Any], inventory: AzInventory, now: st
         yield Problem(
             ("max_age",),
             "old-inventory",
-            f'The export {said} {inventory.exported_at}, {age} ago; max_age is "{wanted}". '
+            f'The export {said} {inventory.exported_at}, {age} ago; max_age is "{max_age}". '
             "Capture it again before relying on this plan.",
             Severity.WARNING,
         )

@@ -156,19 +156,21 @@ def demand(
     """The control plane, then the pools in source order."""
     cluster = str(attributes["name"])
     problems: list[Problem] = []
-    found: list[PoolDemand] = []
+    demands: list[PoolDemand] = []
     pools = attributes.get("agent_pool") or {}
-    wanted: list[tuple[str, Any, Path]] = [(CONTROL_PLANE, attributes["control_plane"], ("control_plane",))]
-    wanted += [(name, pools[name], ("agent_pool", name)) for name in pool_order(attributes)]
-    for name, values, path in wanted:
+    pool_blocks: list[tuple[str, Any, Path]] = [
+        (CONTROL_PLANE, attributes["control_plane"], ("control_plane",))
+    ]
+    pool_blocks += [(name, pools[name], ("agent_pool", name)) for name in pool_order(attributes)]
+    for name, values, path in pool_blocks:
         pool, more = pool_demand(cluster, name, int(values["count"]), values, path, surroundings)
         problems += more
         if pool is not None:
-            found.append(pool)
+            demands.append(pool)
     if problems:
         return None, problems
     version = attributes.get("kubernetes_version")
-    return VmDemand(str(attributes["site_id"]), owner_of(attributes), cluster, tuple(found), version), []
+    return VmDemand(str(attributes["site_id"]), owner_of(attributes), cluster, tuple(demands), version), []
 
 
 def assemble(

@@ -183,14 +183,14 @@ def machines_of(attributes: Mapping[str, Any]) -> tuple[Machine, ...]:
     overrides = attributes.get("machine_override") or {}
     rack = str(attributes["name"])
     zone = attributes.get("availability_zone")
-    found = []
+    machines = []
     for slot in range(1, int(attributes["machine_count"]) + 1):
         name = machine_name(rack, slot)
         override = overrides.get(name) or {}
         refusal = refusal_of(
             cordoned=override.get("cordoned") is True, evacuating=override.get("evacuate") is True
         )
-        found.append(
+        machines.append(
             Machine(
                 name,
                 rack,
@@ -204,7 +204,7 @@ def machines_of(attributes: Mapping[str, Any]) -> tuple[Machine, ...]:
                 refusal,
             )
         )
-    return tuple(found)
+    return tuple(machines)
 
 
 def offer(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> list[Problem]:

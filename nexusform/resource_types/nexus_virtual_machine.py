@@ -142,7 +142,7 @@ def demand(
 def _hints(
     attributes: Mapping[str, Any], surroundings: Surroundings
 ) -> tuple[tuple[Hint, ...], list[Problem]]:
-    found, problems = [], []
+    hints, problems = [], []
     for index, hint in enumerate(attributes.get("placement_hint") or []):
         target = str(hint["resource_id"])
         places = surroundings.hint_targets(target)
@@ -161,8 +161,8 @@ def _hints(
         if affinity and not machines:
             continue
         scope = HintScope(hint["scope"])
-        found.append(Hint(affinity, hint["scheduling_execution"] == "Hard", scope, machines, racks, target))
-    return tuple(found), problems
+        hints.append(Hint(affinity, hint["scheduling_execution"] == "Hard", scope, machines, racks, target))
+    return tuple(hints), problems
 
 
 def standing(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:

@@ -121,7 +121,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
         return problems
     read = read_documents(attributes)
     problems += document_problems(read.findings)
-    if not any(found.severity == "error" for found in read.findings):
+    if not any(problem.severity == "error" for problem in read.findings):
         problems += vdu_problems(read.vnf, blocks)
         problems += _size_problems(read.vnf, attributes)
     return problems
@@ -157,25 +157,25 @@ def _size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Problem]
         )
 
 
-def _unmet_problem(found: Unmet, kind: str, severity: Severity, machines: int) -> Problem:
-    rule = found.rule
+def _unmet_problem(unmet_rule: Unmet, kind: str, severity: Severity, machines: int) -> Problem:
+    rule = unmet_rule.rule
     vdus = ", ".join(f'"{name}"' for name in rule.vdus)
     scope = f" (scope {rule.label})" if rule.label and rule.label != "anti-affinity" else ""
     text = f'{rule.origin}: "{rule.name}" keeps the VMs of {vdus} apart{scope}'
-    if found.against is not None:
-        other = found.against
+    if unmet_rule.against is not None:
+        other = unmet_rule.against
         text += (
-            f', and "{other.name}" ({other.origin}) keeps {found.wanted} of them together on one '
+            f', and "{other.name}" ({other.origin}) keeps {unmet_rule.wanted} of them together on one '
             f"{other.scope}. Drop one of the two, or take VDUs out of it."
         )
     else:
         at_most = f" with up to {rule.most} on each" if rule.most > 1 else ""
-        room = machines if rule.scope == "machine" else found.room // rule.most
+        room = machines if rule.scope == "machine" else unmet_rule.room // rule.most
         has = f"the site has {room} {rule.scope}{'' if room == 1 else 's'}"
         when = "" if severity is Severity.ERROR else " at the largest scale"
         has = "a VNF stands on one site" if rule.scope == "site" else has
         text += (
-            f"{at_most}: {found.wanted} VMs{when}, and {has}. Add machines or racks, ask for "
+            f"{at_most}: {unmet_rule.wanted} VMs{when}, and {has}. Add machines or racks, ask for "
             "fewer VMs, or make the rule soft."
         )
     return Problem(document_path(rule.origin.file), kind, text, severity)
@@ -239,13 +239,13 @@ def _unmet(
         return
     racks = len({machine.rack for machine in machines})
     now = unmet(vnf, numbers, len(machines), racks)
-    for found in now:
-        yield _unmet_problem(found, UNSATISFIABLE, Severity.ERROR, len(machines))
-    known = {found.rule for found in now}
+    for unmet_rule in now:
+        yield _unmet_problem(unmet_rule, UNSATISFIABLE, Severity.ERROR, len(machines))
+    known = {unmet_rule.rule for unmet_rule in now}
     most = largest(vnf, attributes.get("instantiation_level") or "").numbers
-    for found in unmet(vnf, most, len(machines), racks):
-        if found.rule not in known:
-            yield _unmet_problem(found, TOO_LARGE, Severity.WARNING, len(machines))
+    for unmet_rule in unmet(vnf, most, len(machines), racks):
+        if unmet_rule.rule not in known:
+            yield _unmet_problem(unmet_rule, TOO_LARGE, Severity.WARNING, len(machines))
 
 
 def standing(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
@@ -259,17 +259,15 @@ def standing(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
     }
     return tuple(
         PlacedVm(
-            found["vdu"],
-            found["number"],
+            vnfc["vdu"],
+            vnfc["number"],
             name,
-            skus.get(found["vdu"], ""),
-            Placement(
-                found["machine"], found["rack"], found["availability_zone"], tuple(found["numa_cells"])
-            ),
-            found.get("provenance") or DECIDED,
+            skus.get(vnfc["vdu"], ""),
+            Placement(vnfc["machine"], vnfc["rack"], vnfc["availability_zone"], tuple(vnfc["numa_cells"])),
+            vnfc.get("provenance") or DECIDED,
         )
-        for name, found in vnfcs.items()
-        if found.get("machine")
+        for name, vnfc in vnfcs.items()
+        if vnfc.get("machine")
     )
 
 

@@ -66,14 +66,14 @@ def document_problems(findings: Iterable[Problem]) -> list[Problem]:
     """
     problems = []
     together: dict[tuple[str, str], list[str]] = {}
-    for found in findings:
-        line = f":{found.line}" if found.line else ""
-        sentence = found.detail if found.detail.endswith((".", "?")) else f"{found.detail}."
-        text = f"{found.file}{line}: {sentence}"
-        if found.severity is Severity.ERROR:
-            problems.append(Problem(document_path(found.file), found.id, text))
+    for problem in findings:
+        line = f":{problem.line}" if problem.line else ""
+        sentence = problem.detail if problem.detail.endswith((".", "?")) else f"{problem.detail}."
+        text = f"{problem.file}{line}: {sentence}"
+        if problem.severity is Severity.ERROR:
+            problems.append(Problem(document_path(problem.file), problem.id, text))
         else:
-            together.setdefault((found.file, found.id), []).append(text)
+            together.setdefault((problem.file, problem.id), []).append(text)
     for (file, kind), lines in together.items():
         headline = f"{SUMMARIES[kind]} ({_KINDS.get(file, 'nested template')})"
         problems.append(Problem(document_path(file), kind, "\n".join(lines), Severity.WARNING, headline))

@@ -141,8 +141,8 @@ def vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:
             )
     for vdu in vnf.vdus:
         block = blocks.get(vdu.name) or {}
-        given = [block.get(key) for key in ("vm_sku_name", "vcpus", "memory_gib")]
-        if any(value is not None and not is_known(value) for value in given) or given[0] is not None:
+        sizes = [block.get(key) for key in ("vm_sku_name", "vcpus", "memory_gib")]
+        if any(value is not None and not is_known(value) for value in sizes) or sizes[0] is not None:
             continue
         vcpus, memory, _ = figures(vdu, block)
         if vcpus is None or memory is None:

@@ -166,7 +166,7 @@ def decode(
                 refusal = _unsupported(version, name)
         if refusal is not None:
             return None, [refusal]
-        reader = _Reader(schemas or {})
+        reader = _StateReader(schemas or {})
         state = reader.state(document)
     if reader.mistakes:
         return None, _explain(reader.mistakes, data, name)
@@ -184,8 +184,8 @@ def _refuse_foreign(document: Any, name: str) -> Diagnostic | None:
             "the tool that wrote it and give nexusform another path.",
         )
     if document.get("format") != FORMAT:
-        found = document.get("format")
-        said = f'Its "format" is "{found}"' if is_text(found) else 'It has no "format"'
+        format_name = document.get("format")
+        said = f'Its "format" is "{format_name}"' if is_text(format_name) else 'It has no "format"'
         return _foreign(name, f'{said}, where a state says "{FORMAT}".')
     version = document.get("version")
     if not is_count(version) or version == 0:
@@ -236,17 +236,17 @@ def _explain(mistakes: list[Problem], data: bytes, name: str) -> list[Diagnostic
     shown = mistakes[:_SHOWN]
     offsets = json_text.locate(text, [mistake.path for mistake in shown])
     positions = Positions(name, text)
-    found = []
+    diagnostics = []
     for mistake in shown:
         offset = offsets[mistake.path]
         span = positions.span(offset, min(offset + 1, len(text)))
         where = f"line {span.start.line}, column {span.start.column} ({path_text(mistake.path)})"
         detail = f"{name}, {where}: {mistake.detail} {_way_out(name)}"
-        found.append(error(INVALID, detail, span))
+        diagnostics.append(error(INVALID, detail, span))
     if len(mistakes) > len(shown):
         rest = f"{name} has {len(mistakes) - len(shown)} more mistakes of this kind."
-        found.append(error(INVALID, rest))
-    return found
+        diagnostics.append(error(INVALID, rest))
+    return diagnostics
 
 
 def path_text(path: Path) -> str:
@@ -255,7 +255,7 @@ def path_text(path: Path) -> str:
     return "".join(parts).removeprefix(".") or "the document"
 
 
-class _Reader:
+class _StateReader:
     """Reads a document of the current version and collects what is wrong with it."""
 
     def __init__(self, schemas: Mapping[str, BlockSchema]) -> None:
@@ -269,13 +269,13 @@ class _Reader:
     def state(self, document: dict[str, Any]) -> State | None:
         """The whole state; None when there are mistakes."""
         check_members(document, _DOCUMENT_RULES, (), self.mistakes)
-        outputs = document.get("outputs", {})
-        found = {}
-        if is_object(outputs):
-            for name, entry in outputs.items():
+        entries = document.get("outputs", {})
+        outputs = {}
+        if is_object(entries):
+            for name, entry in entries.items():
                 output = read_output(entry, ("outputs", name), self.mistakes)
                 if output is not None:
-                    found[name] = output
+                    outputs[name] = output
         resources = document.get("resources", [])
         if is_list(resources):
             for index, entry in enumerate(resources):
@@ -288,7 +288,7 @@ class _Reader:
             nexusform_version=document.get("nexusform_version", ""),
             catalogue=document.get("catalogue", ""),
             instances=self._instances(),
-            outputs=found,
+            outputs=outputs,
             applied_plans=tuple(document.get("applied_plans", ())),
             # A number below one that is taken would be given twice; an edited document must not.
             last_creation=max(document.get("last_creation", 0), self._highest),
@@ -317,22 +317,22 @@ class _Reader:
             self._add(address, instance, (*inside, index))
 
     def _add(self, address: Address, entry: dict[str, Any], path: Path) -> None:
-        found = object_from_members(entry)
+        object_state = object_from_members(entry)
         if address.mode == "managed" and address.type in self._schemas:
-            for wrong in misfits(self._schemas[address.type], found.attributes):
+            for wrong in misfits(self._schemas[address.type], object_state.attributes):
                 self.mistakes.append(invalid((*path, "attributes", *wrong.path), wrong.detail))
-        self._highest = max(self._highest, found.creation)
+        self._highest = max(self._highest, object_state.creation)
         key = entry.get("deposed")
         if key is None:
             if address in self._objects:
                 self.mistakes.append(invalid(path, f"A second object stands at {address}."))
-            self._objects[address] = found
+            self._objects[address] = object_state
             return
         deposed = self._deposed.setdefault(address, {})
         if key in deposed:
             message = f'A second deposed object stands at {address} under the key "{key}".'
             self.mistakes.append(invalid((*path, "deposed"), message))
-        deposed[key] = found
+        deposed[key] = object_state
 
     def _module(self, text: Any, path: Path) -> ModulePath | None:
         if text == "":

@@ -72,10 +72,10 @@ def _object_look(looks: Mapping[str, _Look], needed: list[str], placed: list[str
             part = value.get(name)
             if part is not None and part is not UNKNOWN:
                 yield from look_at(part, (*path, name))
-        wanted = needed
+        names = needed
         if placed and value.get("machine") is not None:
-            wanted = [*needed, *placed]
-        for name in wanted:
+            names = [*needed, *placed]
+        for name in names:
             if value.get(name) is None:
                 yield invalid((*path, name), f'"{name}" is missing.')
 
@@ -201,6 +201,6 @@ def _not_whole(path: Path, value: Any, least: int, most: int | None) -> Problem 
 
 
 def _wrong(path: Path, value: Any, words: str) -> Problem:
-    found = "" if value.__class__ in {str, int, float} else f", not {kind_of(value)}"
+    instead = "" if value.__class__ in {str, int, float} else f", not {kind_of(value)}"
     name = next((step for step in reversed(path) if isinstance(step, str)), "")
-    return invalid(path, f'"{name}" must be {words}{found}.')
+    return invalid(path, f'"{name}" must be {words}{instead}.')

@@ -142,22 +142,22 @@ def _followed(
 ) -> dict[str, frozenset[str]]:
     """For every block that instances left: the blocks where its former instances stand now."""
     left = {str(old.config) for old, new in pairs if old.config != new.config}
-    found: dict[str, set[str]] = {name: set() for name in left}
+    places: dict[str, set[str]] = {name: set() for name in left}
     for old, new in pairs:
         if str(old.config) in left:
-            found[str(old.config)].add(str(new.config))
+            places[str(old.config)].add(str(new.config))
     for address in before:
         name = str(address.config)
         if name in left and address in after:
-            found[name].add(name)
-    return {name: frozenset(now) for name, now in found.items()}
+            places[name].add(name)
+    return {name: frozenset(now) for name, now in places.items()}
 
 
-def _depending(found: ObjectState, followed: Mapping[str, frozenset[str]]) -> ObjectState:
-    if not any(name in followed for name in found.dependencies):
-        return found
-    now = {new for name in found.dependencies for new in followed.get(name, (name,))}
-    return replace(found, dependencies=tuple(sorted(now)))
+def _depending(object_state: ObjectState, followed: Mapping[str, frozenset[str]]) -> ObjectState:
+    if not any(name in followed for name in object_state.dependencies):
+        return object_state
+    now = {new for name in object_state.dependencies for new in followed.get(name, (name,))}
+    return replace(object_state, dependencies=tuple(sorted(now)))
 
 
 def _each_object(instance: InstanceState, change: Callable[[ObjectState], ObjectState]) -> InstanceState:
@@ -174,11 +174,11 @@ def only_instance(state: State, pattern: AddressPattern) -> Address | None:
         raise EditProblem("not-a-resource", f"{pattern} is a module; name one resource instance in it.")
     if pattern.mode == "data":
         raise EditProblem("not-a-resource", f"{pattern} is a data source, which is read anew in every plan.")
-    found = [a for a in matching(state, [pattern]) if state.instances[a].current is not None]
-    if len(found) > 1:
-        shown = ", ".join(str(address) for address in found[:5])
-        raise EditProblem("several-instances", f"{pattern} names {len(found)} instances; name one: {shown}.")
-    return found[0] if found else None
+    named = [a for a in matching(state, [pattern]) if state.instances[a].current is not None]
+    if len(named) > 1:
+        shown = ", ".join(str(address) for address in named[:5])
+        raise EditProblem("several-instances", f"{pattern} names {len(named)} instances; name one: {shown}.")
+    return named[0] if named else None
 
 
 def with_taint(state: State, address: Address, *, tainted: bool) -> State:

@@ -280,10 +280,10 @@ def _read_done(members: dict[str, Any]) -> Record | None:
     address = _address(members["address"])
     if address is None:
         return None
-    given = members["instance"]
-    if given is None:
+    entry = members["instance"]
+    if entry is None:
         return Done(address, members["creation"], None, members["error"])
-    instance = _read_instance(given)
+    instance = _read_instance(entry)
     return None if instance is None else Done(address, members["creation"], instance, members["error"])
 
 
@@ -305,10 +305,10 @@ def _read_moved(members: dict[str, Any]) -> Record | None:
         return None
     pairs = []
     for pair in members["pairs"]:
-        found = [_address(text) for text in pair] if is_list(pair) else []
-        if len(found) != 2 or found[0] is None or found[1] is None:
+        addresses = [_address(text) for text in pair] if is_list(pair) else []
+        if len(addresses) != 2 or addresses[0] is None or addresses[1] is None:
             return None
-        pairs.append((found[0], found[1]))
+        pairs.append((addresses[0], addresses[1]))
     return Moved(tuple(pairs))
 
 

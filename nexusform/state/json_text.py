@@ -139,11 +139,11 @@ def _exact_decimal(text: str) -> int | float | Fraction:
     return float(text) if _is_float(text) else _exact(text)
 
 
-def plain_mapping(given: Any) -> Any:
+def plain_mapping(value: Any) -> Any:
     """A mapping of another class as a dict. Raises TypeError for what is not plain data."""
-    if isinstance(given, Mapping):
-        return dict(given)
-    raise TypeError(f"not plain data: {type(given).__name__}")
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"not plain data: {type(value).__name__}")
 
 
 def dumps(
@@ -235,7 +235,7 @@ def _arranged(value: Any) -> Any:
 
 # --- where in the text -------------------------------------------------------------------------
 
-_Wanted: TypeAlias = dict[Any, Any]
+_PathTree: TypeAlias = dict[Any, Any]
 
 
 def locate(text: str, paths: Iterable[Path]) -> dict[Path, int]:
@@ -246,14 +246,14 @@ def locate(text: str, paths: Iterable[Path]) -> dict[Path, int]:
     at the speed of the parser.
     """
     paths = list(paths)
-    wanted: _Wanted = {}
+    tree: _PathTree = {}
     for path in paths:
-        node = wanted
+        node = tree
         for step in path:
             node = node.setdefault(step, {})
     walk = _Walk(text)
     try:
-        walk.value(_skip_blanks(text, 0), (), wanted)
+        walk.value(_skip_blanks(text, 0), (), tree)
     except (ValueError, StopIteration, IndexError, RecursionError):
         return dict.fromkeys(paths, 0)
     return {path: _nearest(path, walk.offsets) for path in paths}
@@ -280,11 +280,11 @@ class _Walk:
         self._skip: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().raw_decode
         self.offsets: dict[Path, int] = {}
 
-    def value(self, at: int, path: Path, wanted: _Wanted) -> int:
+    def value(self, at: int, path: Path, tree: _PathTree) -> int:
         """Note where the value at `at` and the wanted ones inside it begin; give its end."""
         text = self._text
         self.offsets[path] = at
-        if not wanted or text[at] not in "{[":
+        if not tree or text[at] not in "{[":
             return self._skip(text, at)[1]
         closing = "}" if text[at] == "{" else "]"
         index = 0
@@ -294,7 +294,7 @@ class _Walk:
             if closing == "}":
                 key, at = self._skip(text, at)
                 step, at = str(key), _skip_blanks(text, _skip_blanks(text, at) + 1)
-            at = self.value(at, (*path, step), wanted[step]) if step in wanted else self._skip(text, at)[1]
+            at = self.value(at, (*path, step), tree[step]) if step in tree else self._skip(text, at)[1]
             at = _skip_blanks(text, at)
             if text[at] == ",":
                 at = _skip_blanks(text, at + 1)

@@ -124,21 +124,21 @@ def kind_of(value: Any) -> str:
     return names.get(value.__class__, "a number")
 
 
-def object_members(given: ObjectState) -> dict[str, Any]:
+def object_members(object_state: ObjectState) -> dict[str, Any]:
     """The members of an object; what is at its default is left out, save the frequent ones."""
-    members: dict[str, Any] = {"status": "tainted"} if given.tainted else {}
-    members["creation"] = given.creation
-    members["provider"] = given.provider
-    members["schema_version"] = given.schema_version
-    members["attributes"] = given.attributes
-    if given.sensitive:
-        members["sensitive_attributes"] = [list(path) for path in given.sensitive]
-    if given.dependencies:
-        members["dependencies"] = given.dependencies
-    if given.create_before_destroy:
+    members: dict[str, Any] = {"status": "tainted"} if object_state.tainted else {}
+    members["creation"] = object_state.creation
+    members["provider"] = object_state.provider
+    members["schema_version"] = object_state.schema_version
+    members["attributes"] = object_state.attributes
+    if object_state.sensitive:
+        members["sensitive_attributes"] = [list(path) for path in object_state.sensitive]
+    if object_state.dependencies:
+        members["dependencies"] = object_state.dependencies
+    if object_state.create_before_destroy:
         members["create_before_destroy"] = True
-    if given.private is not None:
-        members["private"] = given.private
+    if object_state.private is not None:
+        members["private"] = object_state.private
     return members
 
 
