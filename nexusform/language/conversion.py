@@ -327,12 +327,20 @@ def unify(types: Sequence[Type]) -> Type | None:
     if tuples := _all_of(TupleType, distinct):
         return _unify_tuples(tuples)
     if all(isinstance(t, (ObjectType, MapType)) for t in distinct):
-        return _wrap(MapType, unify([p for t in distinct for p in _part_types(t)]))
+        common = unify([p for t in distinct for p in _part_types(t)])
+        return _only_object(distinct) if common is None else MapType(common)
     if all(isinstance(t, (ListType, SetType, TupleType)) for t in distinct):
         # A list or a set that is already there decides which of the two it becomes.
         outer = ListType if any(isinstance(t, ListType) for t in distinct) else SetType
         return _wrap(outer, unify([p for t in distinct for p in _part_types(t)]))
     return None
+
+
+def _only_object(types: Sequence[Type]) -> Type | None:
+    # Beside maps of nothing in particular an object may stay one.
+    objects = [t for t in types if isinstance(t, ObjectType)]
+    open_maps = [t for t in types if isinstance(t, MapType) and t.element is DYNAMIC]
+    return objects[0] if len(objects) == 1 and len(open_maps) == len(types) - 1 else None
 
 
 def _wrap(outer: type[ListType | SetType | MapType], element: Type | None) -> Type | None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from nexusform.language.functions.base64_text import decode_base64, encode_base64
 from nexusform.language.functions.csv_text import parse_csv
 from nexusform.language.functions.function import (
     Example,
@@ -16,6 +17,7 @@ from nexusform.language.functions.function import (
     plain_function,
 )
 from nexusform.language.functions.json_text import clean_text, json_text, parse_json
+from nexusform.language.functions.text_encodings import decode_text, encode_text
 from nexusform.language.functions.yaml_text import parse_yaml, yaml_text
 from nexusform.value_types import DYNAMIC, STRING, PrimitiveType
 from nexusform.values import UNKNOWN, Value
@@ -29,24 +31,6 @@ def utf8_text(data: bytes, what: str) -> str:
         return clean_text(data.decode("utf-8"))
     except UnicodeDecodeError:
         raise FunctionProblem(f"{what} is not valid UTF-8") from None
-
-
-def encode_base64(data: bytes) -> str:
-    """Bytes in base64."""
-    import binascii
-
-    return binascii.b2a_base64(data, newline=False).decode("ascii")
-
-
-def decode_base64(text: str) -> bytes:
-    """The bytes that base64 stands for; line ends do not count. Raises FunctionProblem."""
-    import binascii
-
-    try:
-        return binascii.a2b_base64(text.replace("\r", "").replace("\n", ""), strict_mode=True)
-    except (binascii.Error, ValueError):
-        shown = text if len(text) <= 40 else text[:40] + "..."
-        raise FunctionProblem(f'failed to decode base64 data "{shown}"', 0) from None
 
 
 def _decode_base64_text(text: str) -> str:
@@ -73,51 +57,6 @@ def _gunzip(text: str) -> str:
     if not unpacker.eof:
         raise FunctionProblem("failed to decompress bytes: the data ends too early", 0)
     return utf8_text(data, "the result of decompressing the provided string")
-
-
-# Codecs of Python's that are not character encodings of the IANA registry.
-_NOT_ENCODINGS: Final = frozenset(
-    {"idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined", "mbcs", "oem", "utf-8-sig"}
-)
-
-
-def _codec(name: str) -> str:
-    import codecs
-
-    try:
-        found = codecs.lookup(name)
-    except (LookupError, ValueError, UnicodeError):
-        found = None
-    if found is None or not found._is_text_encoding or found.name.replace("_", "-") in _NOT_ENCODINGS:  # noqa: SLF001 - Python has no public way to tell rot13 from an encoding
-        raise FunctionProblem(
-            f'"{name}" is not a supported IANA encoding name or alias in this version of nexusform', 1
-        )
-    return found.name
-
-
-def _encode_text(text: str, encoding: str) -> str:
-    codec = _codec(encoding)
-    try:
-        # UTF-16 without a named byte order is big-endian, and begins with a mark that says so.
-        encoded = b"\xfe\xff" + text.encode("utf-16-be") if codec == "utf-16" else text.encode(codec)
-        return encode_base64(encoded)
-    except UnicodeError:
-        raise FunctionProblem(
-            f"the given string contains characters that cannot be represented in {encoding}", 0
-        ) from None
-
-
-def _decode_text(text: str, encoding: str) -> str:
-    codec = _codec(encoding)
-    try:
-        data = decode_base64(text)
-        if codec == "utf-16" and data[:2] not in {b"\xfe\xff", b"\xff\xfe"}:
-            codec = "utf-16-be"
-        return clean_text(data.decode(codec))
-    except UnicodeError:
-        raise FunctionProblem(
-            f"the given string contains symbols that are not defined for {encoding}", 0
-        ) from None
 
 
 def _quote_url(text: str) -> str:
@@ -216,14 +155,14 @@ FUNCTIONS: Final = (
     _text_function(
         "textdecodebase64",
         "The text that base64 of another character encoding stands for.",
-        _decode_text,
+        decode_text,
         [("source", STRING, "base64"), _ENCODING],
         ('textdecodebase64("SABlAGwAbABvAA==", "UTF-16LE")', '"Hello"'),
     ),
     _text_function(
         "textencodebase64",
         "The text in another character encoding, in base64.",
-        _encode_text,
+        encode_text,
         [_ENCODED, _ENCODING],
         ('textencodebase64("Hello", "UTF-16LE")', '"SABlAGwAbABvAA=="'),
     ),

@@ -6,7 +6,8 @@ import posixpath
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from nexusform.language.functions.encoding import encode_base64, utf8_text
+from nexusform.language.functions.base64_text import encode_base64
+from nexusform.language.functions.encoding import utf8_text
 from nexusform.language.functions.function import (
     Function,
     FunctionProblem,

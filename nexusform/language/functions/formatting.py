@@ -17,7 +17,7 @@ from nexusform.language.numbers import shortest_digits
 from nexusform.language.positions import count_clusters
 from nexusform.plain_data import ConversionProblem
 from nexusform.value_types import BOOL, DYNAMIC, NUMBER, STRING, ListType, PrimitiveType, SetType, TupleType
-from nexusform.values import UNKNOWN, Value
+from nexusform.values import DYNAMIC_UNKNOWN, UNKNOWN, Value
 
 _VERB: Final = re.compile(
     r"%(?P<flags>[ +\-0#]*)(?P<width>[1-9][0-9]*)?(?:\.(?P<precision>[0-9]+))?(?:\[(?P<index>[1-9][0-9]*)\])?"
@@ -39,7 +39,17 @@ class _Verb(Struct, frozen=True):
 def _format(pattern: Value, *arguments: Value) -> Value:
     if not all(a.is_wholly_known for a in arguments):
         return Value(STRING, UNKNOWN)
-    return Value(STRING, formatted(pattern.raw, arguments))
+    try:
+        return Value(STRING, formatted(pattern.raw, arguments))
+    except FunctionProblem:
+        if _has_untyped_null(arguments):
+            return DYNAMIC_UNKNOWN
+        raise
+
+
+def _has_untyped_null(arguments: Sequence[Value]) -> bool:
+    # Where a verb needs a type, a null of none is, as in Terraform, no mistake: nothing is known of the text.
+    return any(argument.raw is None and argument.type is DYNAMIC for argument in arguments)
 
 
 def formatted(pattern: str, arguments: Sequence[Value]) -> str:
@@ -112,8 +122,10 @@ def _default(verb: _Verb, argument: Value) -> str:
     if argument.type == STRING:
         return _padded(verb, argument.raw)
     if argument.type == BOOL:
-        return "true" if argument.raw else "false"
-    return _decimal(verb, argument.raw, "g")
+        return _padded(verb, "true" if argument.raw else "false")
+    # Of the flags only those of padding count, and no precision.
+    sign = "-" if argument.raw < 0 else ""
+    return _padded(verb, sign + _general(abs(argument.raw), None, "g"))
 
 
 def _as(verb: _Verb, argument: Value, of: PrimitiveType) -> Any:
@@ -126,7 +138,7 @@ def _as(verb: _Verb, argument: Value, of: PrimitiveType) -> Any:
 
 
 def _padded(verb: _Verb, text: str) -> str:
-    missing = verb.width - (len(text) if text.isascii() else count_clusters(text))
+    missing = verb.width - (len(text) if text.isascii() and "\r\n" not in text else count_clusters(text))
     if missing <= 0:
         return text
     if "-" in verb.flags:
@@ -244,8 +256,11 @@ def _format_list(pattern: Value, *arguments: Value) -> Value:
             for position, argument in enumerate(arguments, 1)
         ]
         try:
-            texts.append(_format(pattern, *chosen))
+            known = all(argument.is_wholly_known for argument in chosen)
+            texts.append(Value(STRING, formatted(pattern.raw, chosen) if known else UNKNOWN))
         except FunctionProblem as problem:
+            if _has_untyped_null(arguments):
+                return DYNAMIC_UNKNOWN
             message = f"error on format iteration {turn}: {problem.message}"
             raise FunctionProblem(message, problem.argument) from None
     return Value(_STRINGS, tuple(texts))

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Final
 
-from nexusform.language.functions.encoding import encode_base64
+from nexusform.language.functions.base64_text import encode_base64
 from nexusform.language.functions.function import Function, FunctionProblem, plain_function
 from nexusform.value_types import STRING
 from nexusform.values import UNKNOWN, Value

@@ -55,11 +55,11 @@ def _simple(before: str, after: str) -> str:
 
 
 def _title(text: str) -> str:
-    upper = _each_character(str.upper)
+    capital = _each_character(str.title)
     result = []
     at_start = True
     for character in text:
-        result.append(upper(character) if at_start else character)
+        result.append(capital(character) if at_start else character)
         ascii_word = character.isascii() and (character.isalnum() or character == "_")
         word = ascii_word or (not character.isascii() and not character.isspace())
         at_start = not word

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.exact_numbers import number_from_decimal
+from nexusform.language.functions.base64_text import decode_base64
 from nexusform.language.functions.function import FunctionProblem
 from nexusform.language.functions.json_text import DEEPEST, clean_text
 from nexusform.language.numbers import number_text
@@ -36,6 +37,13 @@ _ESCAPES: Final = {
 }
 
 
+# What YAML 1.1 calls printable in the basic plane, line breaks apart; all else is escaped.
+_SPECIAL: Final = re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]")
+_NOT_IN_BLOCK: Final = re.compile("[^\n\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd]")
+_BREAK: Final = re.compile("[\n\r\x85\u2028\u2029]")
+# In bytes; a longer key, or one of several lines, is written after a question mark.
+_LONGEST_SIMPLE_KEY: Final = 128
+
 # --- writing -----------------------------------------------------------------------------------
 
 
@@ -64,13 +72,16 @@ def _scalar(value: Value) -> str:
 
 
 def _quoted(text: str) -> str:
-    shown = quoted(text)
-    return re.sub("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]", _escaped, shown)
+    return _SPECIAL.sub(_escaped, quoted(text))
 
 
 def _escaped(match: re.Match[str]) -> str:
     code = ord(match[0])
-    return _ESCAPES.get(code) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
+    if code in _ESCAPES:
+        return _ESCAPES[code]
+    if code < 0x100:
+        return f"\\x{code:02X}"
+    return f"\\u{code:04X}" if code < 0x10000 else f"\\U{code:08X}"
 
 
 def _shifted(lines: list[str]) -> list[str]:
@@ -85,17 +96,25 @@ def _lines(value: Value, indent: int) -> list[str]:
             inner = _item(item, indent + 2, indent + 2)
             found += [f"- {inner[0]}", *_shifted(inner[1:])]
         return found
-    found = []
+    lines: list[str] = []
     for key, item in value.raw.items():
-        name = f"{_quoted(key)}:"
-        if isinstance(item.raw, dict) and item.raw:
-            found += [name, *_shifted(_lines(item, indent + 2))]
-        elif isinstance(item.raw, tuple) and item.raw:
-            found += [name, *_lines(item, indent)]
-        else:
-            inner = _item(item, indent + 2, indent + len(name) + 1)
-            found += [f"{name} {inner[0]}", *_shifted(inner[1:])]
-    return found
+        lines += _entry(key, item, indent)
+    return lines
+
+
+def _entry(key: str, item: Value, indent: int) -> list[str]:
+    # The lines of one member of a mapping.
+    if _BREAK.search(key) or len(key.encode()) > _LONGEST_SIMPLE_KEY:
+        first = _item(Value(STRING, key), indent + 2, indent + 2)
+        second = _item(item, indent + 2, indent + 2)
+        return [f"? {first[0]}", *_shifted(first[1:]), f": {second[0]}", *_shifted(second[1:])]
+    name = f"{_quoted(key)}:"
+    if isinstance(item.raw, dict) and item.raw:
+        return [name, *_shifted(_lines(item, indent + 2))]
+    if isinstance(item.raw, tuple) and item.raw:
+        return [name, *_lines(item, indent)]
+    inner = _item(item, indent + 2, indent + len(name) + 1)
+    return [f"{name} {inner[0]}", *_shifted(inner[1:])]
 
 
 def _folded(text: str, indent: int, column: int) -> list[str]:
@@ -137,8 +156,7 @@ def _item(value: Value, indent: int, column: int) -> list[str]:
 
 def _can_be_block(text: str) -> bool:
     # A block scalar takes neither control characters nor lines with blanks at their end.
-    printable = all(c == "\n" or (c.isprintable() and c != "\ufeff") for c in text)
-    return printable and all(line == line.rstrip(" ") for line in text.split("\n"))
+    return not _NOT_IN_BLOCK.search(text) and all(line == line.rstrip(" ") for line in text.split("\n"))
 
 
 # --- reading -----------------------------------------------------------------------------------
@@ -249,7 +267,7 @@ class _Reader:
         while not isinstance(self.events[self.at], yaml.MappingEndEvent):
             place = self.events[self.at]
             is_merge = isinstance(place, yaml.ScalarEvent) and place.value == "<<" and place.implicit[0]
-            key = self._node(depth + 1)
+            key = self._key(depth + 1)
             value = self._node(depth + 1)
             if is_merge:
                 merged = {**_mergeable(value), **merged}
@@ -257,6 +275,17 @@ class _Reader:
                 items[_key_text(key)] = value
         self.at += 1
         return object_value({**merged, **items})
+
+    def _key(self, depth: int) -> Value:
+        # An anchor of a key is not one that aliases may refer to, and a key is no alias itself.
+        import yaml
+
+        anchors = dict(self.anchors)
+        if isinstance(self.events[self.at], yaml.AliasEvent):
+            raise FunctionProblem("an alias cannot be a mapping key", 0)
+        key = self._node(depth)
+        self.anchors = anchors
+        return key
 
 
 def _mergeable(value: Value) -> dict[str, Value]:
@@ -277,7 +306,7 @@ def _key_text(key: Value) -> str:
 
 
 def _require_tag(tag: str | None, kind: str) -> None:
-    if tag not in {None, "!", _TAG + kind}:
+    if tag not in {None, _TAG + kind}:
         raise FunctionProblem(f'unsupported tag "{_short(tag)}"', 0)
 
 
@@ -285,24 +314,32 @@ def _short(tag: str | None) -> str:
     return (tag or "").replace(_TAG, "!!")
 
 
+# How a text begins that may be something else than a string.
+_HINTS: Final = frozenset("+-.0123456789yYnNtTfFoO~<")
+
+
 def _scalar_value(event: Any) -> Value:
     text = clean_text(event.value)
-    plain, _ = event.implicit
-    tag = event.tag
-    if tag in {None, "!"}:
-        return _resolved(text) if plain and tag is None else Value(STRING, text)
-    kind = tag.removeprefix(_TAG)
+    quoted_text = event.style in {"'", '"'}
+    if event.tag is None:
+        return _resolved(text) if event.implicit[0] else Value(STRING, text)
+    kind = event.tag.removeprefix(_TAG)
     if kind in {"str", "binary"}:
+        if kind == "binary":
+            decode_base64(text)
         return Value(STRING, text)
-    found = _resolved(text)
-    expected = {"int": NUMBER, "float": NUMBER, "bool": TRUE.type, "null": NULL.type}.get(kind)
-    if kind == "timestamp":
+    if kind not in {"int", "float", "bool", "null", "timestamp"}:
+        raise FunctionProblem(f'unsupported tag "{_short(event.tag)}"', 0)
+    # What others read: a tag says little about a text that looks like something, or is quoted.
+    looks_like_something = not text or text[0] in _HINTS
+    if looks_like_something and quoted_text:
         return Value(STRING, text)
-    if expected is None:
-        raise FunctionProblem(f'unsupported tag "{_short(tag)}"', 0)
-    if found.type != expected:
-        raise FunctionProblem(f'cannot parse "{text}" as !!{kind}', 0)
-    return found
+    plain = _resolved(text)
+    if plain.type != STRING or (kind == "timestamp" and _TIMESTAMP.match(text)):
+        return plain
+    if kind == "null":
+        return NULL
+    raise FunctionProblem(f'cannot parse "{text}" as !!{kind}', 0)
 
 
 def _resolved(text: str) -> Value:
