@@ -37,7 +37,8 @@ class PoolDemand(Struct, frozen=True):
     rule beside the SKU. `max_surge` and `max_unavailable` are as written ("1", "33%").
     `pinned` names the machine that the user fixed, or "". `rule_pool` and `rule_number` stand in
     for pool and number in the placement rule where they differ (plain VMs). `count_path` is where the
-    number of VMs is written (empty for what has none: plain VMs, VNFs).
+    number of VMs is written (empty for what has none: plain VMs, VNFs). A node may take `drain_timeout`
+    seconds to drain.
     """
 
     pool: str
@@ -55,6 +56,8 @@ class PoolDemand(Struct, frozen=True):
     count_path: Path = ()
     groups: tuple[GroupRule, ...] = ()
     system: bool = False
+    control_plane: bool = False
+    drain_timeout: int = 1800
 
     @property
     def zones(self) -> frozenset[str] | None:

@@ -51,6 +51,7 @@ POOL_ARGUMENTS: Final[Mapping[str, Attribute]] = {
         MapType(STRING), "Labels of its nodes.", optional=True, on_change=_POOL, decides_placement=True
     ),
 }
+_DRAIN_SECONDS: Final = 1800
 POOL_BLOCKS: Final[Mapping[str, NestedBlock]] = {
     "taint": NestedBlock(
         BlockSchema(
@@ -95,7 +96,7 @@ POOL_BLOCKS: Final[Mapping[str, NestedBlock]] = {
                     NUMBER,
                     "Seconds to wait for a node to drain.",
                     optional=True,
-                    default=1800,
+                    default=_DRAIN_SECONDS,
                     minimum=60,
                     maximum=86_400,
                 ),
@@ -186,10 +187,18 @@ def pool_demand(
             max_surge=str(settings.get("max_surge") or "1"),
             max_unavailable=str(settings.get("max_unavailable") or "0"),
             system=values.get("mode") == "System",
+            control_plane=pool == CONTROL_PLANE,
+            drain_timeout=_drain_timeout(settings),
             count_path=(*path, "count") if path else ("node_count",),
         ),
         [],
     )
+
+
+def _drain_timeout(settings: Mapping[str, Any]) -> int:
+    """It decides no placement, so it may be unknown in a plan."""
+    seconds = settings.get("drain_timeout")
+    return seconds if isinstance(seconds, int) else _DRAIN_SECONDS
 
 
 def _triggers(values: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:

@@ -26,6 +26,7 @@ from nexusform.resource_types.vnf_documents import (
     read_documents,
 )
 from nexusform.resource_types.vnf_vdus import (
+    CONTROL_PLANE_ROLE,
     VDU_BLOCK,
     WORKER,
     block_problems,
@@ -212,6 +213,7 @@ def demand(
                 triggers=(("sku_changed", (sku.name, *figures)),),
                 path=("vdu", vdu.name),
                 groups=tuple(_group(rule) for rule in vnf.rules if vdu.name in rule.vdus),
+                control_plane=role_of(vdu.name, block) == CONTROL_PLANE_ROLE,
             )
         )
     if any(problem.severity is Severity.ERROR for problem in problems):

@@ -6,12 +6,21 @@ from collections.abc import Collection, Iterable
 
 from msgspec import Struct
 
-from nexusform.whatif.world_view import Cluster, Kind, Pool, SiteView, Vm
+from nexusform.demands import PlacedVm
+from nexusform.scheduling.racks.model import Placement
+from nexusform.whatif.world_view import Cluster, Kind, Pool, SiteView
 
 
 def quorum_of(members: int) -> int:
     """How many members of a control plane must be up: more than half (etcd)."""
     return members // 2 + 1
+
+
+class Replacement(Struct, frozen=True):
+    """A VM that is made anew: as it stood, and where the rule puts the new one (None: no room)."""
+
+    vm: PlacedVm
+    place: Placement | None
 
 
 class PoolLeft(Struct, frozen=True):
@@ -27,7 +36,7 @@ class PoolLeft(Struct, frozen=True):
     address: str
     control_plane: bool
     total: int
-    down: tuple[Vm, ...]
+    down: tuple[PlacedVm, ...]
     quorum: int = 0
 
     @property
@@ -46,7 +55,7 @@ class PoolLeft(Struct, frozen=True):
         return self.left < max(self.quorum, 1)
 
 
-def pool_left(cluster: Cluster, pool: Pool, down: Iterable[Vm]) -> PoolLeft:
+def pool_left(cluster: Cluster, pool: Pool, down: Iterable[PlacedVm]) -> PoolLeft:
     """A pool with these VMs down."""
     total = len(pool.vms)
     return PoolLeft(
@@ -64,10 +73,10 @@ def pool_left(cluster: Cluster, pool: Pool, down: Iterable[Vm]) -> PoolLeft:
 
 def pools_hit(site: SiteView, machines: Collection[str]) -> tuple[PoolLeft, ...]:
     """The pools that have VMs on these machines, in order of creation."""
-    found = []
+    hit: list[PoolLeft] = []
     for cluster in site.clusters:
         for pool in cluster.pools:
             down = [vm for vm in pool.vms if vm.placement.machine in machines]
             if down:
-                found.append(pool_left(cluster, pool, down))
-    return tuple(found)
+                hit.append(pool_left(cluster, pool, down))
+    return tuple(hit)

@@ -53,7 +53,12 @@ def find_ways(site: SiteView, demand: Demand, besides: str) -> tuple[Way, ...]:
 
 
 def _names(site: SiteView) -> dict[int, str]:
-    return {vm.handle: vm.name for cluster in site.clusters for pool in cluster.pools for vm in pool.vms}
+    """The names of the managed VMs by the scheduler's handles."""
+    names: dict[int, str] = {}
+    for cluster in site.clusters:
+        for pool in cluster.pools:
+            names |= {handle: name for name, handle in pool.handles.items()}
+    return names
 
 
 def _way(machine: Machine, demand: Demand, standing: Sequence[StandingVm], names: Mapping[int, str]) -> Way:

@@ -11,11 +11,11 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from nexusform.demands import PlacedVm
 from nexusform.planning.vms.sites import demand_for
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.model import Placement
 from nexusform.scheduling.racks.shortage import Shortage
-from nexusform.whatif.availability import PoolLeft, pool_left, pools_hit
+from nexusform.whatif.availability import PoolLeft, Replacement, pool_left, pools_hit
 from nexusform.whatif.pods_down import (
     NO_PODS,
     ClusterPods,
@@ -39,15 +39,6 @@ class Scope(StrEnum):
     SITE = "site"
 
 
-class Comeback(Struct, frozen=True):
-    """A VM that is created anew: where it stood and where the rule puts it (None: no room)."""
-
-    name: str
-    number: int | str
-    stood: Placement
-    goes: Placement | None
-
-
 class PoolComeback(Struct, frozen=True):
     """The VMs of one pool that come back; `reason` says why some do not fit, "" when all do."""
 
@@ -55,13 +46,13 @@ class PoolComeback(Struct, frozen=True):
     cluster: str
     pool: str
     sku: str
-    vms: tuple[Comeback, ...]
+    vms: tuple[Replacement, ...]
     reason: str = ""
 
     @property
     def missing(self) -> int:
         """VMs that fit nowhere."""
-        return sum(vm.goes is None for vm in self.vms)
+        return sum(vm.place is None for vm in self.vms)
 
 
 class NodeDeletion(Struct, frozen=True):
@@ -150,8 +141,8 @@ def lose_machines(
 def lose_cluster(site: SiteView, cluster: Cluster, pods: Mapping[str, ClusterPods] = NO_PODS) -> Failure:
     """All of a cluster is gone; nothing of it comes back by itself."""
     pools = tuple(pool_left(cluster, pool, pool.vms) for pool in cluster.pools if pool.vms)
-    found = tuple(_workloads(pools, pods))
-    return Failure(site.id, Scope.CLUSTER, cluster.id, (), pools, (), (), (), (), found)
+    workloads = tuple(_workloads(pools, pods))
+    return Failure(site.id, Scope.CLUSTER, cluster.id, (), pools, (), (), (), (), workloads)
 
 
 def lose_site(site: SiteView, pods: Mapping[str, ClusterPods] = NO_PODS) -> Failure:
@@ -159,8 +150,10 @@ def lose_site(site: SiteView, pods: Mapping[str, ClusterPods] = NO_PODS) -> Fail
     names = frozenset(site.machines)
     pools = pools_hit(site, names)
     outsiders = tuple(name for _, name in site.outsiders)
-    found = tuple(_workloads(pools, pods))
-    return Failure(site.id, Scope.SITE, site.id, tuple(site.machines), pools, (), (), (), outsiders, found)
+    workloads = tuple(_workloads(pools, pods))
+    return Failure(
+        site.id, Scope.SITE, site.id, tuple(site.machines), pools, (), (), (), outsiders, workloads
+    )
 
 
 def _workloads(pools: Sequence[PoolLeft], pods: Mapping[str, ClusterPods]) -> Iterable[WorkloadLeft]:
@@ -173,32 +166,29 @@ def _workloads(pools: Sequence[PoolLeft], pods: Mapping[str, ClusterPods]) -> It
 
 
 def _comebacks(site: SiteView, scheduler: RackScheduler, lost: frozenset[str]) -> Iterable[PoolComeback]:
+    """The VMs of NKS clusters that come back elsewhere, pool by pool in order of creation."""
     for cluster in site.clusters:
         if cluster.kind is not Kind.NKS:
             continue
         for pool in cluster.pools:
-            found = _comeback(cluster, pool, scheduler, lost)
-            if found is not None:
-                yield found
+            down = [vm for vm in pool.vms if vm.placement.machine in lost]
+            if down:
+                yield _comeback(cluster, pool, down, scheduler)
 
 
 def _comeback(
-    cluster: Cluster, pool: Pool, scheduler: RackScheduler, lost: frozenset[str]
-) -> PoolComeback | None:
-    vms: list[Comeback] = []
+    cluster: Cluster, pool: Pool, down: Iterable[PlacedVm], scheduler: RackScheduler
+) -> PoolComeback:
+    replacements: list[Replacement] = []
     reason = ""
-    for vm in pool.vms:
-        if vm.placement.machine not in lost:
-            continue
-        answer = scheduler.place(demand_for(pool.wanted, pool.demand, vm.number))
+    for vm in down:
+        answer = scheduler.place(demand_for(pool.owner, pool.demand, vm.number))
         if isinstance(answer, Shortage):
             reason = reason or answer.reason
-            vms.append(Comeback(vm.name, vm.number, vm.placement, None))
+            replacements.append(Replacement(vm, None))
         else:
-            vms.append(Comeback(vm.name, vm.number, vm.placement, answer[1]))
-    if not vms:
-        return None
-    return PoolComeback(cluster.id, cluster.name, pool.name, pool.sku.name, tuple(vms), reason)
+            replacements.append(Replacement(vm, answer[1]))
+    return PoolComeback(cluster.id, cluster.name, pool.name, pool.sku.name, tuple(replacements), reason)
 
 
 def _deletions(pools: Sequence[PoolLeft], machines: Sequence[str]) -> Iterable[NodeDeletion]:

@@ -10,35 +10,27 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from nexusform.demands import PlacedVm
 from nexusform.planning.vms.sites import demand_for, vm_name
 from nexusform.planning.vms.triggers import batch_size
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.model import Placement
 from nexusform.scheduling.racks.shortage import Shortage
-from nexusform.whatif.availability import quorum_of
+from nexusform.whatif.availability import Replacement, quorum_of
 from nexusform.whatif.pods_down import ClusterPods, strict_budgets
-from nexusform.whatif.world_view import Cluster, Pool, SiteView, Vm
-
-
-class NodeMove(Struct, frozen=True):
-    """A node: where it stands, and where the new VM goes (None: it found no room)."""
-
-    name: str
-    stood: Placement
-    goes: Placement | None
+from nexusform.whatif.world_view import Cluster, Pool, SiteView
 
 
 class Batch(Struct, frozen=True):
     """Nodes that are upgraded together. `up` is how many of the pool's nodes are up meanwhile."""
 
     number: int
-    moves: tuple[NodeMove, ...]
+    moves: tuple[Replacement, ...]
     up: int
 
     @property
     def fits(self) -> bool:
         """Whether every new VM found room."""
-        return all(move.goes is not None for move in self.moves)
+        return all(move.place is not None for move in self.moves)
 
 
 class PoolUpgrade(Struct, frozen=True):
@@ -74,9 +66,14 @@ class PoolUpgrade(Struct, frozen=True):
         return min((batch.up for batch in self.batches), default=self.count)
 
     @property
+    def quorum(self) -> int:
+        """How many nodes must be up; 0 unless it is a control plane."""
+        return quorum_of(self.count) if self.control_plane else 0
+
+    @property
     def quorum_lost(self) -> bool:
         """Whether a control plane falls below its quorum."""
-        return self.control_plane and self.fewest_up < quorum_of(self.count)
+        return self.fewest_up < self.quorum
 
     @property
     def lost(self) -> bool:
@@ -113,13 +110,13 @@ def simulate_kubernetes_upgrade(
 ) -> KubernetesUpgrade:
     """Upgrade every pool in turn; a pool that is blocked keeps its old VMs, and the next one is tried."""
     scheduler = site.scheduler.copy()
-    pools = []
-    for pool in cluster.pools:
-        upgraded = _pool(scheduler, pool)
-        pools.append(upgraded)
-    version = next((p.wanted.version for p in cluster.pools if p.wanted.version), None) or ""
-    budgets = tuple(f"{b.namespace}/{b.name}" for b in strict_budgets(pods)) if pods is not None else ()
-    return KubernetesUpgrade(cluster.id, cluster.name, site.id, version, tuple(pools), budgets)
+    pools = tuple([_pool(scheduler, pool) for pool in cluster.pools])
+    versions = [pool.owner.version for pool in cluster.pools if pool.owner.version]
+    strict = strict_budgets(pods) if pods is not None else ()
+    budgets = tuple(f"{budget.namespace}/{budget.name}" for budget in strict)
+    return KubernetesUpgrade(
+        cluster.id, cluster.name, site.id, versions[0] if versions else "", pools, budgets
+    )
 
 
 class _Walk(Struct, frozen=True):
@@ -157,8 +154,11 @@ def _pool(scheduler: RackScheduler, pool: Pool) -> PoolUpgrade:
 
 
 def _fitting_surge(before: RackScheduler, pool: Pool, most: int) -> int:
-    """The largest surge, searched downwards, with which the whole pool goes through."""
-    return next((s for s in range(most, 0, -1) if _walk(before.copy(), pool, s, 0).shortage is None), 0)
+    """The largest surge, searched downwards, with which the whole pool goes through; 0 when none does."""
+    for surge in range(most, 0, -1):
+        if _walk(before.copy(), pool, surge, 0).shortage is None:
+            return surge
+    return 0
 
 
 def _walk(scheduler: RackScheduler, pool: Pool, surge: int, unavailable: int) -> _Walk:
@@ -174,32 +174,38 @@ def _walk(scheduler: RackScheduler, pool: Pool, surge: int, unavailable: int) ->
 
 
 def _batch(
-    scheduler: RackScheduler, pool: Pool, vms: Sequence[Vm], *, surging: bool
-) -> tuple[tuple[NodeMove, ...], Shortage | None]:
+    scheduler: RackScheduler, pool: Pool, vms: Sequence[PlacedVm], *, surging: bool
+) -> tuple[tuple[Replacement, ...], Shortage | None]:
     """Place the new VMs of one batch; when one finds no room, everything is as before the batch."""
+    old = [pool.handles[vm.name] for vm in vms]
     if not surging:
-        _leave(scheduler, [vm.handle for vm in vms])
+        _leave(scheduler, old)
     placed: list[int] = []
-    moves: list[NodeMove] = []
+    moves: list[Replacement] = []
     shortage: Shortage | None = None
     for vm in vms:
-        answer = scheduler.place(demand_for(pool.wanted, pool.demand, vm.number))
+        answer = scheduler.place(demand_for(pool.owner, pool.demand, vm.number))
         if isinstance(answer, Shortage):
             shortage = shortage or answer
-            moves.append(NodeMove(vm.name, vm.placement, None))
+            moves.append(Replacement(vm, None))
         else:
             placed.append(answer[0])
-            moves.append(NodeMove(vm.name, vm.placement, answer[1]))
+            moves.append(Replacement(vm, answer[1]))
     if shortage is None:
-        _leave(scheduler, [vm.handle for vm in vms] if surging else [])
+        _leave(scheduler, old if surging else [])
         return tuple(moves), None
     _leave(scheduler, placed)
-    for vm in () if surging else vms:
-        name = vm_name(pool.wanted, pool.demand, pool.name, vm.number)
-        scheduler.occupy(name, pool.sku, vm.placement)
+    if not surging:
+        _come_back(scheduler, pool, vms)
     return tuple(moves), shortage
 
 
 def _leave(scheduler: RackScheduler, handles: Sequence[int]) -> None:
     for handle in handles:
         scheduler.release(handle)
+
+
+def _come_back(scheduler: RackScheduler, pool: Pool, vms: Sequence[PlacedVm]) -> None:
+    for vm in vms:
+        name = vm_name(pool.owner, pool.demand, pool.name, vm.number)
+        scheduler.occupy(name, pool.sku, vm.placement)

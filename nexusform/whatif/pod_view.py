@@ -10,20 +10,17 @@ from nexusform.importers.kubernetes_manifests import Manifest, read_manifests, u
 from nexusform.importers.kubernetes_workloads import workloads_of
 from nexusform.importers.manifest_fields import Fields
 from nexusform.planning.room.ground import Thing
+from nexusform.planning.vms.nodes import node_of
+from nexusform.planning.vms.surroundings import CLUSTER_TYPE
 from nexusform.ports import Registries
-from nexusform.resource_types.nks_pools import capacity
-from nexusform.scheduling.matching import Taint
-from nexusform.scheduling.pods.model import HOSTNAME, Node, StandingPod, Workload
 from nexusform.scheduling.pods.model import Cluster as PodCluster
+from nexusform.scheduling.pods.model import Node, StandingPod, Workload
 from nexusform.scheduling.pods.scheduler import predict
 from nexusform.whatif.pods_down import Budget, ClusterPods
-from nexusform.whatif.world_view import Cluster, Kind, Pool, Vm, WorldView
+from nexusform.whatif.world_view import Cluster, Kind, WorldView
 
 MANIFEST_TYPE = "fleet_hub_manifest"
 MEMBER_TYPE = "fleet_member_cluster"
-# What keeps ordinary pods off the nodes of a control plane.
-CONTROL_PLANE_TAINT = Taint("node-role.kubernetes.io/control-plane")
-_GIB = 2**30
 
 
 def view_pods(things: Iterable[Thing], world: WorldView, registries: Registries) -> Mapping[str, ClusterPods]:
@@ -111,52 +108,20 @@ def _standing(workload: Workload, pods: Mapping[str, Any] | None, nodes: set[str
 def _nodes(
     cluster: Cluster, attributes: Mapping[str, Mapping[str, Any]], registries: Registries
 ) -> Iterable[Node]:
+    keys = _hardware_keys(cluster, attributes)
     for pool in cluster.pools:
-        own = attributes.get(str(pool.address), {})
-        labels = _labels(pool, own, registries)
-        taints = tuple(_taints(pool, own))
-        cpu = int(capacity([(pool.sku, 1)])["allocatable"]["cpu"]) * 1000
+        family = registries.resource_types[pool.address.type].vms
+        assert family is not None, "only what has VMs has pools"
+        own = attributes[str(pool.address)]
         for vm in pool.vms:
-            yield _node(vm, labels.get(vm.name, {}), taints, cpu, pool.sku.memory_gib * _GIB)
+            yield node_of(vm, pool.sku, family.node(own, vm), keys)
 
 
-def _node(vm: Vm, labels: Mapping[str, str], taints: tuple[Taint, ...], cpu: int, memory: int) -> Node:
-    place = vm.placement
-    # The kubelet of every node sets its hostname, whatever else labels it.
-    return Node(
-        vm.name,
-        {HOSTNAME: vm.name, **labels},
-        taints,
-        cpu,
-        memory,
-        machine=place.machine,
-        rack=place.rack,
-        zone=place.availability_zone,
-    )
-
-
-def _labels(
-    pool: Pool, attributes: Mapping[str, Any], registries: Registries
-) -> Mapping[str, Mapping[str, str]]:
-    """The labels of every node, by name, as expressions would read them."""
-    kind = registries.resource_types.get(pool.address.type)
-    found: dict[str, Mapping[str, str]] = {}
-    for name in ("nodes", "vnfcs"):
-        shown = kind.present(attributes, name) if kind and kind.present else attributes.get(name)
-        for node, values in shown.items() if isinstance(shown, Mapping) else ():
-            found[node] = values.get("labels") or {}
-    return found
-
-
-def _taints(pool: Pool, attributes: Mapping[str, Any]) -> Iterable[Taint]:
-    if pool.control_plane:
-        yield CONTROL_PLANE_TAINT
-        return
-    values: Any = attributes
-    for step in pool.demand.path:
-        values = values.get(step, {}) if isinstance(values, Mapping) else {}
-    for taint in values.get("taint") or [] if isinstance(values, Mapping) else []:
-        yield Taint(str(taint.get("key")), str(taint.get("value") or ""), str(taint.get("effect")))
+def _hardware_keys(cluster: Cluster, attributes: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+    for pool in cluster.pools:
+        if pool.address.type == CLUSTER_TYPE:
+            return tuple(attributes[str(pool.address)].get("hardware_label_keys") or ())
+    return ()
 
 
 # --- budgets -----------------------------------------------------------------------------------

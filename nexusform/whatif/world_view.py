@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -19,9 +19,8 @@ from nexusform.planning.room.ground import Ground, Thing, lay_ground
 from nexusform.planning.vms.sites import SitePlan, occupy_outsiders, sku_of, vm_name
 from nexusform.planning.vms.surroundings import CLUSTER_TYPE
 from nexusform.ports import Registries, ResourceType
-from nexusform.resource_types.vnf_vdus import CONTROL_PLANE_ROLE, role_of
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.model import CONTROL_PLANE, Machine, Placement, VmSku
+from nexusform.scheduling.racks.model import Machine, VmSku
 from nexusform.scheduling.world import RackOffer
 
 
@@ -33,32 +32,22 @@ class Kind(StrEnum):
     GROUP = "group"
 
 
-_NKS_TYPES = (CLUSTER_TYPE, "nexus_agent_pool")
-_PLAIN_VM = "nexus_virtual_machine"
-_VNF = "tacker_vnf"
-
-
-class Vm(Struct, frozen=True):
-    """One VM where it stands. `handle` is the site scheduler's; `number` its number in the pool."""
-
-    name: str
-    number: int | str
-    placement: Placement
-    handle: int
+_NKS_TYPES: Final = (CLUSTER_TYPE, "nexus_agent_pool")
+_PLAIN_VM: Final = "nexus_virtual_machine"
 
 
 class Pool(Struct, frozen=True):
-    """The VMs of one pool. `wanted` and `demand` are what its resource asks for.
+    """The VMs of one pool where they stand. `owner` and `demand` are what its resource asks for.
 
-    `drain_timeout` is seconds. `astray` names VMs whose machine is not there any more.
+    `handles` are those of the site's scheduler, by name. `astray` names VMs whose machine is not there any
+    more.
     """
 
     address: Address
-    wanted: VmDemand
+    owner: VmDemand
     demand: PoolDemand
-    vms: tuple[Vm, ...]
-    control_plane: bool
-    drain_timeout: int = 1800
+    vms: tuple[PlacedVm, ...]
+    handles: Mapping[str, int]
     astray: tuple[str, ...] = ()
 
     @property
@@ -70,6 +59,16 @@ class Pool(Struct, frozen=True):
     def sku(self) -> VmSku:
         """The SKU of its VMs."""
         return self.demand.sku
+
+    @property
+    def control_plane(self) -> bool:
+        """Whether it is a control plane rather than workers."""
+        return self.demand.control_plane
+
+    @property
+    def drain_timeout(self) -> int:
+        """How long a node of it may take to drain, in seconds."""
+        return self.demand.drain_timeout
 
 
 class Cluster(Struct, frozen=True):
@@ -111,10 +110,10 @@ class SiteView(Struct, frozen=True, dict=True):
     @cached_property
     def machines_of_rack(self) -> Mapping[str, tuple[Machine, ...]]:
         """The machines of every active rack, in order of slot."""
-        found: dict[str, list[Machine]] = {rack: [] for rack in self.active_racks}
+        by_rack: dict[str, list[Machine]] = {rack: [] for rack in self.active_racks}
         for machine in self.machines.values():
-            found[machine.rack].append(machine)
-        return {rack: tuple(machines) for rack, machines in found.items()}
+            by_rack[machine.rack].append(machine)
+        return {rack: tuple(machines) for rack, machines in by_rack.items()}
 
     @cached_property
     def zones(self) -> tuple[str, ...]:
@@ -126,8 +125,8 @@ class SiteView(Struct, frozen=True, dict=True):
 
         Beside it the new handle of every VM by the old one.
         """
-        standing = [replace(m, refusal=reason) if m.name in machines else m for m in self.scheduler.machines]
-        scheduler = RackScheduler(standing, self.scheduler.spread, self.scheduler.seed)
+        left = [replace(m, refusal=reason) if m.name in machines else m for m in self.scheduler.machines]
+        scheduler = RackScheduler(left, self.scheduler.spread, self.scheduler.seed)
         handles = {
             vm.handle: scheduler.occupy(vm.vm, vm.sku, vm.placement)
             for vm in self.scheduler.vms()
@@ -149,102 +148,82 @@ class WorldView(Struct, frozen=True):
 def view_world(things: Iterable[Thing], registries: Registries, catalogue: str = "") -> WorldView:
     """Build the world. `catalogue` is the SKU catalogue's version ("" = the newest)."""
     in_order = sorted(things, key=lambda thing: (thing.creation, address_order(thing.address)))
-    return _Reader(lay_ground(in_order, registries, catalogue)).read()
+    ground = lay_ground(in_order, registries, catalogue)
+    clusters = _Clusters(ground)
+    for kind, thing in sorted(ground.things, key=lambda pair: pair[0].phase):
+        clusters.add(kind, thing)
+    for site in ground.sites.values():
+        occupy_outsiders(site)
+    ordered = sorted(ground.sites.values(), key=lambda site: site.id.encode())
+    return WorldView({site.id: _site_view(site, clusters, ground) for site in ordered})
 
 
-class _Reader(Struct):
-    """Puts VMs on the machines of their sites and gathers them by cluster."""
+class _Clusters(Struct):
+    """The clusters of a world on their way: VMs are put on their machines and gathered by cluster."""
 
     ground: Ground
-    clusters: dict[tuple[str, str], Cluster] = field(default_factory=dict)
+    by_site: dict[str, dict[str, Cluster]] = field(default_factory=dict)
 
-    def read(self) -> WorldView:
-        for kind, thing in sorted(self.ground.things, key=lambda pair: pair[0].phase):
-            self._read_vms(kind, thing)
-        for site in self.ground.sites.values():
-            occupy_outsiders(site)
-        ordered = sorted(self.ground.sites.values(), key=lambda s: s.id.encode())
-        return WorldView({site.id: self._view(site) for site in ordered})
-
-    def _view(self, site: SitePlan) -> SiteView:
-        return SiteView(
-            site.id,
-            site.name,
-            site.machines,
-            site.racks,
-            tuple(cluster for (site_id, _), cluster in self.clusters.items() if site_id == site.id),
-            tuple((o.machine, o.name) for o in site.outsiders),
-            site.scheduler,
-            self.ground.skus,
-        )
-
-    def _read_vms(self, kind: ResourceType, thing: Thing) -> None:
+    def add(self, kind: ResourceType, thing: Thing) -> None:
+        """What one object brings: a cluster, or a pool of one that is known already."""
         if kind.vms is None:
             return
-        wanted, _ = kind.vms.demand(thing.attributes, self.ground.surroundings, thing.address)
-        site = self.ground.sites.get(wanted.site_id) if wanted is not None else None
-        if wanted is None or site is None:
+        owner, _ = kind.vms.demand(thing.attributes, self.ground.surroundings, thing.address)
+        site = self.ground.sites.get(owner.site_id) if owner is not None else None
+        if owner is None or site is None:
             return
-        standing = {(vm.pool, vm.number): vm for vm in kind.vms.standing(thing.attributes)}
-        pools = tuple(self._pool(thing, wanted, pool, site, standing) for pool in wanted.pools)
-        cluster_id = wanted.parent_id or kind.identify(thing.attributes)
-        known = self.clusters.get((site.id, cluster_id))
+        vms = {(vm.pool, vm.number): vm for vm in kind.vms.standing(thing.attributes)}
+        pools = tuple(_pool(thing.address, owner, pool, site, vms, self.ground.skus) for pool in owner.pools)
+        cluster_id = owner.parent_id or kind.identify(thing.attributes)
+        clusters = self.by_site.setdefault(site.id, {})
+        known = clusters.get(cluster_id)
         if known is not None:
-            self.clusters[site.id, cluster_id] = replace(known, pools=(*known.pools, *pools))
+            clusters[cluster_id] = replace(known, pools=(*known.pools, *pools))
             return
-        name = wanted.cluster if kind.name != _PLAIN_VM else str(thing.attributes.get("name"))
-        self.clusters[site.id, cluster_id] = Cluster(cluster_id, name, site.id, _kind_of(kind), pools)
+        name = owner.cluster if kind.name != _PLAIN_VM else str(thing.attributes.get("name"))
+        clusters[cluster_id] = Cluster(cluster_id, name, site.id, _kind_of(kind), pools)
 
-    def _pool(
-        self,
-        thing: Thing,
-        wanted: VmDemand,
-        pool: PoolDemand,
-        site: SitePlan,
-        standing: Mapping[tuple[str, int | str], PlacedVm],
-    ) -> Pool:
-        vms: list[Vm] = []
-        astray: list[str] = []
-        for number in pool.numbers:
-            vm = standing.get((pool.pool, number))
-            if vm is None:
-                continue
-            name = vm_name(wanted, pool, vm.pool, vm.number)
-            housed = site.house(name, sku_of(vm, pool, self.ground.skus), vm.placement)
-            if housed is None:
-                astray.append(vm.name)
-                continue
-            handle, place = housed
-            vms.append(Vm(vm.name, number, place, handle))
-        return Pool(
-            thing.address,
-            wanted,
-            pool,
-            tuple(vms),
-            _is_control_plane(thing.address, thing.attributes, pool),
-            _drain_timeout(thing.attributes, pool),
-            tuple(astray),
-        )
+
+def _pool(
+    address: Address,
+    owner: VmDemand,
+    pool: PoolDemand,
+    site: SitePlan,
+    known: Mapping[tuple[str, int | str], PlacedVm],
+    skus: Mapping[str, VmSku],
+) -> Pool:
+    """The VMs of a pool, by number, each put on its machine."""
+    vms: list[PlacedVm] = []
+    handles: dict[str, int] = {}
+    astray: list[str] = []
+    for number in pool.numbers:
+        vm = known.get((pool.pool, number))
+        if vm is None:
+            continue
+        name = vm_name(owner, pool, vm.pool, vm.number)
+        housed = site.house(name, sku_of(vm, pool, skus), vm.placement)
+        if housed is None:
+            astray.append(vm.name)
+            continue
+        handles[vm.name], placement = housed
+        vms.append(vm if placement is vm.placement else replace(vm, placement=placement))
+    return Pool(address, owner, pool, tuple(vms), handles, tuple(astray))
+
+
+def _site_view(site: SitePlan, clusters: _Clusters, ground: Ground) -> SiteView:
+    return SiteView(
+        site.id,
+        site.name,
+        site.machines,
+        site.racks,
+        tuple(clusters.by_site.get(site.id, {}).values()),
+        tuple((outsider.machine, outsider.name) for outsider in site.outsiders),
+        site.scheduler,
+        ground.skus,
+    )
 
 
 def _kind_of(kind: ResourceType) -> Kind:
     if kind.name in _NKS_TYPES:
         return Kind.NKS
     return Kind.VM if kind.name == _PLAIN_VM else Kind.GROUP
-
-
-def _is_control_plane(address: Address, attributes: Mapping[str, Any], pool: PoolDemand) -> bool:
-    """By the reserved name of an NKS cluster's control plane, or by the role of a VNF's VDU."""
-    if address.type != _VNF:
-        return pool.pool == CONTROL_PLANE
-    blocks = attributes.get("vdu") or {}
-    return role_of(pool.pool, blocks.get(pool.pool) or {}) == CONTROL_PLANE_ROLE
-
-
-def _drain_timeout(attributes: Mapping[str, Any], pool: PoolDemand) -> int:
-    values: Any = attributes
-    for step in pool.path:
-        values = values.get(step) if isinstance(values, Mapping) else None
-    settings = values.get("upgrade_settings") if isinstance(values, Mapping) else None
-    timeout = settings.get("drain_timeout") if isinstance(settings, Mapping) else None
-    return int(timeout) if isinstance(timeout, int) else 1800

@@ -38,7 +38,7 @@ def test_when_exactly_these_leave_the_rule_takes_the_machine(pools: list[tuple[s
     if plan(files).plan.errored:
         return
     site = site_of(standing(files))
-    handles = {vm.name: vm.handle for c in site.clusters for p in c.pools for vm in p.vms}
+    handles = {name: handle for c in site.clusters for p in c.pools for name, handle in p.handles.items()}
     for way in find_ways(site, demand(sku), ""):
         assert set(way.needs) <= {Need.LEAVE}
         assert bool(way.leaving) == (Need.LEAVE in way.needs)

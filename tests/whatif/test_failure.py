@@ -17,7 +17,9 @@ def lose_machine(state: State, machine: str) -> Failure:
 
 
 def goes(found: Failure) -> dict[str, str | None]:
-    return {vm.name: vm.goes.machine if vm.goes else None for p in found.comebacks for vm in p.vms}
+    return {
+        each.vm.name: each.place.machine if each.place else None for p in found.comebacks for each in p.vms
+    }
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])

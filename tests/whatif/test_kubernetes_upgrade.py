@@ -21,7 +21,7 @@ def settings_block(surge: str, unavailable: str = "0") -> str:
 
 def moves(found: KubernetesUpgrade) -> dict[str, str | None]:
     return {
-        m.name: m.goes.machine if m.goes is not None else None
+        m.vm.name: m.place.machine if m.place is not None else None
         for p in found.pools
         for b in p.batches
         for m in b.moves
@@ -73,7 +73,7 @@ def test_a_smaller_surge_that_fits_is_found() -> None:
     files = racks(3) + cluster("a", pools=pool("p", 3, "NC_P46_224_v1", settings_block("3")))
     [_, p] = upgrade(standing(files)).pools
     assert (p.blocked, p.fitting_surge, p.in_place) == (True, 2, True)
-    assert p.batches[-1].moves[-1].goes is None
+    assert p.batches[-1].moves[-1].place is None
 
 
 def test_without_surge_the_batch_is_down() -> None:

@@ -6,11 +6,18 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from nexusform.rendering.answers.outline import Outline, Row, Section, Table, move_document, short_place_text
+from nexusform.rendering.answers.outline import (
+    Outline,
+    Row,
+    Section,
+    Table,
+    replacement_document,
+    short_place_text,
+)
 from nexusform.rendering.answers.runtime_upgrade_outline import pool_cells, pool_document
 from nexusform.rendering.answers.workload_rows import pending_lines, workload_document, workload_table
-from nexusform.whatif.availability import PoolLeft
-from nexusform.whatif.failure import Comeback, Failure, NodeDeletion, PoolComeback, Scope
+from nexusform.whatif.availability import PoolLeft, Replacement
+from nexusform.whatif.failure import Failure, NodeDeletion, PoolComeback, Scope
 from nexusform.whatif.world_view import Kind
 from nexusform.words import counted, form, listed
 
@@ -126,7 +133,7 @@ def _comeback_row(pool: PoolComeback) -> Row:
 
 
 def _racks(pool: PoolComeback) -> str:
-    counts = Counter(vm.goes.rack for vm in pool.vms if vm.goes is not None)
+    counts = Counter(vm.place.rack for vm in pool.vms if vm.place is not None)
     racks = sorted(counts, key=str.encode)
     return listed(rack if counts[rack] == 1 else f"{counts[rack]} in {rack}" for rack in racks)
 
@@ -137,9 +144,10 @@ def _places(pool: PoolComeback) -> Section:
     return Section(f"{pool.cluster}/{pool.pool}", table=table, folded=True, bad=pool.missing > 0)
 
 
-def _place_row(vm: Comeback) -> Row:
-    goes = short_place_text(vm.goes) if vm.goes is not None else "no room"
-    return Row((vm.name, short_place_text(vm.stood), goes), vm.goes is None)
+def _place_row(replacement: Replacement) -> Row:
+    vm, place = replacement.vm, replacement.place
+    goes = short_place_text(place) if place is not None else "no room"
+    return Row((vm.name, short_place_text(vm.placement), goes), place is None)
 
 
 def failure_document(failure: Failure) -> dict[str, Any]:
@@ -180,5 +188,5 @@ def _comeback(pool: PoolComeback) -> dict[str, Any]:
         "pool": pool.pool,
         "vm_sku_name": pool.sku,
         "reason": pool.reason or None,
-        "nodes": [move_document(vm.name, vm.stood, vm.goes) for vm in pool.vms],
+        "nodes": [replacement_document(replacement) for replacement in pool.vms],
     }

@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from nexusform.rendering.answers.outline import Outline, Row, Section, Table, move_document, short_place_text
-from nexusform.whatif.availability import quorum_of
-from nexusform.whatif.kubernetes_upgrade import Batch, KubernetesUpgrade, NodeMove, PoolUpgrade
+from nexusform.rendering.answers.outline import (
+    Outline,
+    Row,
+    Section,
+    Table,
+    replacement_document,
+    short_place_text,
+)
+from nexusform.whatif.availability import Replacement
+from nexusform.whatif.kubernetes_upgrade import Batch, KubernetesUpgrade, PoolUpgrade
 from nexusform.words import counted, listed
 
 
@@ -78,13 +85,13 @@ def _judgement(pool: PoolUpgrade) -> str:
     if pool.blocked:
         return f"blocked in batch {pool.batches[-1].number}"
     if pool.quorum_lost:
-        return f"quorum lost (needs {quorum_of(pool.count)})"
+        return f"quorum lost (needs {pool.quorum})"
     return "no node up" if pool.lost else "goes through"
 
 
 def _blocked(pool: PoolUpgrade) -> Section:
     batch = pool.batches[-1]
-    missing = [move.name for move in batch.moves if move.goes is None]
+    missing = [move.vm.name for move in batch.moves if move.place is None]
     front = f"Batch {batch.number} of {pool.pool} ({_way(pool)})"
     line = f"{front} finds no room for {listed(missing)}. {pool.reason}"
     return Section(f"What blocks {pool.pool}", (line, *_ways_out(pool)), bad=True)
@@ -113,9 +120,9 @@ def _batches(pool: PoolUpgrade) -> Section:
     return Section(title, table=Table(heads, tuple(rows), frozenset({0})), folded=True, bad=pool.blocked)
 
 
-def _move_row(batch: Batch, move: NodeMove) -> Row:
-    goes = short_place_text(move.goes) if move.goes is not None else "no room"
-    return Row((str(batch.number), move.name, short_place_text(move.stood), goes), not batch.fits)
+def _move_row(batch: Batch, move: Replacement) -> Row:
+    goes = short_place_text(move.place) if move.place is not None else "no room"
+    return Row((str(batch.number), move.vm.name, short_place_text(move.vm.placement), goes), not batch.fits)
 
 
 def kubernetes_upgrade_document(upgrade: KubernetesUpgrade) -> dict[str, Any]:
@@ -155,5 +162,5 @@ def _batch(batch: Batch) -> dict[str, Any]:
         "batch": batch.number,
         "up": batch.up,
         "fits": batch.fits,
-        "nodes": [move_document(move.name, move.stood, move.goes) for move in batch.moves],
+        "nodes": [replacement_document(move) for move in batch.moves],
     }

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from nexusform.rendering.notation.places import cells_text, place_document
 from nexusform.scheduling.racks.model import Placement
+from nexusform.whatif.availability import Replacement
 
 
 class Row(Struct, frozen=True):
@@ -67,6 +68,11 @@ def short_place_text(placement: Placement) -> str:
     return f"{front}{placement.machine} / {cells_text(placement)}"
 
 
-def move_document(node: str, stood: Placement, goes: Placement | None) -> dict[str, Any]:
+def replacement_document(replacement: Replacement) -> dict[str, Any]:
     """A node that is made anew, as data: where it stood and where it goes, null where there is no room."""
-    return {"node": node, "from": place_document(stood), "to": place_document(goes)}
+    vm = replacement.vm
+    return {
+        "node": vm.name,
+        "from": place_document(vm.placement),
+        "to": place_document(replacement.place),
+    }
