@@ -128,8 +128,8 @@ class Item:
             return []
         return _items(self.file, self.path_of(key), value, self._findings)
 
-    def _wrong(self, key: str, wanted: str, got: Any) -> None:
-        self.report(key, SHAPE, f"{wanted} is needed here, not {_kind(got)}.")
+    def _wrong(self, key: str, needed: str, got: Any) -> None:
+        self.report(key, SHAPE, f"{needed} is needed here, not {_kind(got)}.")
 
 
 def resources(file: str, document: Any, findings: list[Problem]) -> list[Item]:
@@ -161,15 +161,15 @@ def resources(file: str, document: Any, findings: list[Problem]) -> list[Item]:
 
 
 def _items(file: str, path: Path, values: list[Any], findings: list[Problem]) -> list[Item]:
-    found = []
+    items = []
     for index, value in enumerate(values):
         at = (*path, index)
         if isinstance(value, Mapping):
-            found.append(Item(file, at, value, findings))
+            items.append(Item(file, at, value, findings))
         else:
             detail = f"an object is needed here, not {_kind(value)}."
             findings.append(Problem(at, SHAPE, detail, file=file))
-    return found
+    return items
 
 
 def _is_text(value: Any) -> bool:

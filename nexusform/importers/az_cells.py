@@ -21,13 +21,13 @@ from nexusform.importers.az_model import (
     AzShape,
     AzVirtualMachine,
 )
-from nexusform.importers.az_workloads import Standing
+from nexusform.importers.az_workloads import ListedVm
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.model import Machine, MachineSku, Placement, VmName, VmSku
 
 
 def place(
-    standing: Iterable[Standing],
+    listed: Iterable[ListedVm],
     machines: Mapping[str, AzMachine],
     racks: Mapping[str, AzRack],
     machine_skus: Mapping[str, MachineSku],
@@ -42,7 +42,7 @@ def place(
     known = {machine.name: machine for machine in scheduler.machines}
     loads: dict[str, AzShape] = {}
     placed: list[AzNode | AzVirtualMachine] = []
-    for number, one in enumerate(sorted(standing, key=_order)):
+    for number, one in enumerate(sorted(listed, key=_order)):
         machine = _machine_of(one, machines)
         if machine is None:
             placed.append(one.vm)
@@ -63,7 +63,7 @@ def place(
     return placed
 
 
-def _order(one: Standing) -> tuple[str, str, str]:
+def _order(one: ListedVm) -> tuple[str, str, str]:
     owner = one.vm.cluster if isinstance(one.vm, AzNode) else ""
     return (one.vm.name, owner, one.machine_id)
 
@@ -71,11 +71,11 @@ def _order(one: Standing) -> tuple[str, str, str]:
 def _scheduler_machines(
     machines: Iterable[AzMachine], zones: Mapping[str, str | None], machine_skus: Mapping[str, MachineSku]
 ) -> list[Machine]:
-    found = []
+    machines_of_racks = []
     for machine in sorted(machines, key=lambda m: m.name):
         sku = machine_skus.get(machine.machine_sku or "")
         if sku is not None:
-            found.append(
+            machines_of_racks.append(
                 Machine(
                     machine.name,
                     machine.rack,
@@ -88,10 +88,10 @@ def _scheduler_machines(
                     sku.disk_gib,
                 )
             )
-    return found
+    return machines_of_racks
 
 
-def _machine_of(one: Standing, machines: Mapping[str, AzMachine]) -> AzMachine | None:
+def _machine_of(one: ListedVm, machines: Mapping[str, AzMachine]) -> AzMachine | None:
     if not one.machine_id:
         return None
     machine = machines.get(id_key(one.machine_id))
@@ -119,7 +119,7 @@ def _spanning(shape: AzShape, hardware: Machine | None) -> AzShape:
     return replace(shape, numa_cells=min(cells, hardware.cells))
 
 
-def _add_load(loads: dict[str, AzShape], one: Standing, shape: AzShape, hardware: Machine) -> None:
+def _add_load(loads: dict[str, AzShape], one: ListedVm, shape: AzShape, hardware: Machine) -> None:
     """Count the VM on its machine; say so once when that is more than the machine has."""
     name = hardware.name
     before = loads.get(name, AzShape(0, 0, 0, 0))

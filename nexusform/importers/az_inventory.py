@@ -52,8 +52,8 @@ def read_inventory(
     machines = read_machines(items["bare_metal_machines"], racks, machine_sku_by_id or {})
     pools = read_pools(items["agent_pools"])
     clusters, nodes = read_clusters(items["kubernetes_clusters"], pools, skus.vm_skus)
-    standing = nodes + read_virtual_machines(items["virtual_machines"])
-    placed = place(standing, machines, racks, skus.machine_skus)
+    listed = nodes + read_virtual_machines(items["virtual_machines"])
+    placed = place(listed, machines, racks, skus.machine_skus)
     newest = newest_change(item for listed in items.values() for item in listed)
     exported_at = _exported_at(documents, stated, findings)
     age = exported_at or newest

@@ -29,7 +29,7 @@ def machine_sku_of_rack(rack_sku_id: str | None) -> str | None:
 
 def read_racks(items: Iterable[Item]) -> dict[str, AzRack]:
     """The racks by id key. The second of two racks of one name is reported and left out."""
-    found: dict[str, AzRack] = {}
+    racks: dict[str, AzRack] = {}
     names: set[str] = set()
     for item in items:
         name = item.needed_text("name")
@@ -41,10 +41,10 @@ def read_racks(items: Iterable[Item]) -> dict[str, AzRack]:
             continue
         names.add(name)
         sku_id = item.text("rackSkuId")
-        found[id_key(rack_id)] = AzRack(
+        racks[id_key(rack_id)] = AzRack(
             name, rack_id, item.text("availabilityZone"), sku_id, machine_sku_of_rack(sku_id)
         )
-    return found
+    return racks
 
 
 def compute_racks(racks: Mapping[str, AzRack], machines: Iterable[AzMachine]) -> tuple[AzRack, ...]:
@@ -59,7 +59,7 @@ def read_machines(
 ) -> dict[str, AzMachine]:
     """The machines by id key; those without a name, a rack or a slot are reported and left out."""
     by_sku_id = {key.strip().lower(): sku for key, sku in machine_sku_by_id.items()}
-    found: dict[str, AzMachine] = {}
+    machines: dict[str, AzMachine] = {}
     names: set[str] = set()
     for item in items:
         machine = _machine(item, racks, by_sku_id)
@@ -69,8 +69,8 @@ def read_machines(
             item.report("name", "duplicate-machine", f'a machine "{machine.name}" stands further up already.')
             continue
         names.add(machine.name)
-        found[id_key(machine.id)] = machine
-    return found
+        machines[id_key(machine.id)] = machine
+    return machines
 
 
 def _machine(item: Item, racks: Mapping[str, AzRack], by_sku_id: Mapping[str, str]) -> AzMachine | None:

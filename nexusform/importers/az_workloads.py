@@ -27,7 +27,7 @@ from nexusform.scheduling.racks.model import VmSku
 OWN_FIGURES: Final = "unknown-vm-sku"
 
 
-class Standing(Struct, frozen=True):
+class ListedVm(Struct, frozen=True):
     """A VM and the id of the machine that the export puts it on, "" while it is not scheduled.
 
     `item` is the place in the document, for findings.
@@ -46,7 +46,7 @@ def created_at(item: Item) -> str | None:
 
 def read_pools(items: Iterable[Item]) -> dict[str, list[AzPool]]:
     """The agent pools by the id key of their cluster, each list in order of creation, then name."""
-    found: dict[str, list[AzPool]] = {}
+    by_cluster: dict[str, list[AzPool]] = {}
     for item in items:
         pool_id, count = item.needed_text("id"), item.needed_whole("count")
         sku = item.needed_text("vmSkuName")
@@ -57,10 +57,12 @@ def read_pools(items: Iterable[Item]) -> dict[str, list[AzPool]]:
         if not cluster_id:
             item.report("id", "unexpected-id", f'"{pool_id}" is not the id of an agent pool.')
             continue
-        found.setdefault(id_key(cluster_id), []).append(_pool(item, name, pool_id, cluster_id, count, sku))
-    for pools in found.values():
+        by_cluster.setdefault(id_key(cluster_id), []).append(
+            _pool(item, name, pool_id, cluster_id, count, sku)
+        )
+    for pools in by_cluster.values():
         pools.sort(key=lambda pool: (pool.created_at or "", pool.name))
-    return found
+    return by_cluster
 
 
 def _pool(item: Item, name: str, pool_id: str, cluster_id: str, count: int, sku: str) -> AzPool:
@@ -92,10 +94,10 @@ def read_taint(item: Item) -> AzTaint:
 
 def read_clusters(
     items: Iterable[Item], pools: Mapping[str, list[AzPool]], skus: Mapping[str, VmSku]
-) -> tuple[list[AzCluster], list[Standing]]:
+) -> tuple[list[AzCluster], list[ListedVm]]:
     """The clusters (without nodes yet) and all their nodes."""
     clusters: list[AzCluster] = []
-    nodes: list[Standing] = []
+    nodes: list[ListedVm] = []
     names: set[str] = set()
     for item in items:
         name = item.needed_text("name")
@@ -124,8 +126,8 @@ def read_clusters(
     return clusters, nodes
 
 
-def _nodes(cluster: Item, cluster_name: str, skus: Mapping[str, VmSku]) -> list[Standing]:
-    found = []
+def _nodes(cluster: Item, cluster_name: str, skus: Mapping[str, VmSku]) -> list[ListedVm]:
+    nodes = []
     for item in cluster.items("nodes"):
         name = item.needed_text("name")
         if name is None:
@@ -144,8 +146,8 @@ def _nodes(cluster: Item, cluster_name: str, skus: Mapping[str, VmSku]) -> list[
             detailed_status=item.text("detailedStatus"),
             created_at=item.text("createdAt") or created_at(item),
         )
-        found.append(Standing(node, item.text("bareMetalMachineId") or "", item))
-    return found
+        nodes.append(ListedVm(node, item.text("bareMetalMachineId") or "", item))
+    return nodes
 
 
 def _node_shape(item: Item, sku_name: str | None, skus: Mapping[str, VmSku]) -> AzShape:
@@ -168,9 +170,9 @@ def _node_shape(item: Item, sku_name: str | None, skus: Mapping[str, VmSku]) -> 
     )
 
 
-def read_virtual_machines(items: Iterable[Item]) -> list[Standing]:
+def read_virtual_machines(items: Iterable[Item]) -> list[ListedVm]:
     """The plain virtual machines."""
-    found = []
+    vms = []
     names: set[str] = set()
     for item in items:
         name = item.needed_text("name")
@@ -189,8 +191,8 @@ def read_virtual_machines(items: Iterable[Item]) -> list[Standing]:
             hints=tuple(_hint(part) for part in item.items("placementHints")),
             created_at=created_at(item),
         )
-        found.append(Standing(vm, item.text("bareMetalMachineId") or "", item))
-    return found
+        vms.append(ListedVm(vm, item.text("bareMetalMachineId") or "", item))
+    return vms
 
 
 def _disk_on_machine(item: Item) -> int:

@@ -53,8 +53,8 @@ def read_fleet_document(
     """Read the only object of a text. `as_json` are text arguments that hold any value as JSON."""
     stream = read_yaml(file, content)
     notes = Notes(file)
-    for found in stream.findings:
-        notes.take(found)
+    for problem in stream.findings:
+        notes.take(problem)
     if not stream.documents:
         if not stream.findings:
             notes.error(TextPlace(1, 1), INVALID, f"the text holds no object; a {kind} is expected.")
@@ -143,13 +143,13 @@ class _ObjectReader:
         if not isinstance(node.data, list):
             self.notes.error(node, INVALID, f'"{key}" must be a list.')
             return []
-        found: list[Any] = []
+        blocks: list[Any] = []
         for item in node.items():
             if item.absent:
                 self._elided(item)
                 continue
-            found.append(self.body(item, block.schema, (*path, len(found))))
-        return found
+            blocks.append(self.body(item, block.schema, (*path, len(blocks))))
+        return blocks
 
     def _single(self, node: Node, key: str, block: NestedBlock, path: Path) -> Any:
         if node.data in (ELISION, [ELISION]):
@@ -214,28 +214,28 @@ class _ObjectReader:
         if not isinstance(node.data, list):
             self.notes.error(node, INVALID, f"{_camel(name)} must be a list of texts.")
             return []
-        found: list[str] = []
+        texts: list[str] = []
         for item in node.items():
             if item.absent:
                 self._elided(item)
                 continue
             value = self._text(item, name)
             if value is not None:
-                self.places[*path, len(found)] = item.place
-                found.append(value)
-        return found
+                self.places[*path, len(texts)] = item.place
+                texts.append(value)
+        return texts
 
     def _map(self, node: Node, name: str, path: Path) -> dict[str, str] | None:
         if not isinstance(node.data, dict):
             self.notes.error(node, INVALID, f"{_camel(name)} must be a mapping of texts.")
             return None
-        found = {}
+        entries = {}
         for key, below in node.fields():
             value = self._text(below, name, key) if below.data is not None else ""
             if value is not None:
                 self.places[*path, key] = below.place
-                found[key] = value
-        return found
+                entries[key] = value
+        return entries
 
     def _number(self, node: Node, name: str, attribute: Attribute) -> int | None:
         number = node.number

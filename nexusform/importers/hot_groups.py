@@ -52,31 +52,31 @@ def read_server_group(name: str, body: Node, template: Template) -> ServerGroup:
 
 def _policy(name: str, properties: Node, template: Template) -> str:
     notes = template.notes
-    given = properties.at("policies")
-    if given.absent:
-        given = properties.at("policy")
-    value = template.value(given)
+    written = properties.at("policies")
+    if written.absent:
+        written = properties.at("policy")
+    value = template.value(written)
     named = [value] if isinstance(value, str) else value if isinstance(value, list) else []
     if isinstance(value, Unresolved) or any(isinstance(part, Unresolved) for part in named):
         notes.warn(
-            given,
+            written,
             IGNORED,
             f'the policy of "{name}" needs a value for {_what(value, named)}; give it in parameters.',
         )
         return ""
     if not named:
-        notes.warn(given, IGNORED, f'the server group "{name}" has no policy; it is ignored.')
+        notes.warn(written, IGNORED, f'the server group "{name}" has no policy; it is ignored.')
         return ""
     if len(named) > 1:
         notes.warn(
-            given,
+            written,
             CORRECTED,
             f'the server group "{name}" has {len(named)} policies; Nova takes one, the first.',
         )
     policy = str(named[0])
     if policy not in _POLICIES:
         notes.warn(
-            given,
+            written,
             IGNORED,
             f'the server group "{name}" has the unknown policy "{policy[:40]}".'
             f"{did_you_mean(policy, _POLICIES)}",
@@ -93,15 +93,15 @@ def _what(value: Any, named: Sequence[Any]) -> str:
 
 
 def _most(policy: str, properties: Node, template: Template) -> int:
-    given = properties.at("rules", _MOST)
-    if given.absent:
+    rule = properties.at("rules", _MOST)
+    if rule.absent:
         return 1
-    number = whole_number(template.value(given))
+    number = whole_number(template.value(rule))
     if policy != "anti-affinity":
-        template.notes.warn(given, IGNORED, f"{_MOST} is for the policy anti-affinity only; it is ignored.")
+        template.notes.warn(rule, IGNORED, f"{_MOST} is for the policy anti-affinity only; it is ignored.")
         return 1
     if number is None or not 1 <= number <= MOST_INSTANCES:
-        template.notes.warn(given, IGNORED, f"{_MOST} must be a whole number above 0; 1 is taken.")
+        template.notes.warn(rule, IGNORED, f"{_MOST} must be a whole number above 0; 1 is taken.")
         return 1
     return number
 
@@ -140,32 +140,32 @@ def _group(
     vdu: str, value: Any, node: Node, notes: Notes, groups: Mapping[Reference, ServerGroup]
 ) -> Reference | None:
     """The group that scheduler_hints of a VDU name, by reference or by name."""
-    wanted = value
+    group_name = value
     if isinstance(value, dict):
         for hint in value:
             if hint != "group":
                 notes.warn(
                     node, IGNORED, f'the scheduler hint "{hint}" of "{vdu}" is not read; only "group" is.'
                 )
-        wanted = value.get("group")
-    if wanted in (None, "", []):
+        group_name = value.get("group")
+    if group_name in (None, "", []):
         return None
-    if isinstance(wanted, Reference):
-        if wanted in groups:
-            return wanted
+    if isinstance(group_name, Reference):
+        if group_name in groups:
+            return group_name
         known = [group.name for group in groups.values()]
         notes.warn(
             node,
             IGNORED,
-            f'"{vdu}" is to be in "{wanted.name}", which is no server group.'
-            f"{did_you_mean(wanted.name, known)}",
+            f'"{vdu}" is to be in "{group_name.name}", which is no server group.'
+            f"{did_you_mean(group_name.name, known)}",
         )
         return None
-    if isinstance(wanted, str):
-        named = [reference for reference, group in groups.items() if wanted in {group.title, group.name}]
+    if isinstance(group_name, str):
+        named = [reference for reference, group in groups.items() if group_name in {group.title, group.name}]
         if len(named) == 1:
             return named[0]
-    what = wanted.what if isinstance(wanted, Unresolved) else f'"{str(wanted)[:40]}"'
+    what = group_name.what if isinstance(group_name, Unresolved) else f'"{str(group_name)[:40]}"'
     notes.warn(
         node, IGNORED, f'"{vdu}" is to be in the server group {what}, which these documents do not make.'
     )

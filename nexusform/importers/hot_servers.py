@@ -28,11 +28,13 @@ _MIB_PER_GIB: Final = 1024
 
 
 class Repeat(Struct, frozen=True):
-    """How often what is being read is made: least, most, wanted; and the scaling group that says so."""
+    """How often what is being read is made: at least, at most, and to begin with; and the scaling group
+    that says so.
+    """
 
     least: int = 1
     most: int | None = 1
-    wanted: int = 1
+    members: int = 1
     group: str = ""
     said: bool = False
 
@@ -67,8 +69,8 @@ def type_of(body: Node) -> str:
 
 def properties_of(body: Node) -> Node:
     """The properties of a resource."""
-    found = body.at("properties")
-    return body.at("Properties") if found.absent else found
+    properties = body.at("properties")
+    return body.at("Properties") if properties.absent else properties
 
 
 # --- how often ---------------------------------------------------------------------------------
@@ -81,7 +83,7 @@ def repeat_of(template: Template, resource: tuple[str, Node], outer: Repeat) -> 
     if body.at("type").text == "OS::Heat::ResourceGroup":
         count = _count(template, properties.at("count"))
         number = 1 if count is None else count
-        least, wanted = number, number
+        least, members = number, number
         most: int | None = number
         said = count is not None or properties.at("count").absent
     else:
@@ -97,15 +99,15 @@ def repeat_of(template: Template, resource: tuple[str, Node], outer: Repeat) -> 
                 "ignored.",
             )
             most = None
-        wanted = desired if desired is not None else (low if low is not None else 1)
+        members = desired if desired is not None else (low if low is not None else 1)
         unset = first_of(properties, *_DESIRED).absent
         said = desired is not None or (unset and low is not None)
-        wanted = _within(template, (name, body), wanted, least, most)
+        members = _within(template, (name, body), members, least, most)
     bound = None if most is None or outer.most is None else min(most * outer.most, MOST_INSTANCES)
     return Repeat(
         min(least * outer.least, MOST_INSTANCES),
         bound,
-        min(wanted * outer.wanted, MOST_INSTANCES),
+        min(members * outer.members, MOST_INSTANCES),
         name,
         said and (outer.said or not outer.group),
     )
@@ -113,27 +115,29 @@ def repeat_of(template: Template, resource: tuple[str, Node], outer: Repeat) -> 
 
 def first_of(node: Node, *names: str) -> Node:
     """The first of several properties that is there."""
-    return next((found for name in names if not (found := node.at(name)).absent), node.at(names[0]))
+    return next((child for name in names if not (child := node.at(name)).absent), node.at(names[0]))
 
 
-def _within(template: Template, resource: tuple[str, Node], wanted: int, least: int, most: int | None) -> int:
+def _within(
+    template: Template, resource: tuple[str, Node], members: int, least: int, most: int | None
+) -> int:
     name, body = resource
-    if most is not None and wanted > most:
+    if most is not None and members > most:
         template.notes.warn(
             properties_of(body),
             CORRECTED,
-            f'the group "{name}" wants {wanted} members, more than its max_size of {most}.',
+            f'the group "{name}" wants {members} members, more than its max_size of {most}.',
         )
         return max(most, 0)
-    if wanted < least:
+    if members < least:
         template.notes.warn(
             properties_of(body),
             CORRECTED,
-            f'the group "{name}" wants {wanted} members, less than its min_size of {least}; {least} are '
+            f'the group "{name}" wants {members} members, less than its min_size of {least}; {least} are '
             "taken.",
         )
         return least
-    return wanted
+    return members
 
 
 def _count(template: Template, node: Node) -> int | None:
@@ -181,7 +185,7 @@ def note_server(
     size = _size(template, properties)
     origin = Origin(notes.file, properties.line)
     reading.vdus[called] = Vdu(
-        called, origin, size, repeat.least, repeat.most, repeat.wanted, repeat.said, repeat.said
+        called, origin, size, repeat.least, repeat.most, repeat.members, repeat.said, repeat.said
     )
     reading.scaled_by[called] = repeat.group
     own = properties.at(HINTS)
@@ -220,15 +224,15 @@ def _size(template: Template, properties: Node) -> Size:
 
 def aspects_of(reading: Reading) -> tuple[Aspect, ...]:
     """One aspect per scaling group: from its desired size to its largest."""
-    found: dict[str, Aspect] = {}
+    aspects: dict[str, Aspect] = {}
     for name, group in reading.scaled_by.items():
         vdu = reading.vdus[name]
         if not group or vdu.maximum is None or vdu.maximum <= vdu.initial:
             continue
         aspect, step = reading.policies.get(group, (group, 1))
         levels = (vdu.maximum - vdu.initial) // step
-        earlier = found.get(aspect)
+        earlier = aspects.get(aspect)
         steps = (*(earlier.steps if earlier else ()), Steps(name, (step,)))
         most = min(levels, earlier.max_level) if earlier else levels
-        found[aspect] = Aspect(aspect, most, steps, vdu.origin)
-    return tuple(found.values())
+        aspects[aspect] = Aspect(aspect, most, steps, vdu.origin)
+    return tuple(aspects.values())

@@ -113,16 +113,16 @@ def _get_param(argument: Any, template: Template, depth: int) -> Any:
     path = argument if isinstance(argument, list) else [argument]
     if not path or not isinstance(path[0], str):
         return Unresolved("a parameter")
-    found = template.parameter(path[0])
+    value = template.parameter(path[0])
     for step in path[1:]:
         key = resolve(step, template, depth)
-        in_map = isinstance(found, Mapping) and isinstance(key, str) and key in found
-        in_list = isinstance(found, list) and isinstance(key, int) and 0 <= key < len(found)
+        in_map = isinstance(value, Mapping) and isinstance(key, str) and key in value
+        in_list = isinstance(value, list) and isinstance(key, int) and 0 <= key < len(value)
         if in_map or in_list:
-            found = found[key]
+            value = value[key]
         else:
             return Unresolved("the parameter " + ".".join(str(part) for part in path))
-    return found
+    return value
 
 
 def _get_resource(argument: Any, template: Template, _depth: int) -> Any:
@@ -180,7 +180,7 @@ def vdu_in_path(data: Any, depth: int = 0) -> str:
             and isinstance(path[2], str)
         ):
             return path[2]
-        return next((found for part in data.values() if (found := vdu_in_path(part, depth + 1))), "")
+        return next((vdu for part in data.values() if (vdu := vdu_in_path(part, depth + 1))), "")
     if isinstance(data, list):
-        return next((found for part in data if (found := vdu_in_path(part, depth + 1))), "")
+        return next((vdu for part in data if (vdu := vdu_in_path(part, depth + 1))), "")
     return ""

@@ -124,14 +124,14 @@ def _with_label_keys(
     fields: Fields, selector: LabelSelector | None, labels: Mapping[str, str]
 ) -> LabelSelector | None:
     # The values of the pod's own labels join the selector; keys that it lacks are ignored.
-    wanted = [(key, IN) for key in fields.texts("matchLabelKeys")]
-    wanted += [(key, NOT_IN) for key in fields.texts("mismatchLabelKeys")]
-    if not wanted:
+    keys = [(key, IN) for key in fields.texts("matchLabelKeys")]
+    keys += [(key, NOT_IN) for key in fields.texts("mismatchLabelKeys")]
+    if not keys:
         return selector
     if selector is None:
         fields.say("labelSelector", "must be set when matchLabelKeys or mismatchLabelKeys is.")
         return None
-    more = tuple(Requirement(key, operator, (labels[key],)) for key, operator in wanted if key in labels)
+    more = tuple(Requirement(key, operator, (labels[key],)) for key, operator in keys if key in labels)
     return LabelSelector(selector.match_labels, selector.match_expressions + more)
 
 
@@ -164,12 +164,12 @@ def _constraint(fields: Fields, labels: Mapping[str, str]) -> SpreadConstraint:
 
 def read_tolerations(spec: Fields) -> tuple[Toleration, ...]:
     """Tolerations of a pod spec."""
-    found = []
+    tolerations = []
     for fields in spec.each("tolerations"):
         operator = fields.one_of("operator", (EQUAL, EXISTS), EQUAL)
         key = fields.text("key")
         if not key and operator != EXISTS:
             fields.say("operator", "must be Exists when key is empty.")
         effect = fields.one_of("effect", _EFFECTS, "")
-        found.append(Toleration(key, operator, fields.text("value"), effect))
-    return tuple(found)
+        tolerations.append(Toleration(key, operator, fields.text("value"), effect))
+    return tuple(tolerations)

@@ -92,7 +92,7 @@ def manifest_from(body: Mapping[str, Any], like: Manifest) -> Manifest | None:
 
 def unwrapped(manifests: Iterable[Manifest]) -> ManifestReading:
     """The objects as members get them: every envelope replaced by what is in it."""
-    found: list[Manifest] = []
+    objects: list[Manifest] = []
     findings: list[Problem] = []
     for manifest in manifests:
         if manifest.kind in ENVELOPE_KINDS and is_fleet_group(manifest.group):
@@ -100,11 +100,11 @@ def unwrapped(manifests: Iterable[Manifest]) -> ManifestReading:
         elif is_configmap_envelope(manifest):
             inner = _from_configmap(manifest)
         else:
-            found.append(manifest)
+            objects.append(manifest)
             continue
-        found += inner.manifests
+        objects += inner.manifests
         findings += inner.findings
-    return ManifestReading(tuple(found), tuple(findings))
+    return ManifestReading(tuple(objects), tuple(findings))
 
 
 def is_configmap_envelope(manifest: Manifest) -> bool:
@@ -236,13 +236,13 @@ class _ManifestReader:
         if not isinstance(labels, dict):
             self._say(document.find("metadata", "labels"), "metadata.labels is a mapping of texts.")
             return {}
-        found = {}
+        texts = {}
         for key, value in labels.items():
             if not isinstance(value, str):
                 place = document.find("metadata", "labels", key)
                 self._say(place, f'the value of label "{key}" is not a text; quote it.', Severity.WARNING)
-            found[key] = plain_text(value)
-        return found
+            texts[key] = plain_text(value)
+        return texts
 
     def _say(self, place: TextPlace, detail: str, severity: Severity = Severity.ERROR) -> None:
         self.findings.append(problem_at(self.file, place, INVALID, detail, severity))
@@ -275,10 +275,10 @@ def _from_envelope(envelope: Manifest) -> ManifestReading:
 def _from_configmap(envelope: Manifest) -> ManifestReading:
     detail = f"{envelope.title} is an envelope of the obsolete kind; write a ResourceEnvelope instead."
     findings = [problem_at(envelope.file, envelope.place, DEPRECATED, detail, Severity.WARNING)]
-    found: list[Manifest] = []
+    objects: list[Manifest] = []
     for key, text in _mapping(envelope.body.get("data")).items():
         if isinstance(text, str):
             inner = read_manifests(f"{envelope.file}:{key}", text)
-            found += inner.manifests
+            objects += inner.manifests
             findings += inner.findings
-    return ManifestReading(tuple(found), tuple(findings))
+    return ManifestReading(tuple(objects), tuple(findings))

@@ -52,17 +52,17 @@ class Priorities(Struct, frozen=True):
 
 def read_priorities(manifests: Iterable[Manifest]) -> Priorities:
     """The priorities that a cluster with these objects knows."""
-    found = dict(_BUILT_IN_PRIORITIES)
+    priorities = dict(_BUILT_IN_PRIORITIES)
     default = 0
     for manifest in manifests:
         value = manifest.body.get("value")
         if (manifest.group, manifest.kind) == ("scheduling.k8s.io", "PriorityClass") and isinstance(
             value, int
         ):
-            found[manifest.name] = value
+            priorities[manifest.name] = value
             if manifest.body.get("globalDefault") is True:
                 default = value
-    return Priorities(found, default)
+    return Priorities(priorities, default)
 
 
 class Owner(Struct, frozen=True):
@@ -125,12 +125,12 @@ def read_pod_spec(metadata: Fields, spec: Fields, owner: Owner, priorities: Prio
 
 
 def _tolerations(spec: Fields, kind: str) -> tuple[Toleration, ...]:
-    found = read_tolerations(spec) + _ALWAYS
+    tolerations = read_tolerations(spec) + _ALWAYS
     if kind == "DaemonSet":
-        found += _DAEMON
+        tolerations += _DAEMON
         if spec.flag("hostNetwork"):
-            found += (_HOST_NETWORK,)
-    return found
+            tolerations += (_HOST_NETWORK,)
+    return tolerations
 
 
 def _priority(spec: Fields, priorities: Priorities) -> int:
@@ -146,14 +146,14 @@ def _priority(spec: Fields, priorities: Priorities) -> int:
 
 def _host_ports(spec: Fields) -> tuple[HostPort, ...]:
     shares_network = spec.flag("hostNetwork")
-    found = []
+    ports = []
     for container in (*spec.each("containers"), *_sidecars(spec)):
         for port in container.each("ports"):
             number = port.whole("hostPort", 0) or (port.whole("containerPort", 0) if shares_network else 0)
             if number:
                 address = port.text("hostIP") or HostPort(0).address
-                found.append(HostPort(number, port.text("protocol", "TCP"), address))
-    return tuple(dict.fromkeys(found))
+                ports.append(HostPort(number, port.text("protocol", "TCP"), address))
+    return tuple(dict.fromkeys(ports))
 
 
 def _sidecars(spec: Fields) -> list[Fields]:
@@ -202,15 +202,15 @@ def _amounts(resources: Fields, said: bool) -> Amounts:
 
 
 def _quantities(fields: Fields, said: bool) -> Amounts:
-    found: Amounts = {}
+    amounts: Amounts = {}
     for name, written in fields.data.items():
         quantity = parse_quantity(plain_text(written))
         if isinstance(quantity, Malformed) or quantity.nano < 0:
             if not said:
                 fields.say(name, f'is "{plain_text(written)}", which is no amount (such as 500m or 2Gi).')
             continue
-        found[name] = quantity.milli() if name == "cpu" else quantity.whole()
-    return found
+        amounts[name] = quantity.milli() if name == "cpu" else quantity.whole()
+    return amounts
 
 
 def _add(total: Amounts, more: Mapping[str, int]) -> None:

@@ -70,37 +70,37 @@ def workloads_of(manifests: Sequence[Manifest], others: Sequence[Manifest] = ())
     """
     everything = (*manifests, *others)
     reader = _WorkloadReader(read_priorities(everything), _services(everything), _autoscalers(everything))
-    found = [reader.read(manifest) for manifest in manifests if is_workload(manifest)]
+    workloads = [reader.read(manifest) for manifest in manifests if is_workload(manifest)]
     for manifest in manifests:
         if (manifest.group, manifest.kind) in _UNPREDICTED:
             detail = f"{manifest.title}: pods of a {manifest.kind} come and go; they are left out."
             note = problem_at(manifest.file, manifest.place, NOT_PREDICTED, detail, Severity.WARNING)
             reader.findings.append(note)
-    return WorkloadReading(tuple(found), tuple(reader.findings))
+    return WorkloadReading(tuple(workloads), tuple(reader.findings))
 
 
 def _services(manifests: Iterable[Manifest]) -> dict[str, list[Mapping[str, str]]]:
     # Per namespace, what the Services select.
-    found: dict[str, list[Mapping[str, str]]] = {}
+    selectors: dict[str, list[Mapping[str, str]]] = {}
     for manifest in manifests:
         if (manifest.group, manifest.kind) == ("", "Service"):
             spec = manifest.body.get("spec")
             selector = spec.get("selector") if isinstance(spec, dict) else None
             if isinstance(selector, dict) and selector:
-                found.setdefault(manifest.namespace, []).append({k: str(v) for k, v in selector.items()})
-    return found
+                selectors.setdefault(manifest.namespace, []).append({k: str(v) for k, v in selector.items()})
+    return selectors
 
 
 def _autoscalers(manifests: Iterable[Manifest]) -> dict[tuple[str, str, str], Manifest]:
     # By namespace, kind and name of what they scale.
-    found: dict[tuple[str, str, str], Manifest] = {}
+    autoscalers: dict[tuple[str, str, str], Manifest] = {}
     for manifest in manifests:
         if (manifest.group, manifest.kind) == ("autoscaling", "HorizontalPodAutoscaler"):
             spec = manifest.body.get("spec")
             target = spec.get("scaleTargetRef") if isinstance(spec, dict) else None
             if isinstance(target, dict):
-                found[manifest.namespace, str(target.get("kind")), str(target.get("name"))] = manifest
-    return found
+                autoscalers[manifest.namespace, str(target.get("kind")), str(target.get("name"))] = manifest
+    return autoscalers
 
 
 class _WorkloadReader:
@@ -163,9 +163,9 @@ class _WorkloadReader:
     ) -> LabelSelector | None:
         # What kube-scheduler's default spreading counts: the pods of the Services and of the set.
         pairs: dict[str, str] = {}
-        for wanted in self.services.get(manifest.namespace, ()):
-            if all(labels.get(key) == value for key, value in wanted.items()):
-                pairs |= wanted
+        for chosen in self.services.get(manifest.namespace, ()):
+            if all(labels.get(key) == value for key, value in chosen.items()):
+                pairs |= chosen
         expressions: tuple[Any, ...] = ()
         if manifest.kind in ("Deployment", "ReplicaSet", "StatefulSet") and selector is not None:
             pairs |= dict(selector.match_labels)
@@ -195,19 +195,19 @@ def _replicas(kind: str, spec: Fields) -> int:
     if kind == "Job":
         if spec.flag("suspend"):
             return 0
-        wanted = spec.whole("parallelism", 1)
-        together = min(wanted, spec.whole("completions", wanted))
+        pods = spec.whole("parallelism", 1)
+        together = min(pods, spec.whole("completions", pods))
         return together if _within(spec, "parallelism", together) else 1
     if kind in ("Pod", "DaemonSet"):
         return 1
-    wanted = spec.whole("replicas", 1)
-    return wanted if _within(spec, "replicas", wanted) else 1
+    pods = spec.whole("replicas", 1)
+    return pods if _within(spec, "replicas", pods) else 1
 
 
-def _within(spec: Fields, key: str, wanted: int) -> bool:
-    if wanted > MOST_PODS:
-        spec.say(key, f"is {wanted:,}; a Kubernetes cluster is built for at most {MOST_PODS:,} pods.")
-    return wanted <= MOST_PODS
+def _within(spec: Fields, key: str, pods: int) -> bool:
+    if pods > MOST_PODS:
+        spec.say(key, f"is {pods:,}; a Kubernetes cluster is built for at most {MOST_PODS:,} pods.")
+    return pods <= MOST_PODS
 
 
 def _with_updates(workload: Workload, spec: Fields) -> Workload:

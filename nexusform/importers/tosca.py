@@ -111,17 +111,17 @@ def _counted(vdu: Vdu, body: Node, topology: Topology, scaling: Scaling, notes: 
             "ignored.",
         )
         most = None
-    given = scaling.initial.get(vdu.name)
-    initial = given[0] if given is not None else max(least, 1)
-    if given is not None and initial < least:
+    start = scaling.initial.get(vdu.name)
+    initial = start[0] if start is not None else max(least, 1)
+    if start is not None and initial < least:
         notes.warn(
-            given[1],
+            start[1],
             CORRECTED,
             f'the initial delta gives "{vdu.name}" {initial}, less than its min_number_of_instances of '
             f"{least} (line {profile.at('min_number_of_instances').line}); the larger number is taken.",
         )
         initial = least
-    stated = given is not None or any(vdu.name in level.sizes for level in scaling.levels)
+    stated = start is not None or any(vdu.name in level.sizes for level in scaling.levels)
     bounded = most is not None or least > 0
     return replace(vdu, minimum=least, maximum=most, initial=initial, stated=stated, bounded=bounded)
 
@@ -171,14 +171,14 @@ def _memory(node: Node, notes: Notes) -> int | None:
     """A size in GiB; a warning for one that cannot be read."""
     if node.absent:
         return None
-    found = gib(node.data)
-    if found is None:
+    size = gib(node.data)
+    if size is None:
         notes.warn(
             node,
             IGNORED,
             f'the size "{str(node.data)[:40]}" is not a number with a unit such as "4 GB" or "4 GiB".',
         )
-    return found
+    return size
 
 
 # --- groups and rules --------------------------------------------------------------------------
@@ -186,7 +186,7 @@ def _memory(node: Node, notes: Notes) -> int | None:
 
 def _groups(topology: Topology, vdus: list[str], notes: Notes) -> dict[str, tuple[str, ...]]:
     """The VDUs of each placement group."""
-    found: dict[str, tuple[str, ...]] = {}
+    groups: dict[str, tuple[str, ...]] = {}
     for name, body in topology.groups:
         if topology.kind(body) != _GROUP:
             continue
@@ -211,8 +211,8 @@ def _groups(topology: Topology, vdus: list[str], notes: Notes) -> dict[str, tupl
                 )
         if not known:
             notes.warn(body, IGNORED, f'the placement group "{name}" has no VDU as a member.')
-        found[name] = tuple(dict.fromkeys(known))
-    return found
+        groups[name] = tuple(dict.fromkeys(known))
+    return groups
 
 
 def _is_node(topology: Topology, name: str) -> bool:
@@ -250,31 +250,31 @@ def _targets(
     groups: Mapping[str, tuple[str, ...]],
     notes: Notes,
 ) -> tuple[str, ...]:
-    found: list[str] = []
+    names: list[str] = []
     for target, at in body.at("targets").texts():
         if target in groups:
-            found += groups[target]
+            names += groups[target]
         elif target in vdus:
-            found.append(target)
+            names.append(target)
         elif not _is_node(topology, target):
             hint = did_you_mean(target, [*vdus, *groups])
             notes.warn(at, IGNORED, f'the target "{target}" of "{name}" is no VDU or placement group.{hint}')
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(names))
 
 
 def _scope(name: str, body: Node, topology: Topology, notes: Notes) -> tuple[str, str]:
     """The scope in our words, and as written."""
-    given = topology.value(body.at("properties", "scope"))
-    if given.absent:
+    written = topology.value(body.at("properties", "scope"))
+    if written.absent:
         notes.warn(body, CORRECTED, f'the rule "{name}" names no scope; nfvi_node is taken.')
         return MACHINE, "nfvi_node"
-    scope = _SCOPES.get(given.text.lower())
+    scope = _SCOPES.get(written.text.lower())
     if scope is None:
         notes.warn(
-            given,
+            written,
             IGNORED,
-            f'the rule "{name}" has the scope "{str(given.data)[:40]}", which says nothing about machines, '
+            f'the rule "{name}" has the scope "{str(written.data)[:40]}", which says nothing about machines, '
             "racks or sites (nfvi_node, zone, zone_group, nfvi_pop); it is ignored.",
         )
         return "", ""
-    return scope, given.text
+    return scope, written.text

@@ -51,10 +51,10 @@ def legacy_scaling(topology: Topology, notes: Notes) -> Iterator[LegacyScaling]:
 
 
 def _figure(topology: Topology, node: Node, notes: Notes) -> int | None:
-    given = topology.value(node)
-    if given.absent:
+    value = topology.value(node)
+    if value.absent:
         return None
-    number = given.number
+    number = value.number
     if number is None or not 0 <= number <= MOST_INSTANCES:
         notes.warn(node, IGNORED, f"this must be a whole number from 0 to {MOST_INSTANCES:,}; it is ignored.")
         return None
@@ -65,11 +65,11 @@ def legacy_placement(name: str, body: Node, topology: Topology, notes: Notes) ->
     """(affinity, hard) of a Placement policy, None for any other; what it leaves out has defaults."""
     if topology.full_type(body) != _PLACEMENT:
         return None
-    given = topology.value(body.at("properties", "policy"))
-    affinity = True if given.absent else _POLICIES.get(given.text)
+    policy = topology.value(body.at("properties", "policy"))
+    affinity = True if policy.absent else _POLICIES.get(policy.text)
     if affinity is None:
         notes.warn(
-            given, IGNORED, f'the policy "{name}" is neither affinity nor anti-affinity; it is ignored.'
+            policy, IGNORED, f'the policy "{name}" is neither affinity nor anti-affinity; it is ignored.'
         )
         return None
     strict = topology.value(body.at("properties", "strict"))

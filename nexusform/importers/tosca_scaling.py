@@ -97,7 +97,7 @@ def _number(node: Node, notes: Notes) -> int | None:
 
 def _deltas(topology: Topology, notes: Notes) -> dict[str, dict[str, _Deltas]]:
     """By aspect, then VDU."""
-    found: dict[str, dict[str, _Deltas]] = {}
+    by_aspect: dict[str, dict[str, _Deltas]] = {}
     for name, body in _of_kind(topology, "VduScalingAspectDeltas"):
         aspect = body.at("properties", "aspect").text
         amounts = {}
@@ -106,11 +106,11 @@ def _deltas(topology: Topology, notes: Notes) -> dict[str, dict[str, _Deltas]]:
             if number is not None:
                 amounts[delta] = number
         for vdu in _targets(name, body, topology, notes):
-            earlier = found.setdefault(aspect, {}).get(vdu)
+            earlier = by_aspect.setdefault(aspect, {}).get(vdu)
             if earlier is not None:
                 _told_twice(aspect, vdu, (earlier, _Deltas(name, amounts, body)), topology, notes)
-            found[aspect][vdu] = _Deltas(name, amounts, body)
-    return found
+            by_aspect[aspect][vdu] = _Deltas(name, amounts, body)
+    return by_aspect
 
 
 def _told_twice(

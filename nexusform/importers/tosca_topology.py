@@ -111,8 +111,8 @@ def _of_flavour(documents: Sequence[Node], flavour_id: str, notes: Notes) -> lis
     described = {id(d): f for d in documents if (f := _flavour(d)).text}
     if not flavour_id or not described:
         return list(documents)
-    if all(found.text != flavour_id for found in described.values()):
-        names = ", ".join(f'"{found.text}"' for found in described.values())
+    if all(flavour.text != flavour_id for flavour in described.values()):
+        names = ", ".join(f'"{flavour.text}"' for flavour in described.values())
         notes.warn(
             next(iter(described.values())),
             CORRECTED,
@@ -171,9 +171,9 @@ def _indented(part: Node, what: str, notes: Notes) -> Iterator[tuple[str, Node]]
                 f"{stray['type'].line}); it is read as its body.",
             )
             place = type(body.place)(
-                body.place.line, body.place.column, {key: found.place for key, found in stray.items()}
+                body.place.line, body.place.column, {key: child.place for key, child in stray.items()}
             )
-            yield name, Node({key: found.data for key, found in stray.items()}, place)
+            yield name, Node({key: child.data for key, child in stray.items()}, place)
             taken = True
         elif isinstance(body.data, dict):
             yield name, body

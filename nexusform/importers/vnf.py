@@ -61,11 +61,11 @@ def read_vnf(sources: VnfSources) -> ReadVnf:
             INVALID_DOCUMENT,
             "no VDU was found: no Vdu.Compute node and no OS::Nova::Server.",
         )
-    return ReadVnf(vnf, tuple(found for known in all_notes for found in known.findings))
+    return ReadVnf(vnf, tuple(problem for known in all_notes for problem in known.findings))
 
 
 def _has_error(notes: Notes) -> bool:
-    return any(found.severity == "error" for found in notes.findings)
+    return any(problem.severity == "error" for problem in notes.findings)
 
 
 # --- both documents ----------------------------------------------------------------------------
@@ -102,19 +102,19 @@ def _vdu(vdu: Vdu, made: Vdu | None, size_now: int, notes: dict[str, Notes]) -> 
         vdu.size.memory_gib or made.size.memory_gib,
         vdu.size.disk_gib if vdu.size.disk_gib is not None else made.size.disk_gib,
     )
-    found = replace(vdu, size=size)
+    sized = replace(vdu, size=size)
     if not made.stated:
-        return found
+        return sized
     if vdu.stated and size_now != made.initial:
         _differs(made, vdu, f"has {made.initial} servers here and {size_now}", notes)
     if vdu.bounded and (vdu.minimum, vdu.maximum) != (made.minimum, made.maximum):
         _differs(made, vdu, f"may have {_bounds(made)} servers here and {_bounds(vdu)}", notes)
     if vdu.stated:
-        return found
+        return sized
     if not vdu.bounded:
-        return replace(found, minimum=made.minimum, maximum=made.maximum, initial=made.initial)
+        return replace(sized, minimum=made.minimum, maximum=made.maximum, initial=made.initial)
     most = made.initial if vdu.maximum is None else min(made.initial, vdu.maximum)
-    return replace(found, initial=max(most, vdu.minimum))
+    return replace(sized, initial=max(most, vdu.minimum))
 
 
 def _differs(made: Vdu, vdu: Vdu, what: str, notes: dict[str, Notes]) -> None:

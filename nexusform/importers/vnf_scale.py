@@ -14,7 +14,7 @@ class Clamped(Struct, frozen=True):
     """A VDU that would leave the bounds of its profile: what was asked for, and the bound that was taken."""
 
     vdu: str
-    wanted: int
+    asked: int
     taken: int
 
 
@@ -26,21 +26,21 @@ class Counts(Struct, frozen=True):
 
 
 class Unmet(Struct, frozen=True):
-    """A rule that so many VMs cannot meet: room for `room` of `wanted`; `against` conflicts with it."""
+    """A rule that so many VMs cannot meet: room for `room` of `vms`; `against` conflicts with it."""
 
     rule: Rule
-    wanted: int
+    vms: int
     room: int
     against: Rule | None = None
 
 
 def size_problems(vnf: Vnf, level: str, scale_levels: Mapping[str, int]) -> list[Problem]:
     """Levels and aspects that the documents do not have, and scale levels beyond their largest."""
-    found = []
+    problems = []
     names = [known.name for known in vnf.levels]
     if level and level not in names:
         listed = f" There are: {', '.join(names)}." if names else " The documents describe none."
-        found.append(
+        problems.append(
             Problem(
                 ("instantiation_level",),
                 "unknown-size-of-the-vnf",
@@ -48,41 +48,41 @@ def size_problems(vnf: Vnf, level: str, scale_levels: Mapping[str, int]) -> list
             )
         )
     aspects = {aspect.name: aspect for aspect in vnf.aspects}
-    for name, wanted in scale_levels.items():
+    for name, scale_level in scale_levels.items():
         aspect = aspects.get(name)
         if aspect is None:
             listed = f" There are: {', '.join(aspects)}." if aspects else " The documents describe none."
-            found.append(
+            problems.append(
                 Problem(
                     ("scale_levels", name),
                     "invalid-scale-level",
                     f'There is no scaling aspect "{name}".{did_you_mean(name, aspects)}{listed}',
                 )
             )
-        elif not 0 <= wanted <= aspect.max_level:
-            found.append(
+        elif not 0 <= scale_level <= aspect.max_level:
+            problems.append(
                 Problem(
                     ("scale_levels", name),
                     "invalid-scale-level",
                     f'The aspect "{name}" has the levels 0 to {aspect.max_level} ({aspect.origin}), not '
-                    f"{wanted}.",
+                    f"{scale_level}.",
                 )
             )
-    return found
+    return problems
 
 
 def counts(vnf: Vnf, level: str = "", scale_levels: Mapping[str, int] | None = None) -> Counts:
     """VMs per VDU at an instantiation level ("" = the default one), some aspects at levels of their own."""
     chosen = _level(vnf, level)
     base = chosen.scale_levels if chosen is not None else {}
-    wanted = {**base, **(scale_levels or {})}
+    scale = {**base, **(scale_levels or {})}
     numbers = {}
     clamped = []
     for vdu in vnf.vdus:
         at_base = vdu.initial + sum(_added(vnf, vdu.name, base))
-        given = chosen.sizes.get(vdu.name) if chosen is not None else None
-        start = at_base if given is None else given
-        asked = start + sum(_added(vnf, vdu.name, wanted)) - sum(_added(vnf, vdu.name, base))
+        size = chosen.sizes.get(vdu.name) if chosen is not None else None
+        start = at_base if size is None else size
+        asked = start + sum(_added(vnf, vdu.name, scale)) - sum(_added(vnf, vdu.name, base))
         taken = max(asked, vdu.minimum, 0)
         if vdu.maximum is not None:
             taken = min(taken, vdu.maximum)
@@ -98,8 +98,8 @@ def largest(vnf: Vnf, level: str = "") -> Counts:
 
 
 def _level(vnf: Vnf, name: str) -> Level | None:
-    wanted = name or vnf.default_level
-    return next((known for known in vnf.levels if known.name == wanted), None)
+    level_name = name or vnf.default_level
+    return next((known for known in vnf.levels if known.name == level_name), None)
 
 
 def _added(vnf: Vnf, vdu: str, levels: Mapping[str, int]) -> Iterator[int]:
@@ -115,18 +115,18 @@ def _added(vnf: Vnf, vdu: str, levels: Mapping[str, int]) -> Iterator[int]:
 def unmet(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks: int) -> list[Unmet]:
     """The hard rules that so many VMs cannot meet on a site of so many machines and racks."""
     room = {MACHINE: machines, RACK: racks, SITE: 1}
-    found = []
+    unmet_rules = []
     hard = [rule for rule in vnf.rules if rule.hard]
     for rule in hard:
-        wanted = sum(numbers.get(vdu, 0) for vdu in rule.vdus)
-        if not rule.affinity and wanted > max(room[rule.scope] * rule.most, 1):
-            found.append(Unmet(rule, wanted, room[rule.scope] * rule.most))
+        vms = sum(numbers.get(vdu, 0) for vdu in rule.vdus)
+        if not rule.affinity and vms > max(room[rule.scope] * rule.most, 1):
+            unmet_rules.append(Unmet(rule, vms, room[rule.scope] * rule.most))
     for apart in hard:
         for together in hard:
             if not apart.affinity and together.affinity and _conflict(apart, together, numbers):
                 shared = sum(numbers.get(v, 0) for v in apart.vdus if v in together.vdus)
-                found.append(Unmet(apart, shared, apart.most, together))
-    return found
+                unmet_rules.append(Unmet(apart, shared, apart.most, together))
+    return unmet_rules
 
 
 def _conflict(apart: Rule, together: Rule, numbers: Mapping[str, int]) -> bool:

@@ -27,19 +27,19 @@ def open_text(text: str, notes: Notes) -> list[Node]:
                     CORRECTED,
                     'the line "..." stands for something left out; it is passed over.',
                 )
-    for found in stream.findings:
-        notes.take(found)
+    for problem in stream.findings:
+        notes.take(problem)
     return [Node.of(document) for document in stream.documents]
 
 
 def without_elisions(text: str) -> tuple[str, list[int]]:
     """The text with its "..." lines emptied, and the numbers of these lines."""
     lines = text.split("\n")
-    found = [number for number, line in enumerate(lines, 1) if _ELIDED.match(line)]
-    for number in found:
+    elided = [number for number, line in enumerate(lines, 1) if _ELIDED.match(line)]
+    for number in elided:
         lines[number - 1] = ""
-    return "\n".join(lines), found
+    return "\n".join(lines), elided
 
 
 def _broken(stream: YamlStream) -> bool:
-    return any(found.severity is Severity.ERROR for found in stream.findings)
+    return any(problem.severity is Severity.ERROR for problem in stream.findings)

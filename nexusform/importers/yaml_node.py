@@ -37,10 +37,10 @@ class Node(Struct, frozen=True):
 
     def at(self, *path: str | int) -> Node:
         """The part at a path."""
-        found = self
+        node = self
         for step in path:
-            found = found._below(step)
-        return found
+            node = node._below(step)
+        return node
 
     def _below(self, step: str | int) -> Node:
         data = self.data
@@ -98,12 +98,12 @@ class Notes:
 
     def __init__(self, file: str) -> None:
         self.file = file
-        self._found: dict[Problem, None] = {}
+        self._problems: dict[Problem, None] = {}
 
     @property
     def findings(self) -> tuple[Problem, ...]:
         """All findings, by line."""
-        return tuple(sorted(self._found, key=lambda found: found.line))
+        return tuple(sorted(self._problems, key=lambda problem: problem.line))
 
     def warn(self, at: Node | TextPlace | None, kind: str, detail: str) -> None:
         """Something was read with a correction, or not at all."""
@@ -113,10 +113,10 @@ class Notes:
         """Something that cannot be used."""
         self._add(at, kind, detail, Severity.ERROR)
 
-    def take(self, found: Problem) -> None:
+    def take(self, problem: Problem) -> None:
         """A finding of somebody else about the same document."""
-        self._found.setdefault(found)
+        self._problems.setdefault(problem)
 
     def _add(self, at: Node | TextPlace | None, kind: str, detail: str, severity: Severity) -> None:
         place = at.place if isinstance(at, Node) else at
-        self._found.setdefault(problem_at(self.file, place, kind, detail, severity))
+        self._problems.setdefault(problem_at(self.file, place, kind, detail, severity))

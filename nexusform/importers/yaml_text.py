@@ -246,11 +246,11 @@ def _scalar(event: Any, place: TextPlace) -> Any:
         return text
     if kind not in {"int", "float", "bool", "null"}:
         raise _Broken(place, f'the tag "{tag.replace(_TAG, "!!")}" is not supported.')
-    found = _resolved(text, place)
+    value = _resolved(text, place)
     expected = {"int": (int,), "float": (int, float), "bool": (bool,), "null": (type(None),)}[kind]
-    if not isinstance(found, expected) or (isinstance(found, bool) and kind != "bool"):
+    if not isinstance(value, expected) or (isinstance(value, bool) and kind != "bool"):
         raise _Broken(place, f'"{text[:40]}" cannot be read as !!{kind}.')
-    return float(text) if kind == "float" else found
+    return float(text) if kind == "float" else value
 
 
 def _resolved(text: str, place: TextPlace) -> Any:

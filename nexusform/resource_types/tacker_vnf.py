@@ -148,11 +148,11 @@ def _size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Problem]
     for cut in counts(vnf, level or "", whole).clamped:
         vdu = vnf.vdu(cut.vdu)
         assert vdu is not None
-        bound = "least" if cut.taken > cut.wanted else "most"
+        bound = "least" if cut.taken > cut.asked else "most"
         yield Problem(
             document_path(vdu.origin.file),
             "size-outside-of-the-vdu-s-bounds",
-            f'{vdu.origin}: the size asked for gives "{cut.vdu}" {cut.wanted} VMs, and its profile allows at '
+            f'{vdu.origin}: the size asked for gives "{cut.vdu}" {cut.asked} VMs, and its profile allows at '
             f"{bound} {cut.taken}; {cut.taken} are placed.",
             Severity.WARNING,
         )
@@ -166,7 +166,7 @@ def _unmet_problem(unmet_rule: Unmet, kind: str, severity: Severity, machines: i
     if unmet_rule.against is not None:
         other = unmet_rule.against
         text += (
-            f', and "{other.name}" ({other.origin}) keeps {unmet_rule.wanted} of them together on one '
+            f', and "{other.name}" ({other.origin}) keeps {unmet_rule.vms} of them together on one '
             f"{other.scope}. Drop one of the two, or take VDUs out of it."
         )
     else:
@@ -176,7 +176,7 @@ def _unmet_problem(unmet_rule: Unmet, kind: str, severity: Severity, machines: i
         when = "" if severity is Severity.ERROR else " at the largest scale"
         has = "a VNF stands on one site" if rule.scope == "site" else has
         text += (
-            f"{at_most}: {unmet_rule.wanted} VMs{when}, and {has}. Add machines or racks, ask for "
+            f"{at_most}: {unmet_rule.vms} VMs{when}, and {has}. Add machines or racks, ask for "
             "fewer VMs, or make the rule soft."
         )
     return Problem(document_path(rule.origin.file), kind, text, severity)
