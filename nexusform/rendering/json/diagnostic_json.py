@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from nexusform.diagnostics import Diagnostic, Severity
@@ -37,20 +37,19 @@ def diagnostic_document(diagnostic: Diagnostic, files: Mapping[str, SourceFile])
 def diagnostic_documents(
     diagnostics: Iterable[Diagnostic], files: Mapping[str, SourceFile]
 ) -> list[dict[str, Any]]:
-    """All of them, in the order given."""
-    return [diagnostic_document(d, files) for d in diagnostics]
+    """All of them, in their order."""
+    return [diagnostic_document(diagnostic, files) for diagnostic in diagnostics]
 
 
-def validate_document(diagnostics: Iterable[Diagnostic], files: Mapping[str, SourceFile]) -> dict[str, Any]:
+def validate_document(diagnostics: Sequence[Diagnostic], files: Mapping[str, SourceFile]) -> dict[str, Any]:
     """What `validate -json` prints."""
-    found = list(diagnostics)
-    errors = sum(1 for d in found if d.severity is Severity.ERROR)
+    errors = sum(diagnostic.severity is Severity.ERROR for diagnostic in diagnostics)
     return {
         "format_version": "1.0",
         "valid": errors == 0,
         "error_count": errors,
-        "warning_count": len(found) - errors,
-        "diagnostics": diagnostic_documents(found, files),
+        "warning_count": len(diagnostics) - errors,
+        "diagnostics": diagnostic_documents(diagnostics, files),
     }
 
 
@@ -67,14 +66,14 @@ def _snippet(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> dict[st
     snippet = snippet_of(diagnostic, files)
     if snippet is None:
         return None
-    notes = sorted(diagnostic.values, key=lambda n: n.traversal)
+    notes = sorted(diagnostic.values, key=lambda note: note.traversal)
     document: dict[str, Any] = {
         "context": diagnostic.block or None,
         "code": snippet.code,
         "start_line": snippet.start_line,
         "highlight_start_offset": snippet.highlight_start,
         "highlight_end_offset": snippet.highlight_end,
-        "values": [{"traversal": n.traversal, "statement": n.statement} for n in notes],
+        "values": [{"traversal": note.traversal, "statement": note.statement} for note in notes],
     }
     if diagnostic.function:
         document["function_call"] = {"name": diagnostic.function.partition("(")[0]}

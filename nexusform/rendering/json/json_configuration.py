@@ -6,7 +6,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nexusform.configuration.constants import constant, is_constant
-from nexusform.configuration.model import AnyBody, Configuration, Module, Output, ResourceBlock, Variable
+from nexusform.configuration.model import (
+    AnyBody,
+    Configuration,
+    Module,
+    ModuleCall,
+    Output,
+    ResourceBlock,
+    Variable,
+)
 from nexusform.language.bodies import BodySchema, content
 from nexusform.language.references import traversals
 from nexusform.language.syntax import Expression, Traversal, TraverseAttribute
@@ -33,57 +41,62 @@ def expression_document(expression: Expression) -> dict[str, Any]:
     return {"references": references} if references else {}
 
 
-def reference_texts(found: Iterable[Traversal]) -> list[str]:
+def reference_texts(references: Iterable[Traversal]) -> list[str]:
     """Each traversal and every prefix of it down to the object it names, longest first."""
     texts: dict[str, None] = {}
-    for traversal in found:
-        steps = [traversal.root.name]
-        prefixes = []
-        for step in traversal.steps:
-            steps.append(f".{step.name}" if isinstance(step, TraverseAttribute) else _index(step.key))
-            prefixes.append("".join(steps))
-        shortest = 2 if traversal.root.name == "data" else 1
-        texts.update(dict.fromkeys(reversed(prefixes[shortest - 1 :] or [traversal.root.name])))
+    for reference in references:
+        texts.update(dict.fromkeys(reversed(_prefixes(reference))))
     return list(texts)
+
+
+def _prefixes(reference: Traversal) -> list[str]:
+    """`var.a`, `var.a.b`, ...: from the object that a traversal names to the whole of it."""
+    prefixes = [reference.root.name]
+    for step in reference.steps:
+        text = f".{step.name}" if isinstance(step, TraverseAttribute) else _index(step.key)
+        prefixes.append(f"{prefixes[-1]}{text}")
+    # `data.type.name` names an object, `type.name` too; neither `data` nor the type alone does.
+    shortest = 3 if reference.root.name == "data" else 2
+    return prefixes[shortest - 1 :] or prefixes[:1]
 
 
 def _index(key: object) -> str:
     return f'["{key}"]' if isinstance(key, str) else f"[{key}]"
 
 
-def _collect_providers(module: Module, found: dict[str, Any]) -> None:
+def _collect_providers(module: Module, documents: dict[str, Any]) -> None:
+    """Add the providers of a module and of those below it, by `module.a.module.b:key`."""
     where = ".".join(f"module.{name}" for name in module.path)
     for key, provider in sorted(module.providers.items()):
-        entry: dict[str, Any] = {"name": provider.name, "full_name": provider_name(provider.name)}
+        document: dict[str, Any] = {"name": provider.name, "full_name": provider_name(provider.name)}
         if provider.alias:
-            entry["alias"] = provider.alias
+            document["alias"] = provider.alias
         if where:
-            entry["module_address"] = where
-        found[f"{where}:{key}" if where else key] = entry
+            document["module_address"] = where
+        documents[f"{where}:{key}" if where else key] = document
     for call in module.calls.values():
-        _collect_providers(call.module, found)
+        _collect_providers(call.module, documents)
 
 
 def _module(module: Module, registries: Registries) -> dict[str, Any]:
-    document: dict[str, Any] = {}
-    if module.outputs:
-        document["outputs"] = {name: _output(o) for name, o in sorted(module.outputs.items())}
-    if module.resources:
-        document["resources"] = [_resource(block, registries) for block in module.resources.values()]
-    if module.calls:
-        document["module_calls"] = {
-            name: {
-                "source": call.source,
-                "expressions": {k: expression_document(e) for k, (e, _) in sorted(call.inputs.items())},
-                **_repetition(call.count, call.for_each),
-                "module": _module(call.module, registries),
-                **_depends_on(call.depends_on),
-            }
-            for name, call in sorted(module.calls.items())
-        }
-    if module.variables:
-        document["variables"] = {name: _variable(v) for name, v in sorted(module.variables.items())}
-    return document
+    parts = {
+        "outputs": {name: _output(output) for name, output in sorted(module.outputs.items())},
+        "resources": [_resource(block, registries) for block in module.resources.values()],
+        "module_calls": {name: _call(call, registries) for name, call in sorted(module.calls.items())},
+        "variables": {name: _variable(variable) for name, variable in sorted(module.variables.items())},
+    }
+    return {name: part for name, part in parts.items() if part}
+
+
+def _call(call: ModuleCall, registries: Registries) -> dict[str, Any]:
+    inputs = sorted(call.inputs.items())
+    return {
+        "source": call.source,
+        "expressions": {name: expression_document(expression) for name, (expression, _) in inputs},
+        **_repetition(call.count, call.for_each),
+        "module": _module(call.module, registries),
+        **_depends_on(call.depends_on),
+    }
 
 
 def _output(output: Output) -> dict[str, Any]:
@@ -109,7 +122,7 @@ def _variable(variable: Variable) -> dict[str, Any]:
 
 def _resource(block: ResourceBlock, registries: Registries) -> dict[str, Any]:
     table = registries.data_sources if block.mode == "data" else registries.resource_types
-    found = table.get(block.type)
+    resource_type = table.get(block.type)
     prefix = "data." if block.mode == "data" else ""
     return {
         "address": f"{prefix}{block.type}.{block.name}",
@@ -117,7 +130,7 @@ def _resource(block: ResourceBlock, registries: Registries) -> dict[str, Any]:
         "type": block.type,
         "name": block.name,
         "provider_config_key": block.provider or "simulated",
-        "expressions": _expressions(block.body, found.schema) if found else {},
+        "expressions": _expressions(block.body, resource_type.schema) if resource_type else {},
         "schema_version": 0,
         **_repetition(block.count, block.for_each),
         **_depends_on(block.depends_on),
@@ -133,20 +146,28 @@ def _repetition(count: Expression | None, for_each: Expression | None) -> dict[s
     return document
 
 
-def _depends_on(found: Iterable[Traversal]) -> dict[str, Any]:
-    texts = [reference_texts([t])[0] for t in found]
+def _depends_on(references: Iterable[Traversal]) -> dict[str, Any]:
+    texts = [reference_texts([reference])[0] for reference in references]
     return {"depends_on": texts} if texts else {}
 
 
 def _expressions(body: AnyBody, schema: BlockSchema) -> dict[str, Any]:
-    labels = {name: (b.label,) if b.nesting is Nesting.MAP else () for name, b in schema.blocks.items()}
-    wanted = BodySchema(dict.fromkeys(schema.attributes, False), labels)
+    labels = {
+        name: (block.label,) if block.nesting is Nesting.MAP else () for name, block in schema.blocks.items()
+    }
+    body_schema = BodySchema(dict.fromkeys(schema.attributes, False), labels)
     # Complaints were made when the configuration was read.
-    held, _ = content(body, wanted, partial=True)
-    document: dict[str, Any] = {n: expression_document(a.expression) for n, a in held.attributes.items()}
-    for block in held.blocks:
-        _add_block(document, block.type, schema.blocks, [x.value for x in block.labels], block.body)
+    parts, _ = content(body, body_schema, partial=True)
+    document: dict[str, Any] = {}
+    for name, attribute in parts.attributes.items():
+        document[name] = expression_document(attribute.expression)
+    for block in parts.blocks:
+        _add_block(document, block.type, schema.blocks, [label.value for label in block.labels], block.body)
     return document
+
+
+def _label_names(block: NestedBlock) -> tuple[str, ...]:
+    return (block.label,) if block.nesting is Nesting.MAP else ()
 
 
 def _add_block(

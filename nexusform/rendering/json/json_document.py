@@ -5,7 +5,7 @@ Long lists are `Rows`, made while they are written: see json_writer.write_json.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.address import Address, ModulePath, address_order, module_text
@@ -65,13 +65,13 @@ def plan_document(
         terraform_version=TERRAFORM_VERSION,
         nexusform_version=plan.nexusform_version,
         variables={
-            name: {"value": shown(v.value, _whole(v.sensitive), show_sensitive=show)}
-            for name, v in sorted(plan.variables.items())
+            name: {"value": shown(variable.value, _whole(variable.sensitive), show_sensitive=show)}
+            for name, variable in sorted(plan.variables.items())
         },
         planned_values=_planned_values(plan, show),
         resource_drift=Rows(lambda: _drifts(plan, show)),
-        resource_changes=Rows(lambda: (_resource_change(c, show) for c in plan.changes)),
-        output_changes={o.name: _output_change(o, show) for o in plan.outputs},
+        resource_changes=Rows(lambda: (_resource_change(change, show) for change in plan.changes)),
+        output_changes={output.name: _output_change(output, show) for output in plan.outputs},
         prior_state=_state(prior, show),
         configuration=configuration_document(configuration, registries) if configuration else {},
         relevant_attributes=[],
@@ -161,8 +161,8 @@ def _sides(
 
 
 def _drifts(plan: Plan, show: bool) -> Iterator[dict[str, Any]]:
-    providers = {c.address: c.provider for c in plan.changes} if plan.drift else {}
-    return (_drift(d, providers.get(d.address, ""), show) for d in plan.drift)
+    providers = {change.address: change.provider for change in plan.changes} if plan.drift else {}
+    return (_drift(drift, providers.get(drift.address, ""), show) for drift in plan.drift)
 
 
 def _drift(drift: Drift, provider: str, show: bool) -> dict[str, Any]:
@@ -181,29 +181,34 @@ def _output_change(output: OutputChange, show: bool) -> dict[str, Any]:
     document = _sides(
         ACTIONS[output.action], output.before, output.after, before_marks=marks, after_marks=marks, show=show
     )
-    # An output is sensitive as a whole, whether it is there or not.
-    mask = unknown_mask(output.after)
-    sensitive = {"before_sensitive": output.sensitive, "after_sensitive": output.sensitive}
-    return document | {"after_unknown": bool(mask) if not isinstance(mask, bool) else mask} | sensitive
+    # An output is unknown or sensitive as a whole, whether it is there or not.
+    document["after_unknown"] = bool(unknown_mask(output.after))
+    document["before_sensitive"] = document["after_sensitive"] = output.sensitive
+    return document
 
 
 # --- values ------------------------------------------------------------------------------------
 
 
 def _planned_values(plan: Plan, show: bool) -> Section:
-    outputs = {name: _output(output, show) for name, output in sorted(plan.planned_outputs.items())}
-    planned = [
-        c for c in plan.changes if c.after is not None and not c.deposed and c.action is not Action.FORGET
-    ]
     by_module: dict[ModulePath, list[Change]] = {(): []}
-    for change in planned:
-        by_module.setdefault(change.address.module, []).append(change)
+    for change in plan.changes:
+        stays = change.after is not None and change.action is not Action.FORGET
+        if stays and not change.deposed:
+            by_module.setdefault(change.address.module, []).append(change)
 
     def rows(path: ModulePath) -> Iterator[dict[str, Any]]:
-        return (_planned(c, show) for c in by_module[path])
+        return (_planned(change, show) for change in by_module[path])
 
-    document = Section(root_module=_module_tree(list(by_module), rows))
-    return Section(outputs=outputs, **document) if outputs else document
+    root_module = _module_tree(by_module.keys(), rows)
+    return _values(plan.planned_outputs, root_module, show)
+
+
+def _values(outputs: Mapping[str, OutputState], root_module: Section, show: bool) -> Section:
+    if not outputs:
+        return Section(root_module=root_module)
+    documents = {name: _output(output, show) for name, output in sorted(outputs.items())}
+    return Section(outputs=documents, root_module=root_module)
 
 
 def _planned(change: Change, show: bool) -> dict[str, Any]:
@@ -224,7 +229,9 @@ def _output(output: OutputState, show: bool) -> dict[str, Any]:
     return document | {"type": type_to_json(output.type)}
 
 
-def _module_tree(paths: Sequence[ModulePath], rows: Any) -> Section:
+def _module_tree(
+    paths: Collection[ModulePath], rows: Callable[[ModulePath], Iterable[dict[str, Any]]]
+) -> Section:
     """`root_module` with its child modules; `rows(path)` gives the resources of a module."""
     present = set(paths)
     for path in paths:
@@ -234,17 +241,16 @@ def _module_tree(paths: Sequence[ModulePath], rows: Any) -> Section:
     for path in sorted(present, key=module_text):
         if path:
             children.setdefault(path[:-1], []).append(path)
-    own = set(paths)
 
-    def section(path: ModulePath) -> Section:
-        found = Section(address=module_text(path)) if path else Section()
-        if path in own:
-            found["resources"] = Rows(lambda: rows(path))
+    def module(path: ModulePath) -> Section:
+        document = Section(address=module_text(path)) if path else Section()
+        if path in paths:
+            document["resources"] = Rows(lambda: rows(path))
         if path in children:
-            found["child_modules"] = Rows(lambda: (section(child) for child in children[path]))
-        return found
+            document["child_modules"] = Rows(lambda: map(module, children[path]))
+        return document
 
-    return section(())
+    return module(())
 
 
 def _state(state: State, show: bool) -> Section:
@@ -257,12 +263,11 @@ def _state(state: State, show: bool) -> Section:
 
     def rows(path: ModulePath) -> Iterator[dict[str, Any]]:
         for address in by_module[path]:
-            for key, found in _objects(state.instances[address]):
-                yield _object(address, found, key, show)
+            for deposed, instance in _objects(state.instances[address]):
+                yield _object(address, instance, deposed, show)
 
-    tree = _module_tree(list(by_module), rows)
-    outputs = {name: _output(o, show) for name, o in sorted(state.outputs.items())}
-    document["values"] = Section(outputs=outputs, root_module=tree) if outputs else Section(root_module=tree)
+    root_module = _module_tree(by_module.keys(), rows)
+    document["values"] = _values(state.outputs, root_module, show)
     return document
 
 
@@ -272,18 +277,18 @@ def _objects(instance: InstanceState) -> Iterable[tuple[str, ObjectState]]:
     yield from sorted(instance.deposed.items())
 
 
-def _object(address: Address, found: ObjectState, deposed: str, show: bool) -> dict[str, Any]:
+def _object(address: Address, instance: ObjectState, deposed: str, show: bool) -> dict[str, Any]:
     document: dict[str, Any] = {
         "address": str(address),
         **address_keys(address),
-        "provider_name": provider_name(found.provider),
-        "schema_version": found.schema_version,
-        "values": shown(found.attributes, found.sensitive, show_sensitive=show),
-        "sensitive_values": sensitive_mask(found.attributes, trie(found.sensitive)),
+        "provider_name": provider_name(instance.provider),
+        "schema_version": instance.schema_version,
+        "values": shown(instance.attributes, instance.sensitive, show_sensitive=show),
+        "sensitive_values": sensitive_mask(instance.attributes, trie(instance.sensitive)),
     }
-    if found.dependencies:
-        document["depends_on"] = list(found.dependencies)
-    if found.tainted:
+    if instance.dependencies:
+        document["depends_on"] = list(instance.dependencies)
+    if instance.tainted:
         document["tainted"] = True
     if deposed:
         document["deposed_key"] = deposed
@@ -299,14 +304,15 @@ def _checks(results: Sequence[CheckResult]) -> list[dict[str, Any]]:
     groups: dict[tuple[str, str], list[CheckResult]] = {}
     for result in results:
         groups.setdefault((result.kind, _without_keys(result.address)), []).append(result)
-    return [
-        {
-            "address": {"kind": kind, "to_display": address},
-            "status": min((r.status for r in found), key=_severity),
-            "instances": [_check_instance(r) for r in found],
-        }
-        for (kind, address), found in groups.items()
-    ]
+    return [_check(kind, address, instances) for (kind, address), instances in groups.items()]
+
+
+def _check(kind: str, address: str, instances: Sequence[CheckResult]) -> dict[str, Any]:
+    return {
+        "address": {"kind": kind, "to_display": address},
+        "status": min((instance.status for instance in instances), key=_severity),
+        "instances": [_check_instance(instance) for instance in instances],
+    }
 
 
 def _severity(status: str) -> int:

@@ -17,7 +17,7 @@ from nexusform.rendering.json.diagnostic_json import diagnostic_document
 from nexusform.rendering.json.naming import TERRAFORM_VERSION, resource_keys
 from nexusform.rendering.notation.json_values import shown
 from nexusform.rendering.report import wording
-from nexusform.rendering.report.placement_rows import summaries
+from nexusform.rendering.report.placement_rows import PlacementSummary, summaries
 from nexusform.rendering.text.progress_text import ended_line, progress_line, started_line
 from nexusform.source import SourceFile
 from nexusform.state.model import OutputState
@@ -111,13 +111,15 @@ def drift_event(drift: Drift, time: str) -> Event:
 
 def planned_change_event(change: Change, time: str) -> Event:
     """What is to happen to one object."""
-    moved = change.previous_address if change.previous_address != change.address else None
+    moved_from = change.previous_address if change.previous_address != change.address else None
     action = _STREAM_ACTIONS[change.action]
-    if change.action is Action.NO_OP:
-        action = "import" if change.importing else "move" if moved else action
+    if change.action is Action.NO_OP and change.importing:
+        action = "import"
+    elif change.action is Action.NO_OP and moved_from:
+        action = "move"
     document: Event = {"resource": resource_keys(change.address), "action": action}
-    if moved is not None:
-        document["previous_resource"] = resource_keys(moved)
+    if moved_from is not None:
+        document["previous_resource"] = resource_keys(moved_from)
     if change.reason:
         document["reason"] = _STREAM_REASONS.get(change.reason, change.reason)
     if change.importing:
@@ -138,29 +140,33 @@ def plan_summary_event(plan: Plan, time: str) -> Event:
 
 def placement_summary_event(plan: Plan, time: str) -> Event:
     """The `Placements:` line as data, in all and by kind."""
-    found = summaries(plan)
-    total = found[0]
-    counts = {
-        s.kind or "all": {
-            "place": s.place,
-            "move": s.move,
-            "remove": s.remove,
-            "keep": s.keep,
-            "update": s.update,
-        }
-        for s in found
-    }
+    by_kind = summaries(plan)
+    total = by_kind[0]
     message = (
         f"Placements: {total.place} to place, {total.move} to move, {total.remove} to remove, "
         f"{total.keep} kept."
     )
+    counts = {summary.kind or "all": _summary_counts(summary) for summary in by_kind}
     return event("placement_summary", message, time, placements=counts)
+
+
+def _summary_counts(summary: PlacementSummary) -> dict[str, int]:
+    return {
+        "place": summary.place,
+        "move": summary.move,
+        "remove": summary.remove,
+        "keep": summary.keep,
+        "update": summary.update,
+    }
 
 
 def planned_outputs_event(plan: Plan, time: str) -> Event:
     """The outputs' actions; values come after apply."""
-    outputs = {o.name: {"sensitive": o.sensitive, "action": _STREAM_ACTIONS[o.action]} for o in plan.outputs}
-    return event("outputs", f"Outputs: {len(outputs)}", time, outputs=outputs)
+    documents: Event = {}
+    for output in plan.outputs:
+        action = _STREAM_ACTIONS[output.action]
+        documents[output.name] = {"sensitive": output.sensitive, "action": action}
+    return event("outputs", f"Outputs: {len(documents)}", time, outputs=documents)
 
 
 # --- apply -------------------------------------------------------------------------------------

@@ -50,18 +50,22 @@ def harmless(text: str) -> str:
     r"""The text with control characters (newline and tab aside) written as `\uXXXX`."""
     if text.isascii() and text.isprintable():
         return text
-    return _CONTROL.sub(lambda m: f"\\u{ord(m.group()):04x}", text)
+    return _CONTROL.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 def columns(text: str) -> int:
     """How many terminal columns the text takes, escapes not counted."""
     if "\x1b" in text:
         text = strip_colours(text)
-    if text.isascii():
-        return len(text)
+    return len(text) if text.isascii() else sum(map(_character_columns, text))
+
+
+def _character_columns(character: str) -> int:
     from unicodedata import combining, east_asian_width
 
-    return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
+    if combining(character):
+        return 0
+    return 2 if east_asian_width(character) in "WF" else 1
 
 
 def pad(text: str, width: int, *, right: bool = False) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from nexusform.language.numbers import number_text
-from nexusform.plain_data import is_fraction
 from nexusform.rendering.notation.colours import harmless
 from nexusform.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
 from nexusform.values import UNKNOWN
@@ -24,11 +22,10 @@ _MAX_DEPTH = 100
 
 def is_too_deep(plain: Any, left: int = _MAX_DEPTH) -> bool:
     """Whether a value nests deeper than is drawn: more than a hundred levels."""
-    if plain.__class__ is dict:
-        return not left or any(is_too_deep(part, left - 1) for part in plain.values())
-    if plain.__class__ is list:
-        return not left or any(is_too_deep(part, left - 1) for part in plain)
-    return False
+    if plain.__class__ is not dict and plain.__class__ is not list:
+        return False
+    parts = plain.values() if plain.__class__ is dict else plain
+    return not left or any(is_too_deep(part, left - 1) for part in parts)
 
 
 def quoted(text: str) -> str:
@@ -54,9 +51,9 @@ def scalar(plain: Any) -> str:
         return quoted(plain)
     if plain.__class__ is bool:
         return "true" if plain else "false"
-    if plain.__class__ is float and plain.is_integer() and abs(plain) < 1e15:
-        return str(int(plain))
-    return number_text(plain) if is_fraction(plain) or plain.__class__ is int else str(plain)
+    # Whole numbers are written without ".0", as far as a float holds them exactly.
+    is_whole = plain.__class__ is float and plain.is_integer() and abs(plain) < 1e15
+    return str(int(plain)) if is_whole else str(plain)
 
 
 def hcl_value(plain: Any, of: Type = DYNAMIC, *, indent: int = 0) -> str:
@@ -80,13 +77,14 @@ def _value(plain: Any, of: Type, indent: int) -> str:
 
 def heredoc(text: str, margin: str) -> str:
     """A text of several lines as `<<-EOT`, each line after `margin`."""
-    end = "EOT"
     lines = text.split("\n")
+    end = "EOT"
     while any(line.strip() == end for line in lines):
         end += "_"
-    body = [f"{margin}{harmless(line)}" if line else "" for line in lines[:-1]]
-    if lines[-1]:
-        body.append(f"{margin}{harmless(lines[-1])}")
+    if not lines[-1]:
+        # The newline at the end of the text is the one before the end word.
+        lines.pop()
+    body = [f"{margin}{harmless(line)}" if line else "" for line in lines]
     return "\n".join([f"<<-{end}", *body, f"{margin}{end}"])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from nexusform.plain_data import Path
+from nexusform.plain_data import Path, PathStep
 from nexusform.rendering.notation.marks import trie
 from nexusform.values import UNKNOWN
 
@@ -14,12 +14,17 @@ REDACTED: Final = "(sensitive value)"
 
 def known_part(plain: Any) -> Any:
     """The data without its unknown leaves: properties left out, list elements null."""
-    kind = plain.__class__
-    if kind is dict or isinstance(plain, Mapping):
-        return {k: known_part(v) for k, v in plain.items() if v is not UNKNOWN}
-    if kind is list or kind is tuple:
-        return [None if v is UNKNOWN else known_part(v) for v in plain]
-    return None if plain is UNKNOWN else plain
+    if plain is UNKNOWN:
+        return None
+    if isinstance(plain, Mapping):
+        return {name: known_part(part) for name, part in plain.items() if part is not UNKNOWN}
+    if _is_list(plain):
+        return [known_part(part) for part in plain]
+    return plain
+
+
+def _is_list(plain: Any) -> bool:
+    return plain.__class__ is list or plain.__class__ is tuple
 
 
 def unknown_mask(plain: Any) -> Any:
@@ -27,11 +32,11 @@ def unknown_mask(plain: Any) -> Any:
     if plain is UNKNOWN:
         return True
     if isinstance(plain, Mapping):
-        masks = {k: unknown_mask(v) for k, v in plain.items()}
-        return {k: m for k, m in masks.items() if m}
-    if plain.__class__ is list or plain.__class__ is tuple:
-        items = [unknown_mask(v) for v in plain]
-        return items if any(items) else []
+        masks = {name: unknown_mask(part) for name, part in plain.items()}
+        return {name: mask for name, mask in masks.items() if mask}
+    if _is_list(plain):
+        elements = [unknown_mask(part) for part in plain]
+        return elements if any(elements) else []
     return False
 
 
@@ -39,14 +44,12 @@ def sensitive_mask(plain: Any, marks: Any) -> Any:
     """True at sensitive parts, in the shape of the data as `unknown_mask`."""
     if marks is True:
         return True
+    inside = marks or {}
     if isinstance(plain, Mapping):
-        if marks is None:
-            return {}
-        return {k: m for k, v in plain.items() if (m := sensitive_mask(v, marks.get(k)))}
-    if plain.__class__ is list or plain.__class__ is tuple:
-        if marks is None:
-            return []
-        return [sensitive_mask(v, marks.get(i)) for i, v in enumerate(plain)]
+        masks = {name: sensitive_mask(plain[name], inside[name]) for name in plain if name in inside}
+        return {name: mask for name, mask in masks.items() if mask}
+    if _is_list(plain):
+        return [sensitive_mask(part, inside.get(index)) for index, part in enumerate(plain)] if inside else []
     return False
 
 
@@ -54,14 +57,18 @@ def redacted(plain: Any, marks: Any) -> Any:
     """The data with its sensitive leaves hidden: text becomes "(sensitive value)", the rest null."""
     if marks is None:
         return plain
-    inside = marks if marks.__class__ is dict else {}
     if isinstance(plain, Mapping):
-        return {k: redacted(v, True if marks is True else inside.get(k)) for k, v in plain.items()}
-    if plain.__class__ is list or plain.__class__ is tuple:
-        return [redacted(v, True if marks is True else inside.get(i)) for i, v in enumerate(plain)]
+        return {name: redacted(part, _marks_of(name, marks)) for name, part in plain.items()}
+    if _is_list(plain):
+        return [redacted(part, _marks_of(index, marks)) for index, part in enumerate(plain)]
     if marks is not True:
         return plain
     return REDACTED if plain.__class__ is str else None
+
+
+def _marks_of(step: PathStep, marks: Any) -> Any:
+    """The marks of a part: all of a sensitive value is sensitive."""
+    return True if marks is True else marks.get(step)
 
 
 def shown(plain: Any, sensitive: Iterable[Path], *, show_sensitive: bool) -> Any:

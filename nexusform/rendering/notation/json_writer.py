@@ -53,13 +53,16 @@ def json_bytes(document: Any, *, pretty: bool = False) -> bytes:
 def materialised(document: Any) -> Any:
     """The document as ordinary dicts and lists."""
     if isinstance(document, Section):
-        return {k: materialised(v) for k, v in document.items()}
-    return [materialised(v) for v in document] if isinstance(document, Rows) else document
+        return {name: materialised(part) for name, part in document.items()}
+    if isinstance(document, Rows):
+        return [materialised(row) for row in document]
+    return document
 
 
 def _write(value: Any, out: Sink, margin: bytes, *, pretty: bool) -> None:
     if isinstance(value, Section):
-        pairs = ((encoded(name) + (b": " if pretty else b":"), part) for name, part in value.items())
+        colon = b": " if pretty else b":"
+        pairs = ((encoded(name) + colon, part) for name, part in value.items())
         _enclosed(b"{}", pairs, out, margin, pretty=pretty)
     elif isinstance(value, Rows):
         _enclosed(b"[]", ((b"", part) for part in value), out, margin, pretty=pretty)

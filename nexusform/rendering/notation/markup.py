@@ -65,13 +65,13 @@ def _texts(parts: Iterable[Part]) -> Iterable[str]:
             yield from _texts(part)
 
 
-def _attributes(given: dict[str, Any]) -> str:
+def _attributes(attributes: dict[str, Any]) -> str:
     texts = []
-    for name, value in given.items():
+    for name, value in attributes.items():
         if value is None or value is False:
             continue
-        shown = name.rstrip("_").replace("_", "-")
-        texts.append(f" {shown}" if value is True else f' {shown}="{escaped(_text(value))}"')
+        written = name.rstrip("_").replace("_", "-")
+        texts.append(f" {written}" if value is True else f' {written}="{escaped(_text(value))}"')
     return "".join(texts)
 
 
