@@ -152,9 +152,7 @@ def _depends_on(references: Iterable[Traversal]) -> dict[str, Any]:
 
 
 def _expressions(body: AnyBody, schema: BlockSchema) -> dict[str, Any]:
-    labels = {
-        name: (block.label,) if block.nesting is Nesting.MAP else () for name, block in schema.blocks.items()
-    }
+    labels = {name: _label_names(block) for name, block in schema.blocks.items()}
     body_schema = BodySchema(dict.fromkeys(schema.attributes, False), labels)
     # Complaints were made when the configuration was read.
     parts, _ = content(body, body_schema, partial=True)
@@ -164,6 +162,10 @@ def _expressions(body: AnyBody, schema: BlockSchema) -> dict[str, Any]:
     for block in parts.blocks:
         _add_block(document, block.type, schema.blocks, [label.value for label in block.labels], block.body)
     return document
+
+
+def _label_names(block: NestedBlock) -> tuple[str, ...]:
+    return (block.label,) if block.nesting is Nesting.MAP else ()
 
 
 def _label_names(block: NestedBlock) -> tuple[str, ...]:
