@@ -15,7 +15,7 @@ def dot_graph(nodes: Iterable[str], edges: Iterable[Edge]) -> str:
     names = list(nodes)
     lines = ["digraph G {", '  rankdir = "RL";', '  node [shape = rect, fontname = "sans-serif"];']
     lines += [f"  {_dot(node)} [label={_dot(node)}];" for node in names]
-    lines += [f"  {_dot(a)} -> {_dot(b)};" for a, b in reduced(names, edges)]
+    lines += [f"  {_dot(node)} -> {_dot(needed)};" for node, needed in reduced(names, edges)]
     return "\n".join([*lines, "}", ""])
 
 
@@ -24,7 +24,7 @@ def mermaid_graph(nodes: Iterable[str], edges: Iterable[Edge]) -> str:
     names = list(nodes)
     number = {node: f"n{k}" for k, node in enumerate(names)}
     lines = ["flowchart RL", *(f'  {number[node]}["{_mermaid(node)}"]' for node in names)]
-    lines += [f"  {number[a]} --> {number[b]}" for a, b in reduced(names, edges)]
+    lines += [f"  {number[node]} --> {number[needed]}" for node, needed in reduced(names, edges)]
     return "\n".join([*lines, ""])
 
 
@@ -34,7 +34,10 @@ def reduced(nodes: Sequence[str], edges: Iterable[Edge]) -> list[Edge]:
     Edges to unknown nodes and repeated ones are left out; a graph with a cycle keeps all.
     """
     position = {node: k for k, node in enumerate(nodes)}
-    known = {(a, b) for a, b in edges if a in position and b in position and a != b}
+    known: set[Edge] = set()
+    for node, needed in edges:
+        if node != needed and node in position and needed in position:
+            known.add((node, needed))
     shown = _reduce(nodes, known) if len(nodes) <= _REDUCED else known
     return sorted(shown, key=lambda edge: (position[edge[0]], position[edge[1]]))
 

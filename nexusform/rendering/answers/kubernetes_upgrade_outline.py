@@ -54,7 +54,8 @@ def _facts(upgrade: KubernetesUpgrade) -> Iterable[str]:
     )
     timeouts = sorted({pool.drain_timeout for pool in upgrade.pools if not pool.control_plane})
     if timeouts:
-        yield f"Each old node is drained first, for at most {listed(f'{t:,}' for t in timeouts)} seconds."
+        seconds = listed(f"{timeout:,}" for timeout in timeouts)
+        yield f"Each old node is drained first, for at most {seconds} seconds."
     if upgrade.blocked:
         yield (
             "The platform ends an upgrade that finds no room for a surge VM; what follows is tried all the "

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from nexusform.rendering.answers.outline import Outline, Section, Table
-from nexusform.rendering.notation.colours import Painter, columns, harmless, pad, wrap
+from nexusform.rendering.notation.colours import Painter, column_widths, columns, harmless, pad, wrap
 
 _INDENT = "  "
 MOST_ROWS = 12  # of a part that is detail
@@ -61,7 +61,7 @@ def table_lines(table: Table, paint: Painter, width: int) -> list[str]:
     """The table's lines; where it is wider than `width`, every row as lines of `head: value`."""
     heads = [harmless(head) for head in table.heads]
     rows = [[harmless(cell) for cell in row.cells] for row in table.rows]
-    widths = [max(map(columns, cells)) for cells in zip(heads, *rows, strict=True)]
+    widths = column_widths([heads, *rows])
     if sum(widths) + 2 * (len(widths) - 1) > width:
         return _records(table, heads, rows, paint, width)
     lines = [paint(_line(heads, widths, table.figures), "bold")]

@@ -55,7 +55,7 @@ def render_placement(
 
 def _spec(written: FleetPlacement) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "resourceSelectors": [_selector(s) for s in written.selectors],
+        "resourceSelectors": [_selector(selector) for selector in written.selectors],
         "revisionHistoryLimit": written.revision_history_limit,
     }
     if written.policy is not None:
@@ -105,7 +105,7 @@ def _condition(condition: Condition) -> dict[str, Any]:
 
 
 def _cluster(status: ClusterStatus) -> dict[str, Any]:
-    document: dict[str, Any] = {"conditions": [_condition(c) for c in status.conditions]}
+    document: dict[str, Any] = {"conditions": [_condition(condition) for condition in status.conditions]}
     if status.cluster:
         document["clusterName"] = status.cluster
     if status.observed_resource_index is not None:

@@ -234,7 +234,7 @@ def _site(upgrade: RuntimeUpgrade) -> dict[str, Any]:
         "racks": list(upgrade.racks),
         "up_to_hours": upgrade.hours,
         "availability_lost": upgrade.bad,
-        "verdicts": [_verdict(v) for v in upgrade.verdicts],
+        "verdicts": [_verdict(verdict) for verdict in upgrade.verdicts],
         "workloads": [verdict_document(verdict) for verdict in upgrade.workloads],
         "waves": [_wave_data(wave, drained=options.drain) for wave in upgrade.waves],
     }

@@ -168,10 +168,6 @@ def _label_names(block: NestedBlock) -> tuple[str, ...]:
     return (block.label,) if block.nesting is Nesting.MAP else ()
 
 
-def _label_names(block: NestedBlock) -> tuple[str, ...]:
-    return (block.label,) if block.nesting is Nesting.MAP else ()
-
-
 def _add_block(
     document: dict[str, Any],
     name: str,

@@ -92,7 +92,7 @@ def state_document(state: State, *, show_sensitive: bool = False) -> Section:
     """OpenTofu's state representation; placements are ordinary attributes in it."""
     document = _state(state, show_sensitive)
     if state.check_results:
-        document["checks"] = [dict(c) for c in state.check_results]
+        document["checks"] = [dict(check) for check in state.check_results]
     return document
 
 

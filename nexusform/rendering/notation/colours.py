@@ -7,7 +7,7 @@ with control characters in it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _CODES = {
     "bold": "1",
@@ -35,7 +35,8 @@ class Painter:
         """The text in the given styles ("bold", "red", ...)."""
         if not self.colour or not text or not styles:
             return text
-        return f"\x1b[{';'.join(_CODES[s] for s in styles)}m{text}\x1b[0m"
+        codes = ";".join(_CODES[style] for style in styles)
+        return f"\x1b[{codes}m{text}\x1b[0m"
 
 
 PLAIN = Painter(colour=False)
@@ -66,6 +67,11 @@ def _character_columns(character: str) -> int:
     if combining(character):
         return 0
     return 2 if east_asian_width(character) in "WF" else 1
+
+
+def column_widths(rows: Iterable[Sequence[str]]) -> list[int]:
+    """How wide each column of a table is; rows have one number of cells."""
+    return [max(map(columns, cells)) for cells in zip(*rows, strict=True)]
 
 
 def pad(text: str, width: int, *, right: bool = False) -> str:

@@ -158,11 +158,13 @@ class _SiteDraft(Struct):
         return SiteMap(self.site.id, self.site.name, self._racks(), tuple(self.vms), tuple(clusters))
 
     def _add_managed(self) -> None:
-        old = {_key(pool, vm): (pool, vm) for pool in self.site.pools for vm in pool.before}
-        new = {_key(pool, vm): (pool, vm) for pool in self.site.pools for vm in pool.after}
+        old: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}
+        new: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}
+        for pool in self.site.pools:
+            old.update((_key(pool, vm), (pool, vm)) for vm in pool.before)
+            new.update((_key(pool, vm), (pool, vm)) for vm in pool.after)
         for key in _in_order(self.site.pools):
-            before, after = old.get(key), new.get(key)
-            self._add(_map_vm(before, after, self.rows.get(key, ())))
+            self._add(_map_vm(old.get(key), new.get(key), self.rows.get(key, ())))
 
     def _add(self, vm: MapVm) -> None:
         number = len(self.vms)

@@ -243,8 +243,10 @@ def _moved(parts: Sequence[Markup], left: int, top: int) -> Markup:
 
 
 def _most_cells(site: SiteMap) -> int:
-    cells = {machine.facts.cells for rack in site.racks for machine in rack.machines}
-    return max(cells, default=2)
+    cells = 0
+    for rack in site.racks:
+        cells = max([cells, *(machine.facts.cells for machine in rack.machines)])
+    return cells or 2
 
 
 def _vms_after(site: SiteMap) -> Counter[str]:

@@ -35,7 +35,7 @@ def findings_document(
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
         "originalUriBaseIds": {"SRCROOT": {"description": {"text": "Where nexusform was run."}}},
-        "results": [_result(d, numbers[d.id], blocks or {}) for d in diagnostics],
+        "results": [_result(each, numbers[each.id], blocks or {}) for each in diagnostics],
     }
     return {"$schema": SCHEMA, "version": VERSION, "runs": [run]}
 

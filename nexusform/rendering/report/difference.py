@@ -148,9 +148,9 @@ def same(old: Any, new: Any, of: Type = DYNAMIC) -> bool:
 
 def _same_kinds(old: Any, new: Any) -> bool:
     if old.__class__ is dict:
-        return all(_same_kinds(old[k], new[k]) for k in old)
+        return all(_same_kinds(old[name], new[name]) for name in old)
     if old.__class__ is list:
-        return all(_same_kinds(o, n) for o, n in zip(old, new, strict=True))
+        return all(map(_same_kinds, old, new))
     return (old.__class__ is bool) == (new.__class__ is bool)
 
 

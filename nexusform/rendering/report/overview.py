@@ -104,6 +104,7 @@ _MOST: Final = 3
 
 
 def _denied(plan: Plan) -> str:
+    """The rules and errors that keep a plan from being applied."""
     if not plan.errored:
         return ""
     broken = [str(verdict.address) for verdict in plan.separation_rules if _denies(verdict)]

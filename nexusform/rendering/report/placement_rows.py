@@ -182,6 +182,7 @@ def certainty_text(table: PlacementTable) -> str:
 
 
 def _lines(run: Sequence[PlacementChange], detail: Detail) -> list[PlacementLine]:
+    """The lines of rows with one action, one trigger and the same states: one each, or one for all."""
     few_moves = run[0].action is PlacementAction.MOVE and len(run) <= SINGLE_MOVES
     if detail is Detail.ALL or len(run) == 1 or few_moves:
         return [_single(row) for row in run]
@@ -372,7 +373,7 @@ def _rack_names(racks: Sequence[str]) -> str:
 
 def either_text(numbers: Iterable[int]) -> str:
     """`3`, `3 or 4`, `3, 4 or 5`: different figures, ascending."""
-    texts = [str(n) for n in sorted(set(numbers))]
+    texts = [str(number) for number in sorted(set(numbers))]
     if len(texts) <= 1:
         return texts[0] if texts else "0"
     return f"{', '.join(texts[:-1])} or {texts[-1]}"

@@ -72,10 +72,14 @@ def _site(rows: Sequence[SiteRoom]) -> _Site:
 
 
 def _moment(rooms: Sequence[Room]) -> _Moment | None:
+    """A site's rooms by SKU, largest first, at one moment; None when it is not there then."""
     if not rooms:
         return None
-    clusters = dict.fromkeys(name for room in rooms for name in room.clusters)
-    no_surge = dict.fromkeys(name for room in rooms for name in room.no_surge)
+    clusters: dict[str, None] = {}
+    no_surge: dict[str, None] = {}
+    for room in rooms:
+        clusters.update(dict.fromkeys(room.clusters))
+        no_surge.update(dict.fromkeys(room.no_surge))
     return _Moment(rooms[0], tuple(clusters), tuple(no_surge))
 
 

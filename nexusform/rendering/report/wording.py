@@ -117,7 +117,7 @@ def _wrong_repetition(key: int | str | None) -> str:
 
 def plan_counts(plan: Plan) -> tuple[int, int, int, int, int]:
     """Imports, adds, changes, destroys, forgets."""
-    imports = sum(1 for c in plan.changes if c.importing)
+    imports = sum(1 for change in plan.changes if change.importing)
     return imports, plan.to_add, plan.to_change, plan.to_destroy, plan.count(Action.FORGET)
 
 

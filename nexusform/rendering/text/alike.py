@@ -31,8 +31,9 @@ class AlikeStanzas(Struct, frozen=True):
 
 def drawn_changes(plan: Plan, report: Report) -> list[tuple[Change, Stanza | None]]:
     """Every change with its stanza, where it has one."""
-    stanzas = {(s.address, s.headline): s for s in report.stanzas}
-    return [(c, stanzas.get((headline_address(c), headline(c)))) for c in plan.changes]
+    stanzas = {(stanza.address, stanza.headline): stanza for stanza in report.stanzas}
+    keys = [(headline_address(change), headline(change)) for change in plan.changes]
+    return [(change, stanzas.get(key)) for change, key in zip(plan.changes, keys, strict=True)]
 
 
 def compared(side: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,7 +42,8 @@ def compared(side: Mapping[str, Any]) -> dict[str, Any]:
     Placements have a part of their own, and the order of labelled blocks stands beside them.
     """
     orders = {order_attribute(name) for name in side}
-    return {k: v for k, v in side.items() if k not in PLACEMENT_MAPS and k not in orders}
+    left_out = orders | PLACEMENT_MAPS.keys()
+    return {name: plain for name, plain in side.items() if name not in left_out}
 
 
 def alike_changes(plan: Plan) -> list[Alike]:

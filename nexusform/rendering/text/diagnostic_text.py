@@ -32,8 +32,8 @@ def render_diagnostics(
     consolidated = consolidate(diagnostics)
     if compact_warnings and consolidated and not has_errors(consolidated):
         return _compact(diagnostics)
-    ordered = sorted(consolidated, key=lambda d: d.severity is Severity.ERROR)
-    return "".join(render_diagnostic(d, files, colour=colour, width=width) for d in ordered)
+    ordered = sorted(consolidated, key=lambda diagnostic: diagnostic.severity is Severity.ERROR)
+    return "".join(render_diagnostic(each, files, colour=colour, width=width) for each in ordered)
 
 
 def render_diagnostic(
@@ -103,7 +103,7 @@ def _notes(diagnostic: Diagnostic, paint: Painter) -> list[str]:
         lines.append(f"    {bar} while calling {paint(name, 'bold')}{bracket}{rest}")
     lines += [
         f"    {bar} {paint(harmless(note.traversal), 'bold')} {harmless(note.statement)}"
-        for note in sorted(diagnostic.values, key=lambda n: n.traversal)
+        for note in sorted(diagnostic.values, key=lambda note: note.traversal)
     ]
     return lines
 

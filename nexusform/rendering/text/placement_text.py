@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nexusform.planning.plan import PlacementAction, PlacementTable
-from nexusform.rendering.notation.colours import PLAIN, Painter, columns, harmless, pad, wrap
+from nexusform.rendering.notation.colours import PLAIN, Painter, column_widths, columns, harmless, pad, wrap
 from nexusform.rendering.report.placement_rows import (
     PlacementGroup,
     PlacementLine,
@@ -64,7 +64,7 @@ def table_lines(tables: Sequence[PlacementTable], width: int, paint: Painter = P
     """The document's table, one line per pool; in records of two lines where it is too wide."""
     rows = [_cells(table) for table in tables]
     for heads in (_HEADS, _SHORT_HEADS):
-        widths = _column_widths([heads, *rows])
+        widths = column_widths([heads, *rows])
         if sum(widths) + 2 * (len(widths) - 1) <= width:
             head = paint(_row(heads, widths), "bold")
             return [head, *(_row(row, widths) for row in rows)]
@@ -72,10 +72,6 @@ def table_lines(tables: Sequence[PlacementTable], width: int, paint: Painter = P
     for row in rows:
         lines += _record(row, paint)
     return lines
-
-
-def _column_widths(rows: Sequence[Sequence[str]]) -> list[int]:
-    return [max(map(columns, cells)) for cells in zip(*rows, strict=True)]
 
 
 def _cells(table: PlacementTable) -> tuple[str, ...]:

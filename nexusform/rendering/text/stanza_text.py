@@ -73,8 +73,7 @@ class _Drawing:
 
     def __init__(self, paint: Painter) -> None:
         self._paint = paint
-        self._signs = {s: f"  {paint(s, _COLOURS[s])} " for s in ("+", "-", "~")} | {"": _BLANK}
-        self._signs[REPLACED] = head_symbol(REPLACED, paint)
+        self._signs = {sign: head_symbol(sign, paint) for sign in ("+", "-", "~", "", REPLACED)}
         self._arrow = f" {paint('->', 'yellow')} "
         self._null = f"{self._arrow}{paint('null', 'grey')}"
         self._forces = f" {paint('# forces replacement', 'red')}"
