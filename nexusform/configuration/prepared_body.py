@@ -9,12 +9,19 @@ from msgspec import Struct
 
 from nexusform.configuration.arguments import Argument
 from nexusform.configuration.dynamic_blocks import DynamicBlock, iterations, label_text, unknown_iteration
-from nexusform.configuration.places import inside
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.language.evaluator import Scope
 from nexusform.language.positions import describe as place_of
 from nexusform.language.references import traversals as references_in
-from nexusform.language.syntax import Traversal
+from nexusform.language.syntax import (
+    Expression,
+    Literal,
+    ObjectCons,
+    Parentheses,
+    StringLiteral,
+    Traversal,
+    TupleCons,
+)
 from nexusform.plain_data import Path, PathStep
 from nexusform.schema import NestedBlock, Nesting, order_attribute
 from nexusform.source import Span
@@ -311,3 +318,39 @@ def copy_plain(plain: Any) -> Any:
     if plain.__class__ is list:
         return [copy_plain(v) for v in plain]
     return plain
+
+
+# --- where a part of a value is written ------------------------------------------------------
+
+
+def inside(expression: Expression, path: Path) -> Span:
+    """The span of the part of a written collection that a path leads to, as far as it is written."""
+    for step in path:
+        while isinstance(expression, Parentheses):
+            expression = expression.inner
+        part = _part(expression, step)
+        if part is None:
+            break
+        expression = part
+    return expression.span
+
+
+def _part(expression: Expression, step: PathStep) -> Expression | None:
+    if isinstance(expression, TupleCons) and isinstance(step, int) and step < len(expression.items):
+        return expression.items[step]
+    if isinstance(expression, ObjectCons):
+        for key, value in expression.items:
+            if _key_text(key.expression, bare=key.bare) == step:
+                return value
+    return None
+
+
+def _key_text(expression: Expression, *, bare: bool) -> str | None:
+    match expression:
+        case Traversal(root, ()) if bare:
+            return root.name
+        case StringLiteral(text):
+            return text
+        case Literal(value) if isinstance(value, int):
+            return str(value)
+    return None

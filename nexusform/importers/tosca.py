@@ -6,6 +6,7 @@ passed over in silence.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -15,7 +16,6 @@ from nexusform.diagnostics import did_you_mean
 from nexusform.importers.tosca_legacy import legacy_placement
 from nexusform.importers.tosca_scaling import Scaling, read_scaling
 from nexusform.importers.tosca_topology import Topology, read_topology
-from nexusform.importers.tosca_units import gib
 from nexusform.importers.vnf_model import (
     CORRECTED,
     IGNORED,
@@ -278,3 +278,34 @@ def _scope(name: str, body: Node, topology: Topology, notes: Notes) -> tuple[str
         )
         return "", ""
     return scope, written.text
+
+
+# --- sizes -----------------------------------------------------------------------------------
+
+_FORM: Final = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z]+)\s*\Z")
+_BYTES: Final = {
+    "b": 1,
+    "kb": 10**3,
+    "kib": 2**10,
+    "mb": 10**6,
+    "mib": 2**20,
+    "gb": 10**9,
+    "gib": 2**30,
+    "tb": 10**12,
+    "tib": 2**40,
+}
+_GIB: Final = 2**30
+_NANO: Final = 10**9
+
+
+def gib(value: Any) -> int | None:
+    """A size in whole GiB, rounded up ("4 GB" and "4 GiB" are both 4); None when it has no known unit."""
+    match = _FORM.match(value) if isinstance(value, str) else None
+    if match is None:
+        return None
+    unit = _BYTES.get(match[2].lower())
+    if unit is None:
+        return None
+    whole, _, fraction = match[1].partition(".")
+    billionths = int(whole) * _NANO + int(fraction.ljust(9, "0") or "0")
+    return -(-billionths * unit // (_GIB * _NANO))
