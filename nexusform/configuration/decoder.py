@@ -6,7 +6,7 @@ The files of a called module are asked for through a function, so that nothing h
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -113,6 +113,31 @@ def _worth_telling(tree: _Tree) -> Iterable[Diagnostic]:
     return (p for p in once.values() if p.subject is None or p.subject.filename not in tree.broken)
 
 
+class _Unique(NamedTuple):
+    """The error about a second block of one name: its id, and how a block and the rule are called."""
+
+    kind: str
+    named: str
+    rule: str
+
+
+_VARIABLE: Final = _Unique(
+    "duplicate-variable-declaration", "A variable named", "Variable names must be unique within a module."
+)
+_LOCAL: Final = _Unique(
+    "duplicate-local-value-definition",
+    "A local value named",
+    "Local value names must be unique within a module.",
+)
+_OUTPUT: Final = _Unique(
+    "duplicate-output-definition", "An output named", "Output names must be unique within a module."
+)
+_CHECK: Final = _Unique(
+    "duplicate-check", "A check block named", "Check blocks must be unique within each module."
+)
+_Kept = TypeVar("_Kept", Variable, Local, Output, Check)
+
+
 class _Tree:
     """What the decoders of all modules share."""
 
@@ -215,7 +240,7 @@ class _Decoder:
             if not problem.block and (block.type != "module" or _within(problem, block)):
                 self.problems[index] = replace(problem, block=header)
 
-    def _duplicate(self, kind: str, detail: str, span: Span, headline: str = "") -> None:
+    def _error(self, kind: str, detail: str, span: Span, headline: str = "") -> None:
         self.problems.append(error(kind, detail, span, headline=headline))
 
     # --- one reader per block type -------------------------------------------------------------
@@ -226,22 +251,13 @@ class _Decoder:
     def read_variable(self, block: Block, _home: Home) -> None:
         """`variable`."""
         variable = decode_variable(block, self.problems)
-        if variable is None:
-            return
-        earlier = self.variables.setdefault(variable.name, variable)
-        if earlier is not variable:
-            rule = "Variable names must be unique within a module."
-            detail = already("A variable named", variable.name, earlier.span, rule)
-            self._duplicate("duplicate-variable-declaration", detail, variable.span)
+        if variable is not None:
+            self._keep(self.variables, variable, _VARIABLE)
 
     def read_locals(self, block: Block, _home: Home) -> None:
         """`locals`."""
         for local in decode_locals(block, self.problems):
-            earlier = self.locals.setdefault(local.name, local)
-            if earlier is not local:
-                rule = "Local value names must be unique within a module."
-                detail = already("A local value named", local.name, earlier.span, rule)
-                self._duplicate("duplicate-local-value-definition", detail, local.span)
+            self._keep(self.locals, local, _LOCAL)
 
     def _override_local(self, local: Local) -> None:
         if local.name in self.locals:
@@ -251,18 +267,20 @@ class _Decoder:
             f'There is no local value named "{local.name}". An override file can only override a local value '
             "that was already defined in a primary configuration file."
         )
-        self._duplicate("missing-base-local-value-definition-to-override", detail, local.span)
+        self._error("missing-base-local-value-definition-to-override", detail, local.span)
 
     def read_output(self, block: Block, _home: Home) -> None:
         """`output`."""
         output = decode_output(block, self.problems)
-        if output is None:
-            return
-        earlier = self.outputs.setdefault(output.name, output)
-        if earlier is not output:
-            rule = "Output names must be unique within a module."
-            detail = already("An output named", output.name, earlier.span, rule)
-            self._duplicate("duplicate-output-definition", detail, output.span)
+        if output is not None:
+            self._keep(self.outputs, output, _OUTPUT)
+
+    def _keep(self, known: dict[str, _Kept], named: _Kept, unique: _Unique, headline: str = "") -> None:
+        """Keep the first of each name; a later one is an error."""
+        earlier = known.setdefault(named.name, named)
+        if earlier is not named:
+            detail = already(unique.named, named.name, earlier.span, unique.rule)
+            self._error(unique.kind, detail, named.span, headline)
 
     def read_resource(self, block: Block, home: Home) -> None:
         """`resource` and `data`."""
@@ -273,20 +291,18 @@ class _Decoder:
             self.resources.setdefault((mode, resource.type, resource.name), resource)
 
     def _unique_resource(self, resource: ResourceBlock) -> None:
-        earlier = self.resources.get((resource.mode, resource.type, resource.name)) or self.scoped.get(
-            resource.address
-        )
+        same = self.resources.get((resource.mode, resource.type, resource.name))
+        earlier = same or self.scoped.get(resource.address)
         if earlier is None:
             return
         place = describe(earlier.header_span)
-        noun = "resource" if resource.mode == "managed" else "data resource"
-        word = "resource" if resource.mode == "managed" else "data"
+        word, noun = ("resource", "resource") if resource.mode == "managed" else ("data", "data resource")
         detail = (
             f'A {resource.type} {noun} named "{resource.name}" was already declared at {place}. '
             "Resource names must be unique per type in each module."
         )
         headline = f'Duplicate {word} "{resource.type}" configuration'
-        self._duplicate("duplicate-resource", detail, resource.header_span, headline)
+        self._error("duplicate-resource", detail, resource.header_span, headline)
 
     def read_provider(self, block: Block, _home: Home) -> None:
         """`provider`."""
@@ -305,26 +321,29 @@ class _Decoder:
             f'{place}. If multiple configurations are required, set the "alias" argument for alternative '
             "configurations."
         )
-        self._duplicate("duplicate-provider-configuration", detail, provider.span)
+        self._error("duplicate-provider-configuration", detail, provider.span)
 
     def read_moved(self, block: Block, _home: Home) -> None:
         """`moved`."""
         moved = decode_moved(block, self.problems)
-        self.moved.extend([moved] if moved else [])
+        if moved is not None:
+            self.moved.append(moved)
 
     def read_removed(self, block: Block, _home: Home) -> None:
         """`removed`."""
         removed = decode_removed(block, self.problems)
-        self.removed.extend([removed] if removed else [])
+        if removed is not None:
+            self.removed.append(removed)
 
     def read_import(self, block: Block, _home: Home) -> None:
         """`import`."""
         if self.path:
             detail = "Import blocks stand in the root module; this module is called by another one."
-            self._duplicate("invalid-import-configuration", detail, block.header_span)
+            self._error("invalid-import-configuration", detail, block.header_span)
             return
         import_block = decode_import(block, self.problems)
-        self.imports.extend([import_block] if import_block else [])
+        if import_block is not None:
+            self.imports.append(import_block)
 
     def read_check(self, block: Block, home: Home) -> None:
         """`check`."""
@@ -336,22 +355,20 @@ class _Decoder:
         asserts = decode_conditions(parts.blocks, "assert", self.problems)
         if not any(b.type == "assert" for b in parts.blocks):
             detail = "Check blocks must have at least one assert block."
-            self._duplicate("zero-assert-blocks", detail, block.header_span)
-        scoped = only_block(parts.blocks, "data", self.problems)
-        data = None
-        if scoped is not None:
-            data = decode_resource(scoped, "data", home, self.tree.registered, self.problems)
-            if data is not None:
-                self._unique_resource(data)
-                self.scoped.setdefault(data.address, data)
+            self._error("zero-assert-blocks", detail, block.header_span)
+        data = self._scoped(only_block(parts.blocks, "data", self.problems), home)
         check = Check(label.value, data, asserts, block.header_span)
-        earlier = self.checks.setdefault(label.value, check)
-        if earlier is not check:
-            rule = "Check blocks must be unique within each module."
-            detail = already("A check block named", label.value, earlier.span, rule)
-            self._duplicate(
-                "duplicate-check", detail, block.header_span, f'Duplicate check "{label.value}" configuration'
-            )
+        self._keep(self.checks, check, _CHECK, f'Duplicate check "{label.value}" configuration')
+
+    def _scoped(self, block: Block | None, home: Home) -> ResourceBlock | None:
+        """The data block that only the asserts of its check see."""
+        if block is None:
+            return None
+        data = decode_resource(block, "data", home, self.tree.registered, self.problems)
+        if data is not None:
+            self._unique_resource(data)
+            self.scoped.setdefault(data.address, data)
+        return data
 
     def read_module(self, block: Block, home: Home) -> None:
         """`module`, and the whole module that it calls."""
@@ -361,7 +378,7 @@ class _Decoder:
         if header.name in self.calls:
             rule = "Module calls must have unique names within a module."
             detail = already("A module call named", header.name, self.calls[header.name].header_span, rule)
-            self._duplicate("duplicate-module-call", detail, header.header_span)
+            self._error("duplicate-module-call", detail, header.header_span)
             return
         self.calls[header.name] = ModuleCall(
             name=header.name,
@@ -394,7 +411,7 @@ class _Decoder:
         if tree.calls > LARGEST_TREE:
             if tree.calls == LARGEST_TREE + 1:
                 detail = f"The modules call each other more than {LARGEST_TREE:,} times in all."
-                self._duplicate("too-many-modules", detail, header.header_span)
+                self._error("too-many-modules", detail, header.header_span)
             return None
         files = tree.read_module(self.source.directory, header) if header.source else None
         if files is None or files.identity not in self.chain:
@@ -403,7 +420,7 @@ class _Decoder:
             f'The module in "{files.directory}" calls itself, directly or through other modules: '
             f"module.{'.module.'.join([*self.path, header.name])}."
         )
-        self._duplicate("module-cycle", detail, header.source_span)
+        self._error("module-cycle", detail, header.source_span)
         return None
 
     def _check_inputs(self, header: CallHeader, child: Module) -> None:

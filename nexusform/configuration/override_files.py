@@ -1,4 +1,4 @@
-"""Which block of an override file changes which block of the ordinary files."""
+"""Override files: which block changes which; arguments replace arguments, nested blocks all of their type."""
 
 from __future__ import annotations
 
