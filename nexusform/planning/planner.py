@@ -68,7 +68,7 @@ def _planned(request: PlanRequest) -> PlanResult:
     evaluation = Evaluation(setting_for(request, bodies, prior.state))
     blocks = Blocks(request, start.prior, start.order, start.selection, bodies)
     world = _removed(blocks, evaluation) if request.mode is Mode.DESTROY else _walked(blocks, evaluation)
-    standing = {address: [vm.name for vm in vms.standing.values()] for address, vms in world.vms.items()}
+    standing = {address: vms.names_before() for address, vms in world.vms.items()}
     checked = check_conditions(request, world.evaluation, start.selection)
     outputs = plan_outputs(request, world.evaluation, start.selection)
     walked = [*world.walked, *blocks.diagnostics, *bodies.diagnostics]

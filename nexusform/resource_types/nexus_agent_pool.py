@@ -140,7 +140,7 @@ def present(attributes: Mapping[str, Any], name: str) -> Any:
 
 def node(attributes: Mapping[str, Any], vm: PlacedVm) -> NodeMarks:
     """A VM of the pool as a node; hardware_label_keys belong to the cluster."""
-    return node_marks(vm, attributes)
+    return node_marks(vm, {str(attributes["name"]): attributes})
 
 
 NEXUS_AGENT_POOL: Final = ResourceType(

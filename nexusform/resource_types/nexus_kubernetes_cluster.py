@@ -209,8 +209,7 @@ def present(attributes: Mapping[str, Any], name: str) -> Any:
 
 def node(attributes: Mapping[str, Any], vm: PlacedVm) -> NodeMarks:
     """One of the cluster's VMs as a node."""
-    pool = (attributes.get("agent_pool") or {}).get(vm.pool) or {}
-    return node_marks(vm, pool, attributes.get("hardware_label_keys") or ())
+    return node_marks(vm, attributes.get("agent_pool") or {}, attributes.get("hardware_label_keys") or ())
 
 
 NEXUS_KUBERNETES_CLUSTER: Final = ResourceType(

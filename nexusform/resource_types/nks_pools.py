@@ -285,9 +285,11 @@ def _labels(
     return labels
 
 
-def node_marks(vm: PlacedVm, pool: Mapping[str, Any], hardware_keys: Iterable[str] = ()) -> NodeMarks:
-    """The labels and taints of a VM as a node. `pool` are the arguments of its pool."""
-    place = vm.placement
+def node_marks(
+    vm: PlacedVm, pools: Mapping[str, Mapping[str, Any]], hardware_keys: Iterable[str] = ()
+) -> NodeMarks:
+    """The labels and taints of a VM as a node. `pools` are the arguments of the agent pools by name."""
+    place, pool = vm.placement, pools.get(vm.pool, {})
     if vm.pool == CONTROL_PLANE:
         labels = _labels(vm.name, place.machine, place.availability_zone, None, ())
         return NodeMarks(labels, (CONTROL_PLANE_TAINT,))

@@ -19,7 +19,7 @@ from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import Mode
 from nexusform.planning.planner import make_plan
 from nexusform.planning.request import PlanRequest
-from nexusform.planning.room.telling import with_room
+from nexusform.planning.room.room_left import with_room
 from nexusform.ports import Clock, Provider, ProviderProblem, StateBackend
 from nexusform.state.model import EMPTY
 from nexusform.workflow.importing import Imports, find_imports, refusal_to_generate, with_generated

@@ -5,7 +5,7 @@ from nexusform.planning.room.ground import Thing, lay_ground
 from nexusform.state.model import EMPTY
 from nexusform.whatif.things import things_after, things_of_state
 from tests.planning.harness import all_types, applied, plan
-from tests.planning.room.test_headroom import cluster, site
+from tests.planning.room.test_room_left import cluster, site
 
 
 def test_a_plan_s_things_are_those_of_the_state_that_it_leads_to() -> None:

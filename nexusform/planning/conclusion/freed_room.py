@@ -40,9 +40,10 @@ def _waits_for_leaving(graph: StepGraph, objects: Mapping[Address, VmObject]) ->
         step = delete if delete is not None else graph.releasing.get(address)
         if step is None or vms.prior_demand is None:
             continue
-        for key, vm in vms.standing.items():
+        for key in vms.standing:
             if delete is not None or vms.leaves_early(key):
-                freeing.setdefault((vms.prior_demand.site_id, vm.placement.machine), set()).add(step)
+                machine = vms.place_before(key).machine
+                freeing.setdefault((vms.prior_demand.site_id, machine), set()).add(step)
     waits: Waits = {}
     for address, vms in objects.items():
         making = graph.making.get(address)
@@ -51,7 +52,7 @@ def _waits_for_leaving(graph: StepGraph, objects: Mapping[Address, VmObject]) ->
         # Under create_before_destroy the old VMs hold their room until the new ones stand.
         own = graph.deleting.get((address, "")) if vms.keeps_old else None
         for key in vms.tokens:
-            steps = freeing.get((vms.demand.site_id, vms.placed[key].placement.machine), set())
+            steps = freeing.get((vms.demand.site_id, vms.place_after(key).machine), set())
             waits.setdefault(making, set()).update(steps - {making, own})
     return waits
 
@@ -93,7 +94,7 @@ def _owners_of_rolling(rolling: Mapping[Address, VmObject]) -> dict[tuple[str, s
 def _placed_on(site: SitePlan, objects: Mapping[Address, VmObject]) -> dict[Hashable, tuple[Address, str]]:
     """The VMs that this plan places on a site, by handle: whose they are, and the machine."""
     return {
-        token: (address, vms.placed[key].placement.machine)
+        token: (address, vms.place_after(key).machine)
         for address, vms in objects.items()
         if vms.site is site
         for key, token in vms.tokens.items()

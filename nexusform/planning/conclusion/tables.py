@@ -45,7 +45,7 @@ def _row(
     found, pool = members[0]
     assert found.demand is not None
     keys = [(of, (p.pool, number)) for of, p in members for number in p.numbers]
-    actual = Counter(of.placed[key].placement.rack for of, key in keys if key in of.placed)
+    actual = Counter(of.place_after(key).rack for of, key in keys if key in of.placed)
     allowed = sum(1 for zone in racks.values() if pool.zones is None or zone in pool.zones)
     expected = min(len(keys), allowed)
     floor, ceiling = (len(keys) // expected, -(-len(keys) // expected)) if expected else (0, 0)
@@ -78,6 +78,6 @@ def _worst_left(found: VmObject, pool: PoolDemand) -> int:
     """On a real site the platform chooses which VMs a scale-in takes: the fewest that may be left
     on a rack that has some now.
     """
-    before = Counter(vm.placement.rack for vm in found.standing.values() if vm.pool == pool.pool)
+    before = Counter(found.place_before(key).rack for key in found.standing if key[0] == pool.pool)
     gone = sum(1 for key in found.moves.leave if key[0] == pool.pool)
     return max(min(before.values(), default=0) - gone, 0)

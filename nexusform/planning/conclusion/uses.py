@@ -50,7 +50,7 @@ class Uses:
         vms = self._vms.get(address)
         if vms is None or vms.site is None:
             return
-        machines = {vms.placed[key].placement.machine for key in vms.tokens}
+        machines = {vms.place_after(key).machine for key in vms.tokens}
         makers = {vms.site.offered_by.get(machine, "") for machine in machines}
         for maker in makers:
             if maker in self._by_text_after:
@@ -62,12 +62,12 @@ class Uses:
         if vms is None or vms.prior_demand is None:
             return
         site = vms.prior_demand.site_id
-        on = {(vm.placement.rack, vm.placement.machine) for vm in vms.standing.values()}
-        racks = {f"{site}/{rack}" for rack, _ in on}
-        machines = {f"{site}/{rack}/{machine}" for rack, machine in on}
-        for place in racks | machines:
-            if place in self._places_before:
-                yield self._places_before[place]
+        places = [vms.place_before(key) for key in vms.standing]
+        racks = {f"{site}/{place.rack}" for place in places}
+        machines = {f"{site}/{place.rack}/{place.machine}" for place in places}
+        for maker in racks | machines:
+            if maker in self._places_before:
+                yield self._places_before[maker]
 
 
 def _racks_and_machines(objects: Mapping[Address, Values], types: Types) -> dict[str, Address]:

@@ -1,16 +1,17 @@
-"""The sites of a plan as they stand on one side of it: before it, or after it."""
+"""The sites of a plan with their VMs on each side of it, and as its records tell both."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
+from typing import TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.demands import PlacedVm, PoolDemand, VmDemand, by_number
-from nexusform.planning.occupancy import OutsideVm
+from nexusform.planning.occupancy import OutsideVm, PoolVms, SiteMachine, SiteRack, SiteVms
 from nexusform.planning.plan import Change, Plan
 from nexusform.planning.room.ground import Ground, Thing, lay_ground
 from nexusform.planning.vms.sites import SitePlan, occupy_outsiders, sku_of, vm_name
@@ -106,3 +107,75 @@ def _house_outsiders(occupied: OccupiedSite) -> None:
     occupied.outsiders = [
         OutsideVm(vm.sku.name, vm.sku, vm.placement) for vm in scheduler.vms() if vm.handle not in managed
     ]
+
+
+# --- both sides together -----------------------------------------------------------------------
+
+
+def site_records(
+    before: Mapping[str, OccupiedSite],
+    after: Mapping[str, OccupiedSite],
+    order: Mapping[Address, int],
+) -> tuple[SiteVms, ...]:
+    """What a plan says of its sites, by id. `order` is that of the objects in the plan."""
+    return tuple(_site(before.get(i), after.get(i), order) for i in sorted({*before, *after}))
+
+
+def _site(old: OccupiedSite | None, new: OccupiedSite | None, order: Mapping[Address, int]) -> SiteVms:
+    present = new or old
+    assert present is not None, "a site stands on one side at least"
+    outsiders = {(vm.placement.machine, vm.name): vm for side in (old, new) if side for vm in side.outsiders}
+    return SiteVms(
+        present.site.id,
+        present.site.name,
+        _racks(old, new),
+        _machines(old, new),
+        _pools(old.vms if old else (), new.vms if new else (), order),
+        tuple(outsiders.values()),
+    )
+
+
+def _racks(old: OccupiedSite | None, new: OccupiedSite | None) -> tuple[SiteRack, ...]:
+    racks = {rack.name: rack for side in (old, new) if side for rack in side.site.racks}
+    return tuple(SiteRack(rack.name, rack.availability_zone, rack.planned) for rack in racks.values())
+
+
+def _machines(old: OccupiedSite | None, new: OccupiedSite | None) -> tuple[SiteMachine, ...]:
+    before = old.site.machines if old else {}
+    after = new.site.machines if new else {}
+    names = dict.fromkeys((*before, *after))
+    return tuple(SiteMachine(after.get(n) or before[n], n in before, n in after) for n in names)
+
+
+_PoolKey: TypeAlias = tuple[Address, str, VmSku]
+
+
+def _pools(
+    before: Iterable[HousedVm], after: Iterable[HousedVm], order: Mapping[Address, int]
+) -> tuple[PoolVms, ...]:
+    """By resource in the plan's order; in a resource the pools that stand after it, then those that leave."""
+    old, new = _by_pool(before), _by_pool(after)
+    keys = sorted(dict.fromkeys((*new, *old)), key=lambda key: order[key[0]])
+    return tuple(_pool(old.get(key, []), new.get(key, [])) for key in keys)
+
+
+def _by_pool(vms: Iterable[HousedVm]) -> dict[_PoolKey, list[HousedVm]]:
+    pools: dict[_PoolKey, list[HousedVm]] = {}
+    for housed in vms:
+        pools.setdefault((housed.address, housed.vm.pool, housed.sku), []).append(housed)
+    return pools
+
+
+def _pool(before: Sequence[HousedVm], after: Sequence[HousedVm]) -> PoolVms:
+    first = (after or before)[0]
+    old = {housed.vm.name: housed.vm for housed in before}
+    new = {housed.vm.name: housed.vm for housed in after}
+    return PoolVms(
+        first.address,
+        first.cluster,
+        first.vm.pool,
+        first.sku,
+        kept=tuple(vm for name, vm in new.items() if old.get(name) == vm),
+        left=tuple(vm for name, vm in old.items() if new.get(name) != vm),
+        came=tuple(vm for name, vm in new.items() if old.get(name) != vm),
+    )

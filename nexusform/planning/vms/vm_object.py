@@ -12,6 +12,7 @@ from nexusform.planning.plan import Action
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.triggers import Moves, VmKey
 from nexusform.scheduling.racks.explanation import Explanation
+from nexusform.scheduling.racks.model import Placement
 from nexusform.scheduling.racks.shortage import Shortage
 
 ROLLING = "kubernetes_version_changed"
@@ -64,6 +65,26 @@ class VmObject(Struct):
     def trigger_of(self, key: VmKey) -> str:
         """Why this plan places a VM, "" for one that stays."""
         return self.moves.again.get(key) or self.moves.arrive.get(key) or ""
+
+    def place_before(self, key: VmKey) -> Placement:
+        """Where a VM stood before the plan."""
+        return self.standing[key].placement
+
+    def place_after(self, key: VmKey) -> Placement:
+        """Where a VM stands after the plan."""
+        return self.placed[key].placement
+
+    def names_before(self) -> list[str]:
+        """The VMs that stood before the plan."""
+        return [vm.name for vm in self.standing.values()]
+
+    def names_after(self) -> list[str]:
+        """The VMs that stand after the plan, pools in order, numbers ascending."""
+        return [vm.name for vm in self.placed_vms()]
+
+    def names_placed(self) -> list[tuple[str, str]]:
+        """The VMs that this plan placed, in the order in which it did, and why."""
+        return [(self.placed[key].name, self.trigger_of(key)) for key in self.tokens]
 
     def stay_as_they_are(self) -> None:
         """Every VM stays where it is, whatever stands around it."""

@@ -271,7 +271,5 @@ def _unplaced(instance: Instance) -> dict[str, Any]:
 
 def _placed_note(vms: VmObject, serial: int) -> dict[str, Any] | None:
     """What state will remember of how each VM came to its place."""
-    came = [(vms.placed[key].name, vms.trigger_of(key)) for key in vms.tokens]
-    present = [vm.name for vm in vms.placed_vms()]
     prior = vms.instance.prior.private if vms.instance.prior is not None else None
-    return note_placed(prior, came, present, serial)
+    return note_placed(prior, vms.names_placed(), vms.names_after(), serial)

@@ -5,11 +5,11 @@ from collections import Counter
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.occupancy import SiteVms
 from nexusform.planning.plan import Mode
+from nexusform.planning.room.room_left import with_room
 from nexusform.planning.room.sides import Side, occupied_sites
-from nexusform.planning.room.telling import with_room
 from nexusform.planning.saved import plan_file
 from tests.planning.harness import all_types, applied, plan
-from tests.planning.room.test_headroom import cluster, site
+from tests.planning.room.test_room_left import cluster, site
 
 PLAIN = """
 resource "nexus_bare_metal_machine" "m" {

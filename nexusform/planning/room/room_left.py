@@ -1,16 +1,32 @@
-"""How much room a plan leaves: the figures that a reviewer asks for first."""
+"""What a plan says of its sites, last of all: who stands where, and how much room is left."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from msgspec.structs import replace
+
 from nexusform.demands import PoolDemand, VmDemand
+from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.occupancy import Room, SiteRoom
-from nexusform.planning.room.sides import OccupiedSite
+from nexusform.planning.room.sides import OccupiedSite, Side, occupied_sites, site_records
 from nexusform.planning.vms.sites import demand_for
 from nexusform.planning.vms.triggers import batch_size
+from nexusform.ports import Registries
 from nexusform.scheduling.catalogue import by_size
 from nexusform.scheduling.racks.model import CONTROL_PLANE, VmSku, anybodys, common_terms
+
+
+def with_room(result: PlanResult, registries: Registries) -> PlanResult:
+    """The result with `sites` and `room` in its plan. A plan in error has what stands, and no room."""
+    plan = result.plan
+    order = {change.address: position for position, change in enumerate(plan.changes)}
+    before = occupied_sites(plan, result.objects, registries, Side.BEFORE)
+    if plan.errored:
+        return replace(result, plan=replace(plan, sites=site_records(before, before, order)))
+    after = occupied_sites(plan, result.objects, registries, Side.AFTER)
+    room = headroom(before, after)
+    return replace(result, plan=replace(plan, sites=site_records(before, after, order), room=room))
 
 
 def headroom(before: Mapping[str, OccupiedSite], after: Mapping[str, OccupiedSite]) -> tuple[SiteRoom, ...]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.occupancy import SiteRoom
-from nexusform.planning.room.telling import with_room
+from nexusform.planning.room.room_left import with_room
 from nexusform.state.model import EMPTY
 from tests.planning.harness import all_types, applied, plan
 
