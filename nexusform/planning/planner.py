@@ -8,6 +8,9 @@ in which order apply follows (conclusion).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, has_errors
@@ -15,8 +18,6 @@ from nexusform.planning.conclusion import changes, conclusion
 from nexusform.planning.conclusion.causes import causes
 from nexusform.planning.conclusion.conclusion import World
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.fleet.outcome import destroyed
-from nexusform.planning.fleet.phase import FleetPhase
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.orphans import orphans_of
 from nexusform.planning.modules.conditions import check_conditions
@@ -27,8 +28,8 @@ from nexusform.planning.names.bodies import PreparedBodies
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.setting import setting_for
 from nexusform.planning.plan import Mode
-from nexusform.planning.pods.blocks import plan_fleet_objects, pods_over
 from nexusform.planning.preparation.order import (
+    FLEET_PHASE,
     PLACEMENT_PHASE,
     VM_PHASE,
     Order,
@@ -41,8 +42,13 @@ from nexusform.planning.replanning.remedies import with_ways_out
 from nexusform.planning.replanning.zone_sets import with_zone_sets
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.vms.destroying import destroy
+from nexusform.planning.vms.vm_object import VmObject
 from nexusform.planning.vms.vm_walk import plan_vms
 from nexusform.planning.vms.vm_world import vm_world
+
+if TYPE_CHECKING:  # loaded where there is a fleet
+    from nexusform.planning.fleet.outcome import FleetOutcome
+    from nexusform.planning.pods.phase import PodPhase
 
 
 def make_plan(request: PlanRequest) -> PlanResult:
@@ -121,9 +127,7 @@ def _walked(blocks: Blocks, evaluation: Evaluation) -> World:
     ground = vm_world(blocks)
     vms = plan_vms(order.of(VM_PHASE), orphans.with_vms, ground, blocks, evaluation)
     placed = vms.evaluation  # in which placements are known
-    pods = pods_over(blocks, vms.objects.values())
-    problems = plan_fleet_objects(blocks, placed, pods)
-    fleet = FleetPhase(blocks, pods.clusters, pods).run(order.of(PLACEMENT_PHASE), order, placed)
+    fleet = _planned_fleet(blocks, vms.objects.values(), placed)
     for block in order.after(PLACEMENT_PHASE):
         blocks.plan_ordinary(block, placed)
     read_all_data(blocks.request.configuration, placed)
@@ -132,15 +136,53 @@ def _walked(blocks: Blocks, evaluation: Evaluation) -> World:
         ground.sites,
         vms.objects,
         ground.before,
-        fleet,
-        pods,
+        fleet.outcome,
+        fleet.pods,
         diagnostics=(*orphans.diagnostics, *ground.diagnostics),
-        walked=(*vms.diagnostics, *problems, *fleet.diagnostics),
+        walked=(*vms.diagnostics, *fleet.diagnostics),
     )
 
 
 def _removed(blocks: Blocks, evaluation: Evaluation) -> World:
     """Nothing is planned: what is selected goes, with all that depends on it."""
     vms, before = destroy(blocks)
-    fleet = destroyed(blocks.instances.values())
-    return World(evaluation, {}, vms, before, fleet, pods_over(blocks, vms.values()))
+    fleet = _removed_fleet(blocks, vms.values())
+    return World(evaluation, {}, vms, before, fleet.outcome, fleet.pods)
+
+
+class _Fleet(Struct, frozen=True):
+    # What fleet objects, pods and placements come to; empty where there are none.
+    outcome: FleetOutcome | None = None
+    pods: PodPhase | None = None
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def _planned_fleet(blocks: Blocks, vms: Iterable[VmObject], evaluation: Evaluation) -> _Fleet:
+    """Phases 5 and 6. Their rooms are loaded when there is anything of a fleet: most plans have nothing."""
+    if not _has_fleet(blocks):
+        return _Fleet()
+    from nexusform.planning.fleet.phase import FleetPhase
+    from nexusform.planning.pods.blocks import plan_fleet_objects, pods_over
+
+    pods = pods_over(blocks, vms)
+    problems = plan_fleet_objects(blocks, evaluation, pods)
+    placements = blocks.order.of(PLACEMENT_PHASE)
+    outcome = FleetPhase(blocks, pods.clusters, pods).run(placements, blocks.order, evaluation)
+    return _Fleet(outcome, pods, (*problems, *outcome.diagnostics))
+
+
+def _removed_fleet(blocks: Blocks, vms: Iterable[VmObject]) -> _Fleet:
+    if not _has_fleet(blocks):
+        return _Fleet()
+    from nexusform.planning.fleet.outcome import destroyed
+    from nexusform.planning.pods.blocks import pods_over
+
+    return _Fleet(destroyed(blocks.instances.values()), pods_over(blocks, vms))
+
+
+def _has_fleet(blocks: Blocks) -> bool:
+    """Whether the configuration or the state holds anything of phases 5 and 6."""
+    types = blocks.request.registries.resource_types
+    standing = {address.type for address in blocks.prior.instances}
+    phases = {*blocks.order.phases.values(), *(types[name].phase for name in standing if name in types)}
+    return bool(phases & {FLEET_PHASE, PLACEMENT_PHASE})

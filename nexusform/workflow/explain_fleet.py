@@ -18,6 +18,7 @@ from nexusform.planning.request import PlanRequest
 from nexusform.planning.vms.placed_note import placed_by
 from nexusform.scheduling.fleet.explanation import Drift, Explanation, drift, explain
 from nexusform.scheduling.fleet.model import BindingState
+from nexusform.scheduling.fleet.roster import Roster
 from nexusform.workflow.explain_pods import nodes_unknown
 
 MANIFEST_TYPE = "fleet_hub_manifest"
@@ -52,10 +53,13 @@ def explain_placements(
     """
     quiet = replace(request, tie_breaks=0, ways_out=False, lint=False)
     planned = make_plan(quiet)
+    if planned.fleet is None:
+        return None
+    roster = planned.fleet.roster
     placements = [p for a, p in planned.fleet.placements.items() if pattern.matches(a)]
     if not placements:
         return None
-    known = {m.name for m in planned.fleet.roster.members}
+    known = {m.name for m in roster.members}
     named = {
         name
         for placement in placements
@@ -70,11 +74,10 @@ def explain_placements(
         text = f'The fleet has no member cluster "{name}".{near}' + (f" {unknown}" if unknown else "")
         return [], [error("no-such-object", text)]
     wrong = [d for d in planned.diagnostics if d.severity is Severity.ERROR]
-    return [_reason(p, planned, name) for p in placements], wrong
+    return [_reason(p, planned, roster, name) for p in placements], wrong
 
 
-def _reason(placement: PlacementPlan, planned: PlanResult, cluster: str) -> PlacementReason:
-    roster = planned.fleet.roster
+def _reason(placement: PlacementPlan, planned: PlanResult, roster: Roster, cluster: str) -> PlacementReason:
     policy, namespace = placement.policy_in(roster), placement.written.namespace
     rows = {
         row.object: row

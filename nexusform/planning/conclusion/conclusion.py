@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,16 +17,12 @@ from nexusform.planning.conclusion.placements import explanations, placement_cha
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.conclusion.steps import build_steps
 from nexusform.planning.conclusion.tables import placement_tables
-from nexusform.planning.fleet.outcome import FleetOutcome
-from nexusform.planning.fleet.rows import kept_count
 from nexusform.planning.instances.blocks import Blocks
-from nexusform.planning.instances.instance import UNDECIDED
+from nexusform.planning.instances.instance import UNDECIDED, Instance
 from nexusform.planning.modules.data_blocks import inventories_read
 from nexusform.planning.modules.outputs import Outputs, variable_values
 from nexusform.planning.names.evaluation import Evaluation
-from nexusform.planning.plan import CheckResult, Drift, Mode, PlacementChange, Plan
-from nexusform.planning.pods.blocks import pod_diagnostics
-from nexusform.planning.pods.phase import PodPhase
+from nexusform.planning.plan import CheckResult, Drift, Mode, PlacementAction, PlacementChange, Plan
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.verdicts.broken_groups import broken_groups
 from nexusform.planning.verdicts.certainty import SiteCertainty, measure
@@ -37,18 +34,23 @@ from nexusform.planning.vms.surroundings import PlanSurroundings, catalogue_vers
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.state.model import ObjectState
 
+if TYPE_CHECKING:  # loaded where there is a fleet
+    from nexusform.planning.fleet.outcome import FleetOutcome
+    from nexusform.planning.pods.phase import PodPhase
+
 
 class World(Struct, frozen=True):
     """Where everything came to be. `before` is what VMs that stand were asked for with; `diagnostics` are
-    about what stands, `walked` those of the phases, which may only follow from others.
+    about what stands, `walked` those of the phases, which may only follow from others. `fleet` and `pods`
+    are None where neither the configuration nor the state holds anything of a fleet.
     """
 
     evaluation: Evaluation
     sites: Mapping[str, SitePlan]
     vms: Mapping[Address, VmObject]
     before: PlanSurroundings
-    fleet: FleetOutcome
-    pods: PodPhase
+    fleet: FleetOutcome | None
+    pods: PodPhase | None
     diagnostics: tuple[Diagnostic, ...] = ()
     walked: tuple[Diagnostic, ...] = ()
 
@@ -76,7 +78,8 @@ def conclude(
     judged = _judged(blocks, world, [*diagnostics, *problems], certainty if ruled else None)
     vms = world.vms.values()
     vm_rows = placement_changes(vms, certainty, everything=request.want_rejected)
-    other_rows = (*world.fleet.rows, *_pod_rows(world.pods, want_rejected=request.want_rejected))
+    other_rows = (*_binding_rows(world), *_pod_rows(world, want_rejected=request.want_rejected))
+    kept_rows = [row for row in other_rows if row.action is PlacementAction.KEEP]
     types = request.registries.resource_types
     steps = build_steps(changes, world.vms, world.sites, prior, world.before, types)
     plan = Plan(
@@ -89,7 +92,7 @@ def conclude(
         placements=(*vm_rows, *other_rows),
         placement_tables=tuple(placement_tables(vms, world.sites, certainty)),
         moved=tuple(prior.previous.items()),
-        kept=sum(len(one.moves.stay) for one in vms) + kept_count(other_rows),
+        kept=sum(len(one.moves.stay) for one in vms) + len(kept_rows),
         tie_breaks=tie_breaks,
         checks=(*checks, *blocks.checks),
         inventories=inventories_read(world.evaluation),
@@ -132,20 +135,34 @@ def _judged(
     # What depends on a VM that does not fit is undecided because of that.
     flawed = has_errors(d for d in told if d.id != UNDECIDED or not failures.unplaced)
     if flawed:
-        told += pod_diagnostics(world.pods, instances, risks=False)
+        told += _pod_problems(world, instances, risks=False)
         return Judged(told, (), Verdicts())
-    pod_problems = pod_diagnostics(world.pods, instances, risks=not failures.unplaced)
+    pod_problems = _pod_problems(world, instances, risks=not failures.unplaced)
     rules = Verdicts()
     if certainty is not None:
-        rules = judge(instances.values(), world.vms, world.sites, certainty, world.pods.places())
+        pods = world.pods.places() if world.pods is not None else ()
+        rules = judge(instances.values(), world.vms, world.sites, certainty, pods)
     told = [*failures.diagnostics, *told, *pod_problems, *rules.diagnostics]
     return Judged(told, failures.unplaced, rules)
 
 
-def _pod_rows(pods: PodPhase, *, want_rejected: bool) -> list[PlacementChange]:
+def _pod_problems(world: World, instances: Mapping[Address, Instance], *, risks: bool) -> list[Diagnostic]:
+    if world.pods is None:
+        return []
+    from nexusform.planning.pods.blocks import pod_diagnostics
+
+    return pod_diagnostics(world.pods, instances, risks=risks)
+
+
+def _binding_rows(world: World) -> Sequence[PlacementChange]:
+    return world.fleet.rows if world.fleet is not None else ()
+
+
+def _pod_rows(world: World, *, want_rejected: bool) -> Sequence[PlacementChange]:
+    rows = world.pods.rows if world.pods is not None else []
     if want_rejected:
-        return pods.rows
-    return [replace(row, rejected=()) if row.rejected else row for row in pods.rows]
+        return rows
+    return [replace(row, rejected=()) if row.rejected else row for row in rows]
 
 
 def _signed(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagnostic]) -> Plan:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct, field
 
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic
-from nexusform.planning.fleet.outcome import FleetOutcome
 from nexusform.planning.plan import Plan
-from nexusform.planning.pods.phase import PodPhase
 from nexusform.planning.verdicts.fit import Unplaced
 from nexusform.planning.verdicts.separation import OpenRule
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.scheduling.racks.explanation import Explanation
+
+if TYPE_CHECKING:  # loaded where there is a fleet
+    from nexusform.planning.fleet.outcome import FleetOutcome
+    from nexusform.planning.pods.phase import PodPhase
 
 
 class Explained(Struct, frozen=True):
@@ -45,7 +47,7 @@ class PlanResult(Struct, frozen=True):
     objects: Mapping[Address, VmObject] = field(default_factory=dict)
     sites: Mapping[str, SitePlan] = field(default_factory=dict)
     separations: tuple[OpenRule, ...] = ()
-    fleet: FleetOutcome = field(default_factory=FleetOutcome)
+    fleet: FleetOutcome | None = None
     pods: PodPhase | None = None
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from nexusform.address import Address
@@ -172,8 +172,3 @@ def _wave_text(waves: tuple[Wave, ...], cluster: str) -> str:
             wait = f", then a wait of {wave.wait_seconds} s" if wave.wait_seconds else ""
             return f"wave {number} of {len(waves)}{wait}"
     return ""
-
-
-def kept_count(rows: Iterable[PlacementChange]) -> int:
-    """How many bindings stay as they are."""
-    return sum(row.action is PlacementAction.KEEP for row in rows)

@@ -8,7 +8,7 @@ places are looked up again in each repetition, all others stand where they stand
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field
 
@@ -17,7 +17,6 @@ from nexusform.demands import PlacedVm, PoolDemand
 from nexusform.diagnostics import Diagnostic, Problem, Severity, did_you_mean
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import SeparationVerdict, SeparationViolation
-from nexusform.planning.pods.phase import PlannedPod
 from nexusform.planning.verdicts.certainty import SiteCertainty
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.triggers import VmKey
@@ -25,6 +24,9 @@ from nexusform.planning.vms.vm_object import VmObject
 from nexusform.ports import Kind
 from nexusform.scheduling.racks.certainty import Token
 from nexusform.scheduling.racks.model import Placement
+
+if TYPE_CHECKING:  # loaded where there are pods
+    from nexusform.planning.pods.phase import PlannedPod
 
 BROKEN: Final = "separation"
 _PACKED: Final = "extra-large VMs are packed onto machines that house one of another cluster"
