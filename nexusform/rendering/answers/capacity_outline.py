@@ -34,6 +34,7 @@ def _titled(section: Section, front: str) -> Section:
 
 
 def _verdict(answer: CapacityAnswer, several: bool) -> str:
+    """`4 more NC_P46_224_v1 fit, 2 with any one rack lost; ...`, or how many whole sets of a mix do."""
     front = f"{answer.site_id}: " if several else ""
     if answer.mix is not None:
         sets = answer.mix.sets
@@ -54,6 +55,7 @@ def _mix_text(parts: Iterable[MixPart]) -> str:
 
 
 def _facts(answer: CapacityAnswer) -> Iterable[str]:
+    """Sentences on the machines that are counted, and on those that are not."""
     figures = answer.figures
     where = "" if answer.zones is None else f" in zones {', '.join(answer.zones)}"
     yield (
@@ -87,6 +89,7 @@ def _sections(answer: CapacityAnswer) -> Iterable[Section]:
 
 
 def _rooms(answer: CapacityAnswer) -> Section:
+    """A row per SKU: how many more fit, and what no VM of it can use."""
     planned = ("with planned racks",) if answer.planned_racks else ()
     counts = ("more", *planned, "a rack lost")
     heads = ("SKU", *counts, "worst rack", "left over")
@@ -135,6 +138,7 @@ def _rack_lost_row(room: SkuRoom) -> Row:
 
 
 def _mix(mix: MixAnswer) -> Section:
+    """How many whole sets of a mix fit, and what fits beside them."""
     sets = f"{counted(mix.sets, 'whole set')} of {_mix_text(mix.parts)}"
     lines = [f"{sets} {_fits(mix.sets)} when the VMs are placed at once, larger SKUs first."]
     if mix.short is not None:
@@ -159,6 +163,7 @@ def _fragmentation(cells: Fragmentation) -> Iterable[Section]:
 
 
 def _fragmentation_lines(cells: Fragmentation, yardstick: VmSku) -> Iterable[str]:
+    """NUMA cells by what they can still take, and which pools break them."""
     size = f"{yardstick.cpus_in_cell} vCPUs and {yardstick.memory_in_cell} GiB"
     kinds = (
         (cells.open, f"can take {size} now"),
@@ -181,6 +186,7 @@ def _fragmentation_lines(cells: Fragmentation, yardstick: VmSku) -> Iterable[str
 
 
 def _stranded_line(cells: Fragmentation) -> str:
+    """What is free and of no use to any SKU."""
     if not cells.stranded_cells:
         return "Nothing: wherever vCPUs or memory are free, some SKU still fits."
     return (
@@ -195,10 +201,10 @@ def _stranded_line(cells: Fragmentation) -> str:
 
 def capacity_document(answers: Sequence[CapacityAnswer]) -> dict[str, Any]:
     """The same as data."""
-    return {"sites": [_site(answer) for answer in answers]}
+    return {"sites": [_site_document(answer) for answer in answers]}
 
 
-def _site(answer: CapacityAnswer) -> dict[str, Any]:
+def _site_document(answer: CapacityAnswer) -> dict[str, Any]:
     figures = answer.figures
     return {
         "site_id": answer.site_id,
@@ -208,13 +214,13 @@ def _site(answer: CapacityAnswer) -> dict[str, Any]:
         "planned_racks": list(answer.planned_racks),
         "vcpus": {"total": figures.vcpus, "free": figures.free_vcpus},
         "memory_gib": {"total": figures.memory_gib, "free": figures.free_memory_gib},
-        "vm_skus": [_sku(room) for room in answer.rooms],
-        "fragmentation": _cells(answer.fragmentation),
-        "mix": None if answer.mix is None else _mix_data(answer.mix),
+        "vm_skus": [_sku_document(room) for room in answer.rooms],
+        "fragmentation": _fragmentation_document(answer.fragmentation),
+        "mix": None if answer.mix is None else _mix_document(answer.mix),
     }
 
 
-def _sku(room: SkuRoom) -> dict[str, Any]:
+def _sku_document(room: SkuRoom) -> dict[str, Any]:
     return {
         "vm_sku_name": room.sku.name,
         "more": room.now,
@@ -222,12 +228,12 @@ def _sku(room: SkuRoom) -> dict[str, Any]:
         "more_with_any_one_rack_lost": room.with_a_rack_lost,
         "worst_rack": room.worst_rack or None,
         "left_over": {"vcpus": room.rest_vcpus, "memory_gib": room.rest_memory_gib},
-        "zones": [_zone(zone) for zone in room.zones],
+        "zones": [_zone_document(zone) for zone in room.zones],
         "rack_lost": dict(room.without_rack),
     }
 
 
-def _zone(zone: ZoneRoom) -> dict[str, Any]:
+def _zone_document(zone: ZoneRoom) -> dict[str, Any]:
     return {
         "availability_zone": zone.zone,
         "racks": list(zone.racks),
@@ -236,7 +242,7 @@ def _zone(zone: ZoneRoom) -> dict[str, Any]:
     }
 
 
-def _cells(cells: Fragmentation) -> dict[str, Any]:
+def _fragmentation_document(cells: Fragmentation) -> dict[str, Any]:
     return {
         "yardstick": None if cells.yardstick is None else cells.yardstick.name,
         "cells": cells.cells,
@@ -246,7 +252,7 @@ def _cells(cells: Fragmentation) -> dict[str, Any]:
         "without_disk": cells.spoiled,
         "too_small": cells.small,
         "closed": cells.closed,
-        "broken_by": [_broken_by(pool) for pool in cells.broken_by],
+        "broken_by": [_broken_by_document(pool) for pool in cells.broken_by],
         "free_in_broken_cells": {"vcpus": cells.broken_vcpus, "memory_gib": cells.broken_memory_gib},
         "stranded": {
             "cells": cells.stranded_cells,
@@ -256,11 +262,11 @@ def _cells(cells: Fragmentation) -> dict[str, Any]:
     }
 
 
-def _broken_by(pool: BrokenBy) -> dict[str, Any]:
+def _broken_by_document(pool: BrokenBy) -> dict[str, Any]:
     return {"cluster": pool.cluster, "pool": pool.pool, "cells": pool.cells}
 
 
-def _mix_data(mix: MixAnswer) -> dict[str, Any]:
+def _mix_document(mix: MixAnswer) -> dict[str, Any]:
     return {
         "set": [{"vm_sku_name": part.sku.name, "count": part.count} for part in mix.parts],
         "sets": mix.sets,

@@ -56,6 +56,7 @@ def console_value(value: Value, indent: int = 0) -> str:
 
 
 def _null(of: Type) -> str:
+    """`null` with its type, where that is known."""
     if of is DYNAMIC:
         return "null"
     if isinstance(of, PrimitiveType):
@@ -91,6 +92,7 @@ def _quoted(text: str) -> str:
 
 
 def _escaped(character: str) -> str:
+    """A character as an escape in a string."""
     code = ord(character)
     known = _ESCAPES.get(character)
     if known is not None:

@@ -42,6 +42,7 @@ def elsewhere_lines(ways: Sequence[Way], demand: Demand, pool_size: int) -> list
 
 
 def _line(need: Need | None, ways: Sequence[Way], demand: Demand, pool_size: int) -> str:
+    """What one change would bring: how many machines, and which."""
     count = counted(len(ways), "machine")
     has = form(len(ways), "has", "have")
     machines = listed((way.machine for way in ways), _MOST_NAMES)
@@ -75,6 +76,7 @@ def _first_of(texts: Sequence[str], join: Callable[[Sequence[str]], str]) -> str
 
 
 def _leave_line(ways: Sequence[Way]) -> str:
+    """The machines from which the fewest VMs would have to leave."""
     fewest = min(len(way.leaving) for way in ways)
     best = [way for way in ways if len(way.leaving) == fewest]
     machines = _first_of([f"{way.machine} ({listed(way.leaving, 3)})" for way in best], ", ".join)
@@ -91,10 +93,10 @@ def _by_rack(ways: Iterable[Way]) -> str:
 
 def elsewhere_document(ways: Iterable[Way]) -> list[dict[str, Any]]:
     """The same as data, machine by machine."""
-    return [_way(way) for way in ways]
+    return [_way_document(way) for way in ways]
 
 
-def _way(way: Way) -> dict[str, Any]:
+def _way_document(way: Way) -> dict[str, Any]:
     return {
         "machine": way.machine,
         "rack": way.rack,

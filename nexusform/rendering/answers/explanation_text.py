@@ -115,6 +115,7 @@ def _next_best(second: Ranked) -> str:
 
 
 def _machine(explanation: Explanation, rack_machines: Collection[str], *, every: bool) -> list[str]:
+    """Step 4: the machine, what came second, and who was refused."""
     tied = explanation.tied_machines
     lines = [_step("4", "machine", _choice(explanation.machines[0], tied))]
     if len(tied) <= 1 and explanation.next_best is not None:
@@ -141,6 +142,7 @@ def _refusals_in_rack(explanation: Explanation, rack_machines: Collection[str]) 
 
 
 def _cells(explanation: Explanation, placement: Placement) -> str:
+    """Step 5: the cells, and why these."""
     count = len(placement.cells)
     cells = cells_text(placement)
     if len(explanation.fitting_cells) == count:
@@ -155,6 +157,7 @@ def _cells(explanation: Explanation, placement: Placement) -> str:
 
 
 def _refusals(explanation: Explanation, *, every: bool) -> list[str]:
+    """Every reason with the machines it refused."""
     groups = _grouped(explanation.refusals)
     shown = groups if every else groups[:_LINES]
     if not shown:
@@ -182,6 +185,7 @@ def _machines_by_reason(refusals: Iterable[Refusal]) -> dict[tuple[str, str], li
 
 
 def _abbreviated(names: Sequence[str]) -> str:
+    """`rack7-bm01, bm02`: a front that repeats is left out."""
     shown: list[str] = []
     front = ""
     for name in names:
@@ -212,8 +216,8 @@ def explanation_document(
         "seed": explanation.seed,
         "machines_in_all": explanation.total_machines,
         "filters": [{"rule": step.rule, "machines": step.machines} for step in explanation.filters],
-        "racks": [_ranked(rack) for rack in explanation.racks],
-        "machines": [_ranked(machine) for machine in explanation.machines],
+        "racks": [_ranked_document(rack) for rack in explanation.racks],
+        "machines": [_ranked_document(machine) for machine in explanation.machines],
         "fitting_cells": list(explanation.fitting_cells),
         "rejected": [refusal_document(refusal) for refusal in explanation.refusals],
         "certainty": None if certainty is None else {"rack": certainty.rack, "machine": certainty.machine},
@@ -221,7 +225,7 @@ def explanation_document(
     }
 
 
-def _ranked(ranked: Ranked) -> dict[str, Any]:
+def _ranked_document(ranked: Ranked) -> dict[str, Any]:
     keys = [{"rule": key.rule, "value": key.value, "text": key.text} for key in ranked.keys]
     return {"name": ranked.name, "keys": keys, "tie_break": ranked.digest or None}
 
@@ -260,6 +264,7 @@ def _filter_section(explanation: Explanation) -> Section:
 
 
 def _ranking(title: str, ranked: Sequence[Ranked]) -> Section:
+    """A table of the candidates, the best first."""
     lines: list[str] = []
     tied = sum(1 for candidate in ranked if candidate.digest)
     if tied:

@@ -41,6 +41,7 @@ def failure_outline(failure: Failure, origin: str) -> Outline:
 
 
 def _headline(failure: Failure) -> str:
+    """What is down, what that loses, and whether it comes back."""
     if not failure.vms:
         return "Nothing is down: no VM stands there."
     down = f"{counted(failure.vms, 'VM')} {form(failure.vms, 'is', 'are')} down"
@@ -64,6 +65,7 @@ def _loss(pool: PoolLeft) -> str:
 
 
 def _facts(failure: Failure) -> Iterable[str]:
+    """What happens by itself and what does not."""
     if failure.machines and failure.scope is Scope.RACK:
         yield f"{counted(len(failure.machines), 'machine')}: {listed(failure.machines, 4)}."
     if failure.deletions:
@@ -104,6 +106,7 @@ def _table(heads: tuple[str, ...], rows: tuple[Row, ...], *figures: int) -> Tabl
 
 
 def _deletions(failure: Failure) -> Section:
+    """The commands that have the platform create nodes elsewhere."""
     silent = sorted({deletion.cluster for deletion in failure.deletions if not deletion.reachable})
     lines = []
     if silent:
@@ -159,20 +162,20 @@ def failure_document(failure: Failure) -> dict[str, Any]:
         "machines": list(failure.machines),
         "vms_down": failure.vms,
         "pools": [pool_document(pool) for pool in failure.pools],
-        "stay_down": [_waiting(pool) for pool in failure.stay_down],
+        "stay_down": [_waiting_document(pool) for pool in failure.stay_down],
         "outside_vms_down": list(failure.outsiders),
         "workloads": [workload_document(left, drained=False) for left in failure.workloads],
-        "delete_nodes": [_deletion(deletion) for deletion in failure.deletions],
+        "delete_nodes": [_deletion_document(deletion) for deletion in failure.deletions],
         "vms_without_room": failure.missing,
-        "comebacks": [_comeback(pool) for pool in failure.comebacks],
+        "comebacks": [_comeback_document(pool) for pool in failure.comebacks],
     }
 
 
-def _waiting(pool: PoolLeft) -> dict[str, Any]:
+def _waiting_document(pool: PoolLeft) -> dict[str, Any]:
     return {"address": pool.address, "vms": [vm.name for vm in pool.down]}
 
 
-def _deletion(deletion: NodeDeletion) -> dict[str, Any]:
+def _deletion_document(deletion: NodeDeletion) -> dict[str, Any]:
     return {
         "cluster_id": deletion.cluster_id,
         "machines": list(deletion.machines),
@@ -182,7 +185,7 @@ def _deletion(deletion: NodeDeletion) -> dict[str, Any]:
     }
 
 
-def _comeback(pool: PoolComeback) -> dict[str, Any]:
+def _comeback_document(pool: PoolComeback) -> dict[str, Any]:
     return {
         "cluster_id": pool.cluster_id,
         "pool": pool.pool,

@@ -43,6 +43,7 @@ def reduced(nodes: Sequence[str], edges: Iterable[Edge]) -> list[Edge]:
 
 
 def _reduce(nodes: Sequence[str], edges: set[Edge]) -> set[Edge]:
+    """The edges that no longer way implies."""
     import networkx as nx
 
     graph: nx.DiGraph[str] = nx.DiGraph()

@@ -34,6 +34,7 @@ def kubernetes_upgrade_outline(upgrade: KubernetesUpgrade, origin: str) -> Outli
 
 
 def _headline(upgrade: KubernetesUpgrade) -> str:
+    """Whether the upgrade goes through, and what stops it."""
     if upgrade.blocked:
         names = listed(pool.pool for pool in upgrade.blocked)
         return f"It does not go through: there is no room for the surge of {names}."
@@ -48,6 +49,7 @@ def _headline(upgrade: KubernetesUpgrade) -> str:
 
 
 def _facts(upgrade: KubernetesUpgrade) -> Iterable[str]:
+    """How the upgrade goes, in sentences."""
     yield (
         "The control plane goes first, one node at a time, then the pools. The new VMs of a batch are placed "
         "by the rule while the old ones still hold their room; then the old ones leave."
@@ -99,6 +101,7 @@ def _blocked(pool: PoolUpgrade) -> Section:
 
 
 def _ways_out(pool: PoolUpgrade) -> Iterable[str]:
+    """What would let a blocked pool go through."""
     if pool.fitting_surge:
         yield f'max_surge = "{pool.fitting_surge}" fits for every batch.'
     if pool.in_place:
@@ -113,6 +116,7 @@ def _ways_out(pool: PoolUpgrade) -> Iterable[str]:
 
 
 def _batches(pool: PoolUpgrade) -> Section:
+    """A row per node: where it stands and where its new VM goes."""
     rows: list[Row] = []
     for batch in pool.batches:
         rows += [_move_row(batch, move) for move in batch.moves]
@@ -134,11 +138,11 @@ def kubernetes_upgrade_document(upgrade: KubernetesUpgrade) -> dict[str, Any]:
         "kubernetes_version": upgrade.version or None,
         "fits": not upgrade.blocked,
         "blocking_budgets": list(upgrade.budgets),
-        "pools": [_pool(pool) for pool in upgrade.pools],
+        "pools": [_pool_document(pool) for pool in upgrade.pools],
     }
 
 
-def _pool(pool: PoolUpgrade) -> dict[str, Any]:
+def _pool_document(pool: PoolUpgrade) -> dict[str, Any]:
     return {
         "pool": pool.pool,
         "vm_sku_name": pool.sku,
@@ -154,11 +158,11 @@ def _pool(pool: PoolUpgrade) -> dict[str, Any]:
         "fitting_surge": pool.fitting_surge or None,
         "fits_in_place": pool.in_place,
         "availability_lost": pool.lost,
-        "batches": [_batch(batch) for batch in pool.batches],
+        "batches": [_batch_document(batch) for batch in pool.batches],
     }
 
 
-def _batch(batch: Batch) -> dict[str, Any]:
+def _batch_document(batch: Batch) -> dict[str, Any]:
     return {
         "batch": batch.number,
         "up": batch.up,

@@ -20,6 +20,7 @@ def outline_markdown(outline: Outline) -> str:
 
 
 def _section(section: Section) -> Iterable[str]:
+    """The blocks of text of one section."""
     title = f"\u274c {_plain(section.title)}" if section.bad else _plain(section.title)
     yield f"<details><summary>{title}</summary>" if section.folded else f"#### {title}"
     if section.lines:

@@ -51,6 +51,7 @@ def outline_page(outline: Outline) -> str:
 
 
 def _section(section: Section) -> str:
+    """A section of the page; one that is detail can be folded."""
     body = "\n".join(_body(section))
     title = _text(section.title) + (" (finding)" if section.bad else "")
     if section.folded:
@@ -60,6 +61,7 @@ def _section(section: Section) -> str:
 
 
 def _body(section: Section) -> Iterable[str]:
+    """Lines, commands and table of a section."""
     yield from (f"<p>{_prose(line)}</p>" for line in section.lines)
     if section.commands:
         commands = "\n".join(_text(command) for command in section.commands)
@@ -69,6 +71,7 @@ def _body(section: Section) -> Iterable[str]:
 
 
 def _table(table: Table, title: str) -> str:
+    """A table in a box that scrolls."""
     heads = "".join(
         f'<th scope="col"{_figure(table, k)}>{_text(head) or _NAMELESS}</th>'
         for k, head in enumerate(table.heads)

@@ -34,6 +34,7 @@ def outline_text(outline: Outline, *, colour: bool = False, width: int = 80) -> 
 
 
 def _section(section: Section, paint: Painter, width: int) -> Iterable[str]:
+    """The lines of one section."""
     styles = ("bold", "red") if section.bad else ("bold",)
     yield paint(harmless(section.title), *styles)
     inner_width = width - len(_INDENT)
@@ -79,6 +80,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], figures: frozenset[int]) 
 def _records(
     table: Table, heads: Sequence[str], rows: Sequence[Sequence[str]], paint: Painter, width: int
 ) -> list[str]:
+    """A table that is too wide, as a few lines per row."""
     lines: list[str] = []
     for row, cells in zip(table.rows, rows, strict=True):
         lines.append(paint(cells[0] or "-", "red" if row.bad else "bold"))

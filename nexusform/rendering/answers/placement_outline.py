@@ -43,10 +43,10 @@ def placement_outline(
     facts = [_policy(explanation), _view(anew=anew), *_history(shown, rows, known), *_drift(drift)]
     sections: list[Section] = []
     if cluster:
-        sections += [_verdicts(each, explanation) for each in shown]
+        sections += [_verdict_section(each, explanation) for each in shown]
     else:
         sections.append(Section("Clusters", table=_table(explanation)))
-    sections += [_preferences(each) for each in shown if each.preferences]
+    sections += [_preference_section(each) for each in shown if each.preferences]
     if cluster:
         sections += _overridden(objects, rendered)
     return Outline(
@@ -87,6 +87,7 @@ def _history(
     rows: Mapping[str, PlacementChange],
     known: Mapping[str, tuple[str, int]],
 ) -> Iterator[str]:
+    """What this plan does with each cluster, or since when it is held."""
     for each in shown:
         row = rows.get(each.cluster)
         if row is not None and (row.action in _WORDS or row.trigger):
@@ -105,6 +106,7 @@ def _drift(drift: Drift) -> Iterator[str]:
 
 
 def _table(explanation: Explanation) -> Table:
+    """A row per cluster; ranks and scores where there are any."""
     clusters = explanation.clusters
     if all(each.affinity_score is None for each in clusters):
         plain_rows = tuple(Row((each.cluster, _state(each), _short_verdict(each))) for each in clusters)
@@ -158,7 +160,8 @@ def _short_verdict(each: ClusterExplanation) -> str:
     return "picked" if each.picked else "passes"
 
 
-def _verdicts(each: ClusterExplanation, explanation: Explanation) -> Section:
+def _verdict_section(each: ClusterExplanation, explanation: Explanation) -> Section:
+    """What every rule says of one cluster, and its rank."""
     lines = [each.reported] if each.reported else []
     lines += [f"{refusal.rule} refuses: {refusal.reason}" for refusal in each.refusals]
     if not each.refusals:
@@ -175,7 +178,7 @@ def _verdicts(each: ClusterExplanation, explanation: Explanation) -> Section:
     return Section(f"What the rules say of {each.cluster}", tuple(lines))
 
 
-def _preferences(each: ClusterExplanation) -> Section:
+def _preference_section(each: ClusterExplanation) -> Section:
     lines = tuple(_preference(number, preference) for number, preference in enumerate(each.preferences, 1))
     return Section(f"Preferences of {each.cluster}", lines, folded=True)
 

@@ -42,9 +42,9 @@ def render_placement(
         (0, "API Version", "placement.kubernetes-fleet.io/v1"),
         (0, "Kind", PLACEMENTS[kind]),
         (0, "Spec", None),
-        *_mapping(_spec(written), 1),
+        *_mapping(_spec_document(written), 1),
         (0, "Status", None),
-        *_mapping(_status(status, attributes), 1),
+        *_mapping(_status_document(status, attributes), 1),
         (0, "Events", "<none>"),
     ]
     return "".join(f"{harmless(line)}\n" for line in _aligned(rows))
@@ -53,9 +53,9 @@ def render_placement(
 # --- what it says ------------------------------------------------------------------------------
 
 
-def _spec(written: FleetPlacement) -> dict[str, Any]:
+def _spec_document(written: FleetPlacement) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "resourceSelectors": [_selector(selector) for selector in written.selectors],
+        "resourceSelectors": [_selector_document(selector) for selector in written.selectors],
         "revisionHistoryLimit": written.revision_history_limit,
     }
     if written.policy is not None:
@@ -70,7 +70,7 @@ def _spec(written: FleetPlacement) -> dict[str, Any]:
     return document | {"strategy": strategy}
 
 
-def _selector(selector: ObjectSelector) -> dict[str, Any]:
+def _selector_document(selector: ObjectSelector) -> dict[str, Any]:
     document: dict[str, Any] = {"group": selector.group, "kind": selector.kind, "version": selector.version}
     if selector.name:
         document["name"] = selector.name
@@ -79,13 +79,15 @@ def _selector(selector: ObjectSelector) -> dict[str, Any]:
     return document
 
 
-def _status(status: PlacementStatus, attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _status_document(status: PlacementStatus, attributes: Mapping[str, Any]) -> dict[str, Any]:
     indices = [each.observed_resource_index for each in status.clusters]
     known_indices = [index for index in indices if index is not None]
-    document: dict[str, Any] = {"conditions": [_condition(condition) for condition in status.conditions]}
+    document: dict[str, Any] = {
+        "conditions": [_condition_document(condition) for condition in status.conditions]
+    }
     if known_indices:
         document["observedResourceIndex"] = max(known_indices)
-    document["placementStatuses"] = [_cluster(each) for each in status.clusters]
+    document["placementStatuses"] = [_cluster_document(each) for each in status.clusters]
     selected = attributes.get("selected_resources") or ()
     document["selectedResources"] = [_without_empty(resource) for resource in selected]
     return {name: part for name, part in document.items() if part != []}
@@ -95,7 +97,7 @@ def _without_empty(resource: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in resource.items() if value}
 
 
-def _condition(condition: Condition) -> dict[str, Any]:
+def _condition_document(condition: Condition) -> dict[str, Any]:
     return {
         "message": condition.message,
         "reason": condition.reason,
@@ -104,8 +106,10 @@ def _condition(condition: Condition) -> dict[str, Any]:
     }
 
 
-def _cluster(status: ClusterStatus) -> dict[str, Any]:
-    document: dict[str, Any] = {"conditions": [_condition(condition) for condition in status.conditions]}
+def _cluster_document(status: ClusterStatus) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "conditions": [_condition_document(condition) for condition in status.conditions]
+    }
     if status.cluster:
         document["clusterName"] = status.cluster
     if status.observed_resource_index is not None:

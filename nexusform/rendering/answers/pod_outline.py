@@ -31,6 +31,7 @@ def pod_outline(reason: PodReason) -> Outline:
 
 
 def _facts(reason: PodReason) -> Iterable[str]:
+    """Why the pod is where it is, in sentences."""
     outcome = reason.outcome
     if outcome.trigger:
         because = REASONS.get(outcome.trigger, outcome.trigger)
@@ -57,6 +58,7 @@ def _by_lot(reason: PodReason) -> str:
 
 
 def _points(reason: PodReason) -> Section:
+    """Points by rule of the nodes that would do."""
     fitting = [verdict for verdict in reason.nodes if verdict.total is not None]
     rules: dict[str, None] = {}
     for verdict in fitting:

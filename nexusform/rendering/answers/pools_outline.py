@@ -25,7 +25,7 @@ def pools_outline(address: str, pools: Sequence[PoolReason]) -> Outline:
     rows = tuple(_row(pool, several) for pool in pools)
     table = Table(heads, rows, frozenset({heads.index("count")}))
     sections = [Section("How its pools spread (expected / actual)", table=table)]
-    sections += [_pool(pool, several) for pool in pools]
+    sections += [_pool_section(pool, several) for pool in pools]
     examples = listed([pool.objects[0] for pool in pools if pool.objects], 4)
     ask = (
         f"Why one stands where it does, rule by rule: nexusform explain '{address}' OBJECT, such as "
@@ -36,6 +36,7 @@ def pools_outline(address: str, pools: Sequence[PoolReason]) -> Outline:
 
 
 def _verdict(pools: Sequence[PoolReason]) -> str:
+    """`24 VMs on 8 racks`, or how many of them stand."""
     racks: set[str] = set()
     for pool in pools:
         racks |= pool.table.actual_vms_per_rack.keys()
@@ -52,7 +53,8 @@ def _row(pool: PoolReason, several: bool) -> Row:
     return Row((cluster, *cells) if several else cells, pool.missing > 0)
 
 
-def _pool(pool: PoolReason, several: bool) -> Section:
+def _pool_section(pool: PoolReason, several: bool) -> Section:
+    """Racks, zones, causes and objects of one pool."""
     counts = pool.table.actual_vms_per_rack
     racks = ", ".join(f"{rack} {counts[rack]}" for rack in sorted(counts, key=natural))
     zones = ", ".join(sorted(pool.zones, key=natural)) if pool.zones else "all"
@@ -79,10 +81,10 @@ def _pool_document(pool: PoolReason) -> dict[str, Any]:
         "address": str(pool.address),
         **table_document(pool.table),
         "availability_zones": None if pool.zones is None else list(pool.zones),
-        "came": [_coming(coming) for coming in pool.came],
+        "came": [_coming_document(coming) for coming in pool.came],
         "objects": list(pool.objects),
     }
 
 
-def _coming(coming: Coming) -> dict[str, Any]:
+def _coming_document(coming: Coming) -> dict[str, Any]:
     return {"trigger": coming.trigger, "serial": coming.serial, "count": coming.count}

@@ -37,13 +37,13 @@ def runtime_upgrade_outline(upgrades: Sequence[RuntimeUpgrade], origin: str) -> 
         facts += [f"{front}{fact}" for fact in _facts(upgrade)]
         if upgrade.workloads:
             sections.append(verdict_section(upgrade.workloads, front))
-        sections.append(_verdicts(upgrade, front))
+        sections.append(_verdict_section(upgrade, front))
         if 0 < len(upgrade.waves) <= _MOST_WAVES:
-            sections.append(_timeline(upgrade, front))
+            sections.append(_timeline_section(upgrade, front))
         for wave in upgrade.waves:
-            sections.append(_wave(wave, front))
+            sections.append(_wave_section(wave, front))
             if wave.workloads:
-                sections.append(_pods(wave, front, drained=upgrade.options.drain))
+                sections.append(_pods_section(wave, front, drained=upgrade.options.drain))
     names = listed(upgrade.site_id for upgrade in upgrades)
     bad = any(upgrade.bad for upgrade in upgrades)
     title = f"Runtime upgrade of {names} ({origin})"
@@ -51,6 +51,7 @@ def runtime_upgrade_outline(upgrades: Sequence[RuntimeUpgrade], origin: str) -> 
 
 
 def _headline(upgrades: Sequence[RuntimeUpgrade]) -> str:
+    """Whether availability is kept in every wave, and where it is not."""
     losses: list[str] = []
     workloads: list[WorkloadVerdict] = []
     for upgrade in upgrades:
@@ -78,6 +79,7 @@ def _loss(verdict: Verdict) -> str:
 
 
 def _facts(upgrade: RuntimeUpgrade) -> Iterable[str]:
+    """How the upgrade goes, in sentences."""
     options = upgrade.options
     at_once = "all machines of a rack at once"
     if options.max_unavailable is not None:
@@ -108,6 +110,7 @@ def _facts(upgrade: RuntimeUpgrade) -> Iterable[str]:
 
 
 def _drain(*, drain: bool) -> str:
+    """What happens to pods before their machine goes down."""
     if drain:
         return (
             f"Nodes are cordoned and drained before their machine goes down, for at most {DRAIN_MINUTES} "
@@ -132,7 +135,7 @@ _OUTCOMES = {
 }
 
 
-def _verdicts(upgrade: RuntimeUpgrade, front: str) -> Section:
+def _verdict_section(upgrade: RuntimeUpgrade, front: str) -> Section:
     rows = tuple(_verdict_row(verdict) for verdict in upgrade.verdicts if verdict.total)
     heads = ("cluster", "pool", "VMs", "min up", "down in waves", "verdict")
     table = Table(heads, rows, frozenset({2, 3}))
@@ -152,6 +155,7 @@ def _pool_front(verdict: Verdict) -> tuple[str, str, str]:
 
 
 def _judgement(verdict: Verdict) -> str:
+    """What the upgrade means for a pool."""
     word = _OUTCOMES[verdict.outcome]
     if verdict.control_plane:
         return f"quorum {word} (needs {verdict.quorum})"
@@ -160,7 +164,7 @@ def _judgement(verdict: Verdict) -> str:
     return word
 
 
-def _timeline(upgrade: RuntimeUpgrade, front: str) -> Section:
+def _timeline_section(upgrade: RuntimeUpgrade, front: str) -> Section:
     """A row per pool, a column per wave: how many VMs are up."""
     waves = [_up(wave) for wave in upgrade.waves]
     rows = tuple(_timeline_row(verdict, waves) for verdict in upgrade.verdicts if verdict.total)
@@ -182,7 +186,8 @@ def _up(wave: Wave) -> dict[_PoolId, str]:
     }
 
 
-def _wave(wave: Wave, front: str) -> Section:
+def _wave_section(wave: Wave, front: str) -> Section:
+    """The pools that one wave takes VMs from."""
     part = "" if wave.batches == 1 else f", part {wave.batch} of {wave.batches}"
     title = (
         f"{front}Wave {wave.number}: {wave.rack}{part}, {counted(len(wave.machines), 'machine')}, "
@@ -196,7 +201,7 @@ def _wave(wave: Wave, front: str) -> Section:
     return Section(title, tuple(lines), table=table, folded=True, bad=wave.lost)
 
 
-def _pods(wave: Wave, front: str, *, drained: bool) -> Section:
+def _pods_section(wave: Wave, front: str, *, drained: bool) -> Section:
     table = workload_table(wave.workloads, drained=drained)
     lines = tuple(pending_lines(wave.workloads))
     bad = any(row.bad for row in table.rows)
@@ -221,10 +226,10 @@ def meaning(pool: PoolLeft) -> str:
 
 def runtime_upgrade_document(upgrades: Sequence[RuntimeUpgrade]) -> dict[str, Any]:
     """The same as data."""
-    return {"sites": [_site(upgrade) for upgrade in upgrades]}
+    return {"sites": [_site_document(upgrade) for upgrade in upgrades]}
 
 
-def _site(upgrade: RuntimeUpgrade) -> dict[str, Any]:
+def _site_document(upgrade: RuntimeUpgrade) -> dict[str, Any]:
     options = upgrade.options
     return {
         "site_id": upgrade.site_id,
@@ -234,13 +239,13 @@ def _site(upgrade: RuntimeUpgrade) -> dict[str, Any]:
         "racks": list(upgrade.racks),
         "up_to_hours": upgrade.hours,
         "availability_lost": upgrade.bad,
-        "verdicts": [_verdict(verdict) for verdict in upgrade.verdicts],
+        "verdicts": [_verdict_document(verdict) for verdict in upgrade.verdicts],
         "workloads": [verdict_document(verdict) for verdict in upgrade.workloads],
-        "waves": [_wave_data(wave, drained=options.drain) for wave in upgrade.waves],
+        "waves": [_wave_document(wave, drained=options.drain) for wave in upgrade.waves],
     }
 
 
-def _verdict(verdict: Verdict) -> dict[str, Any]:
+def _verdict_document(verdict: Verdict) -> dict[str, Any]:
     return {
         "cluster_id": verdict.cluster_id,
         "pool": verdict.pool,
@@ -254,7 +259,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _wave_data(wave: Wave, *, drained: bool) -> dict[str, Any]:
+def _wave_document(wave: Wave, *, drained: bool) -> dict[str, Any]:
     return {
         "wave": wave.number,
         "rack": wave.rack,

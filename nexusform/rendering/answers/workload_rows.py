@@ -96,11 +96,11 @@ def workload_document(left: WorkloadLeft, *, drained: bool) -> dict[str, Any]:
         "pending": left.pending,
         "outcome": outcome_of(left, drained=drained).value,
         "budgets": list(left.held_up_by),
-        "pods": [_move(move) for move in left.moves],
+        "pods": [_move_document(move) for move in left.moves],
     }
 
 
-def _move(move: PodMove) -> dict[str, Any]:
+def _move_document(move: PodMove) -> dict[str, Any]:
     return {
         "pod": move.pod,
         "from": move.was,

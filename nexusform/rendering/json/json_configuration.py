@@ -29,7 +29,7 @@ def configuration_document(configuration: Configuration, registries: Registries)
     """Providers and the module tree, every expression as its constant or its references."""
     providers: dict[str, Any] = {}
     _collect_providers(configuration.root, providers)
-    return {"provider_config": providers, "root_module": _module(configuration.root, registries)}
+    return {"provider_config": providers, "root_module": _module_document(configuration.root, registries)}
 
 
 def expression_document(expression: Expression) -> dict[str, Any]:
@@ -78,28 +78,32 @@ def _collect_providers(module: Module, documents: dict[str, Any]) -> None:
         _collect_providers(call.module, documents)
 
 
-def _module(module: Module, registries: Registries) -> dict[str, Any]:
+def _module_document(module: Module, registries: Registries) -> dict[str, Any]:
     parts = {
-        "outputs": {name: _output(output) for name, output in sorted(module.outputs.items())},
-        "resources": [_resource(block, registries) for block in module.resources.values()],
-        "module_calls": {name: _call(call, registries) for name, call in sorted(module.calls.items())},
-        "variables": {name: _variable(variable) for name, variable in sorted(module.variables.items())},
+        "outputs": {name: _output_document(output) for name, output in sorted(module.outputs.items())},
+        "resources": [_resource_document(block, registries) for block in module.resources.values()],
+        "module_calls": {
+            name: _call_document(call, registries) for name, call in sorted(module.calls.items())
+        },
+        "variables": {
+            name: _variable_document(variable) for name, variable in sorted(module.variables.items())
+        },
     }
     return {name: part for name, part in parts.items() if part}
 
 
-def _call(call: ModuleCall, registries: Registries) -> dict[str, Any]:
+def _call_document(call: ModuleCall, registries: Registries) -> dict[str, Any]:
     inputs = sorted(call.inputs.items())
     return {
         "source": call.source,
         "expressions": {name: expression_document(expression) for name, (expression, _) in inputs},
         **_repetition(call.count, call.for_each),
-        "module": _module(call.module, registries),
+        "module": _module_document(call.module, registries),
         **_depends_on(call.depends_on),
     }
 
 
-def _output(output: Output) -> dict[str, Any]:
+def _output_document(output: Output) -> dict[str, Any]:
     document: dict[str, Any] = {"expression": expression_document(output.expression)}
     if output.description:
         document["description"] = output.description
@@ -108,7 +112,7 @@ def _output(output: Output) -> dict[str, Any]:
     return document | _depends_on(output.depends_on)
 
 
-def _variable(variable: Variable) -> dict[str, Any]:
+def _variable_document(variable: Variable) -> dict[str, Any]:
     document: dict[str, Any] = {}
     if variable.default is not None:
         plain = to_plain(variable.default)[0]
@@ -120,7 +124,7 @@ def _variable(variable: Variable) -> dict[str, Any]:
     return document
 
 
-def _resource(block: ResourceBlock, registries: Registries) -> dict[str, Any]:
+def _resource_document(block: ResourceBlock, registries: Registries) -> dict[str, Any]:
     table = registries.data_sources if block.mode == "data" else registries.resource_types
     resource_type = table.get(block.type)
     prefix = "data." if block.mode == "data" else ""
@@ -138,6 +142,7 @@ def _resource(block: ResourceBlock, registries: Registries) -> dict[str, Any]:
 
 
 def _repetition(count: Expression | None, for_each: Expression | None) -> dict[str, Any]:
+    """`count_expression` or `for_each_expression`, where one is written."""
     document: dict[str, Any] = {}
     if count is not None:
         document["count_expression"] = expression_document(count)
@@ -152,6 +157,7 @@ def _depends_on(references: Iterable[Traversal]) -> dict[str, Any]:
 
 
 def _expressions(body: AnyBody, schema: BlockSchema) -> dict[str, Any]:
+    """A body's arguments and nested blocks."""
     labels = {name: _label_names(block) for name, block in schema.blocks.items()}
     body_schema = BodySchema(dict.fromkeys(schema.attributes, False), labels)
     # Complaints were made when the configuration was read.
@@ -175,6 +181,7 @@ def _add_block(
     labels: list[str],
     body: AnyBody,
 ) -> None:
+    """Add a nested block in the shape that its nesting gives."""
     inner = _expressions(body, blocks[name].schema)
     match blocks[name].nesting:
         case Nesting.SINGLE:

@@ -128,6 +128,7 @@ def _resource_change(change: Change, show: bool) -> dict[str, Any]:
 
 
 def _change(change: Change, show: bool) -> dict[str, Any]:
+    """The `change` of a resource change: actions, both sides and their masks."""
     document = _sides(
         ACTIONS[change.action],
         change.before,
@@ -146,6 +147,7 @@ def _change(change: Change, show: bool) -> dict[str, Any]:
 def _sides(
     actions: list[str], before: Any, after: Any, *, before_marks: Any, after_marks: Any, show: bool
 ) -> dict[str, Any]:
+    """Both sides of a change with what is unknown and sensitive in them."""
     left, right = known_part(before), known_part(after)
     if not show:
         # What is or becomes secret is hidden on both sides; the marks below tell them apart.
@@ -191,6 +193,7 @@ def _output_change(output: OutputChange, show: bool) -> dict[str, Any]:
 
 
 def _planned_values(plan: Plan, show: bool) -> Section:
+    """The objects and outputs as they will be."""
     by_module: dict[ModulePath, list[Change]] = {(): []}
     for change in plan.changes:
         stays = change.after is not None and change.action is not Action.FORGET
@@ -254,6 +257,7 @@ def _module_tree(
 
 
 def _state(state: State, show: bool) -> Section:
+    """A state representation, without its checks."""
     document = Section(format_version="1.0", terraform_version=TERRAFORM_VERSION)
     if not state.instances and not state.outputs:
         return document

@@ -24,10 +24,10 @@ def placement_changes(plan: Plan, detail: Detail) -> Iterator[dict[str, Any]]:
     """One object per row. Kept rows only with `all`, save observations, which are always told."""
     for row in plan.placements:
         if row.action is not PlacementAction.KEEP or row.trigger or detail is Detail.ALL:
-            yield _row(row, detail)
+            yield _row_document(row, detail)
 
 
-def _row(row: PlacementChange, detail: Detail) -> dict[str, Any]:
+def _row_document(row: PlacementChange, detail: Detail) -> dict[str, Any]:
     document: dict[str, Any] = {
         "address": str(row.address),
         "kind": row.kind,
@@ -74,22 +74,22 @@ def table_document(table: PlacementTable) -> dict[str, Any]:
 
 def separation_documents(plan: Plan) -> list[dict[str, Any]]:
     """The top-level `separation_rules` of a plan's JSON, in planning order."""
-    return [_verdict(verdict) for verdict in plan.separation_rules]
+    return [_verdict_document(verdict) for verdict in plan.separation_rules]
 
 
-def _verdict(verdict: SeparationVerdict) -> dict[str, Any]:
+def _verdict_document(verdict: SeparationVerdict) -> dict[str, Any]:
     return {
         "address": str(verdict.address),
         "enforcement": verdict.enforcement,
         "holds": verdict.holds,
-        "violations": [_violation(violation) for violation in verdict.violations],
+        "violations": [_violation_document(violation) for violation in verdict.violations],
         "scope": verdict.scope,
         "tie_breaks": verdict.runs,
         "holds_in": verdict.held,
     }
 
 
-def _violation(violation: SeparationViolation) -> dict[str, Any]:
+def _violation_document(violation: SeparationViolation) -> dict[str, Any]:
     document: dict[str, Any] = {"site": violation.site_id}
     if violation.rack:
         document["rack"] = violation.rack

@@ -95,6 +95,7 @@ def wrap(text: str, width: int) -> list[str]:
 
 
 def _fill(words: Iterable[str], width: int) -> Iterable[str]:
+    """Words put together to lines of at most `width` columns."""
     line = ""
     for word in words:
         if line and columns(line) + 1 + columns(word) > width:

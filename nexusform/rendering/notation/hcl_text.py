@@ -66,6 +66,7 @@ def hcl_value(plain: Any, of: Type = DYNAMIC, *, indent: int = 0) -> str:
 
 
 def _value(plain: Any, of: Type, indent: int) -> str:
+    """The text of a value that is known not to nest too deeply."""
     if plain.__class__ is str and "\n" in plain:
         return heredoc(plain, " " * indent)
     if plain.__class__ is dict:
@@ -89,6 +90,7 @@ def heredoc(text: str, margin: str) -> str:
 
 
 def _mapping(plain: dict[str, Any], of: Type, indent: int) -> str:
+    """A map or an object, an entry to a line."""
     opening, closing = ("tomap({", "})") if isinstance(of, MapType) else ("{", "}")
     if not plain:
         return f"{opening}{closing}"
@@ -106,6 +108,7 @@ _SEQUENCES = {ListType: ("tolist([", "])"), SetType: ("toset([", "])")}
 
 
 def _sequence(plain: list[Any], of: Type, indent: int) -> str:
+    """A list, set or tuple, an element to a line."""
     opening, closing = _SEQUENCES.get(of.__class__, ("[", "]"))
     if not plain:
         return f"{opening}{closing}"

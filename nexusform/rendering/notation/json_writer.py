@@ -60,6 +60,7 @@ def materialised(document: Any) -> Any:
 
 
 def _write(value: Any, out: Sink, margin: bytes, *, pretty: bool) -> None:
+    """Write one value; `margin` stands before each of its further lines."""
     if isinstance(value, Section):
         colon = b": " if pretty else b":"
         pairs = ((encoded(name) + colon, part) for name, part in value.items())
@@ -75,6 +76,7 @@ def _write(value: Any, out: Sink, margin: bytes, *, pretty: bool) -> None:
 def _enclosed(
     brackets: bytes, parts: Iterable[tuple[bytes, Any]], out: Sink, margin: bytes, *, pretty: bool
 ) -> None:
+    """Write parts, each after its prefix, between brackets."""
     out.write(brackets[:1])
     inner = margin + _INDENT
     between = b"\n" + inner if pretty else b""

@@ -56,6 +56,7 @@ def joined(*parts: Part) -> Markup:
 
 
 def _texts(parts: Iterable[Part]) -> Iterable[str]:
+    """The text of every part, escaped where it is not markup already."""
     for part in parts:
         if isinstance(part, Markup):
             yield str(part)
@@ -66,6 +67,7 @@ def _texts(parts: Iterable[Part]) -> Iterable[str]:
 
 
 def _attributes(attributes: dict[str, Any]) -> str:
+    """` name="value"` for every attribute that has one."""
     texts = []
     for name, value in attributes.items():
         if value is None or value is False:

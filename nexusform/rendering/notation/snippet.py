@@ -73,6 +73,8 @@ def snippet_of(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> Snipp
 
 
 def _line_range(subject: Span, context: Span | None, data: bytes, starts: tuple[int, ...]) -> tuple[int, int]:
+    """The numbers (from 0) of the first and the last line to show."""
+
     def line_at(byte: int) -> int:
         return bisect_right(starts, min(max(byte, 0), len(data))) - 1
 

@@ -65,6 +65,7 @@ def _file(name: str) -> str:
 
 
 def _head(first: Overview) -> Markup:
+    """Title, policy and style sheets."""
     return element(
         "head",
         element("meta", charset="utf-8"),
@@ -77,6 +78,7 @@ def _head(first: Overview) -> Markup:
 
 
 def _header(plan: Plan, first: Overview) -> Markup:
+    """The headline, when and where the plan was made, and the choice of a theme."""
     workspace = f"workspace {plan.workspace}" if plan.workspace != "default" else ""
     when_and_where = " \N{MIDDLE DOT} ".join(text for text in (plan.timestamp, workspace) if text)
     title = element(
@@ -99,6 +101,7 @@ def _parts(
     first: Overview,
     sources: Mapping[str, SourceFile],
 ) -> list[Part]:
+    """The sections; of a plan in error only what tells why."""
     parts: list[Part] = [overview_part(report, first), diagnostics_part(report.diagnostics, sources)]
     if maps:
         parts.append(section("racks", "Racks", _scripted("map")))
@@ -120,6 +123,7 @@ def _scripted(identifier: str) -> Markup:
 
 
 def _footer(plan: Plan) -> Markup:
+    """What made the page, and what predictions are worth."""
     version = f"nexusform {plan.nexusform_version}" if plan.nexusform_version else "nexusform"
     catalogue = f", SKU catalogue {plan.catalogue}" if plan.catalogue else ""
     return element(

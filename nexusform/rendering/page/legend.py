@@ -139,6 +139,7 @@ def clusters_legend(
 
 
 def _entry(paint: Paint, label: str, left: int, top: int) -> list[Markup]:
+    """One cluster of the legend: swatch, key and label."""
     box = {"x": left, "y": top, "width": 26, "height": 14}
     parts = [shape("rect", class_="vm", **box, fill=paint.fill)]
     if paint.pattern > 0:

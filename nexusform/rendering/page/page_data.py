@@ -46,6 +46,7 @@ def page_data(plan: Plan, report: Report, maps: Sequence[SiteMap]) -> dict[str, 
 
 
 def _site(site: SiteMap) -> dict[str, Any]:
+    """A site with its racks and VMs; names that repeat are numbers."""
     addresses, pools, skus = _Numbers[str](), _Numbers[str](), _Numbers[_Sku]()
     clusters = {cluster: number for number, cluster in enumerate(site.clusters)}
     vms: list[list[Any]] = []
@@ -109,6 +110,7 @@ class _Numbers(Generic[_Name]):
 
 
 def _machine(machine: MapMachine) -> list[Any]:
+    """The fields of a machine, as FIELDS has them."""
     facts = machine.facts
     return [
         facts.name,
@@ -137,6 +139,7 @@ def _more(vm: MapVm) -> dict[str, Any] | None:
 
 
 def _explanation(row: PlacementChange) -> dict[str, Any]:
+    """What a row says beyond where its object goes."""
     document: dict[str, Any] = {}
     if row.trigger:
         document["trigger"] = row.trigger
@@ -155,6 +158,7 @@ def _explanation(row: PlacementChange) -> dict[str, Any]:
 
 
 def _change(change: Change, stanza: Stanza | None) -> list[Any]:
+    """The fields of a change, as FIELDS has them."""
     text = stanza_text(stanza) if stanza is not None else ""
     span = change.source
     return [
@@ -174,6 +178,7 @@ def _change(change: Change, stanza: Stanza | None) -> list[Any]:
 
 
 def _row(row: PlacementChange) -> list[Any]:
+    """The fields of a binding or a pod, as FIELDS has them."""
     more = _explanation(row)
     more.pop("trigger", None)
     return [

@@ -121,6 +121,7 @@ def _verdict(first: Overview) -> Markup:
 
 
 def _room(first: Overview) -> Part:
+    """The room table with all sites."""
     if not first.room:
         return None
     heads = [""]
@@ -139,6 +140,7 @@ def _room_cells(row: RoomRow) -> list[Part]:
 
 
 def _counts(first: Overview) -> Part:
+    """Tables of resources by type and of placements by trigger."""
     tables: list[Markup] = []
     if first.resources:
         rows = [_resource_row(resource) for resource in first.resources]
@@ -174,6 +176,7 @@ def diagnostics_part(diagnostics: Sequence[Diagnostic], sources: Mapping[str, So
 
 
 def _diagnostic(diagnostic: Diagnostic, sources: Mapping[str, SourceFile]) -> Markup:
+    """One finding: title, place, source lines, detail."""
     is_error = diagnostic.severity is Severity.ERROR
     subject = diagnostic.subject
     line = f"{subject.filename}:{subject.start.line}" if subject else ""
@@ -190,6 +193,7 @@ def _diagnostic(diagnostic: Diagnostic, sources: Mapping[str, SourceFile]) -> Ma
 
 
 def _source_lines(diagnostic: Diagnostic, sources: Mapping[str, SourceFile]) -> Part:
+    """Numbered lines of source with the subject marked."""
     snippet = snippet_of(diagnostic, sources)
     if snippet is None:
         return None
@@ -305,6 +309,7 @@ def _cluster(row: PlacementChange) -> str:
 
 
 def _grid(rows: Sequence[PlacementChange], members: set[str]) -> Part:
+    """A row per placement, a column per cluster, the binding in each cell."""
     bindings: dict[tuple[str, str], PlacementChange] = {}
     refusals: dict[tuple[str, str], Refusal] = {}
     for row in rows:
@@ -343,6 +348,7 @@ def _cell(row: PlacementChange | None, refusal: Refusal | None) -> Part:
 
 
 def _binding(row: PlacementChange) -> Part:
+    """What a cell says of a binding: its state, why, and its scores."""
     place = row.target or row.source
     state = str(place.state) if isinstance(place, Binding) else row.action.value
     reason = row.reason if row.reason != row.trigger else ""
@@ -356,6 +362,7 @@ def _binding(row: PlacementChange) -> Part:
 
 
 def _refusals(rows: Sequence[PlacementChange]) -> Part:
+    """Every cluster that a rule refused, or where to ask."""
     refusals: dict[tuple[str, str, str, str], None] = {}
     for row in rows:
         for refusal in row.rejected:

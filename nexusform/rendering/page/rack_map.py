@@ -158,6 +158,7 @@ class _SiteDraft(Struct):
         return SiteMap(self.site.id, self.site.name, self._racks(), tuple(self.vms), tuple(clusters))
 
     def _add_managed(self) -> None:
+        """Add the VMs of pools, those that go too."""
         old: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}
         new: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}
         for pool in self.site.pools:
@@ -167,6 +168,7 @@ class _SiteDraft(Struct):
             self._add(_map_vm(old.get(key), new.get(key), self.rows.get(key, ())))
 
     def _add(self, vm: MapVm) -> None:
+        """Number a VM and list it on its machines."""
         number = len(self.vms)
         self.vms.append(vm)
         if vm.before is not None:
@@ -175,6 +177,7 @@ class _SiteDraft(Struct):
             self.after.setdefault(vm.after.machine, []).append(number)
 
     def _racks(self) -> tuple[MapRack, ...]:
+        """The racks in natural order, with those that only machines name."""
         machines: dict[str, list[MapMachine]] = {rack.name: [] for rack in self.site.racks}
         for machine in self.site.machines:
             machines.setdefault(machine.facts.rack, []).append(self._machine(machine))
@@ -218,6 +221,7 @@ _Side: TypeAlias = "tuple[PoolVms, PlacedVm] | None"
 
 
 def _map_vm(before: _Side, after: _Side, rows: Sequence[PlacementChange]) -> MapVm:
+    """A VM from its sides before and after, one of which may be missing."""
     present = after or before
     assert present is not None, "a VM stands on one side at least"
     pool, vm = present
@@ -252,6 +256,7 @@ def _row_for(
 
 
 def _mark(before: Placement | None, after: Placement | None, row: PlacementChange | None) -> Mark:
+    """What the plan does with a VM."""
     if before is None:
         return Mark.PLACED
     if after is None:

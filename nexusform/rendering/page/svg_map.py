@@ -177,6 +177,7 @@ class _Site:
         return parts
 
     def _rack(self, rack: MapRack, side: _Side) -> list[Markup]:
+        """A rack: its name over its machines."""
         parts = [self._rack_name(rack)]
         for number, machine in enumerate(rack.machines):
             gone = machine.mark is Mark.REMOVED and side.is_after
@@ -193,6 +194,7 @@ class _Site:
         return _text(0, 14, f"{rack.name}{zone}{note}", "rack")
 
     def _machine(self, machine: MapMachine, side: _Side) -> list[Markup]:
+        """A machine: tooltip, slot, cells, and the VMs in them."""
         facts, scale = machine.facts, self._scale
         vms = [self._map.vms[number] for number in side.vms(machine)]
         parts = [shape("title", self._tooltip(machine, vms))]
@@ -258,6 +260,7 @@ _SIGNS: Final = {Mark.PLACED: "+", Mark.MOVED: "~", Mark.REMOVED: "\N{MINUS SIGN
 
 
 def _box(paint: Paint, mark: Mark, left: float, width: float, scale: _Scale) -> list[Markup]:
+    """The part of a cell that a VM takes, with its key where that fits."""
     if not scale.texts:
         bare = _inside(left, width, scale, 0.5)
         return [shape("rect", class_=f"vm bare {mark.value}", **bare, fill=paint.fill)]
@@ -296,6 +299,7 @@ def vm_text(vm: MapVm) -> str:
 
 
 def _fate(vm: MapVm) -> str:
+    """What happens to a VM, or where it stands."""
     old = place_text(vm.before) if vm.before else ""
     new = place_text(vm.after) if vm.after else ""
     why = f" ({vm.trigger})" if vm.trigger else ""

@@ -96,6 +96,7 @@ def _name(diagnostic: Diagnostic) -> str:
 
 
 def _lint(rule: str, diagnostics: Iterable[Diagnostic]) -> Case:
+    """One lint rule: passed, or failed with its findings."""
     findings = [diagnostic for diagnostic in diagnostics if diagnostic.id == rule]
     if not findings:
         return Case("lint", rule)
@@ -105,6 +106,7 @@ def _lint(rule: str, diagnostics: Iterable[Diagnostic]) -> Case:
 
 
 def _separation(verdict: SeparationVerdict) -> Case:
+    """One separation rule; where it may be broken, skipped rather than failed."""
     name = str(verdict.address)
     if verdict.holds == "always":
         return Case("separation", name)

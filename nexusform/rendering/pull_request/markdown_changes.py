@@ -121,6 +121,7 @@ def _absent(plain: Any) -> Any:
 
 
 def _deep(old: Any, new: Any) -> list[_Difference]:
+    """The places inside two containers of one kind that differ."""
     from deepdiff import DeepDiff
     from deepdiff.helper import notpresent
 
@@ -160,6 +161,7 @@ def _is_marked(path: Path, marks: Any) -> bool:
 
 
 def _short(plain: Any) -> str:
+    """A value on one line, cut where it is long; containers as their size."""
     if plain is _ABSENT:
         return ""
     if plain is UNKNOWN:

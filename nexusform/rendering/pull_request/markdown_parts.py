@@ -58,6 +58,7 @@ def as_diff(text: str) -> str:
 
 
 def _diff_line(line: str) -> str:
+    """One line with its sign in the first column, if it has one."""
     match = _SIGN.match(line)
     if match is None:
         return line

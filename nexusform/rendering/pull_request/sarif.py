@@ -49,6 +49,7 @@ def _rules(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
 
 
 def _rule(diagnostic: Diagnostic) -> dict[str, Any]:
+    """A rule as the driver of a run lists it."""
     # A lint rule's summary starts with its id.
     text = diagnostic.summary.removeprefix(f"{diagnostic.id}: ")
     return {
@@ -59,6 +60,7 @@ def _rule(diagnostic: Diagnostic) -> dict[str, Any]:
 
 
 def _result(diagnostic: Diagnostic, number: int, blocks: Mapping[str, Span]) -> dict[str, Any]:
+    """One finding; `number` is that of its rule."""
     detail = f"\n\n{diagnostic.detail}" if diagnostic.detail else ""
     result: dict[str, Any] = {
         "ruleId": diagnostic.id,
@@ -73,6 +75,7 @@ def _result(diagnostic: Diagnostic, number: int, blocks: Mapping[str, Span]) -> 
 
 
 def _location(diagnostic: Diagnostic, blocks: Mapping[str, Span]) -> dict[str, Any]:
+    """The lines and the resource that a finding speaks of."""
     location: dict[str, Any] = {}
     span = diagnostic.subject or blocks.get(diagnostic.address)
     if span is not None:

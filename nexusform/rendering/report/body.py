@@ -174,6 +174,7 @@ def _blocks(
 def _block_list(
     name: str, old: list[Any], new: list[Any], block: NestedBlock, *, marks: Marks, walk: Walk
 ) -> list[Difference]:
+    """Blocks that have no label: paired as elements of a list."""
     blocks: list[Difference] = []
     for i, j in paired(old, new):
         before = None if i is None else old[i]
@@ -192,6 +193,7 @@ def _block_map(
     marks: Marks,
     walk: Walk,
 ) -> list[Difference]:
+    """Blocks under labels: each with its namesake."""
     return [
         _block(name, label, old.get(label), new.get(label), block, marks=marks.at(label, label), walk=walk)
         for label in labels
@@ -215,6 +217,7 @@ def _labels_in_order(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) 
 def _block(
     name: str, label: str, old: Any, new: Any, block: NestedBlock, *, marks: Marks, walk: Walk
 ) -> Difference:
+    """One nested block that comes, goes or changes."""
     body = _body(old or {}, new or {}, block.schema, marks=marks, walk=walk, condensed=_NONE)
     symbol = _block_symbol(old, new, body.symbol)
     if label and symbol == CHANGED and any(part.forces for part in (*body.children, *body.blocks)):

@@ -98,6 +98,7 @@ def _named(name: str, old: Any, new: Any, of: Type, *, marks: Marks, walk: Walk)
 
 
 def _node(old: Any, new: Any, of: Type, marks: Marks, walk: Walk) -> Difference:
+    """The node of a value without its name: by the kind that both sides have."""
     symbol = _symbol(old, new, of)
     if marks.old is True or marks.new is True:
         return Difference(Kind.SENSITIVE, symbol or _mark_symbol(marks), note=_mark_note(old, new, marks))
@@ -160,6 +161,7 @@ def _same_kinds(old: Any, new: Any) -> bool:
 def _mapping(
     symbol: str, old: dict[str, Any], new: dict[str, Any], of: Type, *, marks: Marks, walk: Walk
 ) -> Difference:
+    """The node of a map or an object, a child per entry."""
     is_map = isinstance(of, MapType)
     types = dict(of.attributes) if isinstance(of, ObjectType) else {}
     element = of.element if isinstance(of, MapType) else DYNAMIC
@@ -225,6 +227,7 @@ def _with_marks(symbol: str, children: Sequence[Difference]) -> str:
 def _sequence(
     symbol: str, old: list[Any], new: list[Any], of: Type, *, marks: Marks, walk: Walk
 ) -> Difference:
+    """The node of a list or a tuple, its elements paired; of a set, see `_set`."""
     if isinstance(of, SetType):
         return _set(symbol, old, new, of, walk)
     children: list[Difference] = []
@@ -268,6 +271,7 @@ def _with_context(children: Sequence[Difference], walk: Walk) -> tuple[tuple[Dif
 
 
 def _set(symbol: str, old: list[Any], new: list[Any], of: SetType, walk: Walk) -> Difference:
+    """The node of a set."""
     children: list[Difference] = []
     for i, j in _set_pairs(old, new):
         before = ABSENT if i is None else old[i]
@@ -290,6 +294,7 @@ def _set_pairs(old: list[Any], new: list[Any]) -> list[Pair]:
 
 
 def _string(symbol: str, old: Any, new: Any, walk: Walk) -> Difference:
+    """The node of a string: JSON inside it, several lines, or a leaf."""
     if _maybe_json(old) and _maybe_json(new):
         node = _json(symbol, old, new, walk)
         if node is not None:
@@ -307,6 +312,7 @@ def _maybe_json(text: Any) -> bool:
 
 
 def _json(symbol: str, old: Any, new: Any, walk: Walk) -> Difference | None:
+    """The node of strings that hold JSON; None where one of them does not."""
     import json
 
     try:
@@ -328,6 +334,7 @@ def _text(symbol: str, old: Any, new: Any) -> Difference:
 
 
 def _line(before: Sequence[str], after: Sequence[str], pair: Pair) -> Difference:
+    """One line of a text that stands on one side or on both."""
     old = None if pair[0] is None else before[pair[0]]
     new = None if pair[1] is None else after[pair[1]]
     if old is None:

@@ -144,6 +144,7 @@ def violation_text(violation: SeparationViolation) -> str:
 
 
 def _reasons(plan: Plan) -> tuple[str, ...]:
+    """What the plan was held against: separation rules and checks."""
     reasons = [_separation_reason(verdict) for verdict in plan.separation_rules]
     statuses = Counter(check.status for check in plan.checks)
     for status, (singular, plural) in _CHECK_VERBS.items():
@@ -174,6 +175,7 @@ def _placements(report: Report) -> str:
 
 
 def _certainty(report: Report) -> str:
+    """How certain racks and machines are, "" when nothing was placed."""
     if not report.placed:
         return ""
     if not report.tie_breaks:

@@ -155,6 +155,7 @@ def _pool_key(site_id: str, address: Address, cluster: str, kind: str, pool: str
 def _group(
     rows: Sequence[PlacementChange], table: PlacementTable | None, tie_breaks: int, detail: Detail
 ) -> PlacementGroup:
+    """The lines of one pool: rows that do the same for the same reason are one run."""
     runs: dict[tuple[str, str, _States], list[PlacementChange]] = {}
     for row in rows:
         runs.setdefault((row.action.value, row.trigger, _states(row)), []).append(row)
@@ -240,6 +241,7 @@ _WITHOUT_ORIGIN = (PlacementAction.PLACE, PlacementAction.KEEP)
 
 
 def _single(row: PlacementChange) -> PlacementLine:
+    """The line of one row."""
     origin = _place_in_row(row, row.source) if row.source else ""
     target = _place_in_row(row, row.target) if row.target else ""
     stays = row.action is PlacementAction.UPDATE and origin == target
@@ -307,6 +309,7 @@ def _many_places(rows: Sequence[PlacementChange], side: Literal["source", "targe
 
 
 def _many_pod_places(places: Iterable[PodPlace]) -> str:
+    """`rack1-bm01: 2, rack1-bm02: 1, 3 Pending`."""
     counts: Counter[str] = Counter()
     pending = 0
     for place in places:
@@ -325,6 +328,7 @@ def _many_pod_places(places: Iterable[PodPlace]) -> str:
 
 
 def _many_vm_places(places: Sequence[Placement]) -> str:
+    """Few machines by name, more by rack, many racks by what they have in common."""
     machines = [place.machine for place in places]
     if len(machines) <= NAMED_MACHINES:
         return ", ".join(machines)

@@ -256,6 +256,7 @@ _WORDS: Final = (
 
 
 def _placement_counts(plan: Plan) -> dict[Address, _PlacementCounts]:
+    """The rows that do something, by the resource they belong to."""
     by_address: dict[Address, _PlacementCounts] = {}
     for row in plan.placements:
         if row.action is not PlacementAction.KEEP:

@@ -89,6 +89,7 @@ def _row(
     text: Callable[[_Moment], str],
     badness: Callable[[_Moment], int],
 ) -> RoomRow:
+    """One figure of every site, before and after; a greater `badness` after is worse."""
     values: list[tuple[str, str]] = []
     worse: list[bool] = []
     for site in sites:

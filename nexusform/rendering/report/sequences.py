@@ -61,6 +61,7 @@ def _common(before: Sequence[Any], after: Sequence[Any]) -> list[Match]:
 
 
 def _table(before: Sequence[Any], after: Sequence[Any]) -> list[Match]:
+    """The matches of a longest common subsequence, by the table of its lengths."""
     if not before or not after:
         return []
     width = len(after) + 1
@@ -86,6 +87,7 @@ def _table(before: Sequence[Any], after: Sequence[Any]) -> list[Match]:
 
 
 def _blocks(before: Sequence[Any], after: Sequence[Any]) -> list[Match]:
+    """The matches by difflib's blocks, for sequences whose table would be large."""
     from difflib import SequenceMatcher
 
     # difflib hashes what it compares; elements may be dicts, so numbers stand for them.

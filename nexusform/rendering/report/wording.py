@@ -86,6 +86,7 @@ def comments(change: Change) -> tuple[str, ...]:
 
 
 def _reason(change: Change) -> str:
+    """Why the plan does it, in brackets; "" where nothing is to be said."""
     address = change.address
     if change.deposed:
         return "(left over from a partially-failed replacement of this instance)"

@@ -61,6 +61,7 @@ def render_diagnostic(
 
 
 def _place(diagnostic: Diagnostic, files: Mapping[str, SourceFile], paint: Painter) -> list[str]:
+    """The address, the file with the source lines, and what was known there."""
     lines = [f"  with {harmless(diagnostic.address)},"] if diagnostic.address else []
     subject = diagnostic.subject
     if subject is None:
@@ -135,6 +136,7 @@ def _with_note(warning: Diagnostic, more: int) -> Diagnostic:
 
 
 def _compact(diagnostics: Iterable[Diagnostic]) -> str:
+    """A line or two per kind of warning."""
     groups: dict[tuple[str, str], list[Diagnostic]] = {}
     for diagnostic in diagnostics:
         groups.setdefault((diagnostic.id, diagnostic.summary), []).append(diagnostic)

@@ -37,6 +37,7 @@ def placement_text(report: Report, paint: Painter = PLAIN, width: int = 80) -> s
 
 
 def _summary_lines(summaries: Sequence[PlacementSummary], paint: Painter) -> list[str]:
+    """The `Placements:` line, and one per kind where there are several."""
     total = summaries[0]
     lines = [f"{paint('Placements:', 'bold')} {_counts(total, paint)}."]
     for kind in summaries[1:]:
@@ -94,6 +95,7 @@ def _record(row: Sequence[str], paint: Painter) -> list[str]:
 
 
 def _group_lines(groups: Sequence[PlacementGroup], paint: Painter) -> list[str]:
+    """Every line of every group, in columns of one width."""
     every_line: list[PlacementLine] = []
     for group in groups:
         every_line += group.lines
@@ -118,6 +120,7 @@ def _line(line: PlacementLine, widths: tuple[int, int], paint: Painter) -> str:
 
 
 def _where(line: PlacementLine) -> str:
+    """Where the objects of a line come from and go to."""
     origin, target = harmless(line.origin), harmless(line.target)
     match line.action:
         case PlacementAction.PLACE:
@@ -131,6 +134,7 @@ def _where(line: PlacementLine) -> str:
 
 
 def _certainty_lines(report: Report, width: int) -> list[str]:
+    """Certainty in all and by pool, and what may be left in the worst case."""
     lines = _total_certainty(report, width)
     certain = [group for group in report.groups if group.certainty]
     if len(certain) > 1:

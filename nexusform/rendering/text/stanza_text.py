@@ -81,6 +81,7 @@ class _Drawing:
     # --- blocks ---
 
     def body(self, node: Difference, level: int) -> list[str]:
+        """The lines inside the braces: attributes, what is hidden, then nested blocks."""
         lines = self.attributes(node.children, level, node.width)
         if node.hidden:
             lines.append(self._hidden(node.hidden, "attribute", level + 1))
@@ -96,6 +97,7 @@ class _Drawing:
         return lines
 
     def _block(self, node: Difference, level: int) -> list[str]:
+        """The lines of one nested block."""
         margin = _BLANK * level
         label = f" {quoted(node.label)}" if node.label else ""
         head = f"{margin}{self._signs[node.symbol]}{attribute_name(node.name)}{label}"
@@ -108,6 +110,7 @@ class _Drawing:
         return [f"{head} {{{forces}", *inner, f"{margin}{_BLANK}}}"]
 
     def attributes(self, nodes: Iterable[Difference], level: int, width: int) -> list[str]:
+        """A line (or more) per attribute, `=` in one column."""
         margin = _BLANK * (level + 1)
         lines: list[str] = []
         for node in nodes:
@@ -123,6 +126,7 @@ class _Drawing:
     # --- values ---
 
     def value(self, node: Difference, level: int, *, nulls: bool = True) -> str:
+        """What stands right of `=`; `nulls` adds `-> null` to what goes."""
         forces = self._forces if node.forces else ""
         gone = self._null if nulls and node.symbol == "-" else ""
         match node.kind:
@@ -159,6 +163,7 @@ class _Drawing:
         return "\n".join([f"{brackets[0]}{forces}", *lines, end])
 
     def _elements(self, node: Difference, level: int) -> list[str]:
+        """The lines of a list or a set."""
         margin = _BLANK * (level + 1)
         lines: list[str] = []
         for child in node.children:
@@ -172,6 +177,7 @@ class _Drawing:
         return lines
 
     def _entries(self, node: Difference, level: int) -> list[str]:
+        """The lines of a map or an object."""
         is_map = node.kind is Kind.MAP
         margin = _BLANK * (level + 1)
         width = node.width + 2 if is_map else node.width
@@ -186,6 +192,7 @@ class _Drawing:
         return lines
 
     def _json(self, node: Difference, level: int, forces: str, gone: str) -> str:
+        """`jsonencode(` with the structure inside."""
         child = node.children[0]
         if node.symbol == "~" and not child.symbol:
             forces = f" {self._paint('# whitespace changes', 'grey')}{forces}"
@@ -194,6 +201,7 @@ class _Drawing:
         return "\n".join([f"jsonencode({forces}", inner, f"{_BLANK * level}{_BLANK}){gone}"])
 
     def _text(self, node: Difference, level: int, forces: str, gone: str) -> str:
+        """A text of several lines as `<<-EOT`, each with its sign."""
         margin = _BLANK * (level + 1)
         changed = node.symbol == "~"
         lines = []

@@ -72,6 +72,7 @@ def _object(
     paint: Painter,
     show_sensitive: bool,
 ) -> str:
+    """One object as a block, without a newline at the end."""
     hidden = () if show_sensitive else instance.sensitive
     marks = Marks.of(hidden, hidden)
     body = body_difference(

@@ -71,6 +71,7 @@ def _rule(paint: Painter, width: int) -> str:
 
 
 def _drift_parts(report: Report, paint: Painter, width: int) -> list[str]:
+    """What changed outside, and what follows from it."""
     if not report.drift:
         return []
     parts = [paint(wording.DRIFT_NOTE, "bold", "cyan"), _paragraph(f"{wording.DRIFT_DETAIL}:", width)]
@@ -83,6 +84,7 @@ def _drift_parts(report: Report, paint: Painter, width: int) -> list[str]:
 
 
 def _action_parts(report: Report, paint: Painter) -> list[str]:
+    """The legend and every stanza; of a plan in error one sentence."""
     if report.errored:
         # What was planned up to an error may be a mere consequence of it, and would bury it.
         return ["Planning failed. nexusform encountered an error while generating this plan."]
@@ -102,6 +104,7 @@ def _legend(report: Report, paint: Painter) -> str:
 
 
 def _verdict_parts(report: Report, paint: Painter, width: int) -> list[str]:
+    """The `Plan:` or `No changes.` line with the placements."""
     placements = placement_text(report, paint, width)
     if report.errored:
         return []
@@ -146,6 +149,7 @@ def _where_it_holds(verdict: SeparationVerdict) -> str:
 
 
 def _output_parts(report: Report, paint: Painter, width: int) -> list[str]:
+    """Changes of outputs."""
     if not report.outputs or report.errored:
         return []
     lines = [f"{paint('Changes to Outputs:', 'bold')}", *output_lines(report.outputs, paint)]
