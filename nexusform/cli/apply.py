@@ -127,8 +127,8 @@ def _plan_ask_apply(run: Run, job: _Job, options: PlanOptions) -> int:
 
 def _apply_saved(path: str, flags: ApplyFlags, *, resume: bool) -> int:
     job = _job(flags)
-    saved, problems = read_plan(path)
     place = place_of(flags.state, flags.variables)
+    saved, problems = read_plan(path, place)
     opened = open_saved(place, saved) if saved else Opened(None, (), {})
     job.voice.diagnostics([*problems, *opened.diagnostics], opened.sources)
     if saved is None or opened.project is None:

@@ -108,7 +108,7 @@ def _plan_and_tell(run: Run, options: PlanOptions, showing: Showing, out: str) -
     project = run.project  # with the configuration that planning may have written
     saved_to = ""
     if out and not made.errored:
-        run.diagnostics += save_plan(made, project.configuration, project.backend.read(), out)
+        run.diagnostics += save_plan(made, project, project.backend.read(), out)
         saved_to = "" if has_errors(run.diagnostics) else out
     showing.tell(made, run, saved_to=saved_to)
     return made

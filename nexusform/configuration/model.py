@@ -182,6 +182,35 @@ class Module(Struct, frozen=True):
     checks: tuple[Check, ...] = ()
 
 
+MethodName = tuple[str, str]  # the two labels of a method's or key provider's block: its kind and its name
+
+
+class KeyProviderBlock(Struct, frozen=True):
+    """One `key_provider` block: its labels and its settings as text."""
+
+    kind: str
+    name: str
+    settings: Mapping[str, str]
+    span: Span
+
+
+class EncryptionTarget(Struct, frozen=True):
+    """How one kind of document is written (`method`), and what else it may be read with."""
+
+    method: MethodName
+    fallbacks: tuple[MethodName, ...] = ()
+    enforced: bool = False
+
+
+class Encryption(Struct, frozen=True):
+    """The `encryption` block. `methods` says where each takes its keys from (None: from nowhere)."""
+
+    key_providers: Mapping[MethodName, KeyProviderBlock] = field(default_factory=dict)
+    methods: Mapping[MethodName, MethodName | None] = field(default_factory=dict)
+    state: EncryptionTarget | None = None
+    plan: EncryptionTarget | None = None
+
+
 class Settings(Struct, frozen=True):
     """The `nexusform` settings block of the root module. `backend` is its type and body (None =
     local with defaults).
@@ -193,6 +222,7 @@ class Settings(Struct, frozen=True):
     backend_type: str = "local"
     backend: Block | None = None
     ignored_rules: frozenset[str] = frozenset()
+    encryption: Encryption | None = None
     span: Span | None = None
 
 

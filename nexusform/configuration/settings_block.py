@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from nexusform import __version__
 from nexusform.configuration.constants import constant_text, constant_texts
+from nexusform.configuration.encryption_block import decode_encryption
 from nexusform.configuration.model import Settings
 from nexusform.configuration.version_constraint import satisfies
 from nexusform.configuration.written import only_block
@@ -18,7 +19,8 @@ from nexusform.language.syntax import Attribute, Block
 from nexusform.source import Span
 
 SETTINGS_FACE = BodySchema(
-    attributes={"required_version": False, "sku_catalogue": False}, blocks={"backend": ("type",), "lint": ()}
+    attributes={"required_version": False, "sku_catalogue": False},
+    blocks={"backend": ("type",), "lint": (), "encryption": ()},
 )
 _LINT = BodySchema(attributes={"ignore": False})
 
@@ -58,6 +60,9 @@ def _add(settings: Settings, block: Block, problems: list[Diagnostic], *, overri
         problems.extend(wrong)
         ignored = frozenset(constant_texts(inner.attributes.get("ignore"), problems))
         settings = replace(settings, ignored_rules=settings.ignored_rules | ignored)
+    encryption = only_block(parts.blocks, "encryption", problems)
+    if encryption is not None:
+        settings = replace(settings, encryption=decode_encryption(encryption.body, problems))
     backend = only_block(parts.blocks, "backend", problems)
     if backend is None:
         return settings

@@ -33,7 +33,7 @@ class Advice(Struct, frozen=True):
 def find_advice(place: Place, plan_path: str = "") -> Advice:
     """Ask every rule about what a saved plan places, or about all that stands or would be added now."""
     if plan_path:
-        saved, problems = read_plan(plan_path)
+        saved, problems = read_plan(plan_path, place)
         if saved is None:
             return Advice(diagnostics=tuple(problems))
         sources = {name: SourceFile(name, text) for name, text in saved.snapshot.items()}

@@ -108,7 +108,7 @@ def _asked_of(place: Place, plan_path: str) -> tuple[Opened, PlanRequest | None,
         stored, wrong = read_stored(opened.project.backend)
         problems += wrong
         return opened, base_request(opened.project, stored) if stored else None, problems
-    saved, problems = read_plan(plan_path)
+    saved, problems = read_plan(plan_path, place)
     if saved is None:
         return Opened(None, (), {}), None, problems
     opened = open_saved(place, saved)

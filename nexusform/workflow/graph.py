@@ -39,7 +39,7 @@ def find_graph(place: Place, plan_path: str = "", *, destroy: bool = False) -> G
     With `destroy` the edges are turned round: what must go first.
     """
     if plan_path:
-        saved, problems = read_plan(plan_path)
+        saved, problems = read_plan(plan_path, place)
         graph = _of_plan(saved.plan) if saved else Graph(diagnostics=tuple(problems), drawable=False)
     else:
         graph = _of_configuration(place)

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from nexusform.configuration.constants import constant
-from nexusform.configuration.model import Configuration, Module
+from nexusform.configuration.model import Configuration, Module, Settings
 from nexusform.configuration.variable_values import from_file
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.language.syntax import Expression
@@ -26,6 +26,7 @@ from nexusform.workflow.backend_choice import (
     remember_choice,
     remembered_choice,
 )
+from nexusform.workflow.encryption import encrypted
 from nexusform.workflow.locking import Locking, acquire
 from nexusform.workflow.project import Place, load_configuration
 from nexusform.workflow.stored import read_stored
@@ -67,7 +68,7 @@ def init_directory(place: Place, options: InitOptions) -> Initialised:
     problems += wrong
     if choice is None or has_errors(problems):
         return Initialised((), tuple(problems), sources)
-    lines, wrong = _settle_backend(place, choice, known, options)
+    lines, wrong = _settle_backend(place, configuration.settings, choice, known, options)
     problems += wrong
     if not has_errors(problems):
         lines += _contents(configuration)
@@ -75,18 +76,18 @@ def init_directory(place: Place, options: InitOptions) -> Initialised:
 
 
 def _settle_backend(
-    place: Place, choice: Choice, known: Choice | None, options: InitOptions
+    place: Place, settings: Settings, choice: Choice, known: Choice | None, options: InitOptions
 ) -> tuple[list[str], list[Diagnostic]]:
     """Open the chosen backend, take the state along when asked to, and remember the choice."""
-    backend, problems = open_choice(choice, place.directory, place.data_directory)
+    backend, problems = _open(choice, place, settings)
     if backend is None:
         return [], problems
     lines: list[str] = []
-    before = known or _default_in_use(place, choice)
+    before = known or _default_in_use(place, settings, choice)
     if before is not None and before != choice and not options.reconfigure:
         if not options.migrate:
             return [], [*problems, _undecided(before, choice)]
-        moved, wrong = _migrate(place, before, backend, options)
+        moved, wrong = _migrate(place, settings, before, backend, options)
         problems += wrong
         if has_errors(wrong):
             return [], problems
@@ -104,12 +105,21 @@ def _settle_backend(
     return [*lines, contents], problems
 
 
-def _default_in_use(place: Place, choice: Choice) -> Choice | None:
+def _open(choice: Choice, place: Place, settings: Settings) -> tuple[StateBackend | None, list[Diagnostic]]:
+    """The backend of a choice, seen through the configured encryption."""
+    backend, problems = open_choice(choice, place.directory, place.data_directory)
+    if backend is None:
+        return None, problems
+    seen, wrong = encrypted(backend, settings, place.environment)
+    return seen, [*problems, *wrong]
+
+
+def _default_in_use(place: Place, settings: Settings, choice: Choice) -> Choice | None:
     """The default backend, when it holds a state and init never ran here."""
     if choice == _PLAIN:
         return None
-    backend, _ = open_choice(_PLAIN, place.directory, place.data_directory)
-    chosen, _ = open_choice(choice, place.directory, place.data_directory)
+    backend, _ = _open(_PLAIN, place, settings)
+    chosen, _ = _open(choice, place, settings)
     if backend is None or (chosen is not None and chosen.describe() == backend.describe()):
         return None
     try:
@@ -188,10 +198,10 @@ def _take(name: str, expression: str | Expression, values: dict[str, str]) -> li
 
 
 def _migrate(
-    place: Place, before: Choice, target: StateBackend, options: InitOptions
+    place: Place, settings: Settings, before: Choice, target: StateBackend, options: InitOptions
 ) -> tuple[list[str], list[Diagnostic]]:
     """Copy every workspace from the backend that was in use."""
-    source, problems = open_choice(before, place.directory, place.data_directory)
+    source, problems = _open(before, place, settings)
     if source is None:
         return [], problems
     lines: list[str] = []

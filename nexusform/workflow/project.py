@@ -16,6 +16,7 @@ from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.values import Value
 from nexusform.workflow.backend_choice import choose_backend
+from nexusform.workflow.encryption import encrypted
 from nexusform.workflow.surroundings import RealFiles
 
 DEFAULT_WORKSPACE = "default"
@@ -140,6 +141,10 @@ def open_backend(
     """The backend of the selected workspace. Commands that need only state call this themselves."""
     settings = configuration.settings if configuration else None
     backend, problems = choose_backend(settings, place.directory, place.data_directory, place.state_path)
+    if backend is None:
+        return None, problems
+    backend, wrong = encrypted(backend, settings, place.environment)
+    problems += wrong
     if backend is None:
         return None, problems
     try:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from nexusform.backends.local_file import LocalBackend
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
+from nexusform.encryption.backend import EncryptedBackend
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import Mode
 from nexusform.planning.planner import make_plan
@@ -206,7 +207,8 @@ def _read(run: Run, leaving: ExitStack) -> None:
 
 def _state_stays_here(backend: StateBackend) -> list[Diagnostic]:
     """A warning when nothing stands, and what an apply writes would be gone with this machine."""
-    if not isinstance(backend, LocalBackend):
+    kept_by = backend.inner if isinstance(backend, EncryptedBackend) else backend
+    if not isinstance(kept_by, LocalBackend):
         return []
     return [
         warning(

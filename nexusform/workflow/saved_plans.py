@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from nexusform.configuration.loader import load, read_variables
 from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors, warning
+from nexusform.encryption.envelope import is_sealed
 from nexusform.plain_data import from_plain, to_plain
 from nexusform.planning.plan import Action, Change, Mode, Plan, VariableValue
 from nexusform.planning.saved import plan_file
@@ -20,32 +21,53 @@ from nexusform.ports import FileProblem
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.values import Value
+from nexusform.workflow.encryption import opened, sealed_plan
 from nexusform.workflow.project import Opened, Place, Project, load_configuration, open_backend
 from nexusform.workflow.run import PlanOptions, Run
-from nexusform.workflow.surroundings import RealFiles
+from nexusform.workflow.surroundings import PLAN_CAP, RealFiles, read_file
 from nexusform.workflow.writing import write_output
 
 _NOT_GIVEN = "no-value-for-required-variable"
 
 
-def save_plan(plan: Plan, configuration: Configuration, prior: bytes | None, path: str) -> list[Diagnostic]:
-    """Write a plan file."""
+def save_plan(plan: Plan, project: Project, prior: bytes | None, path: str) -> list[Diagnostic]:
+    """Write a plan file, encrypted when plans are to be."""
+    configuration = project.configuration
     snapshot = {name: source.text for name, source in configuration.files.items()}
+    document = plan_file.write(plan, snapshot, prior or b"")
+    document, problems = sealed_plan(document, configuration, project.place.environment)
+    if has_errors(problems):
+        return problems
     try:
         # sensitive values stand in it
-        write_output(path, plan_file.write(plan, snapshot, prior or b""), private=True)
+        write_output(path, document, private=True)
     except OSError as problem:
-        return [error("the-plan-cannot-be-saved", f'"{path}" cannot be written: {problem.strerror}.')]
-    return []
+        return [
+            *problems,
+            error("the-plan-cannot-be-saved", f'"{path}" cannot be written: {problem.strerror}.'),
+        ]
+    return problems
 
 
-def read_plan(path: str) -> tuple[SavedPlan | None, list[Diagnostic]]:
-    """Read a plan file."""
+def read_plan(path: str, place: Place) -> tuple[SavedPlan | None, list[Diagnostic]]:
+    """Read a plan file; an encrypted one by what the place's configuration and environment say."""
     try:
-        data = RealFiles().read(path)
+        data = read_file(path, PLAN_CAP)
     except FileProblem as problem:
         return None, [error("the-plan-cannot-be-read", str(problem))]
-    return plan_file.read(data, path)
+    data, problems = unsealed(data, path, place)
+    if has_errors(problems):
+        return None, problems
+    saved, more = plan_file.read(data, path)
+    return saved, [*problems, *more]
+
+
+def unsealed(document: bytes, path: str, place: Place) -> tuple[bytes, list[Diagnostic]]:
+    """A state or plan file, decrypted as the place says when it is encrypted."""
+    if not is_sealed(document):
+        return document, []
+    configuration, _ = load_configuration(place)
+    return opened(document, path, configuration, place.environment)
 
 
 def open_saved(place: Place, saved: SavedPlan) -> Opened:

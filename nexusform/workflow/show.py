@@ -16,9 +16,9 @@ from nexusform.source import SourceFile
 from nexusform.state import codec
 from nexusform.state.model import EMPTY, InstanceState, State
 from nexusform.workflow.project import Place, find_backend
-from nexusform.workflow.saved_plans import configuration_of, read_plan
+from nexusform.workflow.saved_plans import configuration_of, read_plan, unsealed
 from nexusform.workflow.stored import read_stored, schemas
-from nexusform.workflow.surroundings import RealFiles
+from nexusform.workflow.surroundings import PLAN_CAP, read_file
 
 
 class Shown(Struct, frozen=True):
@@ -75,13 +75,16 @@ def _chosen(
 
 def _file(place: Place, path: str) -> Shown:
     try:
-        content = RealFiles().read(path)
+        content = read_file(path, PLAN_CAP)
     except FileProblem as problem:
         return Shown((error("nothing-to-show", str(problem)),))
+    content, problems = unsealed(content, path, place)
+    if has_errors(problems):
+        return Shown(tuple(problems))
     if not content.startswith(b"PK"):
         state, problems = codec.decode(content, path, schemas())
         return Shown(tuple(problems), state=state or EMPTY)
-    saved, problems = read_plan(path)
+    saved, problems = read_plan(path, place)
     if saved is None:
         return Shown(tuple(problems))
     configuration, _ = configuration_of(place, saved)

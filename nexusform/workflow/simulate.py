@@ -37,7 +37,7 @@ class World(Struct, frozen=True):
 
 def open_world(place: Place, plan_path: str = "") -> World:
     """The world as the state has it, or as a saved plan will leave it."""
-    world = _of_plan(plan_path) if plan_path else _of_state(place)
+    world = _of_plan(plan_path, place) if plan_path else _of_state(place)
     if world.view is not None and not world.view.sites:
         problem = error(
             "nothing-to-simulate",
@@ -61,8 +61,8 @@ def _of_state(place: Place) -> World:
     return _world(things_of_state(state), state.catalogue, World(None, origin, tuple(problems), sources))
 
 
-def _of_plan(path: str) -> World:
-    saved, problems = read_plan(path)
+def _of_plan(path: str, place: Place) -> World:
+    saved, problems = read_plan(path, place)
     if saved is None:
         return World(diagnostics=tuple(problems))
     prior: State | None = EMPTY

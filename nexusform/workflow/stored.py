@@ -17,6 +17,7 @@ from nexusform.state.conformity import misfits
 from nexusform.state.draft import replay
 from nexusform.state.journal import OpenIntent
 from nexusform.state.model import EMPTY, State
+from nexusform.workflow.encryption import refusal_to_guess
 
 
 class Stored(Struct, frozen=True):
@@ -60,6 +61,9 @@ def read_stored(backend: StateBackend, *, closely: bool = True) -> tuple[Stored 
         return None, [error("the-state-cannot-be-read", str(problem))]
     state: State | None = EMPTY
     problems: list[Diagnostic] = []
+    refusal = refusal_to_guess(document or (lines[0] if lines else b""), backend.describe())
+    if refusal is not None:
+        return None, [refusal]
     if document is not None:
         state, problems = codec.decode(document, backend.describe(), types)
     if state is None:

@@ -14,7 +14,31 @@ from typing import Final
 from nexusform.ports import FileProblem
 
 SIZE_CAP: Final = 64 * 1024 * 1024  # bytes that one file() may give
+PLAN_CAP: Final = 1024 * 1024 * 1024  # bytes of a saved plan
 MATCH_CAP: Final = 100_000  # files that one fileset() may give
+
+
+def read_file(path: str, most: int) -> bytes:
+    """The whole content of a file of at most so many bytes.
+
+    Raises FileProblem for what is missing, special or too large.
+    """
+    try:
+        # O_NONBLOCK: a pipe without a writer must not make us wait
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise FileProblem(f'"{path}" is not a regular file.')
+            content = file.read(most + 1)
+    except FileNotFoundError:
+        raise FileProblem(f'There is no file "{path}".') from None
+    except OSError as problem:
+        raise FileProblem(f'"{path}" cannot be read: {problem.strerror}.') from None
+    except ValueError:
+        raise FileProblem(f"{path!r} is not the name of a file.") from None
+    if len(content) > most:
+        raise FileProblem(f'"{path}" is larger than {most} bytes, the most that is read.')
+    return content
 
 
 class RealFiles:
@@ -22,22 +46,7 @@ class RealFiles:
 
     def read(self, path: str) -> bytes:
         """The whole content; raises FileProblem for what is missing, special or too large."""
-        try:
-            # O_NONBLOCK: a pipe without a writer must not make us wait
-            with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-                status = os.fstat(file.fileno())
-                if not stat.S_ISREG(status.st_mode):
-                    raise FileProblem(f'"{path}" is not a regular file.')
-                content = file.read(SIZE_CAP + 1)
-        except FileNotFoundError:
-            raise FileProblem(f'There is no file "{path}".') from None
-        except OSError as problem:
-            raise FileProblem(f'"{path}" cannot be read: {problem.strerror}.') from None
-        except ValueError:
-            raise FileProblem(f"{path!r} is not the name of a file.") from None
-        if len(content) > SIZE_CAP:
-            raise FileProblem(f'"{path}" is larger than {SIZE_CAP} bytes, the most that is read.')
-        return content
+        return read_file(path, SIZE_CAP)
 
     def exists(self, path: str) -> bool:
         """Whether a regular file stands there; a directory or a device raises FileProblem."""

@@ -1,0 +1,109 @@
+"""Which encryption a run uses: the configuration's block, with that of NF_ENCRYPTION over it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nexusform.configuration.encryption_block import decode_encryption
+from nexusform.configuration.model import Configuration, Encryption, Settings
+from nexusform.diagnostics import Diagnostic, error, has_errors
+from nexusform.encryption.backend import EncryptedBackend
+from nexusform.encryption.envelope import PLAN, Sealer, SealProblem, is_sealed, sealed_as
+from nexusform.language.parser import parse_file
+from nexusform.ports import StateBackend
+from nexusform.source import SourceFile
+
+VARIABLE = "NF_ENCRYPTION"
+
+
+def encryption_of(
+    settings: Settings | None, environment: Mapping[str, str]
+) -> tuple[Encryption | None, list[Diagnostic]]:
+    """What the settings and the environment say together, None when neither says anything.
+
+    NF_ENCRYPTION holds what would stand inside the block. Its key providers, methods and targets win.
+    """
+    configured = settings.encryption if settings else None
+    text = environment.get(VARIABLE, "")
+    if not text.strip():
+        return configured, []
+    body, diagnostics = parse_file(SourceFile(VARIABLE, text))
+    if has_errors(diagnostics):
+        return None, diagnostics
+    given = decode_encryption(body, diagnostics)
+    if has_errors(diagnostics):
+        return None, diagnostics
+    if configured is None:
+        return given, diagnostics
+    merged = Encryption(
+        {**configured.key_providers, **given.key_providers},
+        {**configured.methods, **given.methods},
+        given.state or configured.state,
+        given.plan or configured.plan,
+    )
+    return merged, diagnostics
+
+
+def encrypted(
+    backend: StateBackend, settings: Settings | None, environment: Mapping[str, str]
+) -> tuple[StateBackend | None, list[Diagnostic]]:
+    """The backend, seen through encryption when the state is to be encrypted."""
+    encryption, diagnostics = encryption_of(settings, environment)
+    if has_errors(diagnostics):
+        return None, diagnostics
+    if encryption is None or encryption.state is None:
+        return backend, diagnostics
+    return EncryptedBackend(backend, Sealer(encryption, encryption.state)), diagnostics
+
+
+def sealed_plan(
+    document: bytes, configuration: Configuration | None, environment: Mapping[str, str]
+) -> tuple[bytes, list[Diagnostic]]:
+    """A plan file as it is written: encrypted when plans are to be."""
+    sealer, diagnostics = _sealer(PLAN, configuration, environment)
+    if sealer is None:
+        return document, diagnostics
+    try:
+        return sealer.seal(document, PLAN), diagnostics
+    except SealProblem as problem:
+        return b"", [*diagnostics, error("the-plan-cannot-be-saved", str(problem))]
+
+
+def opened(
+    document: bytes, path: str, configuration: Configuration | None, environment: Mapping[str, str]
+) -> tuple[bytes, list[Diagnostic]]:
+    """A state or plan file as it was before it was encrypted."""
+    purpose = sealed_as(document)
+    problem = "the-plan-cannot-be-read" if purpose == PLAN else "the-state-cannot-be-read"
+    sealer, diagnostics = _sealer(purpose, configuration, environment)
+    if has_errors(diagnostics):
+        return b"", diagnostics
+    if sealer is None:
+        return b"", [*diagnostics, error(problem, _not_configured(f'"{path}"', purpose))]
+    try:
+        return sealer.open(document, purpose, f'"{path}"'), diagnostics
+    except SealProblem as refusal:
+        return b"", [*diagnostics, error(problem, str(refusal))]
+
+
+def _sealer(
+    purpose: str, configuration: Configuration | None, environment: Mapping[str, str]
+) -> tuple[Sealer | None, list[Diagnostic]]:
+    settings = configuration.settings if configuration else None
+    encryption, diagnostics = encryption_of(settings, environment)
+    if encryption is None:
+        return None, diagnostics
+    target = encryption.plan if purpose == PLAN else encryption.state
+    return (None if target is None else Sealer(encryption, target)), diagnostics
+
+
+def refusal_to_guess(document: bytes, name: str) -> Diagnostic | None:
+    """An error for an encrypted state where nothing says how to open it."""
+    return error("the-state-is-encrypted", _not_configured(name, "state")) if is_sealed(document) else None
+
+
+def _not_configured(name: str, what: str) -> str:
+    return (
+        f"{name} is encrypted, and neither the configuration nor {VARIABLE} says how. Add the `encryption` "
+        f"block that it was written with, with a `{what}` block in it."
+    )
