@@ -20,6 +20,7 @@ from nexusform.scheduling.racks.model import (
 )
 from nexusform.scheduling.racks.queues import Queues
 from nexusform.scheduling.racks.reference import explain, first_refusal
+from nexusform.scheduling.racks.rooms import Share
 from nexusform.scheduling.racks.rule import CountFilter, Item
 from nexusform.scheduling.racks.session import NOWHERE, Session
 from nexusform.scheduling.racks.shortage import Shortage, find_shortage
@@ -102,7 +103,7 @@ class RackScheduler:
         """
         self._close_session()
         number = self._ledger.rooms[self._site.index[machine]]
-        cells = ranked_cells(sku, self._site.rooms.free(number))
+        cells = ranked_cells(Share.of(sku), self._site.rooms.free(number))
         if len(cells) < sku.numa_cells:
             room = self._site.rooms.room(number)
             cells = sorted(range(len(room.memory)), key=lambda cell: (-room.memory[cell], cell))

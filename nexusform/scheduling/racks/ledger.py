@@ -159,7 +159,7 @@ class Ledger:
         key, shape = site.pools[record.pool], site.shapes[record.shape]
         rack = site.rack_of[machine]
         cells = site.rooms.cells(record.cells)
-        self.rooms[machine] = site.rooms.changed(self.rooms[machine], shape.sku, cells, -sign)
+        self.rooms[machine] = site.rooms.changed(self.rooms[machine], shape.share, cells, -sign)
         self.memory[machine] += sign * shape.memory
         self.rack_memory[rack] += sign * shape.memory
         self.rack_vms[rack] += sign

@@ -178,6 +178,19 @@ class OpenRules:
         return max(self.rack_keys.differs, self.machine_keys.differs) is not Differs.ANYWHERE
 
 
+def split(filters: Sequence[OpenFilter]) -> tuple[list[OpenFilter], list[Refuse], list[Refuse]]:
+    """Filters that choose the racks, refusals of other racks, and refusals of machines."""
+    chosen: list[OpenFilter] = []
+    of_racks: list[Refuse] = []
+    of_machines: list[Refuse] = []
+    for rule, refuse in filters:
+        if chooses_racks(rule):
+            chosen.append((rule, refuse))
+        else:
+            (of_racks if rule.item is Item.RACK else of_machines).append(refuse)
+    return chosen, of_racks, of_machines
+
+
 def what_is_read(filters: Iterable[OpenFilter], demand: Demand) -> Hashable:
     """What these filters read of a demand: their answers are the same for all that say the same."""
     return tuple((rule.name, rule.reads(demand)) for rule, _ in filters if isinstance(rule, DemandFilter))

@@ -172,7 +172,7 @@ class Front:
         self._first = 0  # where the group begins that `front` was taken from
         self._start = 0  # and where it ends: the next group
         self._key = OWN  # of that group
-        self._gone: list[int] = []  # entries of that group that left it
+        self._gone: list[int] = []  # who of that group left it
         self._skipped: list[int] = []  # entries of the groups before it that do not take the demand
         self._own: list[int] = []
         self._refused: list[int] = []  # off the own heap, or by `refuse`
@@ -185,14 +185,14 @@ class Front:
 
         Whether it still takes the demand is looked at when its turn comes.
         """
-        if self._key >= 0:
-            self._gone.append(self._key << INDEX_BITS | item)
+        if self._key != OWN:
+            self._gone.append(item)
         heappush(self._own, self._key_of(item) << INDEX_BITS | item)
 
     def refuse(self, item: int) -> None:
         """An item that was taken off the front does not take the demand after all."""
-        if self._key >= 0:
-            self._gone.append(self._key << INDEX_BITS | item)
+        if self._key != OWN:
+            self._gone.append(item)
         self._refused.append(item)
 
     def refill(self) -> list[int]:
@@ -209,7 +209,8 @@ class Front:
 
     def _take_everybodys(self) -> None:
         """Take the next group of equal keys; those that are counted are offered under their own."""
-        self._leave_group()
+        if self._key != OWN:
+            self._leave_group()
         entries, first = self._entries, self._start
         after = (entries[first] | INDEX_MASK) + 1  # the lowest entry of a higher key
         end = first + 1
@@ -217,7 +218,7 @@ class Front:
             end = bisect_left(entries, after, end)
         self._first, self._start, self._key = first, end, entries[first] >> INDEX_BITS
         self.front = self._passing(entries[first:end])
-        if not self._counted.keys().isdisjoint(self.front):
+        if self._counted and not self._counted.keys().isdisjoint(self.front):
             passing, self.front = self.front, []
             for item in passing:
                 if item in self._counted:
@@ -225,22 +226,25 @@ class Front:
                 else:
                     self.front.append(item)
         if self._own and self.front and self._own[0] < after:
-            self._gone += [self._key << INDEX_BITS | item for item in self.front]
+            self._gone += self.front
             self._take_own()
 
     def _leave_group(self) -> None:
         """Nothing of the group is in the front any more: what did not go was skipped."""
-        if len(self._gone) < self._start - self._first:
-            gone = set(self._gone)
+        gone = self._gone
+        if len(gone) < self._start - self._first:
+            left = set(gone)
             group = self._entries[self._first : self._start]
-            self._skipped += [entry for entry in group if entry not in gone]
-        self._gone = []
+            self._skipped += [entry for entry in group if entry & INDEX_MASK not in left]
+        if gone:
+            self._gone = []
         self._first = self._start
         self._key = OWN
 
     def _take_own(self) -> None:
         """Take the first group of equal keys off the own heap, each item once."""
-        self._leave_group()
+        if self._key != OWN:
+            self._leave_group()
         own = self._own
         after = (own[0] | INDEX_MASK) + 1
         entries = []
@@ -260,8 +264,8 @@ class Front:
         if self._key == OWN:
             changed += self.front
         # The group that the front is from stays where it is, but for who left it.
-        for entry in self._gone:
-            del entries[bisect_left(entries, entry)]
+        for item in self._gone:
+            del entries[bisect_left(entries, self._key << INDEX_BITS | item, self._first)]
         entries[: self._first] = self._skipped
         if len(changed) > FEW:
             entries += map(self.ranking.entry, changed)

@@ -13,6 +13,7 @@ from nexusform.scheduling.racks.explanation import Explanation, Left, Ranked
 from nexusform.scheduling.racks.ledger import Ledger
 from nexusform.scheduling.racks.model import Demand, RackSpread
 from nexusform.scheduling.racks.opened import OpenKey
+from nexusform.scheduling.racks.rooms import Share
 from nexusform.scheduling.racks.rule import Filter, KeyPart
 from nexusform.scheduling.racks.rules.tie_break import digest
 from nexusform.scheduling.racks.scan import without_last_resort
@@ -40,7 +41,7 @@ def explain(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> Ex
     machine_keys = opened.open_keys(profile.MACHINE_KEYS, usage, demand)
     machines = _ranked(in_rack, machine_names, machine_keys, demand, seed)
     chosen = site.index[machines[0].name]
-    fitting = ranked_cells(demand.sku, site.rooms.free(ledger.rooms[chosen]))
+    fitting = ranked_cells(Share.of(demand.sku), site.rooms.free(ledger.rooms[chosen]))
     cells = tuple(sorted(fitting[: demand.sku.numa_cells]))
     placement = site.placement(chosen, site.rooms.cells_id(cells))
     return Explanation(demand, seed, total, filters, racks, machines, tuple(fitting), refusals, placement)

@@ -21,11 +21,25 @@ class Room(NamedTuple):
 
     def without_debts(self) -> Room:
         """The same with 0 for what is negative."""
-        if self.disk >= 0 and min(self.cpus, default=0) >= 0 and min(self.memory, default=0) >= 0:
+        if self.disk >= 0 and min((0, *self.cpus, *self.memory)) >= 0:
             return self
         cpus = tuple(max(figure, 0) for figure in self.cpus)
         memory = tuple(max(figure, 0) for figure in self.memory)
         return Room(self.hardware, max(self.disk, 0), cpus, memory)
+
+
+class Share(NamedTuple):
+    """What a VM takes of a machine: GiB of disk, and of each of its `cells` so many vCPUs and GiB."""
+
+    disk: int
+    cells: int
+    cpus: int
+    memory: int
+
+    @classmethod
+    def of(cls, sku: VmSku) -> Share:
+        """The share of a VM of this SKU."""
+        return cls(sku.disk_gib, sku.numa_cells, sku.cpus_in_cell, sku.memory_in_cell)
 
 
 class Rooms:
@@ -75,8 +89,8 @@ class Rooms:
         """The cells behind a number, ascending."""
         return self._cells[number]
 
-    def changed(self, number: int, sku: VmSku, cells: tuple[int, ...], sign: int) -> int:
-        """The room after a VM took (`sign` -1) or gave back (+1) these cells.
+    def changed(self, number: int, share: Share, cells: tuple[int, ...], sign: int) -> int:
+        """The room after a VM took (`sign` -1) or gave back (+1) its share in each of these cells.
 
         Cells that the machine does not have are passed over.
         """
@@ -84,6 +98,6 @@ class Rooms:
         cpus, memory = list(room_cpus), list(room_memory)
         for cell in cells:
             if cell < len(cpus):
-                cpus[cell] += sign * sku.cpus_in_cell
-                memory[cell] += sign * sku.memory_in_cell
-        return self.intern(Room(hardware, disk + sign * sku.disk_gib, tuple(cpus), tuple(memory)))
+                cpus[cell] += sign * share.cpus
+                memory[cell] += sign * share.memory
+        return self.intern(Room(hardware, disk + sign * share.disk, tuple(cpus), tuple(memory)))

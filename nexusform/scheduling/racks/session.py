@@ -7,7 +7,6 @@ from nexusform.scheduling.racks.ledger import pack
 from nexusform.scheduling.racks.model import Demand, RackSpread
 from nexusform.scheduling.racks.opened import OpenRules, Passes
 from nexusform.scheduling.racks.queues import INDEX_MASK, Front, Passing, Queues
-from nexusform.scheduling.racks.rule import Item
 from nexusform.scheduling.racks.rules import tie_break
 from nexusform.scheduling.racks.shortage import Shortage
 from nexusform.scheduling.racks.site import CELLS_BITS, Steps
@@ -69,23 +68,16 @@ class Session:
         self._everybodys = queues.everybodys(demand, spread)
         self._machine_key = rules.machine_keys.figure
         self._machines_counted = rules.machine_keys.counted(usage.cluster.machines, usage.pool.machines)
-        of_machines = [refuse for rule, refuse in rules.filters if rule.item is Item.MACHINE]
+        chosen, of_racks, of_machines = opened.split(rules.filters)
         self._passing = _passing_machines(self._rooms, shape.steps, opened.passes_all(of_machines))
         # That a rack is full for a SKU holds for every demand, but not what its own filters refuse.
         full = queues.full(shape)
         self._full = full.copy() if of_machines else full
-        self._racks = self._open_racks(rules)
-
-    def _open_racks(self, rules: OpenRules) -> Front:
-        of_racks = [(rule, refuse) for rule, refuse in rules.filters if rule.item is Item.RACK]
-        chosen = [(rule, refuse) for rule, refuse in of_racks if opened.chooses_racks(rule)]
-        others = [refuse for rule, refuse in of_racks if not opened.chooses_racks(rule)]
-        cluster, pool = rules.usage.cluster, rules.usage.pool
-        return Front(
-            self._queues.racks(self._everybodys, rules.demand, chosen),
+        self._racks = Front(
+            queues.racks(self._everybodys, demand, chosen),
             rules.rack_keys.figure,
-            rules.rack_keys.counted(cluster.racks, pool.racks),
-            _passing_racks(self._full, opened.passes_all(others)),
+            rules.rack_keys.counted(usage.cluster.racks, usage.pool.racks),
+            _passing_racks(self._full, opened.passes_all(of_racks)),
         )
 
     def takes(self, demand: Demand) -> bool:

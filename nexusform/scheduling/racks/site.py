@@ -12,7 +12,7 @@ from typing import NamedTuple
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.layout import Layout
 from nexusform.scheduling.racks.model import Machine, Placement, VmName, VmSku
-from nexusform.scheduling.racks.rooms import Room, Rooms
+from nexusform.scheduling.racks.rooms import Room, Rooms, Share
 from nexusform.scheduling.racks.rule import CountFilter, DemandFilter, MachineFilter, PoolKey, RoomFilter
 from nexusform.scheduling.racks.rules import cells as cell_rules
 
@@ -34,12 +34,12 @@ class Step(NamedTuple):
 class Steps(dict[int, Step | None]):
     """Room number -> Step, or None where one more VM of the SKU does not fit; filled as asked."""
 
-    __slots__ = ("_refusals", "_rooms", "_sku")
+    __slots__ = ("_refusals", "_rooms", "_share")
 
     def __init__(self, rooms: Rooms, sku: VmSku) -> None:
         super().__init__()
         self._rooms = rooms
-        self._sku = sku
+        self._share = Share.of(sku)
         self._refusals = [rule.opens(sku) for rule in profile.FILTERS if isinstance(rule, RoomFilter)]
 
     def __missing__(self, number: int) -> Step | None:
@@ -51,13 +51,14 @@ class Steps(dict[int, Step | None]):
         for refuse in self._refusals:
             if refuse(room) is not None:
                 return None
-        cells = tuple(sorted(ranked_cells(self._sku, room)[: self._sku.numa_cells]))
-        return Step(self._rooms.cells_id(cells), self._rooms.changed(number, self._sku, cells, -1))
+        share = self._share
+        cells = tuple(sorted(ranked_cells(share, room)[: share.cells]))
+        return Step(self._rooms.cells_id(cells), self._rooms.changed(number, share, cells, -1))
 
 
-def ranked_cells(sku: VmSku, room: Room) -> list[int]:
-    """The cells that can take their share of the SKU: lowest keys first, then lowest number."""
-    fitting = cell_rules.with_room(room, sku.cpus_in_cell, sku.memory_in_cell)
+def ranked_cells(share: Share, room: Room) -> list[int]:
+    """The cells that can take their share: lowest keys first, then lowest number."""
+    fitting = cell_rules.with_room(share, room)
     if len(fitting) == 1:
         return fitting
     return sorted(fitting, key=lambda cell: (*(key(room, cell) for key in profile.CELL_KEYS), cell))
@@ -66,11 +67,12 @@ def ranked_cells(sku: VmSku, room: Room) -> list[int]:
 class Shape:
     """A VM SKU as the engine sees it."""
 
-    __slots__ = ("extra_large", "memory", "number", "sku", "steps")
+    __slots__ = ("extra_large", "memory", "number", "share", "sku", "steps")
 
     def __init__(self, number: int, sku: VmSku, steps: Steps) -> None:
         self.number = number
         self.sku = sku
+        self.share = Share.of(sku)
         self.memory = sku.memory_gib
         self.extra_large = sku.extra_large
         self.steps = steps

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from nexusform.scheduling.racks.rooms import Room
+from nexusform.scheduling.racks.rooms import Room, Share
 
 
-def with_room(room: Room, cpus: int, memory: int) -> list[int]:
-    """The cells that can take a VM's share of this size, ascending."""
-    free_cpus, free_memory = room.cpus, room.memory
-    return [cell for cell in range(len(free_cpus)) if free_cpus[cell] >= cpus and free_memory[cell] >= memory]
+def with_room(share: Share, room: Room) -> list[int]:
+    """The cells that can take a VM's share, ascending."""
+    _, _, cpus, memory = share
+    free_memory = room.memory
+    return [cell for cell, free in enumerate(room.cpus) if free >= cpus and free_memory[cell] >= memory]
 
 
 def free_memory(room: Room, cell: int) -> int:

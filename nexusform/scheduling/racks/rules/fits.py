@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 from nexusform.scheduling.racks.model import Demand, VmSku
-from nexusform.scheduling.racks.rooms import Room
+from nexusform.scheduling.racks.rooms import Room, Share
 from nexusform.scheduling.racks.rule import PoolKey, RefuseRoom, RoomFilter, Scene
 from nexusform.scheduling.racks.rules import cells
 from nexusform.scheduling.racks.rules.zones import where
@@ -18,15 +18,15 @@ MOST_CULPRITS = 5
 
 def opens(sku: VmSku) -> RefuseRoom:
     """What is missing; None when enough cells have room."""
-    cpus, memory, needed = sku.cpus_in_cell, sku.memory_in_cell, sku.numa_cells
+    share, needed = Share.of(sku), sku.numa_cells
 
     def refuse(room: Room) -> str | None:
-        fitting = len(cells.with_room(room, cpus, memory))
+        fitting = len(cells.with_room(share, room))
         if fitting >= needed:
             return None
         if needed == 1:
             return _one_cell(sku, room)
-        return f"{fitting} of the {needed} cells needed have {cpus} vCPUs and {memory} GiB left"
+        return f"{fitting} of the {needed} cells needed have {share.cpus} vCPUs and {share.memory} GiB left"
 
     return refuse
 
@@ -71,10 +71,11 @@ def _culprits(broken: Counter[PoolKey]) -> str:
 def broken_cells(scene: Scene, machines: list[int]) -> Counter[PoolKey]:
     """Cells of these machines that only VMs smaller than the demand keep from it, by whose VM came first."""
     sku = scene.demand.sku
+    share = Share.of(sku)
     taken: set[tuple[int, int]] = set()
     for machine in machines:
         room = scene.room(machine)
-        free = cells.with_room(room, sku.cpus_in_cell, sku.memory_in_cell)
+        free = cells.with_room(share, room)
         taken.update((machine, cell) for cell in range(len(room.cpus)) if cell not in free)
     first: dict[tuple[int, int], PoolKey] = {}
     for vm in scene.vms():

@@ -23,7 +23,8 @@ def sentence(hint: Hint) -> str:
 
 
 def _hard(demand: Demand) -> tuple[Hint, ...]:
-    return tuple([hint for hint in demand.hints if hint.hard])
+    hints = demand.terms.hints
+    return tuple([hint for hint in hints if hint.hard]) if hints else ()
 
 
 def _soft(demand: Demand, scope: HintScope) -> tuple[Hint, ...]:
@@ -44,12 +45,16 @@ def _opens(layout: Layout, demand: Demand) -> Refuse:
 
 
 def _violated_by_rack(usage: Usage, demand: Demand) -> Figure | None:
+    if not demand.terms.hints:
+        return None
     soft = _soft(demand, HintScope.RACK)
     names = usage.layout.rack_name
     return (lambda rack: sum(violated(hint, "", names[rack]) for hint in soft)) if soft else None
 
 
 def _violated_by_machine(usage: Usage, demand: Demand) -> Figure | None:
+    if not demand.terms.hints:
+        return None
     soft = _soft(demand, HintScope.MACHINE)
     machines = usage.layout.machines
     return (lambda number: sum(violated(hint, machines[number].name, "") for hint in soft)) if soft else None

@@ -37,7 +37,7 @@ def _sentence(scene: Scene) -> str:
 FILTER = DemandFilter(
     name="zones",
     item=Item.RACK,
-    reads=lambda demand: demand.zones,
+    reads=lambda demand: demand.terms.zones,
     opens=_opens,
     sentence=_sentence,
     binding="unknown_zones",
