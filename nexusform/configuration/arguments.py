@@ -92,10 +92,12 @@ def _fault(schema: schemas.Attribute, part: Any, *, hidden: bool) -> str:
     if schema.choices and part not in schema.choices:
         hint = did_you_mean(part, schema.choices) if isinstance(part, str) and not hidden else ""
         hint = hint or _same_letters(part, schema.choices, hidden=hidden)
-        return f"must be {listed(schema.choices)}{shown}.{hint}"
+        return f"must be {_alternatives(schema.choices)}{shown}.{hint}"
     if isinstance(part, (int, float, Fraction)) and not isinstance(part, bool):
         low, high = schema.minimum, schema.maximum
-        if (low is not None and part < low) or (high is not None and part > high):
+        too_low = low is not None and part < low
+        too_high = high is not None and part > high
+        if too_low or too_high:
             return f"must be {_range_words(low, high)}{shown}."
     if schema.pattern and isinstance(part, str) and not _compiled(schema.pattern).fullmatch(part):
         return f"must be {schema.pattern_hint or f'text that matches {schema.pattern}'}{shown}."
@@ -121,9 +123,9 @@ def _shown(part: Any) -> str:
     return f'"{part}"' if isinstance(part, str) else str(part)
 
 
-def listed(names: Iterable[str], conjunction: str = "or") -> str:
-    """Quoted names as a sentence lists them: `"a", "b" or "c"`."""
-    quoted = [f'"{n}"' for n in names]
+def _alternatives(names: Iterable[str]) -> str:
+    """`"a", "b" or "c"`."""
+    quoted = [f'"{name}"' for name in names]
     if len(quoted) < 2:
         return "".join(quoted)
-    return f"{', '.join(quoted[:-1])} {conjunction} {quoted[-1]}"
+    return f"{', '.join(quoted[:-1])} or {quoted[-1]}"

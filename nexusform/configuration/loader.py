@@ -229,9 +229,9 @@ def automatic_files(directory: str) -> list[str]:
         names = sorted(os.listdir(directory), key=os.fsencode)  # noqa: PTH208 - names, not paths
     except OSError:
         return []
-    shown = [n for n in names if n in _VARIABLE_FILES]
-    shown.extend(n for n in names if n.endswith(_AUTO) and not n.startswith("."))
-    return [os.path.normpath(os.path.join(directory, n)) for n in shown]  # noqa: PTH118 - a shown path
+    variable_files = [n for n in names if n in _VARIABLE_FILES]
+    variable_files.extend(n for n in names if n.endswith(_AUTO) and not n.startswith("."))
+    return [os.path.normpath(os.path.join(directory, n)) for n in variable_files]  # noqa: PTH118 - a shown path
 
 
 def _variable_file(

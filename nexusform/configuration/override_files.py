@@ -119,8 +119,9 @@ def _face(base: Block, override: Block, registered: Registered) -> BodySchema:
                 blocks={**META_FACE.blocks, **face.blocks},
             )
     taken = META_FACE if base.type in {"resource", "data"} else MODULE_FACE
-    names = [n for b in (base, override) for n in just_attributes(b.body)[0] if n not in taken.blocks]
-    return BodySchema(attributes=dict.fromkeys((*taken.attributes, *names), False), blocks=taken.blocks)
+    written = [*just_attributes(base.body)[0], *just_attributes(override.body)[0]]
+    names = [*taken.attributes, *(name for name in written if name not in taken.blocks)]
+    return BodySchema(attributes=dict.fromkeys(names, False), blocks=taken.blocks)
 
 
 # --- merging one block -----------------------------------------------------------------------

@@ -233,12 +233,15 @@ class BlockType:
         return item.body.locate(path[1:])
 
     def _item_at(self, step: PathStep) -> Item | Repeated:
-        repeated = next((i for i in self.items if isinstance(i, Repeated)), None)
-        if isinstance(step, str):
-            named = next((i for i in self.items if isinstance(i, Item) and i.label == step), None)
-            return named or repeated or self.items[0]
-        before_repeated = self.items.index(repeated) if repeated else len(self.items)
-        return self.items[step] if 0 <= step < before_repeated else repeated or self.items[-1]
+        """The block that a label or a position leads to."""
+        for position, item in enumerate(self.items):
+            if isinstance(item, Item) and step in (item.label, position):
+                return item
+            if isinstance(item, Repeated) and not isinstance(step, str):
+                # How many blocks it makes is not known here: the position may be one of them.
+                return item
+        repeated = (item for item in self.items if isinstance(item, Repeated))
+        return next(repeated, self.items[0] if isinstance(step, str) else self.items[-1])
 
     def traversals(self) -> Iterator[Traversal]:
         """The references of the blocks."""

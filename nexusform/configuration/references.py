@@ -71,8 +71,11 @@ def check_expression(
     """
     checker = _Checker(module, {"managed": managed, "data": data})
     node = Node(module.path, "local", "")
-    used = [t for t in traversals(expression) if t.root.name not in besides]
-    return in_text_order(p for t in used for p in checker.check(Use(node, t, Sight())))
+    problems: list[Diagnostic] = []
+    for traversal in traversals(expression):
+        if traversal.root.name not in besides:
+            problems += checker.check(Use(node, traversal, Sight()))
+    return in_text_order(problems)
 
 
 def _provider_problems(module: Module, root: Module) -> Iterator[Diagnostic]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec import Struct, field
 
@@ -244,18 +244,15 @@ def _triggers(attribute: Attribute | None, problems: list[Diagnostic]) -> tuple[
 def remaining(body: AnyBody, taken: BodySchema) -> AnyBody:
     """The body without the arguments and blocks that have been read."""
     if isinstance(body, JsonBody):
-        objects = tuple(
-            JsonObject(
-                tuple(
-                    p for p in o.properties if p.name not in taken.attributes and p.name not in taken.blocks
-                ),
-                o.span,
-            )
-            for o in body.objects
-        )
+        names = {*taken.attributes, *taken.blocks}
+        objects = tuple(_without(each, names) for each in body.objects)
         return JsonBody(objects, body.span)
     attributes = tuple(a for a in body.attributes if a.name not in taken.attributes)
     blocks = tuple(b for b in body.blocks if b.type not in taken.blocks)
     if len(attributes) == len(body.attributes) and len(blocks) == len(body.blocks):
         return body
     return Body(attributes, blocks, body.span, body.end_span)
+
+
+def _without(json: JsonObject, names: Collection[str]) -> JsonObject:
+    return JsonObject(tuple(p for p in json.properties if p.name not in names), json.span)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
@@ -54,7 +55,7 @@ def read_inventory(
     clusters, nodes = read_clusters(items["kubernetes_clusters"], pools, skus.vm_skus)
     listed = nodes + read_virtual_machines(items["virtual_machines"])
     placed = place(listed, machines, racks, skus.machine_skus)
-    newest = newest_change(item for listed in items.values() for item in listed)
+    newest = newest_change(chain.from_iterable(items.values()))
     exported_at = _exported_at(documents, stated, findings)
     age = exported_at or newest
     inventory = AzInventory(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct
@@ -148,10 +149,14 @@ def _list_join(argument: Any, template: Template, depth: int) -> Any:
     body = resolve(argument, template, depth)
     if not isinstance(body, list) or len(body) < 2 or not isinstance(body[0], str):
         return Unresolved("list_join")
-    parts = [part for rest in body[1:] if isinstance(rest, list) for part in rest]
-    if not all(isinstance(part, (str, int, float)) for part in parts):
-        return Unresolved("list_join")
-    return body[0].join(str(part) for part in parts)
+    separator, *lists = body
+    texts = []
+    for part in chain.from_iterable(each for each in lists if isinstance(each, list)):
+        if not isinstance(part, (str, int, float)):
+            return Unresolved("list_join")
+        texts.append(str(part))
+    joined: str = separator.join(texts)
+    return joined
 
 
 _INTRINSICS: Final[Mapping[str, Callable[[Any, Template, int], Any]]] = {
@@ -171,16 +176,16 @@ def vdu_in_path(data: Any, depth: int = 0) -> str:
     """The VDU that a `get_param: [nfv, VDU, NAME, ...]` somewhere in the data speaks of, else ""."""
     if depth > _DEEPEST:
         return ""
-    if isinstance(data, dict):
-        path = data.get("get_param")
-        if (
-            isinstance(path, list)
-            and len(path) > 2
-            and path[:2] == ["nfv", "VDU"]
-            and isinstance(path[2], str)
-        ):
-            return path[2]
-        return next((vdu for part in data.values() if (vdu := vdu_in_path(part, depth + 1))), "")
-    if isinstance(data, list):
-        return next((vdu for part in data if (vdu := vdu_in_path(part, depth + 1))), "")
+    parts: Iterable[Any] = ()
+    match data:
+        case {"get_param": ["nfv", "VDU", str(vdu), *_]}:
+            return vdu
+        case dict():
+            parts = data.values()
+        case list():
+            parts = data
+    for part in parts:
+        vdu = vdu_in_path(part, depth + 1)
+        if vdu:
+            return vdu
     return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 
 from msgspec import Struct, field
 
@@ -118,11 +119,13 @@ def _told_twice(
 ) -> None:
     """Two policies for one aspect and VDU; the name of one may tell which VDU it was meant for."""
     others = [name for name, _ in topology.nodes if name != vdu]
-    meant = [(d, other) for d in both for other in others if d.policy.startswith(other)]
     slip, hint = both[1], ""
-    if meant:
-        slip = meant[0][0]
-        hint = f' By its name, "{slip.policy}" is meant for "{meant[0][1]}".'
+    for deltas in both:
+        meant = next((name for name in others if deltas.policy.startswith(name)), None)
+        if meant is not None:
+            slip = deltas
+            hint = f' By its name, "{slip.policy}" is meant for "{meant}".'
+            break
     notes.warn(
         slip.body.at("targets"),
         CORRECTED,
@@ -157,7 +160,7 @@ def _check_deltas(
 ) -> None:
     for delta in order:
         if per_vdu and all(delta not in known.amounts for known in per_vdu.values()):
-            named = sorted({d for known in per_vdu.values() for d in known.amounts})
+            named = sorted(set(chain.from_iterable(known.amounts for known in per_vdu.values())))
             notes.warn(
                 part.at("step_deltas"),
                 CORRECTED,

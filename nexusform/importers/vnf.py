@@ -6,6 +6,8 @@ where both state the same one, the stricter form does.
 
 from __future__ import annotations
 
+from itertools import chain
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -54,14 +56,14 @@ def read_vnf(sources: VnfSources) -> ReadVnf:
         vnf = descriptor
     else:
         vnf = _merged(descriptor, template, by_file)
-    if not vnf.vdus and not any(known.findings for known in all_notes if _has_error(known)):
+    if not vnf.vdus and not any(_has_error(known) for known in all_notes):
         name = VNFD if sources.vnfd is not None else BASE_HOT
         by_file[name].error(
             TextPlace(1, 1),
             INVALID_DOCUMENT,
             "no VDU was found: no Vdu.Compute node and no OS::Nova::Server.",
         )
-    return ReadVnf(vnf, tuple(problem for known in all_notes for problem in known.findings))
+    return ReadVnf(vnf, tuple(chain.from_iterable(known.findings for known in all_notes)))
 
 
 def _has_error(notes: Notes) -> bool:

@@ -117,13 +117,16 @@ def unmet(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks: int) -> li
     room = {MACHINE: machines, RACK: racks, SITE: 1}
     unmet_rules = []
     hard = [rule for rule in vnf.rules if rule.hard]
-    for rule in hard:
+    keeping_apart = [rule for rule in hard if not rule.affinity]
+    keeping_together = [rule for rule in hard if rule.affinity]
+    for rule in keeping_apart:
         vms = sum(numbers.get(vdu, 0) for vdu in rule.vdus)
-        if not rule.affinity and vms > max(room[rule.scope] * rule.most, 1):
-            unmet_rules.append(Unmet(rule, vms, room[rule.scope] * rule.most))
-    for apart in hard:
-        for together in hard:
-            if not apart.affinity and together.affinity and _conflict(apart, together, numbers):
+        most = room[rule.scope] * rule.most
+        if vms > max(most, 1):
+            unmet_rules.append(Unmet(rule, vms, most))
+    for apart in keeping_apart:
+        for together in keeping_together:
+            if _conflict(apart, together, numbers):
                 shared = sum(numbers.get(v, 0) for v in apart.vdus if v in together.vdus)
                 unmet_rules.append(Unmet(apart, shared, apart.most, together))
     return unmet_rules

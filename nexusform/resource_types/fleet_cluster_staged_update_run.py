@@ -44,13 +44,14 @@ _APPROVALS: Final = argument(
 def read(attributes: Values, arguments: Values) -> FleetRun:
     """The run."""
     index = str(arguments.get("resource_snapshot_index") or "")
+    approvals = attributes.get("approvals") or ()
     return FleetRun(
         str(attributes.get("name") or ""),
         str(arguments.get("placement_name") or ""),
         str(arguments.get("staged_rollout_strategy_name") or ""),
         int(index) if index.isdecimal() and len(index) < 10 else None,
         RunState(arguments.get("state") or RunState.INITIALIZE),
-        frozenset(a for a in attributes.get("approvals") or () if isinstance(a, str)),
+        frozenset(name for name in approvals if isinstance(name, str)),
     )
 
 

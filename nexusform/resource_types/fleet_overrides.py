@@ -118,9 +118,10 @@ def _rules(blocks: Iterable[Values] | None) -> Iterator[OverrideRule]:
 def _findings(arguments: Values, selector: str) -> Iterator[Problem]:
     if not arguments.get(selector):
         yield invalid((), f"an override needs at least one {selector} block")
-    if not (arguments.get("policy") or {}).get("override_rule"):
+    rules = (arguments.get("policy") or {}).get("override_rule") or ()
+    if not rules:
         yield invalid((), "an override needs a policy with at least one override_rule")
-    for i, block in enumerate((arguments.get("policy") or {}).get("override_rule") or ()):
+    for i, block in enumerate(rules):
         here = ("policy", "override_rule", i)
         patches = block.get("json_patch_override") or ()
         deletes = block.get("override_type") == "Delete"
@@ -130,20 +131,31 @@ def _findings(arguments: Values, selector: str) -> Iterator[Problem]:
             yield invalid(here, "a rule of type JSONPatch needs at least one json_patch_override")
         for k, patch in enumerate(patches):
             yield from _patch_findings(patch, (*here, "json_patch_override", k))
-        for k, term in enumerate((block.get("cluster_selector") or {}).get("cluster_selector_term") or ()):
+        selected = block.get("cluster_selector") or {}
+        for k, term in enumerate(selected.get("cluster_selector_term") or ()):
             below = (*here, "cluster_selector", "cluster_selector_term", k, "label_selector")
             yield from check_selector(read_label_selector(term.get("label_selector")), below)
 
 
+def _why_not(path: str) -> str:
+    """Why a patch may not change what this JSON pointer leads to; "" when it may."""
+    if not path.startswith("/") or path.endswith("/"):
+        return "it must start with / and not end with /"
+    if any(_is_within(path, part) for part in _FORBIDDEN):
+        return "cannot override what identifies an object"
+    if _is_within(path, "/metadata") and not path.startswith(("/metadata/annotations", "/metadata/labels")):
+        return "only annotations and labels of metadata"
+    return ""
+
+
+def _is_within(path: str, part: str) -> bool:
+    return path == part or path.startswith(f"{part}/")
+
+
 def _patch_findings(patch: Values, here: tuple[str | int, ...]) -> Iterator[Problem]:
     path = str(patch.get("path") or "")
-    if not path.startswith("/") or path.endswith("/"):
-        yield invalid((*here, "path"), f"invalid path {path}: it must start with / and not end with /")
-    elif any(path == f or path.startswith(f"{f}/") for f in _FORBIDDEN):
-        yield invalid((*here, "path"), f"invalid path {path}: cannot override what identifies an object")
-    elif path == "/metadata" or (
-        path.startswith("/metadata/") and not path.startswith(("/metadata/annotations", "/metadata/labels"))
-    ):
-        yield invalid((*here, "path"), f"invalid path {path}: only annotations and labels of metadata")
+    why = _why_not(path)
+    if why:
+        yield invalid((*here, "path"), f"invalid path {path}: {why}")
     if patch.get("op") == "remove" and patch.get("value") is not None:
         yield invalid((*here, "value"), "remove operation cannot have value")

@@ -96,12 +96,16 @@ def without_unknown(values: Any) -> Any:
 def known_only(attributes: Values, problems: Iterable[Problem]) -> list[Problem]:
     """The problems without those about a part that is not known (yet), or that holds one."""
     open_paths = [path for path in unknown_paths(dict(attributes)) if path]
-    return [p for p in problems if not any(_touches(p.path, path) for path in open_paths)]
+    return [problem for problem in problems if not _touches_any(problem.path, open_paths)]
 
 
-def _touches(path: Path, unknown: Path) -> bool:
-    length = min(len(path), len(unknown))
-    return length > 0 and path[:length] == unknown[:length]
+def _touches_any(path: Path, unknown: Iterable[Path]) -> bool:
+    """Whether one of the paths leads into the other."""
+    for other in unknown:
+        length = min(len(path), len(other))
+        if length > 0 and path[:length] == other[:length]:
+            return True
+    return False
 
 
 # --- selectors ---------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 from nexusform.importers.az_model import (
@@ -158,11 +157,11 @@ def _occupied(inventory: AzInventory, managed: frozenset[str]) -> dict[str, list
 
     `cells` stays null: the plan infers them, knowing the VMs of its own.
     """
-    nodes = [n for c in inventory.clusters if c.name not in managed for n in c.nodes]
-    vms: Iterable[AzNode | AzVirtualMachine] = [
-        *[node for node in nodes if f"{node.cluster}/{node.pool}" not in managed],
-        *[vm for vm in inventory.virtual_machines if vm.name not in managed],
-    ]
+    vms: list[AzNode | AzVirtualMachine] = []
+    for cluster in inventory.clusters:
+        if cluster.name not in managed:
+            vms += [node for node in cluster.nodes if f"{node.cluster}/{node.pool}" not in managed]
+    vms += [vm for vm in inventory.virtual_machines if vm.name not in managed]
     by_machine: dict[str, list[dict[str, Any]]] = {}
     for vm in sorted(vms, key=lambda one: one.name):
         if vm.placement is None:

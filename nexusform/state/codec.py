@@ -125,7 +125,9 @@ def _resources(instances: Mapping[Address, InstanceState]) -> list[Any]:
         entry |= {"mode": first.mode, "type": first.type, "name": first.name}
         if len(addresses) > 1:
             addresses.sort(key=lambda address: key_order(address.key))
-        entry["instances"] = [e for address in addresses for e in _instances(address, instances[address])]
+        entry["instances"] = []
+        for address in addresses:
+            entry["instances"] += _instances(address, instances[address])
         resources.append(in_order(entry))
     return resources
 

@@ -24,15 +24,12 @@ def matching(state: State, patterns: Sequence[AddressPattern], object_id: str = 
 
     With `object_id` only those whose object has that id.
     """
-    return sorted(
-        [
-            address
-            for address, instance in state.instances.items()
-            if (not patterns or any(pattern.matches(address) for pattern in patterns))
-            and (not object_id or _has_id(instance, object_id))
-        ],
-        key=address_order,
-    )
+    addresses = []
+    for address, instance in state.instances.items():
+        is_named = not patterns or any(pattern.matches(address) for pattern in patterns)
+        if is_named and (not object_id or _has_id(instance, object_id)):
+            addresses.append(address)
+    return sorted(addresses, key=address_order)
 
 
 def _has_id(instance: InstanceState, object_id: str) -> bool:
