@@ -391,6 +391,11 @@ class Registries(Struct, frozen=True):
     resource_types: Mapping[str, ResourceType] = field(default_factory=dict)
     data_sources: Mapping[str, ResourceType] = field(default_factory=dict)
 
+    def kind_of(self, type_name: str) -> Kind:
+        """What objects of a type are to planning; OTHER for a type that nobody knows."""
+        resource_type = self.resource_types.get(type_name)
+        return resource_type.kind if resource_type is not None else Kind.OTHER
+
     @property
     def schemas(self) -> Mapping[Mode, Mapping[str, BlockSchema]]:
         """The schema of each type by mode and name."""

@@ -11,13 +11,12 @@ from nexusform.importers.kubernetes_workloads import workloads_of
 from nexusform.importers.manifest_fields import Fields
 from nexusform.planning.room.ground import Thing
 from nexusform.planning.vms.nodes import node_of
-from nexusform.planning.vms.surroundings import CLUSTER_TYPE
 from nexusform.ports import Registries
 from nexusform.scheduling.pods.model import Cluster as PodCluster
 from nexusform.scheduling.pods.model import Node, StandingPod, Workload
 from nexusform.scheduling.pods.scheduler import predict
 from nexusform.whatif.pods_down import Budget, ClusterPods
-from nexusform.whatif.world_view import Cluster, Kind, WorldView
+from nexusform.whatif.world_view import CLUSTER_TYPE, Cluster, Kind, WorldView
 
 MANIFEST_TYPE = "fleet_hub_manifest"
 MEMBER_TYPE = "fleet_member_cluster"

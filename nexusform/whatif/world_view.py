@@ -17,7 +17,6 @@ from nexusform.address import Address, address_order
 from nexusform.demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.planning.room.ground import Ground, Thing, lay_ground
 from nexusform.planning.vms.sites import SitePlan, occupy_outsiders, sku_of, vm_name
-from nexusform.planning.vms.surroundings import CLUSTER_TYPE
 from nexusform.ports import Registries, ResourceType
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.model import Machine, VmSku
@@ -32,6 +31,7 @@ class Kind(StrEnum):
     GROUP = "group"
 
 
+CLUSTER_TYPE: Final = "nexus_kubernetes_cluster"
 _NKS_TYPES: Final = (CLUSTER_TYPE, "nexus_agent_pool")
 _PLAIN_VM: Final = "nexus_virtual_machine"
 

@@ -11,14 +11,12 @@ from nexusform.address import Address, AddressPattern, AddressProblem, address_o
 from nexusform.demands import PlacedVm, VmDemand
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
 from nexusform.planning.conclusion.result import Explained, PlanResult
-from nexusform.planning.fleet.placement import PLACEMENT_TYPES
 from nexusform.planning.plan import PlacementChange
 from nexusform.planning.planner import make_plan
-from nexusform.planning.pods.blocks import MANIFEST_TYPE
 from nexusform.planning.pods.reasons import PodReason
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.vms.placed_note import placed_by
-from nexusform.ports import Registries
+from nexusform.ports import Kind, Registries
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.model import Placement
 from nexusform.source import SourceFile
@@ -36,7 +34,7 @@ from nexusform.workflow.saved_plans import open_saved, read_plan
 from nexusform.workflow.stored import Stored, read_stored
 
 # What brings pods.
-POD_TYPES = (*PLACEMENT_TYPES, MANIFEST_TYPE)
+_BRING_PODS = (Kind.PLACEMENT, Kind.MANIFEST)
 
 
 class Reason(Struct, frozen=True):
@@ -84,13 +82,14 @@ def explain(place: Place, address: str, name: str, plan_path: str = "") -> Expla
     opened, request, problems = _asked_of(place, plan_path)
     if opened.project is None or request is None:
         return Explanations(diagnostics=tuple(problems), sources=opened.sources)
-    fleet = explain_placements(request, pattern, name) if pattern.type in PLACEMENT_TYPES else None
+    kind = request.registries.kind_of(pattern.type)
+    fleet = explain_placements(request, pattern, name) if kind is Kind.PLACEMENT else None
     if fleet is not None:
         placements, wrong = fleet
         return Explanations(
             placements=tuple(placements), diagnostics=(*problems, *wrong), sources=opened.sources
         )
-    pods = explain_pods(request, pattern, name) if pattern.type in POD_TYPES else None
+    pods = explain_pods(request, pattern, name) if kind in _BRING_PODS else None
     if pods is not None:
         reasons, wrong = pods
         return Explanations(pods=reasons, diagnostics=(*problems, *wrong), sources=opened.sources)

@@ -32,7 +32,6 @@ from nexusform.scheduling.fleet.snapshots import next_snapshot
 from nexusform.scheduling.fleet.triggers import Occasion, Trigger, trigger_of
 from nexusform.scheduling.fleet.watcher import Watched
 
-PLACEMENT_TYPES: Final = ("fleet_cluster_resource_placement", "fleet_resource_placement")
 OLD_NODE_COUNT: Final = "kubernetes.azure.com/node-count"
 NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
 

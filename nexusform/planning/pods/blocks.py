@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Any, Final
 
-from nexusform.address import Address
+from nexusform.address import Address, ConfigAddress
 from nexusform.configuration.model import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, Severity, did_you_mean
 from nexusform.importers.kubernetes_manifests import Manifest, read_manifests, unwrapped
@@ -14,17 +15,15 @@ from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.pods.phase import PodPhase, PriorPods
-from nexusform.planning.preparation.order import FLEET_PHASE
+from nexusform.planning.preparation.order import FLEET_PHASE, Order
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.vms.nodes import clusters_with_nodes
 from nexusform.planning.vms.vm_object import VmObject
+from nexusform.ports import Kind, Registries
 from nexusform.scheduling.pods.warnings import PodWarning
 from nexusform.values import UNKNOWN
 
-MANIFEST_TYPE: Final = "fleet_hub_manifest"
-MEMBER_TYPE: Final = "fleet_member_cluster"
 _MOST_PLACES: Final = 5
-PLACEMENT_TYPES: Final = ("fleet_cluster_resource_placement", "fleet_resource_placement")
 
 
 @lru_cache(maxsize=256)
@@ -36,51 +35,66 @@ def objects_in(body: str) -> tuple[Manifest, ...]:
 # --- what stands -------------------------------------------------------------------------------
 
 
-def prior_pods(prior: Prior, members: Mapping[str, str]) -> Iterable[PriorPods]:
+def prior_pods(prior: Prior, registries: Registries, members: Mapping[str, str]) -> Iterator[PriorPods]:
     """The pods that state holds, object by object in the order of creation; `members` are the members
     in state: name -> cluster id.
     """
-    instances = [(a, s.current) for a, s in prior.instances.items() if s.current is not None]
-    hub = tuple(
-        m
-        for a, current in instances
-        if a.type == MANIFEST_TYPE and not current.attributes.get("cluster_id")
-        for m in objects_in(str(current.attributes.get("yaml_body") or ""))
-    )
-    for address, current in sorted(instances, key=lambda item: item[1].creation):
+    standing = [(a, s.current) for a, s in prior.instances.items() if s.current is not None]
+    standing.sort(key=lambda item: item[1].creation)
+    on_hub = _prior_hub_objects(prior, registries)
+    for address, current in standing:
         workloads = current.attributes.get("workloads")
         if not isinstance(workloads, Mapping):
             continue
-        if address.type == MANIFEST_TYPE:
-            cluster_id = str(current.attributes.get("cluster_id") or "")
-            own = objects_in(str(current.attributes.get("yaml_body") or ""))
-            if cluster_id:
-                yield PriorPods(str(address), cluster_id, workloads, own)
-        elif address.type in PLACEMENT_TYPES:
+        kind = registries.kind_of(address.type)
+        cluster_id = _target(current.attributes)
+        if kind is Kind.MANIFEST and cluster_id:
+            yield PriorPods(str(address), cluster_id, workloads, _objects_of(current.attributes))
+        elif kind is Kind.PLACEMENT:
             for member, brought in workloads.items():
-                yield PriorPods(str(address), members.get(member, member), brought or {}, hub)
+                yield PriorPods(str(address), members.get(member, member), brought or {}, on_hub)
 
 
-def prior_members(prior: Prior) -> dict[str, str]:
+def _prior_hub_objects(prior: Prior, registries: Registries) -> tuple[Manifest, ...]:
+    """The objects on the hub, for placements to select."""
+    objects: list[Manifest] = []
+    for address, instance in prior.instances.items():
+        current = instance.current
+        if current is None or registries.kind_of(address.type) is not Kind.MANIFEST:
+            continue
+        if not current.attributes.get("cluster_id"):
+            objects += _objects_of(current.attributes)
+    return tuple(objects)
+
+
+def _objects_of(attributes: Mapping[str, Any]) -> tuple[Manifest, ...]:
+    return objects_in(str(attributes.get("yaml_body") or ""))
+
+
+def prior_members(prior: Prior, registries: Registries) -> dict[str, str]:
     """The members that state holds: name -> id of the cluster that each is."""
-    found = {}
-    for address, state in prior.instances.items():
-        if address.type == MEMBER_TYPE and state.current is not None:
-            attributes = state.current.attributes
-            found[str(attributes.get("name"))] = str(attributes.get("kubernetes_cluster_id") or "")
-    return {name: cluster_id for name, cluster_id in found.items() if cluster_id}
+    members = {}
+    for address, instance in prior.instances.items():
+        if registries.kind_of(address.type) is Kind.MEMBER and instance.current is not None:
+            attributes = instance.current.attributes
+            cluster_id = str(attributes.get("kubernetes_cluster_id") or "")
+            if cluster_id:
+                members[str(attributes.get("name"))] = cluster_id
+    return members
 
 
 def pods_over(blocks: Blocks, objects: Iterable[VmObject]) -> PodPhase:
     """The pods of a plan over the VMs as they stand after phase 4. What was brought by objects whose block
     is gone has left.
     """
-    members = prior_members(blocks.prior)
-    pods = PodPhase(clusters_with_nodes(objects), prior_pods(blocks.prior, members), members)
+    registries = blocks.request.registries
+    members = prior_members(blocks.prior, registries)
+    standing = prior_pods(blocks.prior, registries, members)
+    pods = PodPhase(clusters_with_nodes(objects), standing, members)
     for address, instance in blocks.instances.items():
-        if instance.going and address.type == MANIFEST_TYPE:
+        if instance.going and instance.type.kind is Kind.MANIFEST:
             pods.leave(str(address), _target(instance.before), "workload_removed")
-        elif instance.going and address.type in PLACEMENT_TYPES:
+        elif instance.going and instance.type.kind is Kind.PLACEMENT:
             for member in (instance.before or {}).get("workloads") or {}:
                 pods.leave(str(address), member)
     return pods
@@ -91,9 +105,11 @@ def pods_over(blocks: Blocks, objects: Iterable[VmObject]) -> PodPhase:
 
 def plan_fleet_objects(blocks: Blocks, evaluation: Evaluation, pods: PodPhase) -> list[Diagnostic]:
     """Phase 5: members and whatever else stands on the hub, manifests in batches."""
+    phase, kind_of = blocks.order.of(FLEET_PHASE), blocks.request.registries.kind_of
+    manifests = frozenset(block.address for block in phase if kind_of(block.type) is Kind.MANIFEST)
     problems: list[Diagnostic] = []
-    for batch in manifest_batches(blocks.order.of(FLEET_PHASE), blocks.order.needs):
-        if batch[0].type == MANIFEST_TYPE:
+    for batch in _batches(blocks.order, manifests):
+        if batch[0].address in manifests:
             problems += plan_manifests(batch, blocks, evaluation, pods)
         else:
             blocks.plan_ordinary(batch[0], evaluation)
@@ -182,19 +198,18 @@ def _placed(instances: Iterable[Instance], pods: PodPhase) -> dict[Address, Any]
     return values
 
 
-def manifest_batches(
-    given: Sequence[ResourceBlock], needs: Mapping[Any, Sequence[Any]]
-) -> list[list[ResourceBlock]]:
+def _batches(order: Order, manifests: AbstractSet[ConfigAddress]) -> list[list[ResourceBlock]]:
     """Blocks of phase 5 in an order that keeps what they refer to before them: manifests together, as far
     as none refers to another, every other block alone.
     """
     batches: list[list[ResourceBlock]] = []
     waiting: list[ResourceBlock] = []
-    for block in given:
-        if any(other.address in needs.get(block.address, ()) for other in waiting):
+    for block in order.of(FLEET_PHASE):
+        needs = order.direct_needs(block.address)
+        if any(other.address in needs for other in waiting):
             batches.append(waiting)
             waiting = []
-        if block.type == MANIFEST_TYPE:
+        if block.address in manifests:
             waiting.append(block)
         else:
             batches.append([block])
@@ -213,7 +228,7 @@ def pod_diagnostics(
     for address, finding in pods.findings:
         instance = by_address.get(address)
         if instance is not None:
-            at = ("yaml_body",) if instance.type.name == MANIFEST_TYPE else ()
+            at = ("yaml_body",) if instance.type.kind is Kind.MANIFEST else ()
             detail = f"yaml_body:{finding.line}: {finding.detail}" if finding.line else finding.detail
             found.append(instance.problem(Problem(at, finding.id, detail, finding.severity)))
     alike: dict[tuple[str, str, str], list[tuple[str, PodWarning]]] = {}

@@ -6,7 +6,7 @@ larger clusters first, and a smaller SKU last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -18,7 +18,8 @@ from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import Action, PlacementAction, Plan
 from nexusform.planning.request import Adjustment, PlanRequest
-from nexusform.planning.verdicts.fit import Unplaced
+from nexusform.planning.verdicts.fit import DOES_NOT_FIT, Unplaced
+from nexusform.ports import Kind
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.model import CONTROL_PLANE, VmSku
 
@@ -35,44 +36,55 @@ class WayOut(Struct, frozen=True):
     change: dict[str, Any] = field(default_factory=dict)
 
 
+# Makes the plan once more with adjustments, and with the new VMs of some blocks before all others.
 Trial = Callable[[Sequence[Adjustment], Sequence[Address]], PlanResult]
+
+
+class _Shortage(Struct, frozen=True):
+    # What is looked at: the plan that does not fit, its pools that fall short, and its racks as they stand.
+    plan: Plan
+    pools: tuple[Unplaced, ...]
+    racks: tuple[tuple[Address, Mapping[str, Any]], ...]
 
 
 def with_ways_out(
     request: PlanRequest, result: PlanResult, plan: Callable[[PlanRequest], PlanResult]
 ) -> PlanResult:
     """The result, its errors about room followed by what would help."""
-    others = [d for d in result.plan.diagnostics if d.severity is Severity.ERROR and d.id != "does-not-fit"]
-    if others:
+    errors = [d for d in result.plan.diagnostics if d.severity is Severity.ERROR]
+    if any(d.id != DOES_NOT_FIT for d in errors):
         return result
     quiet = replace(request, tie_breaks=0, ways_out=False, lint=False, want_rejected=False, explain=())
 
-    def tried(adjustments: Sequence[Adjustment], first: Sequence[Address] = ()) -> PlanResult:
+    def trial(adjustments: Sequence[Adjustment], first: Sequence[Address] = ()) -> PlanResult:
         return plan(replace(quiet, adjustments=tuple(adjustments), first=tuple(first)))
 
+    kind_of = request.registries.kind_of
+    racks = [(c.address, c.after) for c in result.plan.changes if kind_of(c.address.type) is Kind.RACK]
+    standing = tuple((address, rack) for address, rack in racks if rack is not None)
+    shortage = _Shortage(result.plan, result.unplaced, standing)
     ways: list[WayOut] = []
     for search in (_fewer, _wider, _more_racks, _other_order, _smaller):
-        ways += search(result, tried)
-    return replace(result, plan=_told(result.plan, ways))
+        ways += search(shortage, trial)
+    return replace(result, plan=_with_advice(result.plan, ways))
 
 
-def _told(plan: Plan, ways: Sequence[WayOut]) -> Plan:
+def _with_advice(plan: Plan, ways: Sequence[WayOut]) -> Plan:
+    """Every error about room holds the ways out as data; the first also says them."""
     lines = [f" {number}. {way.text}" for number, way in enumerate(ways, 1)]
     advice = "\n".join(["Ways out, tried just now:", *lines]) if ways else "No way out was found: " + _TRIED
     data = [{"kind": way.kind, "text": way.text, **way.change} for way in ways]
-    found: list[Diagnostic] = []
-    first = True
+    closing = f"\n\n{advice}\nNothing was changed."
+    diagnostics: list[Diagnostic] = []
     for diagnostic in plan.diagnostics:
-        told = diagnostic
-        if diagnostic.id == "does-not-fit":
-            fit = {**diagnostic.extra.get("fit", {}), "ways_out": data}
-            closing = f"\n\n{advice}\nNothing was changed." if first else ""
-            told = replace(
-                diagnostic, detail=diagnostic.detail + closing, extra={**diagnostic.extra, "fit": fit}
-            )
-            first = False
-        found.append(told)
-    return replace(plan, diagnostics=tuple(found))
+        if diagnostic.id != DOES_NOT_FIT:
+            diagnostics.append(diagnostic)
+            continue
+        fit = {**diagnostic.extra.get("fit", {}), "ways_out": data}
+        detail = diagnostic.detail + closing
+        diagnostics.append(replace(diagnostic, detail=detail, extra={**diagnostic.extra, "fit": fit}))
+        closing = ""
+    return replace(plan, diagnostics=tuple(diagnostics))
 
 
 _TRIED = "fewer VMs, more zones, planned racks, another order and smaller SKUs were tried."
@@ -85,32 +97,31 @@ def _works(result: PlanResult) -> bool:
 # --- fewer VMs ---------------------------------------------------------------------------------
 
 
-def _fewer(result: PlanResult, tried: Trial) -> Iterator[WayOut]:
+def _fewer(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
     """The largest counts that fit with the same SKUs, searched downwards from what was placed."""
     counts: dict[tuple[Address, str], int] = {}
     pools: dict[tuple[Address, str], Unplaced] = {}
-    failed: Sequence[Unplaced] = result.unplaced
+    failed: Sequence[Unplaced] = shortage.pools
     for _ in range(MOST_COUNT_TRIALS):
-        for item in failed:
-            key = (item.address, item.pool.pool)
-            pools.setdefault(key, item)
-            counts[key] = item.placed if key not in counts else min(item.placed, counts[key] - 1)
-        if not all(item.pool.count_path for item in pools.values()):
+        for unplaced in failed:
+            key = (unplaced.address, unplaced.pool.pool)
+            pools.setdefault(key, unplaced)
+            counts[key] = min(unplaced.placed, counts[key] - 1) if key in counts else unplaced.placed
+        if not all(unplaced.pool.count_path for unplaced in pools.values()):
             return
-        if any(counts[key] < _least(item) for key, item in pools.items()):
+        if any(counts[key] < max(unplaced.standing, 1) for key, unplaced in pools.items()):
             return
-        adjusted = [Adjustment(i.address, i.pool.count_path, counts[k]) for k, i in pools.items()]
-        outcome = tried(adjusted, ())
-        if _works(outcome):
+        adjustments = [
+            Adjustment(unplaced.address, unplaced.pool.count_path, counts[key])
+            for key, unplaced in pools.items()
+        ]
+        outcome = trial(adjustments, ())
+        if not outcome.plan.errored:
             yield _counts_way(pools, counts)
             return
         if not outcome.unplaced:
             return
         failed = outcome.unplaced
-
-
-def _least(item: Unplaced) -> int:
-    return max(item.standing, 1)
 
 
 def _counts_way(pools: dict[tuple[Address, str], Unplaced], counts: dict[tuple[Address, str], int]) -> WayOut:
@@ -130,27 +141,31 @@ def _counts_way(pools: dict[tuple[Address, str], Unplaced], counts: dict[tuple[A
 # --- more zones --------------------------------------------------------------------------------
 
 
-def _wider(result: PlanResult, tried: Trial) -> Iterator[WayOut]:
+def _wider(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
     """The smallest widening of availability_zones with which everything fits."""
-    pinned = [i for i in result.unplaced if i.pool.zones and i.pool.count_path]
-    if len(pinned) != len(result.unplaced):
+    if not all(unplaced.pool.zones and unplaced.pool.count_path for unplaced in shortage.pools):
         return
-    racks = _racks(result.plan)
-    zones = sorted({zone for item in pinned for zone in racks.get(item.site_id, ())}, key=str.encode)
-    missing = [zone for zone in zones if any(zone not in (i.pool.zones or ()) for i in pinned)]
-    trials = 0
-    for size in range(1, len(missing) + 1):
-        for added in combinations(missing, size):
-            if trials >= MOST_ZONE_TRIALS:
-                added = tuple(missing)  # noqa: PLW2901 - the last try: all of them
-            trials += 1
-            adjusted = [_zones_adjustment(item, added) for item in pinned]
-            outcome = tried(adjusted, ())
-            if _works(outcome):
-                yield _zones_way(pinned, added, outcome.plan)
-                return
-            if trials > MOST_ZONE_TRIALS:
-                return
+    for zones in _widenings(shortage):
+        outcome = trial([_zones_adjustment(unplaced, zones) for unplaced in shortage.pools], ())
+        if not outcome.plan.errored:
+            yield _zones_way(shortage.pools, zones, outcome.plan)
+            return
+
+
+def _widenings(shortage: _Shortage) -> Iterator[Sequence[str]]:
+    """Zones to add, the fewest first; all of them at last, when the combinations are too many."""
+    zones_of_sites = _zones_of_sites(shortage)
+    zones = {zone for unplaced in shortage.pools for zone in zones_of_sites.get(unplaced.site_id, ())}
+    allowed = [unplaced.pool.zones or frozenset() for unplaced in shortage.pools]
+    used_everywhere = frozenset.intersection(*allowed)
+    missing = sorted(zones - used_everywhere, key=str.encode)
+    sizes = range(1, len(missing) + 1)
+    every = (added for size in sizes for added in combinations(missing, size))
+    for number, added in enumerate(every):
+        if number == MOST_ZONE_TRIALS:
+            yield missing
+            return
+        yield added
 
 
 def _zones_adjustment(item: Unplaced, added: Sequence[str]) -> Adjustment:
@@ -174,105 +189,108 @@ def _zones_way(pinned: Sequence[Unplaced], added: Sequence[str], plan: Plan) -> 
     return WayOut("zones", f"{'; '.join(parts)}: {whole}.{cost}", {"zones": data, "replaced_vms": moved})
 
 
-def _racks(plan: Plan) -> dict[str, set[str]]:
+def _zones_of_sites(shortage: _Shortage) -> dict[str, set[str]]:
     """The zones of every site, from the racks of the plan."""
-    found: dict[str, set[str]] = {}
-    for change in plan.changes:
-        after = change.after
-        if change.address.type == "nexus_rack" and after is not None and after.get("status") != "planned":
-            found.setdefault(str(after["site_id"]), set()).add(str(after["availability_zone"]))
-    return found
+    zones: dict[str, set[str]] = {}
+    for _, rack in shortage.racks:
+        if rack.get("status") != "planned":
+            zones.setdefault(str(rack["site_id"]), set()).add(str(rack["availability_zone"]))
+    return zones
 
 
 # --- planned racks -----------------------------------------------------------------------------
 
 
-def _more_racks(result: PlanResult, tried: Trial) -> Iterator[WayOut]:
+def _more_racks(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
     """A planned rack made active: one by one, then all."""
-    sites = {item.site_id for item in result.unplaced}
+    sites = {unplaced.site_id for unplaced in shortage.pools}
     planned = [
-        (change.address, str(change.after["name"]))
-        for change in result.plan.changes
-        if change.address.type == "nexus_rack"
-        and change.after is not None
-        and change.after.get("status") == "planned"
-        and change.after.get("site_id") in sites
+        (address, str(rack["name"]))
+        for address, rack in shortage.racks
+        if rack.get("status") == "planned" and rack.get("site_id") in sites
     ]
     choices = [[rack] for rack in planned] + ([planned] if len(planned) > 1 else [])
     for racks in choices:
-        if _works(tried([Adjustment(address, ("status",), "active") for address, _ in racks], ())):
+        outcome = trial([Adjustment(address, ("status",), "active") for address, _ in racks], ())
+        if not outcome.plan.errored:
             names = ", ".join(name for _, name in racks)
             data = {"racks": [{"address": str(address), "status": "active"} for address, _ in racks]}
-            yield WayOut("racks", f"{names} (planned) active: {_all_fit(result)}.", data)
+            yield WayOut("racks", f"{names} (planned) active: {_all_fit(shortage.pools)}.", data)
             return
 
 
-def _all_fit(result: PlanResult) -> str:
-    only = result.unplaced[0]
-    return f"all {len(only.pool.numbers)} fit" if len(result.unplaced) == 1 else "everything fits"
+def _all_fit(pools: Sequence[Unplaced]) -> str:
+    return f"all {len(pools[0].pool.numbers)} fit" if len(pools) == 1 else "everything fits"
 
 
 # --- another order -----------------------------------------------------------------------------
 
 
-def _other_order(result: PlanResult, tried: Trial) -> Iterator[WayOut]:
+def _other_order(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
     """The failing clusters before the other new ones, else all new ones larger first."""
-    sizes = _new_sizes(result.plan)
-    if len(sizes) < 2:
+    new = _new_clusters(shortage.plan)
+    if len(new) < 2:
         return
-    failing = list(dict.fromkeys(item.address for item in result.unplaced if item.address in sizes))
-    larger_first = sorted(sizes, key=lambda a: -sizes[a][1])
+    failing = list(dict.fromkeys(unplaced.address for unplaced in shortage.pools if unplaced.address in new))
+    larger_first = sorted(new, key=lambda address: -new[address][1])
     for order in (failing, larger_first):
-        if order and list(sizes)[: len(order)] != order and _works(tried((), order)):
-            names = [sizes[a][0] for a in order]
-            rest = [sizes[a][0] for a in sizes if a not in order]
+        as_it_is = list(new)[: len(order)] == order
+        if order and not as_it_is and not trial((), order).plan.errored:
+            names = [new[address][0] for address in order]
+            rest = [name for address, (name, _) in new.items() if address not in order]
+            fits = _all_fit(shortage.pools)
             if order is failing and rest:
-                text = f"Create {', '.join(names)} before {', '.join(rest)}: {_all_fit(result)}."
+                text = f"Create {', '.join(names)} before {', '.join(rest)}: {fits}."
             else:
-                text = f"Create larger ones first, in the order {', '.join(names)}: {_all_fit(result)}."
-            yield WayOut("order", text, {"order": [str(a) for a in order]})
+                text = f"Create larger ones first, in the order {', '.join(names)}: {fits}."
+            yield WayOut("order", text, {"order": [str(address) for address in order]})
             return
 
 
-def _new_sizes(plan: Plan) -> dict[Address, tuple[str, int]]:
+def _new_clusters(plan: Plan) -> dict[Address, tuple[str, int]]:
     """New clusters in planning order: name, and host memory in GiB in total."""
     skus = CATALOGUES[NEWEST].vm_skus
-    found: dict[Address, tuple[str, int]] = {}
-    new = {c.address for c in plan.changes if c.action is Action.CREATE}
+    clusters: dict[Address, tuple[str, int]] = {}
+    created = {change.address for change in plan.changes if change.action is Action.CREATE}
     for table in plan.placement_tables:
-        if table.address in new:
+        if table.address in created:
             sku = skus.get(table.vm_sku_name)
             memory = table.total_count * (sku.memory_gib if sku is not None else 1)
-            found[table.address] = (table.cluster, found.get(table.address, ("", 0))[1] + memory)
-    return found
+            _, memory_so_far = clusters.get(table.address, ("", 0))
+            clusters[table.address] = (table.cluster, memory_so_far + memory)
+    return clusters
 
 
 # --- a smaller SKU -----------------------------------------------------------------------------
 
 
-def _smaller(result: PlanResult, tried: Trial) -> Iterator[WayOut]:
+def _smaller(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
     """The largest smaller SKU of the same type with which all VMs of the failing pools fit."""
-    first = result.unplaced[0]
-    if any(i.pool.sku != first.pool.sku or not i.pool.count_path or i.standing for i in result.unplaced):
+    pools = shortage.pools
+    sku, name = pools[0].pool.sku, pools[0].pool.pool
+    if any(
+        unplaced.pool.sku != sku or not unplaced.pool.count_path or unplaced.standing for unplaced in pools
+    ):
         return
-    for sku in _smaller_skus(first.pool.sku, control_plane=first.pool.pool == CONTROL_PLANE):
-        adjusted = [Adjustment(i.address, (*i.pool.path, "vm_sku_name"), sku.name) for i in result.unplaced]
-        if _works(tried(adjusted, ())):
-            text = f'vm_sku_name = "{sku.name}" with the same count fits ({_vcpus(result, sku):,} vCPUs).'
-            yield WayOut("sku", text, {"vm_sku_name": sku.name})
+    for smaller in _smaller_skus(sku, control_plane=name == CONTROL_PLANE):
+        adjustments = [
+            Adjustment(unplaced.address, (*unplaced.pool.path, "vm_sku_name"), smaller.name)
+            for unplaced in pools
+        ]
+        if not trial(adjustments, ()).plan.errored:
+            vcpus = sum(len(unplaced.pool.numbers) * smaller.vcpus for unplaced in pools)
+            text = f'vm_sku_name = "{smaller.name}" with the same count fits ({vcpus:,} vCPUs).'
+            yield WayOut("sku", text, {"vm_sku_name": smaller.name})
             return
 
 
-def _vcpus(result: PlanResult, sku: VmSku) -> int:
-    return sum(len(item.pool.numbers) * sku.vcpus for item in result.unplaced)
-
-
 def _smaller_skus(sku: VmSku, *, control_plane: bool) -> list[VmSku]:
-    known = CATALOGUES[NEWEST].vm_skus.values()
-    same = [
-        s
-        for s in known
-        if s.kind == sku.kind and (s.host_vcpus, s.memory_gib) < (sku.host_vcpus, sku.memory_gib)
+    """SKUs of the same type from the largest down; a control plane's VM stands in one NUMA cell."""
+    size = (sku.host_vcpus, sku.memory_gib)
+    smaller = [
+        other
+        for other in CATALOGUES[NEWEST].vm_skus.values()
+        if other.kind == sku.kind and (other.host_vcpus, other.memory_gib) < size
     ]
-    allowed = [s for s in same if not control_plane or s.numa_cells == 1]
-    return sorted(allowed, key=lambda s: (-s.host_vcpus, -s.memory_gib, s.name))
+    allowed = [other for other in smaller if not control_plane or other.numa_cells == 1]
+    return sorted(allowed, key=lambda other: (-other.host_vcpus, -other.memory_gib, other.name))

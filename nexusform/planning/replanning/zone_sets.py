@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import product
+from itertools import islice, product
 from typing import Any, Final
 
 from msgspec import Struct
@@ -23,8 +23,6 @@ from nexusform.scheduling.racks.model import VmSku
 
 # Each trial is a whole plan.
 MOST_TRIALS: Final = 40
-# Resource types whose pools have availability_zones.
-_ZONED: Final = ("nexus_kubernetes_cluster", "nexus_agent_pool")
 
 Trial = Callable[[Sequence[Adjustment]], PlanResult | None]
 Zones = tuple[str, ...]
@@ -41,44 +39,48 @@ class _Side(Struct, frozen=True):
 
 
 def with_zone_sets(
-    request: PlanRequest, result: PlanResult, plan: Callable[[PlanRequest], PlanResult]
+    request: PlanRequest, result: PlanResult, make_plan: Callable[[PlanRequest], PlanResult]
 ) -> PlanResult:
     """The result, each refusal by a rule followed by the zone sets that would satisfy it."""
-    denied = [f for f in result.separations if f.verdict.enforcement == "deny"]
-    others = [d for d in result.plan.diagnostics if d.severity is Severity.ERROR and d.id != BROKEN]
-    if others or not denied:
+    denied = [rule for rule in result.separations if rule.verdict.enforcement == "deny"]
+    errors = [d for d in result.plan.diagnostics if d.severity is Severity.ERROR]
+    if not denied or any(d.id != BROKEN for d in errors):
         return result
+    broken = frozenset(str(rule.instance.address) for rule in denied)
+    plan = result.plan
+    for rule in denied:
+        # What other rules are in error for already is no reason against a way out for this one.
+        others = broken - {str(rule.instance.address)}
+        plan = _with_advice(plan, rule, list(_ways(rule, result, _trial(request, make_plan, others))))
+    return replace(result, plan=plan)
+
+
+def _trial(
+    request: PlanRequest, make_plan: Callable[[PlanRequest], PlanResult], others: AbstractSet[str]
+) -> Trial:
+    """Makes the plan once more with adjustments; None where the rule or anything but the `others` is in
+    error then.
+    """
     quiet = replace(request, ways_out=False, lint=False, want_rejected=False, explain=())
 
-    broken = {str(f.instance.address) for f in denied}
+    def trial(adjustments: Sequence[Adjustment]) -> PlanResult | None:
+        # Most trials fail for want of room; tie-breaks are repeated for those that do not.
+        adjusted = replace(quiet, adjustments=tuple(adjustments))
+        outcome = make_plan(replace(adjusted, tie_breaks=0))
+        if request.tie_breaks != 0 and _satisfies(outcome, others):
+            outcome = make_plan(adjusted)
+        return outcome if _satisfies(outcome, others) else None
 
-    def trial_of(rule: OpenRule) -> Trial:
-        # What other rules are in error for already is no reason against a way out for this one.
-        allowed = broken - {str(rule.instance.address)}
-
-        def tried(adjustments: Sequence[Adjustment]) -> PlanResult | None:
-            # Most trials fail for want of room; tie-breaks are repeated for those that do not.
-            trial = replace(quiet, adjustments=tuple(adjustments))
-            outcome = plan(replace(trial, tie_breaks=0))
-            if request.tie_breaks != 0 and _satisfies(outcome, allowed):
-                outcome = plan(trial)
-            return outcome if _satisfies(outcome, allowed) else None
-
-        return tried
-
-    made = result.plan
-    for rule in denied:
-        made = _told(made, rule, list(_ways(rule, result, trial_of(rule))))
-    return replace(result, plan=made)
+    return trial
 
 
-def _satisfies(outcome: PlanResult, allowed: AbstractSet[str]) -> bool:
-    """Whether nothing is in error but rules at the `allowed` addresses."""
-    wrong = [d for d in outcome.plan.diagnostics if d.severity is Severity.ERROR]
-    return all(d.id == BROKEN and d.address in allowed for d in wrong)
+def _satisfies(outcome: PlanResult, others: AbstractSet[str]) -> bool:
+    """Whether nothing is in error but rules at these other addresses."""
+    errors = [d for d in outcome.plan.diagnostics if d.severity is Severity.ERROR]
+    return all(d.id == BROKEN and d.address in others for d in errors)
 
 
-def _told(plan: Plan, rule: OpenRule, ways: Sequence[tuple[str, dict[str, Any]]]) -> Plan:
+def _with_advice(plan: Plan, rule: OpenRule, ways: Sequence[tuple[str, dict[str, Any]]]) -> Plan:
     if ways:
         lines = [f" {number}. {text}" for number, (text, _) in enumerate(ways, 1)]
         advice = "\n".join(["The smallest zone sets that satisfy it, tried just now:", *lines])
@@ -88,35 +90,31 @@ def _told(plan: Plan, rule: OpenRule, ways: Sequence[tuple[str, dict[str, Any]]]
         advice = "No zone sets were found that satisfy it and have room for everything."
     data = [{"kind": "zones", "text": text, **change} for text, change in ways]
     address = str(rule.instance.address)
-    found = [
-        replace(
-            d,
-            detail=f"{d.detail}\n\n{advice}\nNothing was changed.",
-            extra={**d.extra, "fit": {"ways_out": data}},
-        )
-        if d.id == BROKEN and d.address == address
-        else d
-        for d in plan.diagnostics
-    ]
-    return replace(plan, diagnostics=tuple(found))
+    diagnostics = list(plan.diagnostics)
+    for index, diagnostic in enumerate(diagnostics):
+        if diagnostic.id == BROKEN and diagnostic.address == address:
+            detail = f"{diagnostic.detail}\n\n{advice}\nNothing was changed."
+            extra = {**diagnostic.extra, "fit": {"ways_out": data}}
+            diagnostics[index] = replace(diagnostic, detail=detail, extra=extra)
+    return replace(plan, diagnostics=tuple(diagnostics))
 
 
-def _ways(rule: OpenRule, result: PlanResult, tried: Trial) -> Iterator[tuple[str, dict[str, Any]]]:
-    """First without moving what stands, then, only if that fails, with every pool changed."""
-    sites = {m.site_id for group in rule.groups for m in group}
+def _ways(rule: OpenRule, result: PlanResult, trial: Trial) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The first zone sets that work: without moving what stands, then, only if none does, with every pool
+    changed.
+    """
+    sites = {member.site_id for group in rule.groups for member in group}
     if rule.verdict.scope == "site" or len(sites) != 1 or _mixed(rule):
         return
     site = result.sites[sites.pop()]
-    seen: set[tuple[Zones, ...]] = set()
+    tried: set[tuple[Zones, ...]] = set()
     for moving in (False, True):
         sides = [_side(group, site, moving=moving) for group in rule.groups]
-        for trial, zones in enumerate(_choices(sides)):
-            if trial >= MOST_TRIALS:
-                break
-            if zones in seen:
+        for zones in islice(_choices(sides), MOST_TRIALS):
+            if zones in tried:
                 continue
-            seen.add(zones)
-            outcome = tried(_adjustments(sides, zones))
+            tried.add(zones)
+            outcome = trial(_adjustments(sides, zones))
             if outcome is not None:
                 yield _way(sides, zones, outcome.plan)
                 return
@@ -137,18 +135,19 @@ def _mixed(rule: OpenRule) -> bool:
 
 def _side(group: Sequence[Member], site: SitePlan, *, moving: bool) -> _Side:
     order = list(site.zones())
-    names = tuple(dict.fromkeys(_name(m) for m in group))
-    kept = [m for m in group if not _changeable(m) or (m.rank < 0 and not moving)]
-    pinned = {zone for m in group if m not in kept for zone in m.pool.zones or ()}
-    fixed = {m.place.availability_zone for m in kept} | pinned
-    usual = Counter(m.place.availability_zone for m in group if m.rank < 0)
-    free = sorted((z for z in order if z not in fixed), key=lambda z: (-usual[z], order.index(z)))
+    kept = [member for member in group if not _changeable(member) or (member.rank < 0 and not moving)]
+    changed = [member for member in group if member not in kept]
+    pinned = {zone for member in changed for zone in member.pool.zones or ()}
+    fixed = {member.place.availability_zone for member in kept} | pinned
+    standing_in = Counter(member.place.availability_zone for member in group if member.rank < 0)
+    free = [zone for zone in order if zone not in fixed]
+    free.sort(key=lambda zone: (-standing_in[zone], order.index(zone)))
     return _Side(
-        names,
-        tuple(z for z in order if z in fixed),
+        tuple(dict.fromkeys(_name(member) for member in group)),
+        tuple(zone for zone in order if zone in fixed),
         tuple(free),
-        _least([m.pool.sku for m in group], site),
-        tuple(m for m in group if m not in kept),
+        _least([member.pool.sku for member in group], site),
+        tuple(changed),
     )
 
 
@@ -157,7 +156,8 @@ def _name(member: Member) -> str:
 
 
 def _changeable(member: Member) -> bool:
-    return member.vm[0].type in _ZONED
+    # Zones are written where a number of VMs is: for the pools of clusters.
+    return bool(member.pool.count_path)
 
 
 def _least(skus: Sequence[VmSku], site: SitePlan) -> int:
@@ -198,29 +198,29 @@ def _choices(sides: Sequence[_Side]) -> Iterator[tuple[Zones, ...]]:
 def _deal(sides: Sequence[_Side], sizes: Sequence[int], taken: set[str]) -> tuple[Zones, ...] | None:
     """So many zones for each group in turn, its preferred ones first; None when they run out."""
     used = set(taken)
-    found = []
+    dealt = []
     for side, size in zip(sides, sizes, strict=True):
-        wanted = size - len(side.fixed)
-        fresh = [zone for zone in side.free if zone not in used][:wanted]
-        if len(fresh) < wanted:
+        missing = size - len(side.fixed)
+        fresh = [zone for zone in side.free if zone not in used][:missing]
+        if len(fresh) < missing:
             return None
         used |= set(fresh)
-        found.append((*side.fixed, *fresh))
-    return tuple(found)
+        dealt.append((*side.fixed, *fresh))
+    return tuple(dealt)
 
 
 # --- trying and telling ------------------------------------------------------------------------
 
 
 def _adjustments(sides: Sequence[_Side], zones: Sequence[Zones]) -> list[Adjustment]:
-    found: dict[tuple[str, str], Adjustment] = {}
+    adjustments: dict[tuple[str, str], Adjustment] = {}
     for side, chosen in zip(sides, zones, strict=True):
         for member in side.members:
             address = member.vm[0]
             allowed = [z for z in chosen if not member.pool.zones or z in member.pool.zones]
             path = (*member.pool.path, "availability_zones")
-            found[str(address), member.pool.pool] = Adjustment(address, path, sorted(allowed))
-    return list(found.values())
+            adjustments[str(address), member.pool.pool] = Adjustment(address, path, sorted(allowed))
+    return list(adjustments.values())
 
 
 def _way(sides: Sequence[_Side], zones: Sequence[Zones], plan: Plan) -> tuple[str, dict[str, Any]]:

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from nexusform.address import Address
 from nexusform.planning.vms.sites import SitePlan, build_sites
-from nexusform.planning.vms.surroundings import CLUSTER_TYPE, PlanSurroundings
-from nexusform.ports import Registries, ResourceType
+from nexusform.planning.vms.surroundings import PlanSurroundings
+from nexusform.ports import Kind, Registries, ResourceType
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.model import VmSku
 from nexusform.scheduling.world import Inventory
@@ -54,6 +54,6 @@ def lay_ground(things: Iterable[Thing], registries: Registries, catalogue: str =
     # Where hints point decides nothing any more: everybody has a place.
     surroundings = PlanSurroundings(skus, targets=lambda _id: (frozenset(), frozenset()))
     for kind, thing in known:
-        if kind.name == CLUSTER_TYPE:
+        if kind.kind is Kind.CLUSTER:
             surroundings.clusters.setdefault(kind.identify(thing.attributes), thing.attributes)
     return Ground(build_sites(inventory)[0], known, skus, surroundings)

@@ -14,6 +14,7 @@ from nexusform.scheduling.racks.model import Demand
 from nexusform.scheduling.racks.shortage import Shortage
 
 MOST_CULPRITS = 5
+DOES_NOT_FIT = "does-not-fit"
 
 
 class Unplaced(Struct, frozen=True):
@@ -87,7 +88,7 @@ def _error(found: VmObject, pool: PoolDemand, shortage: Shortage, left_out: Sequ
     instance = found.instance
     subject = instance.locate(pool.path)
     return error(
-        "does-not-fit",
+        DOES_NOT_FIT,
         shortage.reason + _left_out(left_out),
         subject,
         address=str(instance.address),

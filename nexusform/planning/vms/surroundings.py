@@ -15,8 +15,6 @@ from nexusform.scheduling.catalogue import CATALOGUES, NEWEST, catalogue
 from nexusform.scheduling.racks.model import Machine, VmSku
 from nexusform.scheduling.world import Inventory
 
-CLUSTER_TYPE = "nexus_kubernetes_cluster"
-
 Targets: TypeAlias = tuple[frozenset[str], frozenset[str]]
 
 
