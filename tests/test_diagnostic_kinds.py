@@ -170,14 +170,14 @@ def test_only_the_table_gives_summaries() -> None:
     assert elsewhere == []
 
 
-def test_no_code_recognises_a_summary() -> None:
+def test_no_code_recognises_a_diagnostic_by_its_words() -> None:
     compared = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path, nodes in NODES.items()
         for node in nodes
         if isinstance(node, ast.Compare)
         and any(
-            isinstance(side, ast.Attribute) and side.attr in ("summary", "headline")
+            isinstance(side, ast.Attribute) and side.attr in ("summary", "headline", "detail")
             for side in (node.left, *node.comparators)
         )
     ]

@@ -224,7 +224,7 @@ class _Decoder:
             if file.broken:
                 self.tree.broken.add(file.source.name)
             parts, wrong = content(file.body, ROOT_FACE)
-            self.problems.extend(_explained(p) for p in wrong)
+            self.problems.extend(_explained(problem, file.source) for problem in wrong)
             if file.override:
                 overriding.extend(parts.blocks)
             else:
@@ -460,13 +460,17 @@ def _within(problem: Diagnostic, block: Block) -> bool:
     return span.start.byte <= subject.start.byte <= span.end.byte
 
 
-_HINTS = {
-    '"terraform"': ' Settings stand in a block of type "nexusform".',
-    '"ephemeral"': " nexusform keeps every resource in its state.",
+_HINTS: Final = {
+    "terraform": ' Settings stand in a block of type "nexusform".',
+    "ephemeral": " nexusform keeps every resource in its state.",
 }
 
 
-def _explained(problem: Diagnostic) -> Diagnostic:
+def _explained(problem: Diagnostic, source: SourceFile) -> Diagnostic:
     """The complaint about a block that users bring along from elsewhere, with what to do instead."""
-    hint = next((h for word, h in _HINTS.items() if word in problem.detail), "")
+    subject = problem.subject
+    if subject is None:
+        return problem
+    written = source.text.encode()[subject.start.byte : subject.end.byte].decode("utf-8", "replace")
+    hint = _HINTS.get(written.strip('"'), "")
     return replace(problem, detail=problem.detail + hint) if hint else problem

@@ -28,7 +28,7 @@ from nexusform.source import Span
 from nexusform.values import UNKNOWN
 
 
-class Findings:
+class Remarks:
     """What an evaluation has found so far besides the values."""
 
     __slots__ = ("problems", "sensitive")
@@ -71,11 +71,11 @@ class PreparedBody:
         Absent and null arguments read as their default or None, those that nexusform computes are
         left out; what is not known, or wrong, is UNKNOWN.
         """
-        findings = Findings()
-        values = self.fill(scope, findings)
-        return values, tuple(findings.sensitive), findings.problems
+        remarks = Remarks()
+        values = self.fill(scope, remarks)
+        return values, tuple(remarks.sensitive), remarks.problems
 
-    def fill(self, scope: Scope, findings: Findings) -> dict[str, Any]:
+    def fill(self, scope: Scope, remarks: Remarks) -> dict[str, Any]:
         """As `evaluate`, adding to what an enclosing body has found; paths begin at this body."""
         values = self._template.copy()
         for name in self._copied:
@@ -84,19 +84,19 @@ class PreparedBody:
             plain, sensitive, problems = argument.evaluate(scope)
             name = argument.attribute.name
             if problems:
-                findings.problems.extend(problems)
+                remarks.problems.extend(problems)
             if plain is not None:
                 values[name] = plain
             elif argument.schema.required:
-                findings.problems.append(missing_argument(name, argument.span))
+                remarks.problems.append(missing_argument(name, argument.span))
                 values[name] = UNKNOWN
             if sensitive:
-                findings.sensitive.extend((name, *path) for path in sensitive)
+                remarks.sensitive.extend((name, *path) for path in sensitive)
         for name in self._secret:
-            if values.get(name) is not None and (name,) not in findings.sensitive:
-                findings.sensitive.append((name,))
+            if values.get(name) is not None and (name,) not in remarks.sensitive:
+                remarks.sensitive.append((name,))
         for block in self._blocks:
-            block.fill(values, scope, findings)
+            block.fill(values, scope, remarks)
         return values
 
     def locate(self, path: Path) -> Span:
@@ -161,20 +161,20 @@ class BlockType:
         self.items = tuple(items)
         self.place = place
 
-    def fill(self, values: dict[str, Any], scope: Scope, findings: Findings) -> None:
+    def fill(self, values: dict[str, Any], scope: Scope, remarks: Remarks) -> None:
         """Put the blocks' values where the nesting says."""
         known = True
         repeated = False
         made: list[_Made] = []
         for item in self.items:
             if isinstance(item, Item):
-                self._make(made, item.label, item, scope, findings)
+                self._make(made, item.label, item, scope, remarks)
             else:
                 repeated = True
-                known = self._repeat(made, item, scope, findings) and known
+                known = self._repeat(made, item, scope, remarks) and known
         if known:
             if repeated:
-                findings.problems.extend(
+                remarks.problems.extend(
                     count_problems(self.nested, self.name, [(m.label, m.span) for m in made], self.place)
                 )
             self._put(values, made)
@@ -193,35 +193,35 @@ class BlockType:
             values[self.name] = by_label
             values[order_attribute(self.name)] = list(by_label)
 
-    def _repeat(self, made: list[_Made], item: Repeated, scope: Scope, findings: Findings) -> bool:
+    def _repeat(self, made: list[_Made], item: Repeated, scope: Scope, remarks: Remarks) -> bool:
         """Make a dynamic block's blocks; whether they are known."""
         scopes, problems = iterations(item.dynamic, scope)
-        findings.problems.extend(problems)
+        remarks.problems.extend(problems)
         if scopes is None:
-            apart = Findings()
+            apart = Remarks()
             item.body.fill(unknown_iteration(item.dynamic, scope), apart)
-            findings.problems.extend(apart.problems)
+            remarks.problems.extend(apart.problems)
             return False
         known = True
         for inner in scopes:
             label: str | None = ""
             if item.dynamic.label is not None:
                 label, problems = label_text(item.dynamic.label, inner)
-                findings.problems.extend(problems)
+                remarks.problems.extend(problems)
             known = known and label is not None
-            self._make(made, label or "", item, inner, findings)
+            self._make(made, label or "", item, inner, remarks)
         return known
 
     def _make(
-        self, made: list[_Made], label: str, item: Item | Repeated, scope: Scope, findings: Findings
+        self, made: list[_Made], label: str, item: Item | Repeated, scope: Scope, remarks: Remarks
     ) -> None:
-        start = len(findings.sensitive)
-        made.append(_Made(label, item.body.fill(scope, findings), item.span))
-        if len(findings.sensitive) > start:
+        start = len(remarks.sensitive)
+        made.append(_Made(label, item.body.fill(scope, remarks), item.span))
+        if len(remarks.sensitive) > start:
             prefix: Path = (self.name,)
             if self.nested.nesting is not Nesting.SINGLE:
                 prefix += (label if self.nested.nesting is Nesting.MAP else len(made) - 1,)
-            findings.sensitive[start:] = [(*prefix, *p) for p in findings.sensitive[start:]]
+            remarks.sensitive[start:] = [(*prefix, *p) for p in remarks.sensitive[start:]]
 
     def locate(self, path: Path) -> Span | None:
         """Where a block, or something in it, stands; None without any block of this type."""

@@ -178,7 +178,7 @@ def _unary(node: Unary, run: Evaluation) -> Value:
         detail = f"Unsuitable value for unary operand: {describe(problem)}."
         run.problem("invalid-operand", detail, node.operand, node)
     except OperationProblem as problem:
-        run.problem("operation-failed", f"Error during operation: {problem.message}.", node)
+        run.problem(problem.kind, f"Error during operation: {problem.message}.", node)
     return failed
 
 
@@ -224,8 +224,7 @@ def _binary(node: Binary, run: Evaluation) -> Value:
     try:
         return apply_binary(operator, left, right)
     except OperationProblem as problem:
-        kind = "division-by-zero" if problem.message == "division by zero" else "operation-failed"
-        run.problem(kind, f"Error during operation: {problem.message}.", node)
+        run.problem(problem.kind, f"Error during operation: {problem.message}.", node)
         return Value(result_type(operator), UNKNOWN, left.marks | right.marks)
 
 

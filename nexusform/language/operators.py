@@ -12,16 +12,19 @@ from nexusform.values import FALSE, TRUE, UNKNOWN, Value
 
 
 class OperationProblem(Exception):
-    """An operation without a result; `message` is a clause without a full stop."""
+    """An operation without a result; `message` is a clause without a full stop, `kind` the id of the
+    diagnostic.
+    """
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, kind: str = "operation-failed") -> None:
         super().__init__(message)
         self.message = message
+        self.kind = kind
 
 
 def _divide(left: Any, right: Any) -> Any:
     if right == 0:
-        raise OperationProblem("division by zero")
+        raise OperationProblem("division by zero", "division-by-zero")
     if left.__class__ is int and right.__class__ is int and left % right == 0:
         return left // right
     return divide(left, right)
@@ -29,7 +32,7 @@ def _divide(left: Any, right: Any) -> Any:
 
 def _remainder(left: Any, right: Any) -> Any:
     if right == 0:
-        raise OperationProblem("division by zero")
+        raise OperationProblem("division by zero", "division-by-zero")
     return remainder(left, right)
 
 

@@ -9,7 +9,7 @@ from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.graph import reached
 from nexusform.planning.instances.conditions import ID_OF_CONDITION
 from nexusform.planning.instances.instance import UNDECIDED
-from nexusform.planning.names.evaluation import KNOWN_LATE, REPETITION_IDS
+from nexusform.planning.names.evaluation import UNKNOWN_REPETITION
 from nexusform.planning.preparation.order import Order
 
 # What may only follow from another mistake: a site that is in error cannot be found by its racks.
@@ -89,4 +89,4 @@ def _is_data(address: str) -> bool:
 
 
 def _repeats_unknown(diagnostic: Diagnostic) -> bool:
-    return diagnostic.id in REPETITION_IDS.values() and KNOWN_LATE in diagnostic.detail
+    return diagnostic.id in UNKNOWN_REPETITION.values()

@@ -28,9 +28,9 @@ from nexusform.value_types import DYNAMIC
 from nexusform.values import Value, boolean, null, number, object_value, string, tuple_value, unknown
 
 SENSITIVE = frozenset({"sensitive"})
-KNOWN_LATE = "is known only after apply"
 # What is wrong with the argument that repeats a block.
-REPETITION_IDS = {"count": "invalid-count-argument", "for_each": "invalid-for-each-argument"}
+# Ids of their own: what follows from data that could not be read is left out by them.
+UNKNOWN_REPETITION = {"count": "unknown-count-argument", "for_each": "unknown-for-each-argument"}
 
 
 class ModuleInstance(Struct, frozen=True):
@@ -287,10 +287,10 @@ def unknown_repetition(argument: str, block: ModuleCall | ResourceBlock) -> Diag
     """The error for a count or for_each that stays unknown."""
     expression = block.count if argument == "count" else block.for_each
     return error(
-        REPETITION_IDS[argument],
-        f'The "{argument}" value {KNOWN_LATE}, so the plan cannot tell how many instances there '
-        "will be or where they land. Use values that are known in the plan: literals, variables, or "
-        "attributes that nexusform computes.",
+        UNKNOWN_REPETITION[argument],
+        f'The "{argument}" value is known only after apply, so the plan cannot tell how many '
+        "instances there will be or where they land. Use values that are known in the plan: literals, "
+        "variables, or attributes that nexusform computes.",
         expression.span if expression is not None else None,
         block=header_of(block),
     )
