@@ -12,7 +12,7 @@ from msgspec import Struct
 from nexusform.cli.arguments import in_order, switch, text
 from nexusform.cli.screen import Screen
 from nexusform.workflow.locking import Locking
-from nexusform.workflow.project import Place
+from nexusform.workflow.place import Place
 
 _DURATION: Final = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
 

@@ -9,7 +9,7 @@ from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of
 from nexusform.configuration.model import Module
 from nexusform.diagnostics import has_errors
-from nexusform.workflow.project import load_configuration
+from nexusform.workflow.place import load_configuration
 
 
 class GetArguments(Struct, frozen=True, kw_only=True):

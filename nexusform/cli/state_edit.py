@@ -18,7 +18,7 @@ from nexusform.diagnostics import error, has_errors
 from nexusform.state.model import State
 from nexusform.workflow import state_commands
 from nexusform.workflow.locking import Locking
-from nexusform.workflow.project import Place
+from nexusform.workflow.place import Place
 from nexusform.workflow.state_commands import (
     Change,
     Changed,

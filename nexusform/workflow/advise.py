@@ -12,7 +12,8 @@ from nexusform.diagnostics import Diagnostic, has_errors
 from nexusform.planning.planner import make_plan
 from nexusform.source import SourceFile
 from nexusform.workflow.linting import lint
-from nexusform.workflow.project import Place, open_project
+from nexusform.workflow.place import Place
+from nexusform.workflow.project import open_project
 from nexusform.workflow.run import base_request
 from nexusform.workflow.saved_plans import read_plan
 from nexusform.workflow.stored import read_stored

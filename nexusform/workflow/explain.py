@@ -28,7 +28,8 @@ from nexusform.whatif.things import things_after
 from nexusform.whatif.world_view import view_world
 from nexusform.workflow.explain_fleet import PlacementReason, explain_placements
 from nexusform.workflow.explain_pods import explain_pods
-from nexusform.workflow.project import Opened, Place, Project, open_project
+from nexusform.workflow.place import Place
+from nexusform.workflow.project import Opened, Project, open_project
 from nexusform.workflow.run import base_request
 from nexusform.workflow.saved_plans import open_saved, read_plan
 from nexusform.workflow.stored import Stored, read_stored

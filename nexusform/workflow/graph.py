@@ -14,7 +14,7 @@ from nexusform.planning.plan import Plan
 from nexusform.planning.preparation.order import planning_order
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
-from nexusform.workflow.project import Place, load_configuration
+from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.saved_plans import read_plan
 
 Edge = tuple[str, str]

@@ -33,7 +33,8 @@ from nexusform.schema import Attribute, BlockSchema, Nesting, order_attribute
 from nexusform.source import Position, SourceFile, Span
 from nexusform.state import codec
 from nexusform.state.model import InstanceState, ObjectState
-from nexusform.workflow.project import Project, load_configuration
+from nexusform.workflow.place import load_configuration
+from nexusform.workflow.project import Project
 
 ENDING: Final = ".nf.hcl"
 HEADING: Final = """\

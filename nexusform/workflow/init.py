@@ -28,7 +28,7 @@ from nexusform.workflow.backend_choice import (
 )
 from nexusform.workflow.encryption import encrypted
 from nexusform.workflow.locking import Locking, acquire
-from nexusform.workflow.project import Place, load_configuration
+from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.stored import read_stored
 from nexusform.workflow.surroundings import RealFiles, SystemClock
 

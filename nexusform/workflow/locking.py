@@ -15,7 +15,8 @@ import nexusform
 from nexusform.diagnostics import Diagnostic, error, warning
 from nexusform.ports import BackendProblem, Clock, LockHeld, LockInfo, StateBackend
 from nexusform.source import SourceFile
-from nexusform.workflow.project import Place, find_backend
+from nexusform.workflow.place import Place
+from nexusform.workflow.project import find_backend
 
 TOLD_AFTER: Final = 0.4  # seconds of waiting before anything is said of it
 _FIRST_PAUSE: Final = 0.1

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 
-from msgspec import Struct, field
+from msgspec import Struct
 
-from nexusform.configuration.loader import load, read_variables
+from nexusform.configuration.loader import read_variables
 from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.planning.request import DataValues
@@ -17,43 +16,8 @@ from nexusform.source import SourceFile
 from nexusform.values import Value
 from nexusform.workflow.backend_choice import choose_backend
 from nexusform.workflow.encryption import encrypted
+from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.surroundings import RealFiles
-
-DEFAULT_WORKSPACE = "default"
-
-
-class Place(Struct, frozen=True):
-    """Where a command runs and what it is given from outside.
-
-    `directory` is the root module's. `environment` are the process's variables. `state_path` is
-    the flag -state ("" = as configured). `variables` are ("var" | "var-file", text) as given.
-    """
-
-    environment: Mapping[str, str] = field(default_factory=dict)
-    directory: str = "."
-    state_path: str = ""
-    variables: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def data_directory(self) -> str:
-        """NF_DATA_DIR, where what this machine remembers between commands is kept."""
-        return str(Path(self.directory) / (self.environment.get("NF_DATA_DIR") or ".nexusform"))
-
-    @property
-    def workspace(self) -> str:
-        """The workspace that NF_WORKSPACE or the last `workspace select` names."""
-        named = self.environment.get("NF_WORKSPACE", "")
-        if named:
-            return named
-        try:
-            return selection_file(self).read_text(encoding="utf-8").strip() or DEFAULT_WORKSPACE
-        except (OSError, UnicodeDecodeError):
-            return DEFAULT_WORKSPACE
-
-
-def selection_file(place: Place) -> Path:
-    """The file that remembers the selected workspace."""
-    return Path(place.data_directory) / "environment"
 
 
 class Project(Struct, frozen=True):
@@ -84,20 +48,6 @@ class Opened(Struct, frozen=True):
     sources: Mapping[str, SourceFile]
 
 
-def load_configuration(
-    place: Place, extra: Sequence[SourceFile] = ()
-) -> tuple[Configuration | None, list[Diagnostic]]:
-    """Read and check the configuration of the place's directory, with further texts of its root."""
-    known = registries()
-    return load(
-        place.directory,
-        cache_directory=str(Path(place.data_directory) / "cache"),
-        managed=known.schemas["managed"],
-        data=known.schemas["data"],
-        extra=extra,
-    )
-
-
 def open_project(place: Place) -> Opened:
     """Read everything a plan needs, short of the state."""
     configuration, problems = load_configuration(place)
@@ -115,7 +65,12 @@ def open_project(place: Place) -> Opened:
     backend, wrong = open_backend(place, configuration)
     problems += wrong
     if backend is None or has_errors(problems):
-        return Opened(None, (*problems, *_more(place, configuration, problems)), sources)
+        # A configuration that cannot be planned: all its mistakes are told at once. Only then is the checking
+        # of whole directories needed.
+        from nexusform.workflow.validate import further_problems
+
+        problems += further_problems(place, configuration, problems)
+        return Opened(None, tuple(problems), sources)
     project = Project(
         place=place,
         configuration=configuration,
@@ -126,13 +81,6 @@ def open_project(place: Place) -> Opened:
         backend=backend,
     )
     return Opened(project, tuple(problems), sources)
-
-
-def _more(place: Place, configuration: Configuration, already_told: list[Diagnostic]) -> list[Diagnostic]:
-    """What else is wrong with a configuration that cannot be planned: all mistakes at once."""
-    from nexusform.workflow.validate import further_problems
-
-    return further_problems(place, configuration, already_told)
 
 
 def open_backend(

@@ -22,7 +22,8 @@ from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.values import Value
 from nexusform.workflow.encryption import opened, sealed_plan
-from nexusform.workflow.project import Opened, Place, Project, load_configuration, open_backend
+from nexusform.workflow.place import Place, load_configuration
+from nexusform.workflow.project import Opened, Project, open_backend
 from nexusform.workflow.run import PlanOptions, Run
 from nexusform.workflow.surroundings import PLAN_CAP, RealFiles, read_file
 from nexusform.workflow.writing import write_output

@@ -15,7 +15,8 @@ from nexusform.ports import FileProblem
 from nexusform.source import SourceFile
 from nexusform.state import codec
 from nexusform.state.model import EMPTY, InstanceState, State
-from nexusform.workflow.project import Place, find_backend
+from nexusform.workflow.place import Place
+from nexusform.workflow.project import find_backend
 from nexusform.workflow.saved_plans import configuration_of, read_plan, unsealed
 from nexusform.workflow.stored import read_stored, schemas
 from nexusform.workflow.surroundings import PLAN_CAP, read_file

@@ -17,7 +17,8 @@ from nexusform.whatif.pod_view import view_pods
 from nexusform.whatif.pods_down import ClusterPods
 from nexusform.whatif.things import things_after, things_of_state
 from nexusform.whatif.world_view import WorldView, view_world
-from nexusform.workflow.project import Place, find_backend
+from nexusform.workflow.place import Place
+from nexusform.workflow.project import find_backend
 from nexusform.workflow.saved_plans import read_plan
 from nexusform.workflow.stored import read_stored
 

@@ -17,7 +17,8 @@ from nexusform.source import SourceFile
 from nexusform.state import codec, edits
 from nexusform.state.model import State
 from nexusform.workflow.locking import HeldLock, Locking, acquire
-from nexusform.workflow.project import Place, find_backend
+from nexusform.workflow.place import Place
+from nexusform.workflow.project import find_backend
 from nexusform.workflow.stored import Stored, read_stored
 from nexusform.workflow.surroundings import SystemClock
 

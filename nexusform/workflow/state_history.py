@@ -12,7 +12,8 @@ from nexusform.ports import BackendProblem, KeepsHistory, StateBackend
 from nexusform.source import SourceFile
 from nexusform.state import codec
 from nexusform.state.model import State
-from nexusform.workflow.project import Place, find_backend
+from nexusform.workflow.place import Place
+from nexusform.workflow.project import find_backend
 from nexusform.workflow.state_commands import Change
 from nexusform.workflow.stored import read_stored
 

@@ -18,7 +18,7 @@ from nexusform.ports import Clock
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.state.model import State
-from nexusform.workflow.project import Place, load_configuration
+from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.surroundings import SystemClock
 from nexusform.workflow.testing_files import DEFAULT_DIRECTORY, find_test_files, read_test_file
 from nexusform.workflow.testing_runs import Bench, RunFailed

@@ -32,7 +32,8 @@ from nexusform.state.model import EMPTY, InstanceState, ObjectState, State
 from nexusform.values import Value, object_value
 from nexusform.workflow.apply import ApplyOptions, ApplyOutcome, apply_plan
 from nexusform.workflow.locking import Locking
-from nexusform.workflow.project import Place, Project
+from nexusform.workflow.place import Place
+from nexusform.workflow.project import Project
 from nexusform.workflow.run import PlanOptions, Run, base_request, begin
 from nexusform.workflow.stored import Stored
 from nexusform.workflow.surroundings import RealFiles

@@ -14,7 +14,7 @@ from nexusform.planning.request import PlanRequest
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.state.model import EMPTY
-from nexusform.workflow.project import Place, load_configuration
+from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.surroundings import RealFiles, plan_time
 from nexusform.workflow.testing_files import find_test_files, read_test_file
 

@@ -15,7 +15,8 @@ from nexusform.source import SourceFile
 from nexusform.state import codec
 from nexusform.state.model import EMPTY, State
 from nexusform.workflow.locking import Locking, acquire
-from nexusform.workflow.project import DEFAULT_WORKSPACE, Place, find_backend, selection_file
+from nexusform.workflow.place import DEFAULT_WORKSPACE, Place, selection_file
+from nexusform.workflow.project import find_backend
 from nexusform.workflow.state_commands import Session
 from nexusform.workflow.stored import read_stored
 

@@ -9,7 +9,7 @@ import pytest
 from nexusform.diagnostics import Severity
 from nexusform.importers.fleet_model import FleetPlacement, FleetStrategy
 from nexusform.state.conformity import misfits
-from nexusform.workflow.project import Place
+from nexusform.workflow.place import Place
 from nexusform.workflow.validate import validate_directory
 from tests.planning.fleet_harness import hub, manifest_placement, member, placement
 from tests.planning.harness import all_types, attributes, errors, good, line_of, plan, state_of, warnings

@@ -12,7 +12,8 @@ from nexusform.diagnostic_kinds import SUMMARIES
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.plan import Plan
 from nexusform.workflow.locking import Locking
-from nexusform.workflow.project import Place, open_project
+from nexusform.workflow.place import Place
+from nexusform.workflow.project import open_project
 from nexusform.workflow.run import PlanOptions, begin
 from nexusform.workflow.validate import validate_directory
 

@@ -15,7 +15,8 @@ from nexusform.ports import BackendProblem
 from nexusform.workflow.apply import ApplyOptions, ApplyOutcome, apply_plan
 from nexusform.workflow.explain import explain
 from nexusform.workflow.locking import Locking
-from nexusform.workflow.project import Place, Project, open_project
+from nexusform.workflow.place import Place
+from nexusform.workflow.project import Project, open_project
 from nexusform.workflow.run import PlanOptions, Run, begin
 from nexusform.workflow.stored import read_stored
 from tests.applying.plans import Notes

@@ -1,0 +1,64 @@
+"""Where a command runs, and the configuration that stands there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from nexusform.configuration.loader import load
+from nexusform.configuration.model import Configuration
+from nexusform.diagnostics import Diagnostic
+from nexusform.resource_types.registry import registries
+from nexusform.source import SourceFile
+
+DEFAULT_WORKSPACE = "default"
+
+
+class Place(Struct, frozen=True):
+    """Where a command runs and what it is given from outside.
+
+    `directory` is the root module's. `environment` are the process's variables. `state_path` is
+    the flag -state ("" = as configured). `variables` are ("var" | "var-file", text) as given.
+    """
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    directory: str = "."
+    state_path: str = ""
+    variables: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def data_directory(self) -> str:
+        """NF_DATA_DIR, where what this machine remembers between commands is kept."""
+        return str(Path(self.directory) / (self.environment.get("NF_DATA_DIR") or ".nexusform"))
+
+    @property
+    def workspace(self) -> str:
+        """The workspace that NF_WORKSPACE or the last `workspace select` names."""
+        named = self.environment.get("NF_WORKSPACE", "")
+        if named:
+            return named
+        try:
+            return selection_file(self).read_text(encoding="utf-8").strip() or DEFAULT_WORKSPACE
+        except (OSError, UnicodeDecodeError):
+            return DEFAULT_WORKSPACE
+
+
+def selection_file(place: Place) -> Path:
+    """The file that remembers the selected workspace."""
+    return Path(place.data_directory) / "environment"
+
+
+def load_configuration(
+    place: Place, extra: Sequence[SourceFile] = ()
+) -> tuple[Configuration | None, list[Diagnostic]]:
+    """Read and check the configuration of the place's directory, with further texts of its root."""
+    known = registries()
+    return load(
+        place.directory,
+        cache_directory=str(Path(place.data_directory) / "cache"),
+        managed=known.schemas["managed"],
+        data=known.schemas["data"],
+        extra=extra,
+    )
