@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.model import Machine, VmSku, anybodys, common_terms
 from nexusform.scheduling.world import RackOffer
-from nexusform.whatif.fragmentation import Fragmentation, find_fragmentation, largest_sku
+from nexusform.whatif.fragmentation import Fragmentation, find_fragmentation, largest_sku, skus_in_use
 from nexusform.whatif.mix import MixAnswer, MixPart, fill_with_mix
 from nexusform.whatif.world_view import SiteView
 
@@ -94,28 +94,33 @@ def find_capacity(
     mix: Sequence[MixPart] = (),
 ) -> CapacityAnswer:
     """Count. Without `skus`: those in use on the site, and the largest that its hardware lists."""
-    here = [m for m in site.machines.values() if zones is None or m.availability_zone in zones]
-    planned = [r for r in site.racks if r.planned and (zones is None or r.availability_zone in zones)]
-    fragmentation = find_fragmentation(site, here, skus[0] if len(skus) == 1 else None)
-    taking = [m for m in here if not m.refusal]
-    figures = Figures(
-        machines=len(taking),
-        vcpus=sum(m.cells * m.cpus_per_cell for m in taking),
-        memory_gib=sum(m.cells * m.memory_gib_per_cell for m in taking),
-        free_vcpus=fragmentation.free_vcpus,
-        free_memory_gib=fragmentation.free_memory_gib,
-    )
-    asked = tuple(skus) or _usual_skus(site, here)
+    machines = [m for m in site.machines.values() if zones is None or m.availability_zone in zones]
+    racks = [r for r in site.racks if zones is None or r.availability_zone in zones]
+    planned = [rack for rack in racks if rack.planned]
+    fragmentation = find_fragmentation(site, machines, skus[0] if len(skus) == 1 else None)
+    figures = _figures(machines, fragmentation)
+    asked = tuple(skus) or _usual_skus(site, machines)
     return CapacityAnswer(
         site.id,
         None if zones is None else tuple(sorted(zones, key=str.encode)),
         figures,
-        Counter(m.refusal for m in here if m.refusal),
+        Counter(machine.refusal for machine in machines if machine.refusal),
         tuple(rack.name for rack in planned),
         tuple(_room(sku, site, zones, planned, figures) for sku in asked),
         fragmentation,
         fill_with_mix(site.scheduler, mix, zones) if mix else None,
         bool(skus),
+    )
+
+
+def _figures(machines: Iterable[Machine], fragmentation: Fragmentation) -> Figures:
+    taking = [machine for machine in machines if not machine.refusal]
+    return Figures(
+        machines=len(taking),
+        vcpus=sum(machine.cells * machine.cpus_per_cell for machine in taking),
+        memory_gib=sum(machine.cells * machine.memory_gib_per_cell for machine in taking),
+        free_vcpus=fragmentation.free_vcpus,
+        free_memory_gib=fragmentation.free_memory_gib,
     )
 
 
@@ -128,40 +133,41 @@ def _room(
 ) -> SkuRoom:
     pools = [pool for cluster in site.clusters for pool in cluster.pools if pool.sku == sku]
     terms = common_terms(pool.demand.terms for pool in pools)
-    by_rack = site.scheduler.free_by_rack(anybodys(sku, replace(terms, zones=zones)))
+    now = site.scheduler.free_by_rack(anybodys(sku, replace(terms, zones=zones)))
     coming = {rack.name: RackScheduler(rack.machines).count_free(anybodys(sku, terms)) for rack in planned}
-    now = sum(by_rack.values())
     zone_of = {rack.name: rack.availability_zone for rack in planned}
-    zone_of |= {m.rack: m.availability_zone for m in site.machines.values() if m.rack in by_rack}
+    zone_of |= {m.rack: m.availability_zone for m in site.machines.values() if m.rack in now}
+    fitting = sum(now.values())
     return SkuRoom(
         sku,
-        now,
+        fitting,
         sum(coming.values()),
-        tuple(
-            _zone(zone, zone_of, by_rack, coming) for zone in sorted(set(zone_of.values()), key=str.encode)
-        ),
-        {name: now - by_rack[name] for name in sorted(by_rack, key=str.encode)},
-        figures.free_vcpus - now * sku.cpus_in_cell * sku.numa_cells,
-        figures.free_memory_gib - now * sku.memory_in_cell * sku.numa_cells,
+        _zones(zone_of, now, coming),
+        {rack: fitting - now[rack] for rack in sorted(now, key=str.encode)},
+        figures.free_vcpus - fitting * sku.cpus_in_cell * sku.numa_cells,
+        figures.free_memory_gib - fitting * sku.memory_in_cell * sku.numa_cells,
     )
 
 
-def _zone(
-    zone: str, zone_of: Mapping[str, str], by_rack: Mapping[str, int], coming: Mapping[str, int]
-) -> ZoneRoom:
-    racks = sorted((rack for rack, its in zone_of.items() if its == zone), key=str.encode)
-    return ZoneRoom(
-        zone,
-        tuple(racks),
-        sum(by_rack.get(rack, 0) for rack in racks),
-        sum(coming.get(rack, 0) for rack in racks),
-    )
+def _zones(
+    zone_of: Mapping[str, str], now: Mapping[str, int], coming: Mapping[str, int]
+) -> tuple[ZoneRoom, ...]:
+    """The room by zone, in byte order. `zone_of`, `now` and `coming` are by rack."""
+    racks: dict[str, list[str]] = {}
+    for rack in sorted(zone_of, key=str.encode):
+        racks.setdefault(zone_of[rack], []).append(rack)
+    rooms: list[ZoneRoom] = []
+    for zone in sorted(racks, key=str.encode):
+        here = racks[zone]
+        free = sum(now.get(rack, 0) for rack in here)
+        rooms.append(ZoneRoom(zone, tuple(here), free, sum(coming.get(rack, 0) for rack in here)))
+    return tuple(rooms)
 
 
-def _usual_skus(site: SiteView, here: Sequence[Machine]) -> tuple[VmSku, ...]:
+def _usual_skus(site: SiteView, machines: Sequence[Machine]) -> tuple[VmSku, ...]:
     """The SKUs of NKS pools and VNFs on the site and the largest one, larger first."""
-    used = {pool.sku for cluster in site.clusters for pool in cluster.pools if pool.sku.name in site.skus}
-    largest = largest_sku(site, here)
+    skus = {sku for sku in skus_in_use(site) if sku.name in site.skus}
+    largest = largest_sku(site, machines)
     if largest is not None:
-        used.add(largest)
-    return tuple(sorted(used, key=lambda s: (-s.memory_gib, -s.host_vcpus, s.name)))
+        skus.add(largest)
+    return tuple(sorted(skus, key=lambda sku: (-sku.memory_gib, -sku.host_vcpus, sku.name)))

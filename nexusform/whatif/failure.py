@@ -21,7 +21,6 @@ from nexusform.whatif.pods_down import (
     ClusterPods,
     PodsOutcome,
     WorkloadLeft,
-    outcome_of,
     take_down,
 )
 from nexusform.whatif.world_view import Cluster, Kind, Pool, SiteView
@@ -110,7 +109,8 @@ class Failure(Struct, frozen=True):
     @property
     def lost_workloads(self) -> tuple[WorkloadLeft, ...]:
         """The workloads of which no pod runs, at once or after replacements."""
-        return tuple(w for w in self.workloads if outcome_of(w, drained=False) is PodsOutcome.LOST)
+        outcomes = [(left, left.outcome(drained=False)) for left in self.workloads]
+        return tuple(left for left, outcome in outcomes if outcome is PodsOutcome.LOST)
 
 
 def lose_machines(

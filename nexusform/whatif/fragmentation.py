@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from nexusform.scheduling.racks.model import Machine, VmSku
 from nexusform.scheduling.racks.standing import StandingVm
@@ -49,104 +50,148 @@ class Fragmentation(Struct, frozen=True):
 
 
 class _Cell(Struct):
-    """What is left of a cell, and who stands in it, first come first."""
+    """A NUMA cell of a machine: what is left of it and of the machine's disk (negative where more stands
+    there than fits), and who stands in it, first come first.
+    """
 
+    machine: Machine
     vcpus: int
     memory: int
-    vms: list[StandingVm]
+    disk: int = 0
+    vms: list[StandingVm] = field(default_factory=list)
+
+    @property
+    def free_vcpus(self) -> int:
+        return max(self.vcpus, 0)
+
+    @property
+    def free_memory(self) -> int:
+        return max(self.memory, 0)
 
 
-def largest_sku(site: SiteView, here: Sequence[Machine]) -> VmSku | None:
+class CellKind(StrEnum):
+    """What a cell counts as; see Fragmentation."""
+
+    OPEN = "open"
+    TAKEN = "taken"
+    BROKEN = "broken"
+    SPOILED = "spoiled"
+    SMALL = "small"
+    CLOSED = "closed"
+
+
+def skus_in_use(site: SiteView) -> set[VmSku]:
+    """The SKUs of all pools of the site."""
+    return {pool.sku for cluster in site.clusters for pool in cluster.pools}
+
+
+def largest_sku(site: SiteView, machines: Sequence[Machine]) -> VmSku | None:
     """The largest one-cell SKU that some machine could hold; of equal ones one that is in use."""
-    used = {pool.sku.name for cluster in site.clusters for pool in cluster.pools}
-    fitting = [
-        sku
-        for sku in site.skus.values()
-        if sku.numa_cells == 1 and any(_holds_when_empty(machine, sku) for machine in _distinct(here))
-    ]
-    return min(
-        fitting,
-        key=lambda s: (-s.memory_gib, -s.host_vcpus, s.disk_gib, s.name not in used, s.name),
-        default=None,
-    )
+    used = {sku.name for sku in skus_in_use(site)}
+    kinds = _kinds_of_hardware(machines)
+    one_cell = [sku for sku in site.skus.values() if sku.numa_cells == 1]
+    fitting = [sku for sku in one_cell if any(_holds_when_empty(machine, sku) for machine in kinds)]
+
+    def smallness(sku: VmSku) -> tuple[int, int, int, bool, str]:
+        return -sku.memory_gib, -sku.host_vcpus, sku.disk_gib, sku.name not in used, sku.name
+
+    return min(fitting, key=smallness, default=None)
 
 
 def find_fragmentation(
-    site: SiteView, here: Sequence[Machine], yardstick: VmSku | None = None
+    site: SiteView, machines: Sequence[Machine], yardstick: VmSku | None = None
 ) -> Fragmentation:
     """Sort the cells of these machines. `yardstick` None = the largest SKU."""
-    sku = yardstick or largest_sku(site, here)
-    cells, disk = _cells(site, here)
-    counts: Counter[str] = Counter()
-    culprits: Counter[tuple[str, str]] = Counter()
-    figures = Counter[str]()
+    sku = yardstick or largest_sku(site, machines)
+    cells: dict[CellKind, list[_Cell]] = {kind: [] for kind in CellKind}
+    for cell in _cells(site, machines):
+        cells[_kind(cell, sku)].append(cell)
     usable = _Usable(site.skus.values())
-    for machine in here:
-        for cell in cells[machine.name]:
-            kind = "closed" if machine.refusal else _sort(machine, cell, disk[machine.name], sku)
-            counts[kind] += 1
-            if machine.refusal:
-                continue
-            vcpus, memory = max(cell.vcpus, 0), max(cell.memory, 0)
-            figures.update({"free_vcpus": vcpus, "free_memory_gib": memory})
-            if kind == "broken":
-                figures.update({"broken_vcpus": vcpus, "broken_memory_gib": memory})
-                culprits[cell.vms[0].vm.cluster, cell.vms[0].vm.pool] += 1
-            if (vcpus or memory) and not usable.by_any(machine, vcpus, memory, disk[machine.name]):
-                figures.update({"stranded_cells": 1, "stranded_vcpus": vcpus, "stranded_memory_gib": memory})
-    ranked = sorted(culprits.items(), key=lambda item: (-item[1], item[0]))
-    names = ("open", "taken", "broken", "spoiled", "small", "closed")
-    sums = ("broken_vcpus", "broken_memory_gib", "stranded_cells", "stranded_vcpus", "stranded_memory_gib")
+    in_use = [cell for kind in CellKind if kind is not CellKind.CLOSED for cell in cells[kind]]
+    stranded = [cell for cell in in_use if usable.is_stranded(cell)]
+    broken = cells[CellKind.BROKEN]
     return Fragmentation(
         yardstick=sku,
-        cells=sum(counts.values()),
-        broken_by=tuple(BrokenBy(cluster, pool, n) for (cluster, pool), n in ranked),
-        free_vcpus=figures["free_vcpus"],
-        free_memory_gib=figures["free_memory_gib"],
-        **{name: counts[name] for name in names},
-        **{name: figures[name] for name in sums},
+        cells=sum(len(of_kind) for of_kind in cells.values()),
+        open=len(cells[CellKind.OPEN]),
+        taken=len(cells[CellKind.TAKEN]),
+        broken=len(broken),
+        spoiled=len(cells[CellKind.SPOILED]),
+        small=len(cells[CellKind.SMALL]),
+        closed=len(cells[CellKind.CLOSED]),
+        broken_by=_broken_by(broken),
+        broken_vcpus=sum(cell.free_vcpus for cell in broken),
+        broken_memory_gib=sum(cell.free_memory for cell in broken),
+        stranded_cells=len(stranded),
+        stranded_vcpus=sum(cell.free_vcpus for cell in stranded),
+        stranded_memory_gib=sum(cell.free_memory for cell in stranded),
+        free_vcpus=sum(cell.free_vcpus for cell in in_use),
+        free_memory_gib=sum(cell.free_memory for cell in in_use),
     )
 
 
-def _cells(site: SiteView, here: Sequence[Machine]) -> tuple[dict[str, list[_Cell]], dict[str, int]]:
-    """Every cell of the machines with what is free, and every machine's free disk."""
-    cells = {
-        m.name: [_Cell(m.cpus_per_cell, m.memory_gib_per_cell, []) for _ in range(m.cells)] for m in here
-    }
-    disk = {m.name: m.disk_gib for m in here}
+def _broken_by(cells: Iterable[_Cell]) -> tuple[BrokenBy, ...]:
+    """The pools whose VMs came first into broken cells, those of most cells first."""
+    first = [cell.vms[0].vm for cell in cells]
+    counts = Counter((vm.cluster, vm.pool) for vm in first)
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(BrokenBy(cluster, pool, count) for (cluster, pool), count in ranked)
+
+
+def _cells(site: SiteView, machines: Sequence[Machine]) -> Iterator[_Cell]:
+    """Every cell of the machines, with what the VMs of the site leave of it."""
+    cells = {machine.name: _empty_cells(machine) for machine in machines}
+    disk = {machine.name: machine.disk_gib for machine in machines}
     for vm in site.scheduler.vms():
-        own = cells.get(vm.placement.machine)
-        if own is None:
+        machine = vm.placement.machine
+        if machine not in cells:
             continue
-        disk[vm.placement.machine] -= vm.sku.disk_gib
+        disk[machine] -= vm.sku.disk_gib
         for number in vm.placement.cells:
-            if number < len(own):
-                own[number].vcpus -= vm.sku.cpus_in_cell
-                own[number].memory -= vm.sku.memory_in_cell
-                own[number].vms.append(vm)
-    return cells, disk
+            if number < len(cells[machine]):
+                _take(cells[machine][number], vm)
+    for name, own in cells.items():
+        for cell in own:
+            cell.disk = disk[name]
+            yield cell
 
 
-def _sort(machine: Machine, cell: _Cell, disk: int, sku: VmSku | None) -> str:
-    if sku is None or not _holds_when_empty(machine, sku):
-        return "small"
+def _empty_cells(machine: Machine) -> list[_Cell]:
+    return [_Cell(machine, machine.cpus_per_cell, machine.memory_gib_per_cell) for _ in range(machine.cells)]
+
+
+def _take(cell: _Cell, vm: StandingVm) -> None:
+    cell.vcpus -= vm.sku.cpus_in_cell
+    cell.memory -= vm.sku.memory_in_cell
+    cell.vms.append(vm)
+
+
+def _kind(cell: _Cell, sku: VmSku | None) -> CellKind:
+    if cell.machine.refusal:
+        return CellKind.CLOSED
+    if sku is None or not _holds_when_empty(cell.machine, sku):
+        return CellKind.SMALL
     if cell.vcpus >= sku.cpus_in_cell and cell.memory >= sku.memory_in_cell:
-        return "open" if disk >= sku.disk_gib else "spoiled"
+        return CellKind.OPEN if cell.disk >= sku.disk_gib else CellKind.SPOILED
     share = (sku.memory_in_cell, sku.cpus_in_cell)
-    if any((vm.sku.memory_in_cell, vm.sku.cpus_in_cell) >= share for vm in cell.vms):
-        return "taken"
-    return "broken"
+    largest = max((vm.sku.memory_in_cell, vm.sku.cpus_in_cell) for vm in cell.vms)
+    return CellKind.TAKEN if largest >= share else CellKind.BROKEN
 
 
 def _holds_when_empty(machine: Machine, sku: VmSku) -> bool:
-    listed = not sku.machine_skus or machine.machine_sku is None or machine.machine_sku in sku.machine_skus
     roomy = machine.cpus_per_cell >= sku.cpus_in_cell and machine.memory_gib_per_cell >= sku.memory_in_cell
-    return listed and roomy and machine.disk_gib >= sku.disk_gib and machine.cells >= sku.numa_cells
+    whole = machine.disk_gib >= sku.disk_gib and machine.cells >= sku.numa_cells
+    return _is_listed(machine, sku) and roomy and whole
 
 
-def _distinct(machines: Iterable[Machine]) -> list[Machine]:
+def _is_listed(machine: Machine, sku: VmSku) -> bool:
+    """Whether the SKU lists the machine's hardware, as far as both say anything."""
+    return not sku.machine_skus or machine.machine_sku in (None, *sku.machine_skus)
+
+
+def _kinds_of_hardware(machines: Iterable[Machine]) -> list[Machine]:
     """One machine of each kind of hardware."""
-    kinds: Mapping[tuple[object, ...], Machine] = {
+    kinds = {
         (m.machine_sku, m.cells, m.cpus_per_cell, m.memory_gib_per_cell, m.disk_gib): m for m in machines
     }
     return list(kinds.values())
@@ -159,14 +204,15 @@ class _Usable:
         self._skus = tuple(skus)
         self._known: dict[tuple[str | None, int, int, int], bool] = {}
 
-    def by_any(self, machine: Machine, vcpus: int, memory: int, disk: int) -> bool:
-        key = (machine.machine_sku, vcpus, memory, disk)
+    def is_stranded(self, cell: _Cell) -> bool:
+        """Whether something is free in the cell, and no SKU can take it."""
+        if not cell.free_vcpus and not cell.free_memory:
+            return False
+        key = (cell.machine.machine_sku, cell.free_vcpus, cell.free_memory, cell.disk)
         if key not in self._known:
-            self._known[key] = any(
-                vcpus >= sku.cpus_in_cell
-                and memory >= sku.memory_in_cell
-                and disk >= sku.disk_gib
-                and (not sku.machine_skus or machine.machine_sku in (None, *sku.machine_skus))
-                for sku in self._skus
-            )
-        return self._known[key]
+            self._known[key] = any(self._takes(sku, cell) for sku in self._skus)
+        return not self._known[key]
+
+    def _takes(self, sku: VmSku, cell: _Cell) -> bool:
+        fits = cell.free_vcpus >= sku.cpus_in_cell and cell.free_memory >= sku.memory_in_cell
+        return fits and cell.disk >= sku.disk_gib and _is_listed(cell.machine, sku)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from nexusform.diagnostics import Diagnostic, did_you_mean, error
 from nexusform.scheduling.racks.model import VmSku
 from nexusform.whatif.mix import MixPart
 from nexusform.whatif.world_view import Cluster, Kind, SiteView, WorldView
+from nexusform.words import listed
 
-Found = TypeVar("Found")
+Named = TypeVar("Named")
 
 _PART = re.compile(r"(?:(\d+)\s*[xX*]\s*)?(\S+)")
 _MOST_OF_A_PART = 1_000_000
@@ -57,74 +59,89 @@ def find_cluster(world: WorldView, text: str) -> tuple[SiteView, Cluster] | Diag
 
 def find_kubernetes_cluster(world: WorldView, text: str) -> tuple[SiteView, Cluster] | Diagnostic:
     """As `find_cluster`, NKS clusters only."""
-    found = find_cluster(world, text)
-    if isinstance(found, Diagnostic) or found[1].kind is Kind.NKS:
-        return found
-    return error("not-a-kubernetes-cluster", f"{found[1].id} is no NKS cluster, so it has no such upgrade.")
+    answer = find_cluster(world, text)
+    if isinstance(answer, Diagnostic):
+        return answer
+    cluster = answer[1]
+    if cluster.kind is Kind.NKS:
+        return answer
+    return error("not-a-kubernetes-cluster", f"{cluster.id} is no NKS cluster, so it has no such upgrade.")
 
 
 def find_zones(sites: Iterable[SiteView], text: str) -> frozenset[str] | Diagnostic | None:
     """Zones from `1,2`; None for "". Each must be on one of the sites, planned racks included."""
-    wanted = [part.strip() for part in text.split(",") if part.strip()]
-    if not wanted:
+    zones = _parts(text)
+    if not zones:
         return None
     known: dict[str, None] = {}
     for site in sites:
         known |= dict.fromkeys(site.zones)
         known |= {rack.availability_zone: None for rack in site.racks}
-    missing = [zone for zone in wanted if zone not in known]
-    if missing:
-        return _unknown("availability zone", missing[0], known)
-    return frozenset(wanted)
+    for zone in zones:
+        if zone not in known:
+            return _unknown("availability zone", zone, known)
+    return frozenset(zones)
 
 
 def find_skus(skus: Mapping[str, VmSku], names: Sequence[str]) -> tuple[VmSku, ...] | Diagnostic:
     """SKUs by name, each once; names may also be joined by commas."""
-    found: dict[str, VmSku] = {}
-    for name in (part.strip() for text in names for part in text.split(",")):
-        if not name:
-            continue
+    chosen: dict[str, VmSku] = {}
+    for name in _parts(",".join(names)):
         if name not in skus:
             return _unknown("VM SKU", name, skus)
-        found[name] = skus[name]
-    return tuple(found.values())
+        chosen[name] = skus[name]
+    return tuple(chosen.values())
+
+
+def _parts(text: str) -> list[str]:
+    """What commas separate, without what is empty."""
+    parts = [part.strip() for part in text.split(",")]
+    return [part for part in parts if part]
 
 
 def find_mix(skus: Mapping[str, VmSku], text: str) -> tuple[MixPart, ...] | Diagnostic:
     """A mix from `3xNC_P46_224_v1,NC_G6_28_v1`; the same SKU named twice is added up."""
-    counts: dict[str, int] = {}
-    for part in (part.strip() for part in text.split(",")):
-        match = _PART.fullmatch(part)
-        if match is None:
-            return error("invalid-mix", f'"{part}" is no part of a mix. Write NxSKU, for example {_EXAMPLE}.')
-        name = match.group(2)
-        # A SKU of the user's own may be called "2xlarge".
-        count = int(match.group(1) or 1) if part not in skus else 1
-        name = part if part in skus else name
+    counts: Counter[str] = Counter()
+    for part in text.split(","):
+        count, name = _counted_sku(part.strip(), skus)
+        if not name:
+            detail = f'"{part.strip()}" is no part of a mix. Write NxSKU, for example {_EXAMPLE}.'
+            return error("invalid-mix", detail)
         if name not in skus:
             return _unknown("VM SKU", name, skus)
-        counts[name] = counts.get(name, 0) + count
-    if not counts or not all(0 < count <= _MOST_OF_A_PART for count in counts.values()):
+        counts[name] += count
+    if not all(0 < count <= _MOST_OF_A_PART for count in counts.values()):
         return error("invalid-mix", f"Every part of a mix counts at least 1 VM, for example {_EXAMPLE}.")
     return tuple(MixPart(count, skus[name]) for name, count in counts.items())
+
+
+def _counted_sku(part: str, skus: Collection[str]) -> tuple[int, str]:
+    """How many and of which SKU; "" for text that says neither."""
+    # A SKU of the user's own may be called "2xlarge".
+    if part in skus:
+        return 1, part
+    match = _PART.fullmatch(part)
+    if match is None:
+        return 0, ""
+    return int(match.group(1) or 1), match.group(2)
 
 
 _EXAMPLE = "-mix=3xNC_P46_224_v1,6xNC_G6_28_v1"
 
 
 def _one(
-    what: str, text: str, known: Mapping[str, Found], name_of: Callable[[Found], str]
-) -> Found | Diagnostic:
+    what: str, text: str, known: Mapping[str, Named], name_of: Callable[[Named], str]
+) -> Named | Diagnostic:
     """By id, else by a name that one of them has alone."""
     if text in known:
         return known[text]
-    named = [key for key, found in known.items() if name_of(found) == text]
-    if len(named) == 1:
-        return known[named[0]]
-    if named:
+    ids = [known_id for known_id, thing in known.items() if name_of(thing) == text]
+    if len(ids) == 1:
+        return known[ids[0]]
+    if ids:
         return error(
             "ambiguous-name",
-            f'Several are called "{text}"; name one by its id: {_listed(named)}.',
+            f'Several are called "{text}"; name one by its id: {listed(ids, _SHOWN)}.',
             headline=f"Ambiguous {what}",
         )
     return _unknown(what, text, known)
@@ -143,10 +160,5 @@ _UNKNOWN: Final = {
 def _unknown(what: str, text: str, known: Iterable[str]) -> Diagnostic:
     names = sorted(known, key=str.encode)
     near = did_you_mean(text, names)
-    listed = f" Known: {_listed(names)}." if names else " There is none."
-    return error(_UNKNOWN[what], f'There is no {what} "{text}".{near}{listed}')
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_SHOWN])
-    return f"{shown} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else shown
+    choice = f"Known: {listed(names, _SHOWN)}." if names else "There is none."
+    return error(_UNKNOWN[what], f'There is no {what} "{text}".{near} {choice}')

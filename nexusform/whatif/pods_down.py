@@ -58,6 +58,19 @@ class PodMove(Struct, frozen=True):
     certain: bool = True
 
 
+class PodsOutcome(StrEnum):
+    """What happens to a workload, from best to worst."""
+
+    UNTOUCHED = "untouched"
+    KEPT = "kept"
+    RESTARTED = "restarted"  # every pod went at once, and was replaced
+    REDUCED = "reduced"  # some pods have no node meanwhile
+    LOST = "lost"
+
+
+_RANK = list(PodsOutcome)
+
+
 class WorkloadLeft(Struct, frozen=True):
     """One workload while nodes are down: pods that ran before, that run the moment the nodes go
     (`at_once`), and that run after replacements. `held_up_by` are budgets that a drain cannot satisfy.
@@ -78,27 +91,13 @@ class WorkloadLeft(Struct, frozen=True):
         """Pods without a node meanwhile; a DaemonSet's go with theirs and wait for nothing."""
         return 0 if self.kind == _DAEMONS else sum(not move.node for move in self.moves)
 
-
-class PodsOutcome(StrEnum):
-    """What happens to a workload, from best to worst."""
-
-    UNTOUCHED = "untouched"
-    KEPT = "kept"
-    RESTARTED = "restarted"  # every pod went at once, and was replaced
-    REDUCED = "reduced"  # some pods have no node meanwhile
-    LOST = "lost"
-
-
-_RANK = list(PodsOutcome)
-
-
-def outcome_of(left: WorkloadLeft, *, drained: bool) -> PodsOutcome:
-    """In a word. Without a drain nothing runs until replacements do, so losing every pod is a loss."""
-    if left.before and (not left.running or (not drained and not left.at_once)):
-        return PodsOutcome.LOST
-    if left.pending:
-        return PodsOutcome.REDUCED
-    return PodsOutcome.RESTARTED if left.before and not left.at_once else PodsOutcome.KEPT
+    def outcome(self, *, drained: bool) -> PodsOutcome:
+        """In a word. Without a drain nothing runs until replacements do, so losing every pod is a loss."""
+        if self.before and (not self.running or (not drained and not self.at_once)):
+            return PodsOutcome.LOST
+        if self.pending:
+            return PodsOutcome.REDUCED
+        return PodsOutcome.RESTARTED if self.before and not self.at_once else PodsOutcome.KEPT
 
 
 class WorkloadVerdict(Struct, frozen=True):
@@ -143,7 +142,7 @@ class PodsWalk(Struct):
         hits = self._hits.get(workload.key, [])
         lefts = [left for _, left in hits]
         running = _running(self.pods.standing)[workload.key]
-        outcomes = [outcome_of(left, drained=self.drained) for left in lefts]
+        outcomes = [left.outcome(drained=self.drained) for left in lefts]
         return WorkloadVerdict(
             self.pods.cluster_id,
             workload.key,

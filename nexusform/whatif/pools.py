@@ -43,22 +43,23 @@ def explain_pools(
 ) -> tuple[PoolReason, ...]:
     """The pools at an address, or the one of this name; none where nothing has pools."""
     rows = {(row.address, row.object): row for row in planned.plan.placements if row.kind == "vm"}
-    found = []
+    reasons: list[PoolReason] = []
     for table in planned.plan.placement_tables:
-        if not pattern.matches(table.address) or name not in ("", table.pool):
+        asked = pattern.matches(table.address) and name in ("", table.pool)
+        pool = _pool(planned, table) if asked else None
+        if pool is None:
             continue
-        pool = _pool(planned, table)
-        if pool is not None:
-            zones = None if pool.zones is None else tuple(sorted(pool.zones))
-            came = _came(table.address, pool, rows, state)
-            found.append(PoolReason(table.address, table, zones, came, pool.names))
-    return tuple(found)
+        zones = None if pool.zones is None else tuple(sorted(pool.zones))
+        came = _came(table.address, pool, rows, state)
+        reasons.append(PoolReason(table.address, table, zones, came, pool.names))
+    return tuple(reasons)
 
 
 def _pool(planned: PlanResult, table: PlacementTable) -> PoolDemand | None:
     vms = planned.objects.get(table.address)
-    pools = vms.demand.pools if vms is not None and vms.demand is not None else ()
-    return next((pool for pool in pools if pool.pool == table.pool), None)
+    if vms is None or vms.demand is None:
+        return None
+    return next((pool for pool in vms.demand.pools if pool.pool == table.pool), None)
 
 
 def _came(
@@ -67,15 +68,15 @@ def _came(
     rows: Mapping[tuple[Address, str], PlacementChange],
     state: State,
 ) -> tuple[Coming, ...]:
+    """How the VMs of a pool came: by this plan as its rows say, by earlier ones as state remembers."""
     instance = state.instances.get(address)
-    note = instance.current.private if instance is not None and instance.current is not None else None
+    current = instance.current if instance is not None else None
+    note = current.private if current is not None else None
     counts: Counter[tuple[str, int | None]] = Counter()
     for name in pool.names:
         row = rows.get((address, name))
         if row is not None and row.action in (PlacementAction.PLACE, PlacementAction.MOVE):
             counts[row.trigger, None] += 1
-            continue
-        recorded = placed_by(note, name)
-        if recorded is not None:
+        elif (recorded := placed_by(note, name)) is not None:
             counts[recorded] += 1
     return tuple(Coming(trigger, serial, count) for (trigger, serial), count in counts.items())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from importlib import import_module
+from inspect import isfunction
 from pathlib import Path
 
 import pytest
@@ -63,3 +65,16 @@ def test_rooms_bear_names_of_the_domain(path: Path) -> None:
     parts = {part.removesuffix(".py") for part in path.relative_to(PACKAGE).parts}
     assert not parts & FORBIDDEN_NAMES
     assert ast.get_docstring(ast.parse(path.read_text())), "every file says what it is"
+
+
+def _names_from(room: str, path: Path) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(f"nexusform.{room}."):
+            yield from ((node.module, alias.name) for alias in node.names)
+
+
+@pytest.mark.parametrize("path", [f for f in FILES if _name(f).startswith("rendering/")], ids=_name)
+def test_rendering_asks_no_what_if_question(path: Path) -> None:
+    """It lays out answers: of what-ifs it knows their records, and none of their functions."""
+    for module, name in _names_from("whatif", path):
+        assert not isfunction(getattr(import_module(module), name)), f"{module}.{name} computes"

@@ -11,7 +11,6 @@ from nexusform.whatif.pods_down import (
     PodsOutcome,
     WorkloadLeft,
     WorkloadVerdict,
-    outcome_of,
 )
 from nexusform.words import listed
 
@@ -24,7 +23,7 @@ def workload_table(lefts: Iterable[WorkloadLeft], *, drained: bool) -> Table:
 
 
 def _row(left: WorkloadLeft, *, drained: bool) -> Row:
-    outcome = outcome_of(left, drained=drained)
+    outcome = left.outcome(drained=drained)
     figures = (left.before, left.at_once, left.running, left.pending)
     cells = (_name(left.cluster_id), left.workload, *map(str, figures), outcome.value)
     return Row(cells, outcome is PodsOutcome.LOST)
@@ -94,7 +93,7 @@ def workload_document(left: WorkloadLeft, *, drained: bool) -> dict[str, Any]:
         "at_once": left.at_once,
         "running": left.running,
         "pending": left.pending,
-        "outcome": outcome_of(left, drained=drained).value,
+        "outcome": left.outcome(drained=drained).value,
         "budgets": list(left.held_up_by),
         "pods": [_move_document(move) for move in left.moves],
     }
