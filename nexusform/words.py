@@ -29,3 +29,14 @@ def first_of(texts: Sequence[str], most: int, separator: str = ", ") -> str:
     """`a, b`, or `a, b and 3 more`: the first `most` and how many more there are."""
     shown = separator.join(texts[:most])
     return f"{shown} and {len(texts) - most:,} more" if len(texts) > most else shown
+
+
+def spans(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Ascending numbers as (first, last) of every run without a gap: 1, 2, 3, 5 are (1, 3) and (5, 5)."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return runs

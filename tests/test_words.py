@@ -36,3 +36,8 @@ def test_names_are_listed_up_to_a_number(names: str, text: str) -> None:
 def test_the_first_are_named_and_the_rest_counted() -> None:
     assert words.first_of(["a", "b", "c"], 3, "; ") == "a; b; c"
     assert words.first_of(["a", "b", "c"], 2, "; ") == "a; b and 1 more"
+
+
+def test_numbers_without_a_gap_are_one_span() -> None:
+    assert words.spans([]) == []
+    assert words.spans([1, 2, 3, 5, 7, 8]) == [(1, 3), (5, 5), (7, 8)]

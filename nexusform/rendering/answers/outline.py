@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
@@ -10,6 +10,7 @@ from msgspec import Struct
 from nexusform.rendering.notation.places import cells_text, place_document
 from nexusform.scheduling.racks.model import Placement
 from nexusform.whatif.availability import Replacement
+from nexusform.words import spans
 
 
 class Row(Struct, frozen=True):
@@ -51,15 +52,9 @@ class Outline(Struct, frozen=True):
     sections: tuple[Section, ...] = ()
 
 
-def spans_text(numbers: Sequence[int]) -> str:
+def spans_text(numbers: Iterable[int]) -> str:
     """`1-3, 5` from ascending numbers."""
-    spans: list[tuple[int, int]] = []
-    for number in numbers:
-        if spans and number == spans[-1][1] + 1:
-            spans[-1] = (spans[-1][0], number)
-        else:
-            spans.append((number, number))
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in spans(numbers))
 
 
 def short_place_text(placement: Placement) -> str:

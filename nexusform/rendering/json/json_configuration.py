@@ -79,15 +79,13 @@ def _collect_providers(module: Module, documents: dict[str, Any]) -> None:
 
 
 def _module_document(module: Module, registries: Registries) -> dict[str, Any]:
+    calls = sorted(module.calls.items())
+    variables = sorted(module.variables.items())
     parts = {
         "outputs": {name: _output_document(output) for name, output in sorted(module.outputs.items())},
         "resources": [_resource_document(block, registries) for block in module.resources.values()],
-        "module_calls": {
-            name: _call_document(call, registries) for name, call in sorted(module.calls.items())
-        },
-        "variables": {
-            name: _variable_document(variable) for name, variable in sorted(module.variables.items())
-        },
+        "module_calls": {name: _call_document(call, registries) for name, call in calls},
+        "variables": {name: _variable_document(variable) for name, variable in variables},
     }
     return {name: part for name, part in parts.items() if part}
 

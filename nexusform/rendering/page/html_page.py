@@ -27,7 +27,7 @@ from nexusform.rendering.page.page_parts import (
     tables_part,
 )
 from nexusform.rendering.page.rack_map import SiteMap, build_rack_maps
-from nexusform.rendering.report.overview import Overview, overview
+from nexusform.rendering.report.overview import Overview, build_overview
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.report.report import Report, build_report
 from nexusform.source import SourceFile
@@ -46,17 +46,17 @@ def render_html(
     """The page of a plan."""
     report = build_report(plan, registries, Detail.CHANGED)
     maps = build_rack_maps(plan)
-    first = overview(plan, report)
+    overview = build_overview(plan, report)
     body = element(
         "body",
         element("a", "Skip to the content", href="#content", class_="skip"),
-        _header(plan, first),
-        element("main", _parts(plan, report, maps, first, sources), id="content", tabindex="-1"),
+        _header(plan, overview),
+        element("main", _parts(plan, report, maps, overview, sources), id="content", tabindex="-1"),
         _footer(plan),
         data_script("plan-data", page_data(plan, report, maps)),
         [trusted_code("script", _file(name)) for name in SCRIPTS],
     )
-    page = element("html", _head(first), body, lang="en")
+    page = element("html", _head(overview), body, lang="en")
     return f"<!DOCTYPE html>\n{page}\n"
 
 
@@ -64,7 +64,7 @@ def _file(name: str) -> str:
     return resources.files("nexusform.rendering.page").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def _head(first: Overview) -> Markup:
+def _head(overview: Overview) -> Markup:
     """Title, policy and style sheets."""
     return element(
         "head",
@@ -72,18 +72,18 @@ def _head(first: Overview) -> Markup:
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
         element("meta", name="color-scheme", content="light dark"),
-        element("title", f"nexusform plan: {first.headline}"),
+        element("title", f"nexusform plan: {overview.headline}"),
         [trusted_code("style", _file(name)) for name in STYLES],
     )
 
 
-def _header(plan: Plan, first: Overview) -> Markup:
+def _header(plan: Plan, overview: Overview) -> Markup:
     """The headline, when and where the plan was made, and the choice of a theme."""
     workspace = f"workspace {plan.workspace}" if plan.workspace != "default" else ""
     when_and_where = " \N{MIDDLE DOT} ".join(text for text in (plan.timestamp, workspace) if text)
     title = element(
         "div",
-        element("h1", f"Plan: {first.headline}"),
+        element("h1", f"Plan: {overview.headline}"),
         element("p", when_and_where, class_="quiet") if when_and_where else None,
     )
     choices = [element("option", text, value=value) for value, text in _THEMES]
@@ -98,11 +98,11 @@ def _parts(
     plan: Plan,
     report: Report,
     maps: Sequence[SiteMap],
-    first: Overview,
+    overview: Overview,
     sources: Mapping[str, SourceFile],
 ) -> list[Part]:
     """The sections; of a plan in error only what tells why."""
-    parts: list[Part] = [overview_part(report, first), diagnostics_part(report.diagnostics, sources)]
+    parts: list[Part] = [overview_part(report, overview), diagnostics_part(report.diagnostics, sources)]
     if maps:
         parts.append(section("racks", "Racks", _scripted("map")))
     if report.errored:

@@ -100,35 +100,35 @@ def _table_row(cells: Sequence[Part], classes: Sequence[str | None]) -> Markup:
 # --- overview ----------------------------------------------------------------------------------
 
 
-def overview_part(report: Report, first: Overview) -> Markup:
+def overview_part(report: Report, overview: Overview) -> Markup:
     """The verdict and the figures."""
     lines: list[Part] = []
     if not report.errored:
         lines.append(element("p", report.verdict, class_="plan-line"))
-        lines += [element("p", text) for text in (first.placements, first.certainty) if text]
-    if first.inventory:
-        lines.append(element("p", f"Inventory: {first.inventory}"))
-    if first.risks:
-        lines.append(element("p", f"{counted(first.warnings, 'warning')}: {'; '.join(first.risks)}"))
-    return section("overview", "Overview", _verdict(first), lines, _room(first), _counts(first))
+        lines += [element("p", text) for text in (overview.placements, overview.certainty) if text]
+    if overview.inventory:
+        lines.append(element("p", f"Inventory: {overview.inventory}"))
+    if overview.risks:
+        lines.append(element("p", f"{counted(overview.warnings, 'warning')}: {'; '.join(overview.risks)}"))
+    return section("overview", "Overview", _verdict(overview), lines, _room(overview), _counts(overview))
 
 
-def _verdict(first: Overview) -> Markup:
-    if first.denied:
-        return element("p", element("strong", "Denied"), f" by {first.denied}", class_="verdict denied")
-    because = f" ({'; '.join(first.reasons)})" if first.reasons else ""
+def _verdict(overview: Overview) -> Markup:
+    if overview.denied:
+        return element("p", element("strong", "Denied"), f" by {overview.denied}", class_="verdict denied")
+    because = f" ({'; '.join(overview.reasons)})" if overview.reasons else ""
     return element("p", element("strong", "Allowed"), because, class_="verdict allowed")
 
 
-def _room(first: Overview) -> Part:
+def _room(overview: Overview) -> Part:
     """The room table with all sites."""
-    if not first.room:
+    if not overview.room:
         return None
     heads = [""]
-    for site in first.sites:
-        prefix = f"{site} " if len(first.sites) > 1 else ""
+    for site in overview.sites:
+        prefix = f"{site} " if len(overview.sites) > 1 else ""
         heads += [f"{prefix}before", f"{prefix}after"]
-    rows = [_room_cells(row) for row in first.room]
+    rows = [_room_cells(row) for row in overview.room]
     return table("Room before and after", heads, rows, figures=len(heads) - 1)
 
 
@@ -139,15 +139,15 @@ def _room_cells(row: RoomRow) -> list[Part]:
     return cells
 
 
-def _counts(first: Overview) -> Part:
+def _counts(overview: Overview) -> Part:
     """Tables of resources by type and of placements by trigger."""
     tables: list[Markup] = []
-    if first.resources:
-        rows = [_resource_row(resource) for resource in first.resources]
+    if overview.resources:
+        rows = [_resource_row(resource) for resource in overview.resources]
         tables.append(table("Resources", ("Type", "Add", "Change", "Destroy"), rows, figures=3))
-    if first.triggers:
+    if overview.triggers:
         heads = ("Kind", "Action", "Trigger", "Count")
-        rows = [_trigger_row(trigger) for trigger in first.triggers]
+        rows = [_trigger_row(trigger) for trigger in overview.triggers]
         tables.append(table("Placements by trigger", heads, rows, figures=1))
     return element("div", tables, class_="side-by-side") if tables else None
 

@@ -14,7 +14,7 @@ from nexusform.planning.plan import PlacementAction, PlacementTable, Plan, Separ
 from nexusform.ports import Registries
 from nexusform.rendering.pull_request.markdown_changes import change_lines, every_stanza
 from nexusform.rendering.pull_request.markdown_parts import Part, as_diff, code, fit, folded, plain, table
-from nexusform.rendering.report.overview import Overview, ResourceCount, TriggerCount, overview
+from nexusform.rendering.report.overview import Overview, ResourceCount, TriggerCount, build_overview
 from nexusform.rendering.report.placement_rows import Detail, table_row
 from nexusform.rendering.report.report import Report, build_report
 from nexusform.rendering.report.room import RoomRow
@@ -42,20 +42,20 @@ def render_markdown(
 ) -> str:
     """The whole report as GitHub-flavoured Markdown, with a newline at the end, in `max_bytes`."""
     report = build_report(plan, registries, placements)
-    first = overview(plan, report)
-    parts = [Part("The first lines", 100, tuple(_head(plan, report, first)), whole=True)]
+    overview = build_overview(plan, report)
+    parts = [Part("The first lines", 100, tuple(_head(plan, report, overview)), whole=True)]
     if report.errored:
         # As in the terminal: what was planned up to an error would only bury it.
         parts += _diagnostics(report.diagnostics, sources)
         return fit(parts, max_bytes)
     outputs = "\n".join(output_lines(report.outputs))
     parts += [
-        Part("Summary", 80, tuple(_summary(first))),
+        Part("Summary", 80, tuple(_summary(overview))),
         Part("Separation rules", 75, tuple(_rules(plan.separation_rules))),
         Part("Changes", 60, tuple(change_lines(plan))),
         Part("Placement tables", 70, tuple(_tables(report.tables))),
         *_diagnostics(report.diagnostics, sources),
-        _folded("Room of every site", 45, _all_rooms(first)),
+        _folded("Room of every site", 45, _all_rooms(overview)),
         _folded("Placements by pool", 40, placement_text(report, width=120) if report.groups else ""),
         _folded("Every change", 10, as_diff(every_stanza(plan, report)), "diff"),
         _folded("Changed outside of nexusform", 30, as_diff(_drift(report)), "diff"),
@@ -72,20 +72,21 @@ def _folded(title: str, importance: int, body: str, language: str = "") -> Part:
 # --- first lines -------------------------------------------------------------------------------
 
 
-def _head(plan: Plan, report: Report, first: Overview) -> list[str]:
+def _head(plan: Plan, report: Report, overview: Overview) -> list[str]:
     """At most twelve lines."""
-    if first.denied:
-        return [f"### nexusform: {first.headline}", "", _clipped(f"**Denied** by {plain(first.denied)}")]
-    clauses = first.headline.split(", ")
+    if overview.denied:
+        denied = _clipped(f"**Denied** by {plain(overview.denied)}")
+        return [f"### nexusform: {overview.headline}", "", denied]
+    clauses = overview.headline.split(", ")
     if report.moves:
         clauses[-1] = f"**{clauses[-1]}**"
-    because = f" ({plain('; '.join(first.reasons))})" if first.reasons else ""
-    facts = (f"**Allowed**{because}", _placements(plan, report, first), first.certainty)
+    because = f" ({plain('; '.join(overview.reasons))})" if overview.reasons else ""
+    facts = (f"**Allowed**{because}", _placements(plan, report, overview), overview.certainty)
     lines = [f"### nexusform: {', '.join(clauses)}", "", f"{_dotted(facts)}  ", report.verdict]
-    if first.room:
-        lines += ["", *_room(first.sites, first.room)]
-    inventory = f"Inventory: {first.inventory}" if first.inventory else ""
-    last = _dotted((inventory, _warnings(first)))
+    if overview.room:
+        lines += ["", *_room(overview.sites, overview.room)]
+    inventory = f"Inventory: {overview.inventory}" if overview.inventory else ""
+    last = _dotted((inventory, _warnings(overview)))
     return [*lines, "", last] if last else lines
 
 
@@ -93,22 +94,22 @@ def _dotted(texts: Iterable[str]) -> str:
     return _clipped(" · ".join(text for text in texts if text))
 
 
-def _warnings(first: Overview) -> str:
-    if not first.risks:
+def _warnings(overview: Overview) -> str:
+    if not overview.risks:
         return ""
-    risks = first_of([plain(risk) for risk in first.risks], _NAMED, "; ")
-    return f"{counted(first.warnings, 'warning')}: {risks}"
+    risks = first_of([plain(risk) for risk in overview.risks], _NAMED, "; ")
+    return f"{counted(overview.warnings, 'warning')}: {risks}"
 
 
 def _clipped(line: str) -> str:
     return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 3]}..."
 
 
-def _placements(plan: Plan, report: Report, first: Overview) -> str:
+def _placements(plan: Plan, report: Report, overview: Overview) -> str:
     moved = f"{report.moves:,} moved"
     names = [code(row.object) for row in plan.placements if row.action is PlacementAction.MOVE]
     who = f" ({first_of(names, _NAMED)})" if names else ""
-    return first.placements.replace(moved, f"**{moved}**{who}", 1)
+    return overview.placements.replace(moved, f"**{moved}**{who}", 1)
 
 
 def _room(sites: Sequence[str], rows: Sequence[RoomRow]) -> list[str]:
@@ -142,14 +143,14 @@ def _room_cells(row: RoomRow, picked: Iterable[int]) -> list[str]:
     return cells
 
 
-def _all_rooms(first: Overview) -> str:
+def _all_rooms(overview: Overview) -> str:
     """Where the first lines show some of the sites only: all of them, as text."""
-    if len(first.sites) <= _SITES:
+    if len(overview.sites) <= _SITES:
         return ""
     lines = []
-    for number, site in enumerate(first.sites):
+    for number, site in enumerate(overview.sites):
         lines.append(f"{site}:")
-        for row in first.room:
+        for row in overview.room:
             before, after = row.values[number]
             lines.append(f"  {row.label}: {before} -> {after}")
     return "\n".join(lines)
@@ -160,10 +161,10 @@ def _all_rooms(first: Overview) -> str:
 _KINDS: Final = {"vm": "VMs", "binding": "Fleet bindings", "pod": "Pods"}
 
 
-def _summary(first: Overview) -> list[str]:
-    rows = [_resource_row(resource) for resource in first.resources]
-    rows += [_trigger_row(trigger) for trigger in first.triggers]
-    rows += [("Risk", "", plain(risk)) for risk in first.risks]
+def _summary(overview: Overview) -> list[str]:
+    rows = [_resource_row(resource) for resource in overview.resources]
+    rows += [_trigger_row(trigger) for trigger in overview.triggers]
+    rows += [("Risk", "", plain(risk)) for risk in overview.risks]
     return table(("What", "How many", "Why"), rows) if rows else []
 
 

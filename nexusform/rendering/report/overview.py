@@ -66,7 +66,7 @@ class Overview(Struct, frozen=True):
     triggers: tuple[TriggerCount, ...]
 
 
-def overview(plan: Plan, report: Report) -> Overview:
+def build_overview(plan: Plan, report: Report) -> Overview:
     """The overview of a plan."""
     return Overview(
         headline=headline_text(plan, report),

@@ -15,7 +15,7 @@ from nexusform.planning.plan import Place, PlacementAction, PlacementChange, Pla
 from nexusform.rendering.notation.places import place_text
 from nexusform.scheduling.fleet.model import Binding
 from nexusform.scheduling.racks.model import Placement
-from nexusform.words import form
+from nexusform.words import form, spans
 
 # A run of up to this many names its machines one by one; more moves than this are folded.
 NAMED_MACHINES = 5
@@ -287,13 +287,7 @@ def _prefix(row: PlacementChange) -> str | None:
 
 def _ranges(numbers: Iterable[int]) -> str:
     """`0..3,5`."""
-    ranges: list[tuple[int, int]] = []
-    for number in sorted(numbers):
-        if ranges and number == ranges[-1][1] + 1:
-            ranges[-1] = (ranges[-1][0], number)
-        else:
-            ranges.append((number, number))
-    return ",".join(str(low) if low == high else f"{low}..{high}" for low, high in ranges)
+    return ",".join(str(low) if low == high else f"{low}..{high}" for low, high in spans(sorted(numbers)))
 
 
 def _many_places(rows: Sequence[PlacementChange], side: Literal["source", "target"]) -> str:

@@ -24,6 +24,7 @@ from nexusform.planning.plan import (
 )
 from nexusform.ports import Registries
 from nexusform.rendering.notation.marks import Marks
+from nexusform.rendering.report import wording
 from nexusform.rendering.report.body import body_difference
 from nexusform.rendering.report.difference import ABSENT, CHANGED, DELETED, Difference, Walk, value_difference
 from nexusform.rendering.report.placement_rows import (
@@ -32,14 +33,6 @@ from nexusform.rendering.report.placement_rows import (
     PlacementSummary,
     placement_groups,
     summaries,
-)
-from nexusform.rendering.report.wording import (
-    NO_CHANGES,
-    SYMBOLS,
-    comments,
-    headline,
-    headline_address,
-    plan_line,
 )
 from nexusform.schema import BlockSchema
 from nexusform.source import Span
@@ -133,7 +126,7 @@ def build_report(plan: Plan, registries: Registries, detail: Detail = Detail.CHA
         mode=plan.mode,
         errored=plan.errored,
         has_changes=plan.has_changes,
-        verdict=plan_line(plan) if plan.has_changes else NO_CHANGES[plan.mode][0],
+        verdict=wording.plan_line(plan) if plan.has_changes else wording.NO_CHANGES[plan.mode][0],
         actions=frozenset(change.action for change in plan.changes) - {Action.NO_OP},
         stanzas=tuple(stanzas),
         drift=tuple(_drift_stanza(drift, schema_of) for drift in _shown_drift(plan)),
@@ -186,11 +179,11 @@ def _stanza(
         condensed=_condensed(change.before, change.after, counts, placements_follow=placements_follow),
     )
     return Stanza(
-        headline_address(change),
+        wording.headline_address(change),
         change.action,
-        SYMBOLS[change.action],
-        headline(change),
-        comments(change),
+        wording.SYMBOLS[change.action],
+        wording.headline(change),
+        wording.comments(change),
         block_header(change.address),
         body,
         change.source,
