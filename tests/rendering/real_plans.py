@@ -14,6 +14,7 @@ from nexusform.cli.main import run
 from nexusform.planning.saved.plan_file import SavedPlan
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
+from nexusform.workflow.project import Place
 from nexusform.workflow.saved_plans import read_plan
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -63,7 +64,7 @@ def planned(directory: Path, *words: str) -> RealPlan:
     """The plan of a directory as it stands."""
     file = directory / "reviewed.plan"
     nexusform(directory, "plan", f"-out={file}", *words)
-    saved, problems = read_plan(str(file))
+    saved, problems = read_plan(str(file), Place(directory=str(directory)))
     assert saved is not None, problems
     return RealPlan(saved, file)
 
