@@ -14,6 +14,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.backends.memory import MemoryBackend
 from nexusform.backends.registry import BACKENDS, Place
 from nexusform.ports import AppendsMany, BackendProblem, KeepsHistory, LockHeld, LockInfo, StateBackend
 from nexusform.schema import BlockSchema
@@ -395,6 +396,31 @@ elif task == "count":
         backend.write(str(int(backend.read() or b"0") + 1).encode())
         backend.unlock(me)
         done += 1
+elif task == "crowd":
+    import random
+
+    children = []
+    for number in range(50):
+        child = os.fork()
+        if child:
+            children.append(child)
+            continue
+        # A client of its own: none of them may live through a fork.
+        backend = BACKENDS[kind].open(settings, Place(directory, directory + "/.nexusform"))
+        mine = LockInfo(f"id-{number}", "apply", "me", "0", "now", "p", socket.gethostname(), os.getpid())
+        while True:
+            try:
+                backend.lock(mine)
+                break
+            except LockHeld:
+                time.sleep(random.uniform(0.05, 0.3))
+        count = int(backend.read() or b"0")
+        backend.append(b"{%d}" % number)
+        backend.compact(str(count + 1).encode())
+        backend.unlock(mine.id)
+        os._exit(0)
+    failed = [child for child in children if os.waitpid(child, 0)[1] != 0]
+    say(f"failed {len(failed)}")
 elif task == "append":
     backend.lock(info)
     for number in range(100000):
@@ -488,12 +514,44 @@ def test_of_many_that_want_the_lock_one_gets_it(where: Somewhere, dead: bool) ->
     finish(*racers)
 
 
+@pytest.mark.slow
 def test_under_the_lock_nothing_is_lost(where: Somewhere) -> None:
     workers = [worker(where, "count") for _ in range(3)]
     for process in workers:
         process.communicate()
         assert process.returncode == 0
     assert where.open().read() == b"45"
+
+
+@pytest.mark.slow
+def test_fifty_processes_write_fifty_serials(where: Somewhere) -> None:
+    crowd = worker(where, "crowd")
+    said, _ = crowd.communicate(timeout=300)
+    assert said.split("\n")[-2] == "failed 0"
+    assert where.open().read() == b"50"
+    assert where.open().journal() == []
+
+
+def test_fifty_threads_write_fifty_serials() -> None:
+    memory = MemoryBackend()
+
+    def work(number: int) -> None:
+        mine = info(f"id-{number}")
+        while True:
+            try:
+                memory.lock(mine)
+                break
+            except LockHeld:
+                time.sleep(0.001)
+        memory.compact(b"%d" % (int(memory.read() or b"0") + 1))
+        memory.unlock(mine.id)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(50)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert memory.read() == b"50"
 
 
 def test_a_killed_process_loses_no_record_that_it_was_told_is_kept(where: Somewhere) -> None:
@@ -533,6 +591,7 @@ def test_a_process_killed_while_compacting_leaves_one_truth(where: Somewhere) ->
     backend.unlock("id-1")
 
 
+@pytest.mark.slow
 def test_a_holder_that_slept_too_long_writes_nothing(where: Somewhere) -> None:
     """Stopped past its time, replaced, and woken up: neither journal nor document is its own any more."""
     if where.kind.frees_within is None or where.kind.backend == "local":
