@@ -16,7 +16,6 @@ from nexusform.diagnostics import has_errors
 from nexusform.planning.plan import Plan
 from nexusform.workflow.project import open_project
 from nexusform.workflow.run import Notices, PlanOptions, Run, begin
-from nexusform.workflow.saved_plans import save_plan
 
 CHANGES: Final = 2  # exit code of -detailed-exitcode
 
@@ -108,6 +107,8 @@ def _plan_and_tell(run: Run, options: PlanOptions, showing: Showing, out: str) -
     project = run.project  # with the configuration that planning may have written
     saved_to = ""
     if out and not made.errored:
+        from nexusform.workflow.saved_plans import save_plan
+
         run.diagnostics += save_plan(made, project, project.backend.read(), out)
         saved_to = "" if has_errors(run.diagnostics) else out
     showing.tell(made, run, saved_to=saved_to)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec import Struct
 
@@ -25,7 +25,9 @@ from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.text import progress_text
 from nexusform.source import SourceFile
 from nexusform.state.model import OutputState
-from nexusform.workflow.apply import ApplyOutcome
+
+if TYPE_CHECKING:  # a plan applies nothing
+    from nexusform.workflow.apply import ApplyOutcome
 
 _MOST_MISSES: Final = 20
 

@@ -38,8 +38,6 @@ from nexusform.planning.preparation.order import (
 )
 from nexusform.planning.preparation.prior import Prior, prior_of, selected
 from nexusform.planning.preparation.selection import Selection, select, unmatched
-from nexusform.planning.replanning.remedies import with_ways_out
-from nexusform.planning.replanning.zone_sets import with_zone_sets
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.vms.destroying import destroy
 from nexusform.planning.vms.vm_object import VmObject
@@ -57,8 +55,12 @@ def make_plan(request: PlanRequest) -> PlanResult:
     """
     result = _planned(request)
     if request.ways_out and result.unplaced:
+        from nexusform.planning.replanning.remedies import with_ways_out
+
         return with_ways_out(request, result, make_plan)
     if request.ways_out and result.separations:
+        from nexusform.planning.replanning.zone_sets import with_zone_sets
+
         return with_zone_sets(request, result, make_plan)
     return result
 

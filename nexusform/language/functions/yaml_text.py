@@ -38,8 +38,9 @@ _ESCAPES: Final = {
 
 
 # What YAML 1.1 calls printable in the basic plane, line breaks apart; all else is escaped.
-_SPECIAL: Final = re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]")
-_NOT_IN_BLOCK: Final = re.compile("[^\n\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd]")
+# Patterns of `re` that take milliseconds to compile: it keeps them once they are used.
+_SPECIAL: Final = "[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]"
+_NOT_IN_BLOCK: Final = "[^\n\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd]"
 _BREAK: Final = re.compile("[\n\r\x85\u2028\u2029]")
 # In bytes; a longer key, or one of several lines, is written after a question mark.
 _LONGEST_SIMPLE_KEY: Final = 128
@@ -72,7 +73,7 @@ def _scalar(value: Value) -> str:
 
 
 def _quoted(text: str) -> str:
-    return _SPECIAL.sub(_escaped, quoted(text))
+    return re.sub(_SPECIAL, _escaped, quoted(text))
 
 
 def _escaped(match: re.Match[str]) -> str:
@@ -156,7 +157,7 @@ def _item(value: Value, indent: int, column: int) -> list[str]:
 
 def _can_be_block(text: str) -> bool:
     # A block scalar takes neither control characters nor lines with blanks at their end.
-    return not _NOT_IN_BLOCK.search(text) and all(line == line.rstrip(" ") for line in text.split("\n"))
+    return not re.search(_NOT_IN_BLOCK, text) and all(line == line.rstrip(" ") for line in text.split("\n"))
 
 
 # --- reading -----------------------------------------------------------------------------------

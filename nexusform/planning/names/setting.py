@@ -11,7 +11,6 @@ from nexusform.address import parse_address
 from nexusform.configuration.evaluation import PreparedBody
 from nexusform.configuration.model import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, Severity, diagnostic
-from nexusform.language.functions.registry import standard_functions
 from nexusform.plain_data import Path, unknown_paths
 from nexusform.planning.names.bodies import PreparedBodies
 from nexusform.planning.names.evaluation import Setting
@@ -42,6 +41,8 @@ def setting_for(request: PlanRequest, bodies: PreparedBodies, state: State) -> S
 
     @cache
     def functions() -> Mapping[str, Any]:
+        from nexusform.language.functions.registry import standard_functions  # when the first is called
+
         # Relative paths start at the root module, in every module: elsewhere users write path.module.
         return standard_functions(
             request.files,
