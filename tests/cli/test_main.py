@@ -50,6 +50,41 @@ def test_a_plan_imports_only_what_its_configuration_needs(tmp_path: Path) -> Non
     assert not {"nexusform.importers.vnf", "nexusform.importers.az_inventory"} & modules
 
 
+# What a plan without fleets, pods, inventories, imports or reports has no use for.
+NOT_FOR_QUICKSTART = (
+    "nexusform.importers",
+    "nexusform.language.functions.registry",
+    "nexusform.planning.fleet",
+    "nexusform.planning.pods",
+    "nexusform.planning.replanning",
+    "nexusform.planning.saved",
+    "nexusform.rendering.answers",
+    "nexusform.rendering.page",
+    "nexusform.rendering.pull_request",
+    "nexusform.resource_types.fleet_member_cluster",
+    "nexusform.resource_types.nexus_inventory",
+    "nexusform.resource_types.tacker_vnf",
+    "nexusform.scheduling.fleet.cycle",
+    "nexusform.scheduling.pods.scheduler",
+    "nexusform.whatif",
+)
+# Each module costs a plan a fifth of a millisecond. Raise this when a plan has use for more.
+MOST_MODULES = 280
+
+
+def test_a_plan_of_quickstart_imports_few_modules_and_none_of_rooms_that_it_does_not_use(
+    tmp_path: Path,
+) -> None:
+    quickstart = Path(__file__).parents[2] / "examples" / "quickstart" / "main.nf.hcl"
+    (tmp_path / "main.nf.hcl").write_text(quickstart.read_text())
+    modules = loaded("plan", where=tmp_path)
+    assert "networkx" in modules  # it orders the blocks
+    unused = {m for m in modules if m.startswith(NOT_FOR_QUICKSTART)}
+    assert not unused
+    ours = sorted(m for m in modules if m.partition(".")[0] == "nexusform")
+    assert len(ours) <= MOST_MODULES, ours
+
+
 def test_every_command_of_the_table_can_be_loaded_and_says_what_it_takes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
