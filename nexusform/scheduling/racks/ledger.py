@@ -171,7 +171,7 @@ class Ledger:
             (pool.racks, rack),
         ):
             _change(counts, at, sign)
-        if shape.extra_large:
+        if shape.is_extra_large:
             self.extra_large[machine] += sign
             _change(cluster.extra_large, machine, sign)
 

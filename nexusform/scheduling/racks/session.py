@@ -146,7 +146,7 @@ class Session:
         counts[machine] = counts.get(machine, 0) + 1
         counts = pool.racks
         counts[rack] = counts.get(rack, 0) + 1
-        if shape.extra_large:
+        if shape.is_extra_large:
             ledger.extra_large[machine] += 1
             counts = cluster.extra_large
             counts[machine] = counts.get(machine, 0) + 1

@@ -67,14 +67,14 @@ def ranked_cells(share: Share, room: Room) -> list[int]:
 class Shape:
     """A VM SKU as the engine sees it."""
 
-    __slots__ = ("extra_large", "memory", "number", "share", "sku", "steps")
+    __slots__ = ("is_extra_large", "memory", "number", "share", "sku", "steps")
 
     def __init__(self, number: int, sku: VmSku, steps: Steps) -> None:
         self.number = number
         self.sku = sku
         self.share = Share.of(sku)
         self.memory = sku.memory_gib
-        self.extra_large = sku.extra_large
+        self.is_extra_large = sku.extra_large
         self.steps = steps
 
 

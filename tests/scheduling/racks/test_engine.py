@@ -384,3 +384,33 @@ def test_a_handle_that_left_is_unknown() -> None:
     assert scheduler.vm(handle).vm == demand("NC_G2_8_v1").vm
     assert list(twin.vms()) == []
     assert [vm.handle for vm in scheduler.vms()] == [handle]
+
+
+def test_own_extra_large_vms_are_no_company() -> None:
+    """A machine that houses only the cluster's own extra-large VMs is as good as one without any."""
+    own = VmSku("own-xl", 4, 0, 20, 0, extra_large=True)
+    scheduler = RackScheduler(rack("r1", 2))
+    there, here = (Placement(f"r1-bm{n:02d}", "r1", "1", (0,)) for n in (1, 2))
+    scheduler.occupy(VmName("c", "c", "p", 0), own, there)
+    scheduler.occupy(VmName("c", "c", "p", 1), own, here)
+    scheduler.occupy(VmName("d", "d", "p", 0), own, here)  # company, and so more memory is used
+    for number in (2, 3):  # by the session's way, then beside a hint
+        vm = Demand(VmName("c", "c", "p", number), own)
+        explained = scheduler.explain(vm)
+        handle, placed = scheduler.place(vm)
+        assert placed.machine == "r1-bm02"
+        assert explained.placement == placed
+        assert [part.value for part in explained.machines[1].keys if part.rule == "extra_large"] == [1]
+        scheduler.release(handle)
+
+
+def test_cells_of_a_vm_that_does_not_fit_are_the_least_used_ones() -> None:
+    scheduler = RackScheduler(rack("r1", 1, cells=3))
+    large, wide = SKUS["NC_P46_224_v1"], VmSku("wide", 90, 0, 400, 0, numa_cells=2)
+    scheduler.occupy(VmName("c", "c", "p", 0), large, Placement("r1-bm01", "r1", "1", (1,)))
+    assert scheduler.infer_cells(wide, "r1-bm01") == (0, 2)
+    scheduler.occupy(VmName("c", "c", "p", 1), large, Placement("r1-bm01", "r1", "1", (0,)))
+    assert scheduler.infer_cells(wide, "r1-bm01") == (0, 2)  # 0 and 1 are equal: the lower number
+    scheduler.occupy(VmName("c", "c", "p", 2), large, Placement("r1-bm01", "r1", "1", (0,)))
+    assert scheduler.infer_cells(wide, "r1-bm01") == (1, 2)  # a debt counts as less than nothing left
+    assert scheduler.infer_cells(VmSku("too-wide", 9, 0, 900, 0, numa_cells=5), "r1-bm01") == (0, 1, 2)

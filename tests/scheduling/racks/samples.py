@@ -1,0 +1,116 @@
+"""Situations in which every entry of the profile decides something, and rules to be added to it."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from nexusform.scheduling.catalogue import CATALOGUES
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.model import (
+    Demand,
+    Hint,
+    HintScope,
+    Machine,
+    RackSpread,
+    Terms,
+    VmName,
+    VmSku,
+)
+from nexusform.scheduling.racks.rule import CountFilter, Item, Key, Refuse, Scene
+from nexusform.scheduling.racks.usage import Figures, Usage
+
+SKUS = CATALOGUES["2026-03"].vm_skus
+MENU = [
+    SKUS["NC_P46_224_v1"],
+    SKUS["NC_P54_224_v1"],
+    SKUS["NC_P22_112_v1"],
+    SKUS["NC_G12_56_v1"],
+    SKUS["NC_G2_8_v1"],
+    SKUS["NC_L46_224_v1"],
+    VmSku("wide", 8, 0, 40, 0, numa_cells=2),
+    VmSku("large-own", 10, 0, 60, 0, extra_large=True),
+    VmSku("flat", 0, 0, 0, 0),
+]
+HARDWARE = [
+    ("bom-1.7.3", 2, 48, 224, 3500),
+    ("bom-2.0", 2, 56, 224, 2000),
+    (None, 3, 60, 200, 900),
+]
+
+
+def rack(name: str, count: int, zone: str = "1", **changes: Any) -> list[Machine]:
+    """Machines of one rack, all alike."""
+    facts = {"machine_sku": "bom-1.7.3", "cells": 2, "cpus_per_cell": 48, "memory_gib_per_cell": 224}
+    facts |= {"disk_gib": 3500, **changes}
+    return [Machine(f"{name}-bm{n:02d}", name, zone, n, **facts) for n in range(1, count + 1)]
+
+
+def demand(
+    number: int = 0, pool: str = "p", sku: str = "NC_G2_8_v1", owner: str = "c", **more: Any
+) -> Demand:
+    """A VM of a pool."""
+    return Demand(VmName(owner, owner, pool, number), SKUS[sku], **more)
+
+
+def outcomes(seed: int) -> list[Any]:
+    """What happens on a made-up site, with everything that a scheduler says on the way."""
+    draw = Random(seed)
+    machines = []
+    for number in range(draw.randint(1, 4)):
+        zone = draw.choice("123")
+        for slot in range(1, draw.randint(1, 4) + 1):
+            refusal = "cordoned" if draw.random() < 0.15 else ""
+            name = f"r{number}"
+            machines.append(Machine(f"{name}-bm{slot}", name, zone, slot, *draw.choice(HARDWARE), refusal))
+    scheduler = RackScheduler(machines, draw.choice(list(RackSpread)), 8)
+    said: list[Any] = []
+    number = 0
+    for _ in range(draw.randint(4, 10)):
+        owner, pool, sku = draw.choice("abc"), draw.choice("pq"), draw.choice(MENU)
+        terms = Terms(draw.choice([None, None, frozenset("1"), frozenset("23")]), _hints(draw, machines))
+        for _ in range(draw.randint(1, 5)):
+            number += 1
+            answer = scheduler.place(Demand(VmName(owner, owner, pool, number), sku, terms))
+            said.append(answer if isinstance(answer, tuple) else (answer.binding, answer.reason))
+    return said
+
+
+def _hints(draw: Random, machines: list[Machine]) -> tuple[Hint, ...]:
+    if draw.random() < 0.7:
+        return ()
+    near = draw.sample(machines, min(2, len(machines)))
+    return (
+        Hint(
+            draw.random() < 0.5,
+            draw.random() < 0.3,
+            draw.choice(list(HintScope)),
+            frozenset(machine.name for machine in near),
+            frozenset(machine.rack for machine in near),
+            "x",
+        ),
+    )
+
+
+def limit(most: int, item: Item = Item.RACK, *, closing: bool = True, pool: str = "p") -> CountFilter:
+    """A rule of the kind that somebody adds: at most so many VMs of one pool on a rack or machine."""
+
+    def opens(usage: Usage, asked: Demand) -> Refuse | None:
+        if asked.vm.pool != pool:
+            return None
+        counts = usage.pool.racks if item is Item.RACK else usage.pool.machines
+        return lambda number: f"{counts[number]} VMs of {pool} already" if counts[number] >= most else None
+
+    def sentence(scene: Scene) -> str:
+        return f"Every {item} has {most} VMs of {scene.demand.vm.pool}."
+
+    return CountFilter(name="pool_limit", item=item, opens=opens, sentence=sentence, closing=closing)
+
+
+def last_first() -> Key:
+    """A key that somebody adds: the machine or rack of the highest number first."""
+
+    def opens(_usage: Usage, _demand: Demand) -> Figures:
+        return lambda item: 1000 - item
+
+    return Key(rule="last_first", opens=opens, words=lambda _demand, figure: f"{figure}", bits=10)
