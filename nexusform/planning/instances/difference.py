@@ -17,8 +17,23 @@ def planned_attributes(
     prior: Mapping[str, Any] | None,
     computed: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """All attributes of the object as planned: what the user wrote, else what nexusform computes,
-    else what stands.
+    """All attributes of the object as planned. `prior` is None when there is no object to go on from: it is
+    new, or replaced; `computed` is what is worked out in this plan.
+
+    For each attribute, the first of these that has something to say:
+
+    1. What the user wrote. A null that is written says nothing, as if the argument were left out: otherwise
+       `x = var.maybe` could not mean "as by default". An unknown that is written stays unknown even where
+       a prior value is known: after apply it may be another one.
+    2. What this plan computes. It goes before what stands, since what it follows from may have changed.
+    3. What stands, for attributes that are computed at all. Those that nobody computes in this plan were
+       filled in by a provider or an earlier plan, and nothing says that they change. Without an object that
+       stands, they are unknown until apply.
+    4. Null. An argument that is only optional is not kept from what stands: taking it out of the
+       configuration is how a user gives it up.
+
+    Nested blocks are the user's alone: what is written is planned, nothing is merged into it from what
+    stands. A block type that is absent reads as null, or as an empty list or map, never as unknown.
     """
     planned: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():
@@ -56,10 +71,11 @@ def _replacing(
             continue
         before, after = prior.get(name), config.get(name)
         if after is None and attribute.computed:
-            continue
-        if before != after:
+            continue  # nobody asks for another value than the one that stands
+        if before != after:  # an unknown differs from everything: it may come out as another value
             yield (*at, name)
     for name, block in schema.blocks.items():
+        # A state that knows no such block yet and a configuration that has none agree.
         before, after = prior.get(name) or _absent(block), config.get(name) or _absent(block)
         if before == after:
             continue
@@ -89,6 +105,7 @@ def pool_replacing_paths(
 
 
 def _differ(before: Any, after: Any) -> bool:
+    """An absent value is the same as an empty one: no labels are no labels."""
     return (before or None) != (after or None)
 
 
@@ -145,28 +162,34 @@ def ignoring(
 
 
 def _take_over(target: dict[Any, Any], prior: Any, path: Path) -> None:
+    """Put what stands at a path into `target`, copying what lies on the way. Where nothing stands at the
+    path, nothing is planned there either; what is not there on both sides is let be.
+    """
     step, rest = path[0], path[1:]
     if not isinstance(prior, dict) or (step not in prior and step not in target):
         return
+    inner, before = target.get(step), prior.get(step)
     if not rest:
         if step in prior:
-            target[step] = prior[step]
+            target[step] = before
         else:
             target.pop(step, None)
-        return
-    inner = target.get(step)
-    if isinstance(inner, dict):
+    elif isinstance(inner, dict):
         copy = dict(inner)
-        _take_over(copy, prior.get(step), rest)
+        _take_over(copy, before, rest)
         target[step] = copy
-    elif isinstance(inner, list) and isinstance(rest[0], int) and rest[0] < len(inner):
-        before = prior.get(step)
-        if isinstance(before, list) and rest[0] < len(before):
-            items = list(inner)
-            if len(rest) == 1:
-                items[rest[0]] = before[rest[0]]
-            elif isinstance(items[rest[0]], dict):
-                part = dict(items[rest[0]])
-                _take_over(part, before[rest[0]], rest[1:])
-                items[rest[0]] = part
-            target[step] = items
+    elif isinstance(inner, list) and isinstance(before, list):
+        target[step] = _with_element_taken_over(inner, before, rest)
+
+
+def _with_element_taken_over(items: list[Any], before: list[Any], path: Path) -> list[Any]:
+    index, rest = path[0], path[1:]
+    if not isinstance(index, int) or index >= len(items) or index >= len(before):
+        return items
+    copy = list(items)
+    if not rest:
+        copy[index] = before[index]
+    elif isinstance(copy[index], dict):
+        copy[index] = dict(copy[index])
+        _take_over(copy[index], before[index], rest)
+    return copy

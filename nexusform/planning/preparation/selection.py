@@ -149,9 +149,13 @@ def _names_block(pattern: AddressPattern, block: ConfigAddress) -> bool:
 
 def _split_object(text: str) -> tuple[str, str]:
     """`ADDR:OBJECT` at the first colon outside of an instance key."""
-    quoted = False
+    quoted = escaped = False
     for at, character in enumerate(text):
-        if character == '"' and text[at - 1 : at] != "\\":
+        if escaped:
+            escaped = False
+        elif character == "\\":
+            escaped = quoted
+        elif character == '"':
             quoted = not quoted
         elif character == ":" and not quoted:
             return text[:at], text[at + 1 :]

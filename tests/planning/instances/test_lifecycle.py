@@ -44,6 +44,15 @@ def bigger_plane(text: str) -> str:
 # --- create_before_destroy ---------------------------------------------------------------------
 
 
+def test_what_goes_is_still_known_to_be_replaced_create_first() -> None:
+    """Where its delete fails, state goes on saying so."""
+    text = ONE + cluster("a", arguments=FIRST) + cluster("b")
+    result = good(plan(ONE, state_of(text)))
+    assert actions(result) == {"nexus_kubernetes_cluster.a": "delete", "nexus_kubernetes_cluster.b": "delete"}
+    assert change_of(result.plan, "nexus_kubernetes_cluster.a").create_before_destroy
+    assert not change_of(result.plan, "nexus_kubernetes_cluster.b").create_before_destroy
+
+
 def test_created_first_the_old_vms_keep_their_places_meanwhile() -> None:
     text = ONE + cluster("a", arguments=FIRST, pools=pool("p", 2, BIG))
     state = state_of(text)

@@ -120,10 +120,14 @@ def test_an_address_that_cannot_be_read_is_an_error(text: str, state: State) -> 
         assert plan(TEXT, state, **options).plan.errored
 
 
-def test_a_name_with_a_colon_in_a_key_can_be_healed() -> None:
-    text = RACKS + cluster("a", arguments='for_each = { "x:y" = "a" }\n name = each.value')
+@pytest.mark.parametrize("key", ["x:y", r"x\"y:z", r"x:\\"])
+def test_a_colon_in_a_key_is_not_where_the_vm_begins(key: str) -> None:
+    """Neither behind an escaped quote, which does not end the key, nor is an escaped backslash taken for
+    what escapes the quote behind it.
+    """
+    text = RACKS + cluster("a", arguments=f'for_each = {{ "{key}" = "a" }}\n name = each.value')
     state = state_of(text)
-    address = 'nexus_kubernetes_cluster.a["x:y"]'
+    address = f'nexus_kubernetes_cluster.a["{key}"]'
     result = good(plan(text, state, replaces=(f"{address}:a-control-plane-0",)))
     assert triggers(result) == {"a-control-plane-0": ("move", "heal")}
     assert triggers(good(plan(text, state, replaces=(address,)))) == {
