@@ -55,6 +55,9 @@ def fmt(arguments: FmtArguments) -> int:
             screen.out(file.difference, end="")
         if not (list_files or write or diff or check):
             sys.stdout.write(file.text)
+            if file.source.name == STDIN and not file.text.endswith("\n"):
+                # An editor that pipes a region through must not glue the next line to it.
+                sys.stdout.write("\n")
     if has_errors(formatting.problems):
         return FAILED
     return UNFORMATTED if check and any(file.changed for file in formatting.files) else 0

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from nexusform.cli.arguments import switch
 from nexusform.cli.commands import Entry, LazyGroup, command
-from nexusform.language.functions.function import Function, Parameter
-from nexusform.value_types import DYNAMIC, Type
+from nexusform.language.functions.function import Function, Parameter, declared_type
+from nexusform.value_types import Type
 
 FORMAT_VERSION: Final = "1.0"
 
@@ -52,7 +52,7 @@ def signatures_document() -> dict[str, Any]:
 def _signature(function: Function) -> dict[str, Any]:
     signature: dict[str, Any] = {
         "description": function.description,
-        "return_type": _type(DYNAMIC if callable(function.returns) else function.returns),
+        "return_type": _type(declared_type(function)),
     }
     if function.parameters:
         signature["parameters"] = [_parameter(p) for p in function.parameters]

@@ -140,6 +140,15 @@ def test_stdin_is_formatted_to_stdout(
     assert found[1] == out if out is not None else "--- old/<stdin>" in found[1]
 
 
+@pytest.mark.parametrize(("text", "out"), [("a=1", "a = 1\n"), ("a=1\n", "a = 1\n"), ("", "\n")])
+def test_text_from_stdin_ends_with_a_newline(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str, out: str
+) -> None:
+    assert here
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    assert told(capsys, "-")[1] == out
+
+
 def test_every_example_is_in_style(capsys: pytest.CaptureFixture[str]) -> None:
     examples = Path(__file__).parents[2] / "examples"
     assert told(capsys, "-check", "-recursive", str(examples)) == (0, "", "")

@@ -24,6 +24,8 @@ def test_every_function_has_a_signature(capsys: pytest.CaptureFixture[str]) -> N
     ]
     assert signatures["join"]["variadic_parameter"]["type"] == ["list", "string"]
     assert signatures["merge"]["return_type"] == "dynamic"
+    assert signatures["chunklist"]["return_type"] == ["list", ["list", "dynamic"]]
+    assert signatures["setunion"]["return_type"] == ["set", "dynamic"]
     assert all(s["description"] for s in signatures.values())
 
 

@@ -180,6 +180,17 @@ def _result_type(function: Function, arguments: Sequence[Value]) -> Type:
     return function.returns(arguments) if callable(function.returns) else function.returns
 
 
+def declared_type(function: Function) -> Type:
+    """What can be said of the result's type when nothing is known of the arguments."""
+    arguments = [Value(parameter.type, UNKNOWN) for parameter in function.parameters]
+    if function.variadic is not None:
+        arguments.append(Value(function.variadic.type, UNKNOWN))
+    try:
+        return _result_type(function, arguments)
+    except FunctionProblem:
+        return DYNAMIC
+
+
 # The longest text that a function makes, in characters.
 LONGEST_TEXT: Final = 64 * 1024 * 1024
 
