@@ -25,7 +25,8 @@ MODULE_FACE = BodySchema(
         "depends_on": False,
     }
 )
-PROVIDER_FACE = BodySchema(attributes={"alias": False})
+_RESERVED_FOR_PROVIDERS = ("count", "depends_on", "for_each", "source")
+PROVIDER_FACE = BodySchema(attributes=dict.fromkeys(("alias", *_RESERVED_FOR_PROVIDERS), False))
 _LOCAL = ("./", "../")
 
 
@@ -100,6 +101,11 @@ def decode_provider(block: Block, problems: list[Diagnostic]) -> ProviderBlock |
     named = check_name(label, "invalid-provider-configuration-name", problems)
     parts, wrong = content(block.body, PROVIDER_FACE, partial=True)
     problems.extend(wrong)
+    for name in _RESERVED_FOR_PROVIDERS:
+        if name in parts.attributes:
+            detail = f'The provider argument name "{name}" is reserved and has no meaning. Remove it.'
+            span = parts.attributes[name].name_span
+            problems.append(error("reserved-argument-name-in-provider-block", detail, span))
     attribute = parts.attributes.get("alias")
     alias = constant_text(attribute, problems) or ""
     if attribute is not None and alias and not is_name(alias):

@@ -90,6 +90,24 @@ def _provider_problems(module: Module, root: Module) -> Iterator[Diagnostic]:
             yield error("provider-configuration-not-present", detail, block.header_span, block=block.header)
 
 
+def unknown_providers(configuration: Configuration, known: Collection[str]) -> Iterator[Diagnostic]:
+    """Names of providers that there are not, in `provider` blocks and arguments."""
+    for module in modules(configuration.root):
+        for provider in module.providers.values():
+            if provider.name not in known:
+                yield _unknown_provider(provider.name, known, provider.span, f'provider "{provider.name}"')
+        for block in module.resources.values():
+            name = block.provider.partition(".")[0]
+            if name and name not in known:
+                yield _unknown_provider(name, known, block.header_span, block.header)
+
+
+def _unknown_provider(name: str, known: Collection[str], span: Span, header: str) -> Diagnostic:
+    hint = did_you_mean(name, known)
+    detail = f'There is no provider "{name}". Known are: {", ".join(known)}.{hint}'
+    return error("unknown-provider", detail, span, block=header)
+
+
 def _ignored_problems(module: Module, managed: Mapping[str, BlockSchema]) -> Iterator[Diagnostic]:
     """Names in `ignore_changes` that the type does not have: a change there would not be ignored."""
     for block in module.resources.values():

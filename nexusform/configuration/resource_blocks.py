@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 
 from msgspec import Struct, field
@@ -11,6 +12,7 @@ from nexusform.configuration.condition_blocks import decode_conditions
 from nexusform.configuration.constants import constant_flag
 from nexusform.configuration.model import AnyBody, Lifecycle, ResourceBlock
 from nexusform.configuration.written import (
+    as_expression,
     check_name,
     keyword,
     listed_expressions,
@@ -29,12 +31,15 @@ from nexusform.language.syntax import (
     Index,
     JsonBody,
     JsonObject,
+    RelativeTraversal,
+    StringLiteral,
     Traversal,
     TraverseAttribute,
 )
 from nexusform.plain_data import PathStep
 from nexusform.schema import BlockSchema
 
+_PROVIDER_KEY = re.compile(r"[^\W\d][\w-]*(?:\.[^\W\d][\w-]*)?")
 META_ARGUMENTS = ("count", "for_each", "depends_on", "provider")
 META_FACE = BodySchema(
     attributes=dict.fromkeys(META_ARGUMENTS, False),
@@ -165,7 +170,11 @@ def provider_key(attribute: Attribute | None, problems: list[Diagnostic]) -> str
     """`name` or `name.alias`; "" when it is not written."""
     if attribute is None:
         return ""
-    traversal = reference(attribute.expression, problems)
+    expression = attribute.expression
+    if isinstance(expression, StringLiteral) and _PROVIDER_KEY.fullmatch(expression.value):
+        # Also where a name in quotes is none without: "null.foo".
+        return expression.value
+    traversal = reference(expression, problems)
     if traversal is None:
         return ""
     match traversal.steps:
@@ -229,13 +238,24 @@ def _triggers(attribute: Attribute | None, problems: list[Diagnostic]) -> tuple[
         return ()
     triggers: list[Expression] = []
     for item in listed_expressions(attribute, problems):
-        if isinstance(item, Index):
-            triggers.append(item)
+        expression = as_expression(item, problems)
+        if expression is None:
             continue
-        traversal = reference(item, problems)
-        if isinstance(traversal, Traversal):
+        if _has_instance_key(expression):
+            triggers.append(expression)
+            continue
+        traversal = reference(expression, problems)
+        if traversal is not None:
             triggers.append(traversal)
     return tuple(triggers)
+
+
+def _has_instance_key(expression: Expression) -> bool:
+    """Whether it is `type.name[expression]`, perhaps with a path behind it."""
+    instance = expression.source if isinstance(expression, RelativeTraversal) else expression
+    if not isinstance(instance, Index) or not isinstance(instance.collection, Traversal):
+        return False
+    return len(instance.collection.steps) == 1
 
 
 # --- what is left for the schema ---------------------------------------------------------------

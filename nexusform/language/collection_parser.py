@@ -15,7 +15,6 @@ from nexusform.language.syntax import (
     ObjectCons,
     ObjectKey,
     Traversal,
-    TraverseAttribute,
     TraverseRoot,
     TupleCons,
 )
@@ -142,15 +141,6 @@ class CollectionParser:
         stream.take()
         span = expression.span
         if isinstance(expression, Traversal):
-            if any(isinstance(step, TraverseAttribute) for step in expression.steps):
-                stream.note(
-                    "ambiguous-attribute-key",
-                    "If this expression is intended to be a reference, wrap it in parentheses. If "
-                    "it's instead "
-                    "intended as a literal name containing periods, wrap it in quotes to create a string "
-                    "literal.",
-                    span,
-                )
             return ObjectKey(expression, bare=not expression.steps, span=span)
         if isinstance(expression, Literal) and (
             expression.value is None or isinstance(expression.value, bool)

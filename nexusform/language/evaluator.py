@@ -333,6 +333,13 @@ def _key_text(key: ObjectKey, run: Evaluation, whole: ObjectCons) -> Value | Non
     expression = key.expression
     if key.bare and isinstance(expression, Traversal) and not expression.steps:
         return Value(STRING, expression.root.name)
+    if key.is_ambiguous:
+        detail = (
+            "If this expression is intended to be a reference, wrap it in parentheses. If it's instead "
+            "intended as a literal name containing periods, wrap it in quotes to create a string literal."
+        )
+        run.problem("ambiguous-attribute-key", detail, expression.span)
+        return None
     if isinstance(expression, Literal) and expression.value is None:
         return Value(STRING, "null")
     before = len(run.diagnostics)

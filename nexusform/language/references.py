@@ -119,7 +119,7 @@ def children(expression: Expression) -> tuple[Expression, ...]:
         return tuple(
             each
             for key, value in expression.items
-            for each in ((value,) if key.bare else (key.expression, value))
+            for each in ((value,) if key.bare or key.is_ambiguous else (key.expression, value))
         )
     if isinstance(expression, (Conditional, TemplateIf)):
         return _branches(expression)

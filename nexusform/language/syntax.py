@@ -206,6 +206,14 @@ class ObjectKey(Node, frozen=True):
     bare: bool
     span: Span
 
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether it is written like a reference (`aws.west = ...`), which means nothing as a key."""
+        traversal = self.expression
+        return isinstance(traversal, Traversal) and any(
+            isinstance(step, TraverseAttribute) for step in traversal.steps
+        )
+
 
 class ObjectCons(Node, frozen=True):
     """`{ k = v, ... }`."""

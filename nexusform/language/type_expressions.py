@@ -209,6 +209,4 @@ class _TypeReader:
 
 
 def _key_name(expression: Expression) -> str | None:
-    if isinstance(expression, Traversal) and not expression.steps:
-        return expression.root.name
-    return expression.value if isinstance(expression, StringLiteral) else None
+    return expression.root.name if isinstance(expression, Traversal) and not expression.steps else None

@@ -14,7 +14,8 @@ from nexusform.applying.outcomes import path_text
 from nexusform.applying.whereabouts import Whereabouts
 from nexusform.configuration.evaluation import prepare_body
 from nexusform.configuration.model import ProviderBlock
-from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
+from nexusform.configuration.references import unknown_providers
+from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.planning.names.bodies import PreparedBodies
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.setting import setting_for
@@ -41,12 +42,11 @@ def make_providers(
     providers when the run ends. The default provider is there even without a block.
     """
     made: dict[str, Provider] = {}
-    problems: list[Diagnostic] = []
+    problems = list(unknown_providers(request.configuration, PROVIDERS))
     evaluation: Evaluation | None = None
     for key, block in request.configuration.root.providers.items():
         kind = PROVIDERS.get(block.name)
         if kind is None:
-            problems.append(_unknown(block))
             continue
         evaluation = evaluation or Evaluation(
             setting_for(request, PreparedBodies({"managed": {}, "data": {}}), request.state)
@@ -64,6 +64,26 @@ def make_providers(
     if DEFAULT not in made and DEFAULT not in request.configuration.root.providers:
         made[DEFAULT] = PROVIDERS[DEFAULT].make({}, directory, leaving)
     return made, problems
+
+
+def provider_problems(request: PlanRequest) -> list[Diagnostic]:
+    """What is wrong with providers and their settings, as far as can be said without making them."""
+    from nexusform.planning.modules.validation import unknowing
+
+    configuration = request.configuration
+    problems = list(unknown_providers(configuration, PROVIDERS))
+    setting = setting_for(request, PreparedBodies({"managed": {}, "data": {}}), request.state)
+    evaluation = Evaluation(unknowing(setting, configuration, request.variables))
+    for block in configuration.root.providers.values():
+        kind = PROVIDERS.get(block.name)
+        if kind is None:
+            continue
+        body, wrong = prepare_body(block.body, kind.settings, block.span)
+        if not has_errors(wrong):
+            _, _, evaluated = body.evaluate(evaluation.scope(evaluation.root))
+            wrong += evaluated
+        problems += [d if d.block else replace(d, block=_header(block)) for d in wrong]
+    return [*problems, *evaluation.diagnostics]
 
 
 def _settings(
@@ -103,16 +123,6 @@ def _has_unknown(value: Any) -> bool:
 
 def _header(block: ProviderBlock) -> str:
     return f'provider "{block.name}"'
-
-
-def _unknown(block: ProviderBlock) -> Diagnostic:
-    near = did_you_mean(block.name, PROVIDERS)
-    return error(
-        "unknown-provider",
-        f'There is no provider "{block.name}". Known are: {", ".join(PROVIDERS)}.{near}',
-        block.span,
-        block=_header(block),
-    )
 
 
 # --- asking ------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.state.model import EMPTY
 from nexusform.workflow.place import Place, load_configuration
+from nexusform.workflow.providers import provider_problems
 from nexusform.workflow.surroundings import RealFiles, plan_time
 from nexusform.workflow.testing_files import find_test_files, read_test_file
 
@@ -64,7 +65,7 @@ def further_problems(
         working_directory=place.directory,
     )
     known = {_essence(d) for d in already_told}
-    problems = [d for d in validate(request) if _essence(d) not in known]
+    problems = [d for d in [*validate(request), *provider_problems(request)] if _essence(d) not in known]
     if not has_errors([*already_told, *problems]):
         problems += _advice(request, configuration)
     return problems

@@ -22,7 +22,7 @@ from nexusform.language.syntax import Traversal
 from nexusform.language.type_expressions import type_expression
 from nexusform.plain_data import to_plain
 from nexusform.source import SourceFile
-from nexusform.value_types import DYNAMIC, Type
+from nexusform.value_types import DYNAMIC, ObjectType, PrimitiveType, TupleType, Type
 from nexusform.values import DYNAMIC_UNKNOWN, SENSITIVE, UNKNOWN, Value, all_marks, unknown, unmark_deep
 
 _TABLES = Path(__file__).parent / "tables"
@@ -63,11 +63,30 @@ def _constant(text: str) -> Value:
 def _type(text: str | None) -> Type:
     if text is None:
         return DYNAMIC
-    expression, problems = parse_expression(SourceFile("table", text))
+    # Tables name attributes in quotes, too, which types of configurations must not.
+    names: dict[str, str] = {}
+
+    def bare(match: re.Match[str]) -> str:
+        return f"{names.setdefault(match[1], f'quoted{len(names)}')} ="
+
+    expression, problems = parse_expression(SourceFile("table", _QUOTED_NAME.sub(bare, text)))
     assert expression is not None, problems
     found, problems = type_expression(expression)
     assert found is not None, problems
-    return found
+    return _renamed(found, {bare_name: quoted for quoted, bare_name in names.items()})
+
+
+_QUOTED_NAME = re.compile(r'"([^"]*)"\s*=')
+
+
+def _renamed(of: Type, names: Mapping[str, str]) -> Type:
+    if isinstance(of, PrimitiveType):
+        return of
+    if isinstance(of, ObjectType):
+        return ObjectType.of({names.get(n, n): _renamed(t, names) for n, t in of.attributes})
+    if isinstance(of, TupleType):
+        return TupleType(tuple(_renamed(t, names) for t in of.elements))
+    return type(of)(_renamed(of.element, names))
 
 
 def _nearly(value: Value) -> Any:

@@ -28,7 +28,7 @@ def read(text: str) -> tuple[Type | None, list[str]]:
         ("map(set(number))", ["map", ["set", "number"]]),
         ("tuple([string, bool])", ["tuple", ["string", "bool"]]),
         ("object({})", ["object", {}]),
-        ('object({ a = string, "b" = list(any) })', ["object", {"a": "string", "b": ["list", "dynamic"]}]),
+        ("object({ a = string, b = list(any) })", ["object", {"a": "string", "b": ["list", "dynamic"]}]),
         ("object({ a = optional(string) })", ["object", {"a": "string"}, ["a"]]),
     ],
 )
@@ -68,6 +68,7 @@ def test_defaults_are_applied_at_every_depth() -> None:
         ("var.x", "primitive type keyword"),
         ("null", "cannot be null"),
         ("object({ (a) = string })", "attribute names"),
+        ('object({ "a" = string })', "attribute names"),
     ],
 )
 def test_what_is_no_type_is_told_with_a_way_out(text: str, hint: str) -> None:

@@ -38,7 +38,7 @@ def validate(request: PlanRequest) -> list[Diagnostic]:
         return [*problems, *cycles]
     bodies = PreparedBodies(schemas)
     setting = setting_for(request, bodies, request.state)
-    evaluation = Evaluation(_unknowing(setting, configuration, request.variables))
+    evaluation = Evaluation(unknowing(setting, configuration, request.variables))
     skus = _known_skus(request, evaluation)
     for module in modules(configuration.root):
         problems += _Module(_some_instance(module), registries, bodies, evaluation, skus).problems()
@@ -70,7 +70,7 @@ def _some_instance(module: Module) -> ModuleInstance:
     return ModuleInstance(tuple(ModuleStep(name) for name in module.path), module)
 
 
-def _unknowing(setting: Setting, configuration: Configuration, known: Mapping[str, Value]) -> Setting:
+def unknowing(setting: Setting, configuration: Configuration, known: Mapping[str, Value]) -> Setting:
     """The setting with unknown variables where no value is known, and data sources unread."""
     variables = {
         name: known.get(name, unknown(declared.type))

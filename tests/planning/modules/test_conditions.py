@@ -112,11 +112,11 @@ def test_a_check_block_warns_and_does_not_stop_the_plan() -> None:
 @pytest.mark.parametrize(
     ("condition", "status"),
     [
-        ("true", "pass"),
-        ("false", "fail"),
-        ('tonumber("x") == 1', "error"),
-        ('timestamp() == "x"', "unknown"),
-        ("[]", "error"),
+        ('path.module != ""', "pass"),
+        ('path.module == ""', "fail"),
+        ('tonumber("x${path.module}") == 1', "error"),
+        ("timestamp() == path.module", "unknown"),
+        ("[path.module]", "error"),
     ],
 )
 def test_the_status_of_a_check_and_never_an_error(condition: str, status: str) -> None:
@@ -130,7 +130,7 @@ def test_the_status_of_a_check_and_never_an_error(condition: str, status: str) -
 def test_a_sensitive_message_is_not_shown() -> None:
     result = plan(
         'variable "s" {\n  default = "hush"\n  sensitive = true\n}\n'
-        'check "c" {\n  assert {\n    condition = false\n    error_message = "it is ${var.s}"\n  }\n}\n'
+        'check "c" {\n  assert {\n    condition = var.s == ""\n    error_message = "it is ${var.s}"\n  }\n}\n'
     )
     (told,) = warnings(result)
     assert "hush" not in told.detail
@@ -180,7 +180,7 @@ def test_a_sensitive_output_of_a_module_stays_sensitive() -> None:
 def test_two_checks_may_not_name_their_data_alike() -> None:
     text = "".join(
         f'check "{name}" {{\n  data "nexus_inventory" "i" {{\n    directory = "x"\n  }}\n'
-        '  assert {\n    condition = true\n    error_message = "no"\n  }\n}\n'
+        '  assert {\n    condition = path.module != ""\n    error_message = "no"\n  }\n}\n'
         for name in "ab"
     )
     with pytest.raises(Unreadable) as refused:

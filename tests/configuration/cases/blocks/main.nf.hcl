@@ -71,13 +71,13 @@ check "c" {
 
 check "d" {
   assert {
-    condition = true
+    condition = path.module != ""
   }
 }
 
 check "d" {
   assert {
-    condition     = true
+    condition     = path.module != ""
     error_message = "x"
   }
 }

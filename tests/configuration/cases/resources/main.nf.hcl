@@ -33,7 +33,7 @@ resource "nexus_site" "lists" {
     ignore_changes       = "*"
     replace_triggered_by = [1]
     precondition {
-      condition = true
+      condition = path.module != ""
     }
   }
   provisioner "local-exec" {

@@ -28,7 +28,7 @@ variable "e" {
 variable "f" {
   sensitive = "maybe"
   validation {
-    condition = true
+    condition = path.module != ""
   }
 }
 

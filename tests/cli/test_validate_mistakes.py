@@ -1,0 +1,138 @@
+"""Mistakes that `validate` must see, and forms that it must take."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run
+
+
+def _found(
+    capfd: pytest.CaptureFixture[str], directory: Path, text: str, name: str = "main.nf.hcl"
+) -> list[tuple[str, str]]:
+    # Kind and first words of every error.
+    (directory / name).write_text(text)
+    run([f"-chdir={directory}", "validate", "-json"])
+    diagnostics: list[dict[str, Any]] = json.loads(capfd.readouterr().out)["diagnostics"]
+    return [(d["id"], d["detail"]) for d in diagnostics if d["severity"] == "error"]
+
+
+@pytest.mark.parametrize("provider", ["nosuch", '"nosuch"', '"null.foo"'])
+def test_a_provider_that_there_is_not(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, provider: str
+) -> None:
+    found = _found(capfd, tmp_path, f'resource "nexus_site" "a" {{\n  provider = {provider}\n}}\n')
+    assert "unknown-provider" in [kind for kind, _ in found]
+    assert run([f"-chdir={tmp_path}", "plan"]) == 1
+    assert "There is no provider" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argument", "kind"),
+    [
+        ("nonsense = 1", "unsupported-argument"),
+        ("source = 1", "reserved-argument-name-in-provider-block"),
+        ("for_each = {}", "reserved-argument-name-in-provider-block"),
+        ("latency = [1]", None),
+        ("file = local.nowhere", "reference-to-undeclared-local-value"),
+    ],
+)
+def test_arguments_of_providers_are_looked_at(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, argument: str, kind: str | None
+) -> None:
+    found = _found(capfd, tmp_path, f'provider "simulated" {{\n  {argument}\n}}\n')
+    assert found
+    assert kind in {None, found[0][0]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'variable "x" {{\n  validation {{\n    {}\n  }}\n}}\n',
+        'output "x" {{\n  value = 1\n  precondition {{\n    {}\n  }}\n}}\n',
+        'check "x" {{\n  assert {{\n    {}\n  }}\n}}\n',
+        'resource "nexus_site" "x" {{\n  lifecycle {{\n    postcondition {{\n      {}\n    }}\n  }}\n}}\n',
+    ],
+)
+@pytest.mark.parametrize("condition", ["true", "1 < 2", 'timestamp() != ""'])
+def test_a_condition_refers_to_something(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, text: str, condition: str
+) -> None:
+    found = _found(capfd, tmp_path, text.format(f'condition = {condition}\n    error_message = "no"'))
+    assert [kind for kind, _ in found] == ["condition-refers-to-nothing"]
+
+
+def test_names_of_attributes_in_types_stand_without_quotes(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    found = _found(capfd, tmp_path, 'variable "x" {\n  type = object({ "a" = string })\n}\n')
+    assert "attribute names" in found[0][1]
+
+
+_SITES = """
+resource "nexus_site" "one" {{
+  {repetition}
+  name = "one-{key}"
+}}
+resource "nexus_site" "two" {{
+  {repetition}
+  name = "two-{key}"
+  lifecycle {{
+    replace_triggered_by = [{triggers}]
+  }}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("repetition", "key"), [("count = 2", "count.index"), ('for_each = toset(["a"])', "each.key")]
+)
+def test_triggers_may_lead_into_an_instance(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, repetition: str, key: str
+) -> None:
+    triggers = f"nexus_site.one[{key}].name, nexus_site.one[{key}]"
+    text = _SITES.format(repetition=repetition, key=f"${{{key}}}", triggers=triggers)
+    assert _found(capfd, tmp_path, text) == []
+    assert run([f"-chdir={tmp_path}", "apply", "-auto-approve"]) == 0
+    (tmp_path / "main.nf.hcl").write_text(text.replace("one-", "uno-"))
+    capfd.readouterr()
+    run([f"-chdir={tmp_path}", "plan"])
+    assert "replace_triggered_by" in capfd.readouterr().out
+
+
+def test_triggers_may_lead_into_an_instance_in_json(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    sites = {
+        "one": {"count": 2, "name": "one-${count.index}"},
+        "two": {
+            "count": 2,
+            "name": "two-${count.index}",
+            "lifecycle": {"replace_triggered_by": ["nexus_site.one[count.index].name"]},
+        },
+    }
+    text = json.dumps({"resource": {"nexus_site": sites}})
+    assert _found(capfd, tmp_path, text, "main.nf.json") == []
+
+
+def test_providers_of_a_module_are_read_and_refused(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "main.nf.hcl").write_text("")
+    text = 'module "m" {\n  source    = "./m"\n  providers = { aws.west = aws.main }\n}\n'
+    (kind, detail), *_ = _found(capfd, tmp_path, text)
+    assert kind == "unsupported-argument"
+    assert "provider configurations of the root module" in detail
+    assert run(["fmt", "-check", str(tmp_path)]) == 0
+
+
+def test_a_key_that_looks_like_a_reference_is_refused_where_it_counts(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    found = _found(capfd, tmp_path, "locals {\n  a = { b.c = 1 }\n}\n")
+    assert [kind for kind, _ in found] == ["ambiguous-attribute-key"]
