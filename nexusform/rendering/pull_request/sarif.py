@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
+from nexusform.diagnostic_kinds import SUMMARIES
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.plan import Plan
 from nexusform.rendering.notation.colours import harmless
@@ -41,7 +42,7 @@ def findings_document(
 
 
 def _rules(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
-    """A rule per id, in order, as its first diagnostic says it."""
+    """A rule per id, in order."""
     first: dict[str, Diagnostic] = {}
     for diagnostic in diagnostics:
         first.setdefault(diagnostic.id, diagnostic)
@@ -50,8 +51,8 @@ def _rules(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
 
 def _rule(diagnostic: Diagnostic) -> dict[str, Any]:
     """A rule as the driver of a run lists it."""
-    # A lint rule's summary starts with its id.
-    text = diagnostic.summary.removeprefix(f"{diagnostic.id}: ")
+    # A lint rule's summary starts with its id. Figures are of a result, not of its rule.
+    text = SUMMARIES[diagnostic.id].removeprefix(f"{diagnostic.id}: ")
     return {
         "id": diagnostic.id,
         "shortDescription": {"text": harmless(text)},
