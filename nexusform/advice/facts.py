@@ -117,8 +117,8 @@ class SiteFacts(Struct, frozen=True):
 
     def racks_in(self, zones: frozenset[str] | None) -> tuple[str, ...]:
         """The racks of these zones, in the same order."""
-        wanted = {m.rack for m in self.machines if zones is None or m.availability_zone in zones}
-        return tuple(rack for rack in self.racks if rack in wanted)
+        inside = {m.rack for m in self.machines if zones is None or m.availability_zone in zones}
+        return tuple(rack for rack in self.racks if rack in inside)
 
     def schedulable(self, zones: frozenset[str] | None) -> list[Machine]:
         """The machines of these zones that take new VMs."""

@@ -34,7 +34,7 @@ def surge_count(max_surge: str, count: int, *, control_plane: bool = False) -> i
 def rule(facts: Facts) -> list[Diagnostic]:
     """One finding for every pool that could not be upgraded, on sites where this plan places VMs."""
     touched = {pool.site_id for pool in facts.pools if pool.new_numbers}
-    found = []
+    findings: list[Diagnostic] = []
     for pool in facts.pools:
         site = facts.site(pool)
         needed = surge_count(pool.max_surge, pool.count, control_plane=pool.is_control_plane)
@@ -42,8 +42,8 @@ def rule(facts: Facts) -> list[Diagnostic]:
             continue
         free = site.count_free(pool.demand(0))
         if free < needed:
-            found.append(finding(ID, _detail(pool, needed, free), pool))
-    return found
+            findings.append(finding(ID, _detail(pool, needed, free), pool))
+    return findings
 
 
 def _detail(pool: PoolFacts, needed: int, free: int) -> str:

@@ -21,7 +21,7 @@ def rule(facts: Facts) -> list[Diagnostic]:
     owners: dict[str, list[PoolFacts]] = {}
     for pool in facts.pools:
         owners.setdefault(pool.owner, []).append(pool)
-    found = []
+    findings: list[Diagnostic] = []
     for pools in owners.values():
         shared = _shared(pools)
         if not shared or not any(pool.new_numbers for pool in pools):
@@ -29,8 +29,8 @@ def rule(facts: Facts) -> list[Diagnostic]:
         site = facts.site(pools[0])
         if _pins_explain_it(pools, site, facts):
             continue
-        found.append(finding(ID, _detail(pools, shared, site), _first_new(pools)))
-    return found
+        findings.append(finding(ID, _detail(pools, shared, site), _first_new(pools)))
+    return findings
 
 
 def _first_new(pools: Sequence[PoolFacts]) -> PoolFacts:

@@ -21,7 +21,7 @@ ID: Final = "sku-mismatch"
 
 def rule(facts: Facts) -> list[Diagnostic]:
     """One finding for every pool whose SKU fits the hardware badly, or not at all."""
-    found = []
+    findings: list[Diagnostic] = []
     for pool in facts.pools:
         site = facts.site(pool)
         machines = site.schedulable(pool.zones)
@@ -29,8 +29,8 @@ def rule(facts: Facts) -> list[Diagnostic]:
             continue
         detail = _detail(pool, site, machines, facts.vm_skus)
         if detail:
-            found.append(finding(ID, detail, pool))
-    return found
+            findings.append(finding(ID, detail, pool))
+    return findings
 
 
 def _detail(pool: PoolFacts, site: SiteFacts, machines: Sequence[Machine], skus: Sequence[VmSku]) -> str:
@@ -94,15 +94,9 @@ def _nearest(sku: VmSku, machine: Machine, skus: Sequence[VmSku]) -> VmSku | Non
     """The SKU of the same type and memory that fills a cell more evenly, or None."""
     if not sku.kind:
         return None
-    alike = [
-        other
-        for other in skus
-        if other.kind == sku.kind
-        and other.memory_gib == sku.memory_gib
-        and other.numa_cells == sku.numa_cells
-        and _takes(machine, other)
-        and _per_cell(other, machine.cpus_per_cell, machine.memory_gib_per_cell)
-    ]
+    same = (sku.kind, sku.memory_gib, sku.numa_cells)
+    alike = [other for other in skus if (other.kind, other.memory_gib, other.numa_cells) == same]
+    fitting = [other for other in alike if _fits(machine, other)]
 
     def distance(other: VmSku) -> int:
         # |vCPUs / GiB of the VM - vCPUs / GiB of the cell|, without fractions: memory is equal.
@@ -110,8 +104,14 @@ def _nearest(sku: VmSku, machine: Machine, skus: Sequence[VmSku]) -> VmSku | Non
             other.cpus_in_cell * machine.memory_gib_per_cell - machine.cpus_per_cell * other.memory_in_cell
         )
 
-    best = min(alike, key=lambda other: (distance(other), other.name), default=None)
+    best = min(fitting, key=lambda other: (distance(other), other.name), default=None)
     return best if best is not None and distance(best) < distance(sku) else None
+
+
+def _fits(machine: Machine, sku: VmSku) -> bool:
+    """Whether a cell of such a machine holds a VM of the SKU."""
+    per_cell = _per_cell(sku, machine.cpus_per_cell, machine.memory_gib_per_cell)
+    return _takes(machine, sku) and per_cell > 0
 
 
 def _per_cell(sku: VmSku, cpus: int, memory: int) -> int:

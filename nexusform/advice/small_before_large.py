@@ -37,15 +37,15 @@ class Group(NamedTuple):
 
 def rule(facts: Facts) -> list[Diagnostic]:
     """Findings for clusters, then for pools inside a cluster; only for what is placed as a whole."""
-    found: list[Diagnostic] = []
+    findings: list[Diagnostic] = []
     for site_id in dict.fromkeys(pool.site_id for pool in facts.pools):
         pools = facts.on_site(site_id)
         created = [group for group in _groups(pools) if _is_new(group.pools)]
         site = facts.sites.get(site_id) or SiteFacts(site_id)
-        found += _clusters(created, pools, site)
+        findings += _clusters(created, pools, site)
         for group in created:
-            found += _inside(group, pools, site)
-    return found
+            findings += _inside(group, pools, site)
+    return findings
 
 
 def _groups(pools: Sequence[PoolFacts]) -> list[Group]:
@@ -63,17 +63,13 @@ def _is_new(pools: Sequence[PoolFacts]) -> bool:
 
 
 def _clusters(created: Sequence[Group], pools: Sequence[PoolFacts], site: SiteFacts) -> list[Diagnostic]:
-    findings = []
+    findings: list[Diagnostic] = []
     gain = ""
     for position, group in enumerate(created):
         larger = [later for later in created[position + 1 :] if later.memory_gib > group.memory_gib]
         if not larger:
             continue
-        if not gain:
-            order = sorted(created, key=lambda g: -g.memory_gib)
-            names = ", ".join(g.name for g in order)
-            best = [pool for g in order for pool in g.pools]
-            gain = _gain(names, pools, _reordered(pools, best), site)
+        gain = gain or _gain_of_clusters(created, pools, site)
         sizes = listed([f"{later.name} ({later.memory_gib:,} GiB)" for later in larger], NAMED)
         was, when = ("was", " when they are created again") if group.stands else ("is", "")
         detail = (
@@ -82,6 +78,16 @@ def _clusters(created: Sequence[Group], pools: Sequence[PoolFacts], site: SiteFa
         )
         findings.append(finding(ID, detail.rstrip(), group.pools[0]))
     return findings
+
+
+def _gain_of_clusters(created: Sequence[Group], pools: Sequence[PoolFacts], site: SiteFacts) -> str:
+    """What it would gain to create the larger clusters first."""
+    order = sorted(created, key=lambda group: -group.memory_gib)
+    best: list[PoolFacts] = []
+    for group in order:
+        best += group.pools
+    names = ", ".join(group.name for group in order)
+    return _gain(names, pools, _reordered(pools, best), site)
 
 
 def _inside(group: Group, pools: Sequence[PoolFacts], site: SiteFacts) -> list[Diagnostic]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
-from nexusform.advice.facts import Facts, Outcome, PoolFacts, SiteFacts
+from nexusform.advice.facts import Facts, Outcome, PoolFacts, Rehearse, SiteFacts
 from nexusform.advice.wording import NAMED, finding
 from nexusform.diagnostics import Diagnostic
 from nexusform.words import counted, form, listed
@@ -20,28 +20,37 @@ MAX_REHEARSALS: Final = 16
 
 def rule(facts: Facts) -> list[Diagnostic]:
     """One finding for every pinned pool, with what the pin costs in this plan (or would cost again)."""
-    found: list[Diagnostic] = []
+    findings: list[Diagnostic] = []
     as_written: dict[str, Outcome] = {}
     for pool in facts.pools:
         site = facts.site(pool)
         if not pool.zones or not pool.new_numbers or _is_spread_by_hand(pool, site):
             continue
-        zones, racks = sorted(pool.zones), site.racks_in(pool.zones)
-        where = f"the {form(len(racks), 'rack')} {listed(racks, NAMED)}"
-        if not racks:
-            where = f"the zones {listed(zones, NAMED)}"
-        detail = f"{pool.pool} of {pool.cluster} is pinned to {where}."
         cost = ""
-        if site.rehearse is not None and len(found) < MAX_REHEARSALS:
+        if site.rehearse is not None and len(findings) < MAX_REHEARSALS:
             if site.id not in as_written:
                 as_written[site.id] = site.rehearse(facts.on_site(site.id))
-            freed = [p.in_zones(None) if p is pool else p for p in facts.on_site(site.id)]
-            tell = _cost_again if facts.is_replayed(site.id) else _cost
-            cost = tell(pool, as_written[site.id], site.rehearse(freed))
-        advice = "Leave availability_zones out, or name as many zones as you can."
-        words = [detail, cost, advice] if cost else [detail, _why(pool, site), advice]
-        found.append(finding(ID, " ".join(words), pool, pool.zones_span))
-    return found
+            cost = _measured(pool, facts, as_written[site.id], site.rehearse)
+        findings.append(finding(ID, _detail(pool, site, cost), pool, pool.zones_span))
+    return findings
+
+
+def _measured(pool: PoolFacts, facts: Facts, pinned: Outcome, rehearse: Rehearse) -> str:
+    """What the pin costs, in words: the site's pools are played once more without it."""
+    pools = facts.on_site(pool.site_id)
+    freed = rehearse([other.in_zones(None) if other is pool else other for other in pools])
+    tell = _cost_again if facts.is_replayed(pool.site_id) else _cost
+    return tell(pool, pinned, freed)
+
+
+def _detail(pool: PoolFacts, site: SiteFacts, cost: str) -> str:
+    zones, racks = sorted(pool.zones or ()), site.racks_in(pool.zones)
+    where = f"the {form(len(racks), 'rack')} {listed(racks, NAMED)}" if racks else ""
+    pinned_to = where or f"the zones {listed(zones, NAMED)}"
+    return (
+        f"{pool.pool} of {pool.cluster} is pinned to {pinned_to}. {cost or _why(pool, site)} "
+        "Leave availability_zones out, or name as many zones as you can."
+    )
 
 
 def _is_spread_by_hand(pool: PoolFacts, site: SiteFacts) -> bool:

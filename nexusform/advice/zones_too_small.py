@@ -15,7 +15,7 @@ ID: Final = "zones-too-small"
 
 def rule(facts: Facts) -> list[Diagnostic]:
     """One finding for every pool whose VMs must share machines although other racks have more."""
-    found = []
+    findings: list[Diagnostic] = []
     for pool in facts.pools:
         site = facts.site(pool)
         inside, all_machines = len(site.schedulable(pool.zones)), len(site.schedulable(None))
@@ -29,8 +29,8 @@ def rule(facts: Facts) -> list[Diagnostic]:
             f"{pool.count} VMs: some machines must house several, and they fail together. "
             f"{_gain(pool, site, wider, enough, facts)}"
         )
-        found.append(finding(ID, detail, pool, pool.zones_span))
-    return found
+        findings.append(finding(ID, detail, pool, pool.zones_span))
+    return findings
 
 
 def _wider(pool: PoolFacts, site: SiteFacts) -> list[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from msgspec import Struct, field
 
 from nexusform.importers.kubernetes_affinity import read_selector
 from nexusform.importers.kubernetes_manifests import Manifest, read_manifests, unwrapped
@@ -27,33 +29,50 @@ def view_pods(things: Iterable[Thing], world: WorldView, registries: Registries)
 
     Pods of a manifest that no plan has placed yet are put where they would go.
     """
-    everything = sorted(things, key=lambda thing: thing.creation)
-    attributes = {str(thing.address): thing.attributes for thing in everything}
-    members = {
-        str(thing.attributes.get("name")): str(thing.attributes.get("kubernetes_cluster_id") or "")
-        for thing in everything
-        if thing.address.type == MEMBER_TYPE
-    }
-    hub: list[Manifest] = []
-    direct: dict[str, list[Manifest]] = {}
-    placed: dict[str, dict[str, Mapping[str, Any]]] = {}
-    for thing in everything:
+    in_order = sorted(things, key=lambda thing: thing.creation)
+    attributes = {str(thing.address): thing.attributes for thing in in_order}
+    brought = _brought(in_order)
+    views: dict[str, ClusterPods] = {}
+    for cluster in world.clusters():
+        if cluster.kind is not Kind.VM and brought.reaches(cluster.id):
+            nodes = tuple(_nodes(cluster, attributes, registries))
+            views[cluster.id] = _pods(cluster, nodes, brought)
+    return views
+
+
+class _Brought(Struct, frozen=True):
+    """What brings pods: the manifests of the hub, those of one cluster by its id, and where their pods are:
+    by cluster id and workload.
+    """
+
+    hub: list[Manifest] = field(default_factory=list)
+    direct: dict[str, list[Manifest]] = field(default_factory=dict)
+    placed: dict[str, dict[str, Mapping[str, Any]]] = field(default_factory=dict)
+
+    def reaches(self, cluster_id: str) -> bool:
+        """Whether anything is known of a cluster's pods."""
+        return cluster_id in self.direct or cluster_id in self.placed
+
+
+def _brought(things: Sequence[Thing]) -> _Brought:
+    members = _clusters_of_members(things)
+    brought = _Brought()
+    for thing in things:
         target = str(thing.attributes.get("cluster_id") or "")
         if thing.address.type == MANIFEST_TYPE:
             text = str(thing.attributes.get("yaml_body") or "")
-            found = unwrapped(read_manifests(str(thing.address), text).manifests).manifests
-            (direct.setdefault(target, []) if target else hub).extend(found)
+            manifests = unwrapped(read_manifests(str(thing.address), text).manifests).manifests
+            place = brought.direct.setdefault(target, []) if target else brought.hub
+            place.extend(manifests)
         for cluster_id, workloads in _placed(thing, target, members):
-            placed.setdefault(cluster_id, {}).update(workloads)
-    views = {}
-    for site in world.sites.values():
-        for cluster in site.clusters:
-            if cluster.kind is Kind.VM or not (cluster.id in direct or cluster.id in placed):
-                continue
-            nodes = tuple(_nodes(cluster, attributes, registries))
-            where = placed.get(cluster.id, {})
-            views[cluster.id] = _pods(cluster, nodes, direct.get(cluster.id, []), hub, where)
-    return views
+            brought.placed.setdefault(cluster_id, {}).update(workloads)
+    return brought
+
+
+def _clusters_of_members(things: Iterable[Thing]) -> dict[str, str]:
+    """The id of the cluster that each member of the fleet is, by the member's name."""
+    members = [thing.attributes for thing in things if thing.address.type == MEMBER_TYPE]
+    return {str(values.get("name")): str(values.get("kubernetes_cluster_id") or "") for values in members}
 
 
 def _placed(
@@ -73,24 +92,20 @@ def _placed(
             yield cluster_id, dict(workloads)
 
 
-def _pods(
-    cluster: Cluster,
-    nodes: tuple[Node, ...],
-    direct: list[Manifest],
-    hub: list[Manifest],
-    placed: Mapping[str, Mapping[str, Any]],
-) -> ClusterPods:
+def _pods(cluster: Cluster, nodes: tuple[Node, ...], brought: _Brought) -> ClusterPods:
     """Workloads given to the cluster directly, and those that placements put there."""
-    selected = [w for w in workloads_of(hub).workloads if w.key in placed]
-    workloads = (*workloads_of(direct, hub).workloads, *selected)
+    direct, placed = brought.direct.get(cluster.id, []), brought.placed.get(cluster.id, {})
+    selected = [workload for workload in workloads_of(brought.hub).workloads if workload.key in placed]
+    workloads = (*workloads_of(direct, brought.hub).workloads, *selected)
     model = PodCluster(cluster.name, nodes)
-    known = {node.name for node in nodes}
-    standing = [pod for workload in workloads for pod in _standing(workload, placed.get(workload.key), known)]
+    names = {node.name for node in nodes}
+    standing: list[StandingPod] = []
+    for workload in workloads:
+        standing += _standing(workload, placed.get(workload.key), names)
     if any(workload.key not in placed for workload in workloads):
         standing = list(predict(model, standing, workloads).standing())
-    return ClusterPods(
-        cluster.id, model, workloads, tuple(standing), tuple(_budgets([*direct, *(hub if selected else [])]))
-    )
+    budgets = _budgets([*direct, *(brought.hub if selected else [])])
+    return ClusterPods(cluster.id, model, workloads, tuple(standing), tuple(budgets))
 
 
 def _standing(workload: Workload, pods: Mapping[str, Any] | None, nodes: set[str]) -> Iterable[StandingPod]:

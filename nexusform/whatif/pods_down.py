@@ -128,11 +128,11 @@ class PodsWalk(Struct):
 
     def wave(self, number: int, down: Collection[str]) -> tuple[WorkloadLeft, ...]:
         """Take these nodes down and bring them back; the workloads that lost pods."""
-        found, after = take_down(self.pods, self.standing, down, drained=self.drained)
-        for left in found:
+        workloads, meanwhile = take_down(self.pods, self.standing, down, drained=self.drained)
+        for left in workloads:
             self._hits.setdefault(left.workload, []).append((number, left))
-        self.standing = bring_back(self.pods, after)
-        return found
+        self.standing = bring_back(self.pods, meanwhile)
+        return workloads
 
     def verdicts(self) -> tuple[WorkloadVerdict, ...]:
         """Every workload, in the order of the cluster's."""
@@ -161,34 +161,45 @@ def take_down(
     pods: ClusterPods, standing: Sequence[StandingPod], down: Collection[str], *, drained: bool
 ) -> tuple[tuple[WorkloadLeft, ...], tuple[StandingPod, ...]]:
     """The workloads that lose pods when these nodes go, and every pod as it stands meanwhile."""
-    left = tuple(node for node in pods.cluster.nodes if node.name not in down)
+    nodes = tuple(node for node in pods.cluster.nodes if node.name not in down)
     controlled = [workload for workload in pods.workloads if workload.kind != _BARE]
-    prediction = predict(replace(pods.cluster, nodes=left), standing, controlled)
+    prediction = predict(replace(pods.cluster, nodes=nodes), standing, controlled)
     after = prediction.standing()
     before, running = _running(standing), _running(after)
     fallen = [pod for pod in standing if pod.node in down]
-    found = []
+    left: list[WorkloadLeft] = []
     for workload in pods.workloads:
-        key = workload.key
-        gone = [pod for pod in fallen if pod.workload == key]
-        if not gone:
-            continue
-        bare = len(gone) if workload.kind == _BARE else 0
-        moves = _moves(workload, gone, prediction.of(key))
-        found.append(
-            WorkloadLeft(
-                pods.cluster_id,
-                key,
-                workload.kind,
-                workload.replicas if workload.kind != _DAEMONS else before[key],
-                before[key],
-                before[key] - len(gone),
-                running[key] - bare,
-                moves,
-                _held_up(pods.budgets, workload, standing, gone, moves) if drained else (),
-            )
-        )
-    return tuple(found), after
+        gone = [pod for pod in fallen if pod.workload == workload.key]
+        if gone:
+            moves = _moves(workload, gone, prediction.of(workload.key))
+            budgets = _held_up(pods.budgets, workload, standing, gone, moves) if drained else ()
+            counts = before[workload.key], running[workload.key]
+            left.append(_left(pods.cluster_id, workload, counts, moves, budgets))
+    return tuple(left), after
+
+
+def _left(
+    cluster_id: str,
+    workload: Workload,
+    counts: tuple[int, int],
+    moves: tuple[PodMove, ...],
+    budgets: tuple[str, ...],
+) -> WorkloadLeft:
+    """A workload that lost pods; `counts` are those that ran before, and that run after replacements."""
+    before, running = counts
+    # A bare Pod stands in the prediction as it stood, and nothing makes it anew.
+    bare = len(moves) if workload.kind == _BARE else 0
+    return WorkloadLeft(
+        cluster_id,
+        workload.key,
+        workload.kind,
+        before if workload.kind == _DAEMONS else workload.replicas,
+        before,
+        before - len(moves),
+        running - bare,
+        moves,
+        budgets,
+    )
 
 
 def bring_back(pods: ClusterPods, standing: Sequence[StandingPod]) -> tuple[StandingPod, ...]:
@@ -245,13 +256,13 @@ def covers(budget: Budget, pod: StandingPod) -> bool:
 
 def strict_budgets(pods: ClusterPods) -> tuple[Budget, ...]:
     """The budgets that allow no eviction at all as things stand."""
-    found = []
+    strict: list[Budget] = []
     for budget in pods.budgets:
         covered = [pod for pod in pods.standing if covers(budget, pod)]
         healthy = sum(bool(pod.node) for pod in covered)
         if covered and allowed_disruptions(budget, len(covered), healthy) <= 0:
-            found.append(budget)
-    return tuple(found)
+            strict.append(budget)
+    return tuple(strict)
 
 
 def _held_up(

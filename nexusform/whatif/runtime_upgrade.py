@@ -182,13 +182,14 @@ def _waves(site: SiteView, rack: str, at_once: int | None, first: int) -> Iterab
 
 
 def _verdicts(site: SiteView, waves: Iterable[Wave]) -> Iterable[Verdict]:
-    hit: dict[tuple[str, str], list[tuple[int, PoolLeft]]] = {}
+    """Every pool over all waves, in order of creation."""
+    hits: dict[tuple[str, str], list[tuple[int, PoolLeft]]] = {}
     for wave in waves:
         for left in wave.pools:
-            hit.setdefault((left.cluster_id, left.pool), []).append((wave.number, left))
+            hits.setdefault((left.cluster_id, left.pool), []).append((wave.number, left))
     for cluster in site.clusters:
         for pool in cluster.pools:
-            found = hit.get((cluster.id, pool.name), [])
+            of_pool = hits.get((cluster.id, pool.name), [])
             total = len(pool.vms)
             yield Verdict(
                 cluster.id,
@@ -197,10 +198,10 @@ def _verdicts(site: SiteView, waves: Iterable[Wave]) -> Iterable[Verdict]:
                 pool.name,
                 pool.control_plane,
                 total,
-                min((left.left for _, left in found), default=total),
+                min((left.left for _, left in of_pool), default=total),
                 quorum_of(total) if pool.control_plane else 0,
-                tuple(number for number, _ in found),
-                tuple(number for number, left in found if left.lost),
+                tuple(number for number, _ in of_pool),
+                tuple(number for number, left in of_pool if left.lost),
             )
 
 
@@ -213,5 +214,6 @@ def _unexpected(racks: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _read_by_people(name: str) -> tuple[tuple[bool, int, str], ...]:
+    """The sort key of a name in which digits count as numbers."""
     parts = [part for part in re.split(r"(\d+)", name) if part]
-    return tuple((not p.isdigit(), int(p) if p.isdigit() else 0, "" if p.isdigit() else p) for p in parts)
+    return tuple((False, int(part), "") if part.isdigit() else (True, 0, part) for part in parts)

@@ -24,8 +24,8 @@ def with_lint(result: PlanResult, configuration: Configuration) -> PlanResult:
     """The plan with the lint findings among its diagnostics; nothing is said of a plan in error."""
     if result.plan.errored or not result.objects:
         return result
-    found = lint(result, configuration)
-    plan = replace(result.plan, diagnostics=(*result.plan.diagnostics, *found))
+    findings = lint(result, configuration)
+    plan = replace(result.plan, diagnostics=(*result.plan.diagnostics, *findings))
     return replace(result, plan=plan)
 
 
@@ -58,9 +58,9 @@ def lint(
         sites = {i: SiteFacts(site.id, site.machines) for i, site in sites.items()}
     facts = Facts(pools, sites, skus)
     ignored_at = {
-        str(address): configuration_block.ignored_rules
-        for address, found in result.objects.items()
-        if (configuration_block := found.instance.block) is not None
+        str(address): vms.instance.block.ignored_rules
+        for address, vms in result.objects.items()
+        if vms.instance.block is not None
     }
     return advise(facts, configuration.settings.ignored_rules, ignored_at, literal_only=literal_only)
 
@@ -88,43 +88,43 @@ def _emptied(scheduler: RackScheduler, pools: Collection[tuple[str, str]]) -> Ra
 
 def _pools(objects: Mapping[Address, VmObject], *, everything: bool) -> Iterable[PoolFacts]:
     in_order = sorted(objects.items(), key=lambda item: _age(item[1])) if everything else objects.items()
-    for address, found in in_order:
-        if found.demand is None or found.going:
+    for address, vms in in_order:
+        if vms.demand is None or vms.going:
             continue
-        for pool in found.demand.pools:
+        for pool in vms.demand.pools:
             if pool.count_path:
-                yield _pool(address, found, pool, everything=everything)
+                yield _pool(address, vms, pool, everything=everything)
 
 
-def _age(found: VmObject) -> tuple[bool, int]:
+def _age(vms: VmObject) -> tuple[bool, int]:
     """What stands comes first, in the order of creation; a replacement is a new object."""
-    prior = found.instance.prior
-    if prior is None or found.instance.replaced:
+    prior = vms.instance.prior
+    if prior is None or vms.instance.replaced:
         return True, 0
     return False, prior.creation
 
 
-def _pool(address: Address, found: VmObject, pool: PoolDemand, *, everything: bool) -> PoolFacts:
-    assert found.demand is not None
+def _pool(address: Address, vms: VmObject, pool: PoolDemand, *, everything: bool) -> PoolFacts:
+    assert vms.demand is not None
     keys = {number: (pool.pool, number) for number in pool.numbers}
-    new = tuple(number for number, key in keys.items() if everything or key in found.tokens)
-    instance = found.instance
+    new = tuple(number for number, key in keys.items() if everything or key in vms.tokens)
+    instance = vms.instance
     located = instance.prepared is not None
     return PoolFacts(
         str(address),
-        found.demand.owner,
-        found.demand.cluster,
+        vms.demand.owner,
+        vms.demand.cluster,
         pool.pool,
-        found.demand.site_id,
+        vms.demand.site_id,
         pool.sku,
         pool.numbers,
         new,
         pool.terms,
-        {number: found.placed[key] for number, key in keys.items() if key in found.placed},
+        {number: vms.placed[key] for number, key in keys.items() if key in vms.placed},
         pool.max_surge,
         pool.max_unavailable,
         instance.locate(pool.path) if located else None,
         instance.locate((*pool.path, "availability_zones")) if located and pool.zones else None,
         instance.block.header if instance.block is not None else "",
-        stands=everything and bool(keys) and found.tokens.keys().isdisjoint(keys.values()),
+        stands=everything and bool(keys) and vms.tokens.keys().isdisjoint(keys.values()),
     )

@@ -53,24 +53,24 @@ def _skus(occupied: OccupiedSite | None) -> Iterable[VmSku]:
 def _room(occupied: OccupiedSite | None, sku: VmSku) -> Room | None:
     if occupied is None:
         return None
-    pools = [(wanted, pool) for wanted, pool in occupied.pools if pool.sku == sku]
+    pools = [(owner, pool) for owner, pool in occupied.pools if pool.sku == sku]
     terms = common_terms(pool.terms for _, pool in pools)
     by_rack = occupied.site.scheduler.free_by_rack(anybodys(sku, terms))
     free = sum(by_rack.values())
     worst = max(sorted(by_rack), key=lambda rack: by_rack[rack], default="")
     most = by_rack.get(worst, 0)
-    crowded = [wanted.cluster for wanted, pool in pools if _is_crowded(occupied, wanted, pool)]
+    crowded = [owner.cluster for owner, pool in pools if _is_crowded(occupied, owner, pool)]
     return Room(
         free,
         free - most,
         worst if most else "",
-        tuple(dict.fromkeys(wanted.cluster for wanted, _ in pools)),
+        tuple(dict.fromkeys(owner.cluster for owner, _ in pools)),
         tuple(dict.fromkeys(crowded)),
     )
 
 
-def _is_crowded(occupied: OccupiedSite, wanted: VmDemand, pool: PoolDemand) -> bool:
-    demand = demand_for(wanted, pool, 0)
+def _is_crowded(occupied: OccupiedSite, owner: VmDemand, pool: PoolDemand) -> bool:
+    demand = demand_for(owner, pool, 0)
     return occupied.site.scheduler.count_free(demand) < surge_size(pool)
 
 
