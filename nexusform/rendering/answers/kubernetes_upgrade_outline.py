@@ -60,8 +60,8 @@ def _facts(upgrade: KubernetesUpgrade) -> Iterable[str]:
         yield f"Each old node is drained first, for at most {seconds} seconds."
     if upgrade.blocked:
         yield (
-            "The platform ends an upgrade that finds no room for a surge VM; what follows is tried all the "
-            "same."
+            "The platform ends an upgrade that finds no room for a surge VM; "
+            "what follows is tried all the same."
         )
 
 

@@ -60,8 +60,8 @@ def _shortened(table: Table) -> Table:
 
 def table_lines(table: Table, paint: Painter, width: int) -> list[str]:
     """The table's lines; where it is wider than `width`, every row as lines of `head: value`."""
-    heads = [harmless(head) for head in table.heads]
-    rows = [[harmless(cell) for cell in row.cells] for row in table.rows]
+    heads = _harmless(table.heads)
+    rows = [_harmless(row.cells) for row in table.rows]
     widths = column_widths([heads, *rows])
     if sum(widths) + 2 * (len(widths) - 1) > width:
         return _records(table, heads, rows, paint, width)
@@ -70,6 +70,10 @@ def table_lines(table: Table, paint: Painter, width: int) -> list[str]:
         line = _line(cells, widths, table.figures)
         lines.append(paint(line, "red") if row.bad else line)
     return lines
+
+
+def _harmless(cells: Iterable[str]) -> list[str]:
+    return [harmless(cell) for cell in cells]
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], figures: frozenset[int]) -> str:

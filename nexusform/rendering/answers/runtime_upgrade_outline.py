@@ -113,9 +113,9 @@ def _drain(*, drain: bool) -> str:
     """What happens to pods before their machine goes down."""
     if drain:
         return (
-            f"Nodes are cordoned and drained before their machine goes down, for at most {DRAIN_MINUTES} "
-            "minutes each; PodDisruptionBudgets are honoured until then. Pods that fit on no other node stay "
-            "Pending."
+            "Nodes are cordoned and drained before their machine goes down, for at most "
+            f"{DRAIN_MINUTES} minutes each; PodDisruptionBudgets are honoured until then. "
+            "Pods that fit on no other node stay Pending."
         )
     return (
         "-drain=false: machines lose power with all that runs on them. After "

@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -195,8 +195,8 @@ def _folded(run: Sequence[PlacementChange]) -> PlacementLine:
     first = run[0]
     state_before, state_after = _states(first)
     leaves = first.target is None or first.action is PlacementAction.MOVE
-    origin = _many_places(run, "source") if leaves else ""
-    target = _many_places(run, "target") if first.target is not None else ""
+    origin = _many_places([row.source for row in run]) if leaves else ""
+    target = _many_places([row.target for row in run]) if first.target is not None else ""
     return PlacementLine(
         _SYMBOLS[first.action],
         first.action,
@@ -290,16 +290,12 @@ def _ranges(numbers: Iterable[int]) -> str:
     return ",".join(str(low) if low == high else f"{low}..{high}" for low, high in spans(sorted(numbers)))
 
 
-def _many_places(rows: Sequence[PlacementChange], side: Literal["source", "target"]) -> str:
-    """Where the objects of several rows stand on one side, in as few words as tell it."""
-    sides = [row.source if side == "source" else row.target for row in rows]
-    match rows[0].kind:
-        case "binding":
-            return ", ".join(place.cluster for place in sides if isinstance(place, Binding))
-        case "pod":
-            return _many_pod_places([place for place in sides if isinstance(place, PodPlace)])
-        case _:
-            return _many_vm_places([place for place in sides if isinstance(place, Placement)])
+def _many_places(places: Sequence[Place | None]) -> str:
+    """Where several objects of one kind stand, in as few words as tell it."""
+    clusters = [place.cluster for place in places if isinstance(place, Binding)]
+    pods = [place for place in places if isinstance(place, PodPlace)]
+    vms = [place for place in places if isinstance(place, Placement)]
+    return ", ".join(clusters) or _many_pod_places(pods) or _many_vm_places(vms)
 
 
 def _many_pod_places(places: Iterable[PodPlace]) -> str:
