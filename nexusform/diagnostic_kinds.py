@@ -382,6 +382,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "the-state-cannot-be-read": "The state cannot be read",
     "the-state-cannot-be-written": "The state cannot be written",
     "the-state-changed-since-the-plan-was-saved": "The state changed since the plan was saved",
+    "the-state-is-not-locked": "The state is not locked",
     "the-state-could-not-be-saved": "The state could not be saved",
     "the-state-is-encrypted": "The state is encrypted",
     "the-state-stays-on-this-machine": "The state stays on this machine",

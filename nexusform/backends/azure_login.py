@@ -11,14 +11,15 @@ import os
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from nexusform.backends.extras import needing
 from nexusform.ports import BackendProblem
+from nexusform.regular_files import read_regular
 
 _AUDIENCE: Final = "api://AzureADTokenExchange"
 _TIMEOUT: Final = 30.0  # seconds
+_MOST_TOKEN: Final = 1 << 20  # bytes
 
 
 def blob_credential(settings: Mapping[str, Any], account: str) -> Any:
@@ -76,9 +77,9 @@ def _oidc_token(settings: Mapping[str, Any]) -> str:
         return token
     if path:
         try:
-            return Path(path).read_text(encoding="utf-8").strip()
-        except OSError as problem:
-            raise BackendProblem(f'The OIDC token "{path}" cannot be read: {problem.strerror}.') from None
+            return read_regular(path, _MOST_TOKEN).decode().strip()
+        except (OSError, UnicodeDecodeError) as problem:
+            raise BackendProblem(f'The OIDC token "{path}" cannot be read: {problem}.') from None
     url = os.environ.get("ACTIONS_ID_TOKEN_REQUEST_URL", "")
     bearer = os.environ.get("ACTIONS_ID_TOKEN_REQUEST_TOKEN", "")
     if not url or not bearer:

@@ -391,7 +391,12 @@ def _renewal(client: Any) -> Callable[[], None]:
 def _holder_in(metadata: Mapping[str, str] | None) -> LockInfo | None:
     text = (metadata or {}).get(_LOCK, "")
     try:
-        return lock_text.from_json(base64.b64decode(text)) if text else None
+        if not text:
+            return None
+        try:
+            return lock_text.from_json(base64.b64decode(text))
+        except ValueError:
+            return lock_text.from_json(text.encode())
     except ValueError:
         return None
 

@@ -10,14 +10,8 @@ from threading import Lock
 from typing import Final
 
 from nexusform.backends import journal_lines
-from nexusform.backends.atomic_file import (
-    PRIVATE,
-    explained,
-    make_directories,
-    read_regular,
-    sync_directory,
-    write_all,
-)
+from nexusform.backends.state_files import explained, make_directories, read_file
+from nexusform.regular_files import create, open_regular, sync_directory, write_all
 
 _CHUNK: Final = 65536
 
@@ -41,7 +35,7 @@ class JournalFile:
 
     def mark_compacted(self, document: bytes) -> None:
         """Say that the lines so far are in this document, if there are any. Raises BackendProblem."""
-        if self._descriptor is not None or self._path.exists():
+        if self._descriptor is not None or os.path.lexists(self._path):
             self._add([journal_lines.compaction_mark(document)])
 
     def remove(self) -> None:
@@ -55,7 +49,7 @@ class JournalFile:
     def pending(self, document: Callable[[], bytes | None]) -> list[bytes]:
         """The whole lines that are not in the document yet (read if need be). Raises BackendProblem."""
         with explained("read the journal", self._path):
-            data = read_regular(self._path)
+            data = read_file(self._path)
         if not data:
             return []
         lines = data.split(b"\n")[:-1]
@@ -83,8 +77,7 @@ class JournalFile:
         if self._descriptor is None:
             directory = self._path.parent
             make_directories(directory)
-            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
-            _cut_torn_line(self._path)
+            self._descriptor = _opened(self._path)
             sync_directory(directory)
         return self._descriptor
 
@@ -94,9 +87,17 @@ class JournalFile:
             self._descriptor = None
 
 
+def _opened(path: Path) -> int:
+    """A descriptor for adding lines to the file, which is made when there is none; never through a link."""
+    with suppress(FileExistsError):
+        os.close(create(path))
+    _cut_torn_line(path)
+    return open_regular(path, os.O_WRONLY | os.O_APPEND, follow=False)
+
+
 def _cut_torn_line(path: Path) -> None:
     """Cut off what stands after the last newline: the write of a process that was killed."""
-    with path.open("r+b") as file:
+    with os.fdopen(open_regular(path, os.O_RDWR, follow=False), "r+b") as file:
         size = end = file.seek(0, os.SEEK_END)
         while end > 0:
             start = max(0, end - _CHUNK)

@@ -2,21 +2,24 @@
 
 For a state file F: `F.lock.info` says who holds the lock, `F.journal` what an apply has done
 since F was written, `F.backup` is the version before, and `F.d/NAME/` holds the files of the
-workspace NAME. Directories are made on the first write.
+workspace NAME. Directories are made on the first write. Where F is a link to a file, the files beside it
+stand beside the real file, so that everybody who reaches it meets the same lock.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from nexusform.backends.atomic_file import PRIVATE, explained, make_directories, read_regular, write_whole
 from nexusform.backends.journal_file import JournalFile
 from nexusform.backends.local_lock import LocalLock
+from nexusform.backends.state_files import explained, make_directories, read_file
 from nexusform.backends.workspace_names import DEFAULT, check_name
 from nexusform.ports import BackendProblem, LockInfo, StoredVersion
+from nexusform.regular_files import PRIVATE, write_whole
 
 _SUFFIXES: Final = ("", ".lock.info", ".journal", ".backup")
 
@@ -27,18 +30,20 @@ class LocalBackend:
     def __init__(self, path: str, workspace_directory: str = "", workspace: str = DEFAULT) -> None:
         self._base = Path(path)
         self._workspaces = Path(workspace_directory or f"{path}.d")
-        self._path = self._path_of(workspace)
+        self._shown = self._path_of(workspace)
+        # Once: a link that is turned elsewhere meanwhile must not part the state from its lock.
+        self._path = Path(os.path.realpath(self._shown)) if self._shown.is_symlink() else self._shown
         self._lock = LocalLock(_beside(self._path, ".lock.info"))
         self._journal = JournalFile(_beside(self._path, ".journal"))
 
     def describe(self) -> str:
         """The path of the state file."""
-        return str(self._path)
+        return str(self._shown)
 
     def read(self) -> bytes | None:
         """The state document, None when there is none."""
         with explained("read the state", self._path):
-            return read_regular(self._path)
+            return read_file(self._path)
 
     def write(self, document: bytes) -> None:
         """Replace the document; the one before becomes the backup. The same document: nothing."""
@@ -75,7 +80,7 @@ class LocalBackend:
         backup = _beside(self._path, ".backup")
         with explained("look at the backup", backup):
             try:
-                changed = backup.stat().st_mtime
+                changed = backup.lstat().st_mtime
             except FileNotFoundError:
                 return []
         written = datetime.fromtimestamp(changed, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -85,7 +90,7 @@ class LocalBackend:
         """The backup. Raises BackendProblem for another id."""
         backup = _beside(self._path, ".backup")
         with explained("read the backup", backup):
-            document = read_regular(backup) if version == "backup" else None
+            document = read_file(backup) if version == "backup" else None
         if document is None:
             raise BackendProblem(f'There is no version "{version}" of "{self._path}".')
         return document

@@ -20,11 +20,13 @@ from pathlib import Path
 from typing import Final
 
 from nexusform.backends import lock_text
-from nexusform.backends.atomic_file import explained, make_directories, write_all
+from nexusform.backends.state_files import explained, make_directories
 from nexusform.ports import BackendProblem, LockHeld, LockInfo
+from nexusform.regular_files import NotRegular, TooLarge, create, open_regular, read_regular, write_all
 
 _READABLE: Final = 0o644  # others are to see who holds the lock
 _ATTEMPTS: Final = 100
+_MOST_BYTES: Final = 1 << 20
 _START: Final = "Start"
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 # Fields of /proc/PID/stat, counted from the one after the command's name.
@@ -76,15 +78,7 @@ class LocalLock:
     def holder(self) -> LockInfo | None:
         """Who the file says holds the lock, None when there is none."""
         data = self._content()
-        if data is None:
-            return None
-        holder = lock_text.from_json(data)
-        if holder is None:
-            raise BackendProblem(
-                f'The lock file "{self._path}" does not say who holds the lock. If no other run is active, '
-                "delete it."
-            )
-        return holder
+        return lock_text.from_json(data) if data is not None else None
 
     def release(self, lock_id: str) -> None:
         """Give the lock back; a BackendProblem when it is no longer held under this id."""
@@ -122,9 +116,11 @@ class LocalLock:
     def _content(self) -> bytes | None:
         with explained("read the lock file", self._path):
             try:
-                return self._path.read_bytes()
+                return read_regular(self._path, _MOST_BYTES, follow=False)
             except FileNotFoundError:
                 return None
+            except (NotRegular, TooLarge):
+                return b""  # a lock all the same, of nobody knows whom
 
     def _create(self, info: LockInfo) -> bool:
         """Make the file if there is none. Raises OSError."""
@@ -147,7 +143,7 @@ class LocalLock:
 
     def _create_in_place(self, info: LockInfo) -> bool:
         try:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, _READABLE)
+            descriptor = create(self._path, _READABLE)
         except FileExistsError:
             return False
         _flock(descriptor)
@@ -158,8 +154,8 @@ class LocalLock:
 
     def _prepare(self, info: LockInfo) -> tuple[Path, int]:
         """A complete lock file under a name of its own, flocked."""
-        aside = self._path.with_name(f"{self._path.name}.{secrets.token_hex(4)}.tmp")
-        descriptor = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL, _READABLE)
+        aside = self._path.with_name(f"{self._path.name}.{secrets.token_hex(8)}.tmp")
+        descriptor = create(aside, _READABLE)
         _flock(descriptor)
         write_all(descriptor, _text(info))
         os.fsync(descriptor)
@@ -167,7 +163,10 @@ class LocalLock:
 
     def _take_over(self, info: LockInfo) -> list[str] | None:
         """Replace a dead holder; None when the file changed meanwhile. May raise LockHeld, OSError."""
-        descriptor = self._open_existing()
+        try:
+            descriptor = self._open_existing()
+        except NotRegular:
+            raise LockHeld(self.holder()) from None
         try:
             # Where flock is not supported nobody can be replaced without a race.
             taken = _flock(descriptor) is _Flock.TAKEN
@@ -175,9 +174,9 @@ class LocalLock:
                 return None
             if not taken:
                 raise LockHeld(self.holder())
-            data = os.read(descriptor, 1 << 20)
+            data = os.read(descriptor, _MOST_BYTES)
             holder = lock_text.from_json(data)
-            if holder is None or not _is_dead(holder, lock_text.member(data, _START)):
+            if not _is_dead(holder, lock_text.member(data, _START)):
                 raise LockHeld(holder)
             aside, ours = self._prepare(info)
             aside.replace(self._path)
@@ -189,19 +188,22 @@ class LocalLock:
 
     def _open_existing(self) -> int:
         try:
-            return os.open(self._path, os.O_RDWR)
+            return open_regular(self._path, os.O_RDWR, follow=False)
         except PermissionError:
-            return os.open(self._path, os.O_RDONLY)
+            return open_regular(self._path, follow=False)
 
     def _is_at_path(self, descriptor: int) -> bool:
         try:
-            return os.path.samestat(os.fstat(descriptor), self._path.stat())
+            return os.path.samestat(os.fstat(descriptor), self._path.lstat())
         except FileNotFoundError:
             return False
 
     def _remove(self) -> None:
         with explained("remove the lock file", self._path), suppress(FileNotFoundError):
-            self._path.unlink()
+            if self._path.is_dir() and not self._path.is_symlink():
+                self._path.rmdir()
+            else:
+                self._path.unlink()
 
     def _let_go(self) -> None:
         if self._descriptor is not None:

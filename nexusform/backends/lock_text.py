@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any, Final
 
@@ -27,14 +28,31 @@ def to_json(info: LockInfo, **more: str) -> bytes:
     return json.dumps(members | {"Pid": info.pid} | more, indent=2).encode() + b"\n"
 
 
-def from_json(data: bytes) -> LockInfo | None:
-    """The lock that the JSON tells of, None when it tells of none; absent members are empty."""
+def from_json(data: bytes) -> LockInfo:
+    """The lock that the JSON tells of; absent members are empty.
+
+    One that does not say who holds it gets an ID from its content, so that it can be named and broken.
+    """
     members = _members(data)
     texts = {name: members.get(member, "") for member, name in _TEXT_MEMBERS.items()}
     pid = members.get("Pid", 0)
     if not texts["id"] or not all(isinstance(text, str) for text in texts.values()):
-        return None
+        return _unreadable(data)
     return LockInfo(**texts, pid=pid if isinstance(pid, int) and not isinstance(pid, bool) else 0)
+
+
+def _unreadable(data: bytes) -> LockInfo:
+    return LockInfo(
+        id=f"unreadable-{hashlib.sha256(data).hexdigest()[:8]}",
+        operation="",
+        who="",
+        version="",
+        created="",
+        path="",
+        host="",
+        pid=0,
+        info="The lock does not say who holds it.",
+    )
 
 
 def member(data: bytes, name: str) -> str:
@@ -53,10 +71,10 @@ def _members(data: bytes) -> dict[str, Any]:
 
 def describe(info: LockInfo) -> str:
     """Who holds the lock, as part of a sentence."""
+    if not info.who:
+        return f"somebody (ID {info.id})"
     since = f" since {info.created}" if info.created else ""
-    return (
-        f"{info.who or 'somebody'} (process {info.pid} on {info.host}, {info.operation}{since}, ID {info.id})"
-    )
+    return f"{info.who} (process {info.pid} on {info.host}, {info.operation}{since}, ID {info.id})"
 
 
 def not_released(lock_id: str, holder: LockInfo | None) -> str:

@@ -140,14 +140,15 @@ def _traceback_kept(trace: str) -> str:
 
 
 def _prepare_streams() -> None:
-    """`nexusform plan >&-` leaves no stream at all; what is said goes nowhere then. A terminal that
-    lacks a character shows a question mark for it.
+    """`nexusform plan <&- >&-` leaves no streams at all; then nothing is read, and what is said goes nowhere.
+    A terminal that lacks a character shows a question mark for it.
     """
-    for name in ("stdout", "stderr"):
+    # stdin first: the lowest free descriptor is its own, and stays so whatever is opened later.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open until the end
-        elif isinstance(stream, io.TextIOWrapper):
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open until the end
+        elif name != "stdin" and isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
 
 

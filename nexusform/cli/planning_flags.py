@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Final
 
 import click
@@ -11,6 +10,7 @@ from msgspec import Struct
 
 from nexusform.cli.arguments import choice, filled, number, switch, texts
 from nexusform.planning.plan import Mode
+from nexusform.regular_files import read_regular
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.workflow.run import PlanOptions
 
@@ -105,10 +105,10 @@ def _addresses(paths: Iterable[str]) -> list[str]:
 
 def _text_of(path: str) -> str:
     try:
-        with Path(path).open(encoding="utf-8") as file:
-            text = file.read(_MOST_ADDRESSES + 1)
-    except (OSError, UnicodeDecodeError) as problem:
+        return read_regular(path, _MOST_ADDRESSES).decode()
+    except OSError as problem:
+        raise click.UsageError(
+            f'The file of addresses "{path}" cannot be read: {problem.strerror}.'
+        ) from None
+    except UnicodeDecodeError as problem:
         raise click.UsageError(f'The file of addresses "{path}" cannot be read: {problem}.') from None
-    if len(text) > _MOST_ADDRESSES:
-        raise click.UsageError(f'The file of addresses "{path}" is too large.')
-    return text

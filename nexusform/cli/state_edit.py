@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
@@ -15,6 +14,7 @@ from nexusform.cli.flags import LockFlags, place_of, state_flag
 from nexusform.cli.screen import Screen
 from nexusform.cli.state_view import NO_STATE
 from nexusform.diagnostics import error, has_errors
+from nexusform.regular_files import read_regular
 from nexusform.state.model import State
 from nexusform.workflow import state_commands
 from nexusform.workflow.locking import Locking
@@ -29,7 +29,7 @@ from nexusform.workflow.state_commands import (
     read_state,
 )
 
-_LARGEST: Final = 1 << 31  # bytes of a state that is pushed
+_LARGEST: Final = 1 << 30  # bytes of a state that is pushed
 
 
 def change_from(
@@ -179,8 +179,4 @@ def _read_document(file: str) -> bytes:
     """The content of a regular file, or standard input. Raises OSError."""
     if file == "-":
         return sys.stdin.buffer.read(_LARGEST)
-    path = Path(file)
-    if path.exists() and not path.is_file():
-        raise OSError(0, "it is not a regular file")
-    with path.open("rb") as opened:
-        return opened.read(_LARGEST)
+    return read_regular(file, _LARGEST)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 import click
 from msgspec import Struct
@@ -22,6 +21,7 @@ from nexusform.source import SourceFile
 from nexusform.workflow.surroundings import SystemClock
 from nexusform.workflow.testing import FileResult, RunResult, TestOptions, find_tests, run_tests
 from nexusform.workflow.testing_files import DEFAULT_DIRECTORY
+from nexusform.workflow.writing import write_output
 
 
 class TestArguments(Struct, frozen=True, kw_only=True):
@@ -96,7 +96,7 @@ def _write_junit(path: str, files: Iterable[ShownFile]) -> list[Diagnostic]:
     if not path:
         return []
     try:
-        Path(path).write_text(testing_results.render_test_junit(files), encoding="utf-8")
+        write_output(path, testing_results.render_test_junit(files).encode())
     except OSError as problem:
         detail = f'"{path}" cannot be written: {problem.strerror}.'
         return [error("the-junit-report-cannot-be-written", detail)]

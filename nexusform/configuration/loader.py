@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
+import hmac
 import os
-import stat
-import tempfile
 from collections.abc import Mapping, MutableMapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
@@ -29,6 +29,7 @@ from nexusform.language import tree_codec
 from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import SYNTAX_VERSION, collector_off, parse_file
 from nexusform.language.syntax import Body
+from nexusform.regular_files import PRIVATE, TooLarge, create, open_regular, read_regular, write_whole
 from nexusform.schema import BlockSchema
 from nexusform.source import Position, SourceFile, Span
 from nexusform.values import Value
@@ -40,6 +41,9 @@ JSON: Final = ".nf.json"
 LARGEST_FILE: Final = 64 * 1024 * 1024  # bytes
 _SMALLEST_CACHED: Final = 4096  # characters; less is parsed faster than looked up
 _MOST_CACHED: Final = 512  # trees kept on disk
+_LARGEST_ENTRY: Final = 1 << 30  # bytes of a kept tree
+_KEY_LENGTH: Final = 32  # bytes
+_DIGEST_LENGTH: Final = 32
 _VARIABLE_FILES: Final = ("nexusform.nfvars.hcl", "nexusform.nfvars.json")
 _AUTO: Final = (".auto.nfvars.hcl", ".auto.nfvars.json")
 
@@ -189,14 +193,14 @@ def _read(path: str, problems: list[Diagnostic]) -> SourceFile | None:
     start = Position(1, 1, 0)
     place = Span(shown, start, start)
     try:
-        raw = _regular_bytes(path)
+        raw = read_regular(path, LARGEST_FILE)
+    except TooLarge:
+        detail = f'The file "{shown}" is larger than {LARGEST_FILE // 2**20} MiB. Split it up.'
+        problems.append(error("file-too-large", detail, place))
+        return None
     except OSError as problem:
         detail = f'The file "{shown}" cannot be read: {problem.strerror or problem}.'
         problems.append(error("unreadable-file", detail, place))
-        return None
-    if len(raw) > LARGEST_FILE:
-        detail = f'The file "{shown}" is larger than {LARGEST_FILE // 2**20} MiB. Split it up.'
-        problems.append(error("file-too-large", detail, place))
         return None
     try:
         return SourceFile(shown, raw.decode())
@@ -208,16 +212,6 @@ def _read(path: str, problems: list[Diagnostic]) -> SourceFile | None:
         )
         problems.append(error("invalid-character-encoding", detail, place))
         return None
-
-
-def _regular_bytes(path: str) -> bytes:
-    """At most one byte more than LARGEST_FILE. Raises OSError, also for what is no regular file."""
-    # Not to hang on a pipe: opened without waiting, looked at before the first read.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError("it is not a regular file")
-        return file.read(LARGEST_FILE + 1)
 
 
 # --- variables ---------------------------------------------------------------------------------
@@ -255,39 +249,52 @@ def _variable_file(
 
 
 class _Cache:
-    """Parsed trees on disk, by the hash of the name, the text and the version of the syntax.
+    """Parsed trees on disk, by the name, the text and the version of the syntax.
 
-    A cache that cannot be read or written is no cache; nothing is said about it.
+    What stands in a cache is believed instead of the text, so each entry carries a keyed digest: only whoever
+    reads the user's key file can make one. A cache that cannot be read or written is no cache; nothing is
+    said about it.
     """
 
     def __init__(self, directory: str) -> None:
-        self._directory = os.path.join(directory, "trees")  # noqa: PTH118 - paths are strings here
-
-    def _path(self, source: SourceFile) -> str:
-        digest = hashlib.sha256(f"{SYNTAX_VERSION}\n{source.name}\n{source.text}".encode())
-        return os.path.join(self._directory, digest.hexdigest())  # noqa: PTH118 - paths are strings here
+        self._directory = Path(directory, "trees")
+        self._key = _key_in(Path(directory))
 
     def get(self, source: SourceFile) -> Body | None:
         """The tree of a file; None when it is not kept."""
+        if self._key is None:
+            return None
+        name = self._name(source)
         try:
-            with open(self._path(source), "rb") as file:  # noqa: PTH123 - paths are strings here
-                kept = tree_codec.decode(file.read())
+            entry = read_regular(self._directory / name, _LARGEST_ENTRY, follow=False)
         except OSError:
             return None
+        digest, tree = entry[:_DIGEST_LENGTH], entry[_DIGEST_LENGTH:]
+        if not hmac.compare_digest(digest, self._digest(name, tree)):
+            return None
+        kept = tree_codec.decode(tree)
         return kept if isinstance(kept, Body) else None
 
     def put(self, source: SourceFile, body: Body) -> None:
-        """Keep a tree: written beside its place and moved there whole."""
-        path = self._path(source)
+        """Keep a tree."""
+        if self._key is None:
+            return
+        name, tree = self._name(source), tree_codec.encode(body)
         try:
-            os.makedirs(self._directory, exist_ok=True)  # noqa: PTH103 - paths are strings here
-            descriptor, temporary = tempfile.mkstemp(dir=self._directory)
-            with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
-                file.write(tree_codec.encode(body))
-            os.replace(temporary, path)  # noqa: PTH105 - paths are strings here
+            self._directory.mkdir(exist_ok=True)
+            entry = self._digest(name, tree) + tree
+            write_whole(self._directory / name, entry, PRIVATE, durable=False)
             self._prune()
         except OSError:
             return
+
+    def _name(self, source: SourceFile) -> str:
+        text = f"{SYNTAX_VERSION}\n{source.name}\n{source.text}"
+        return hmac.new(self._key or b"", text.encode(), "sha256").hexdigest()
+
+    def _digest(self, name: str, tree: bytes) -> bytes:
+        """With the entry's name, so that one cannot be put in another's place."""
+        return hmac.new(self._key or b"", name.encode() + tree, "sha256").digest()
 
     def _prune(self) -> None:
         """Forget the oldest trees beyond a number."""
@@ -295,3 +302,19 @@ class _Cache:
             aged = sorted((entry.stat().st_mtime, entry.path) for entry in entries)
         for _, path in aged[:-_MOST_CACHED]:
             os.remove(path)  # noqa: PTH107 - paths are strings here
+
+
+def _key_in(directory: Path) -> bytes | None:
+    """The user's key for this cache, made when there is none; None when it is not the user's alone."""
+    path = directory / "key"
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileExistsError), os.fdopen(create(path), "wb") as file:
+            file.write(os.urandom(_KEY_LENGTH))
+        with os.fdopen(open_regular(path, follow=False), "rb") as file:
+            status = os.fstat(file.fileno())
+            key = file.read(_KEY_LENGTH + 1)
+    except OSError:
+        return None
+    owned = os.name == "nt" or (status.st_uid == os.getuid() and not status.st_mode & 0o077)
+    return key if owned and len(key) == _KEY_LENGTH else None

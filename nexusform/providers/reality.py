@@ -2,25 +2,34 @@
 
 The file is a JSON list of {type, id, creation, attributes}, sorted by the first three; people edit
 it. An effect is durable before the provider answers. Small realities are rewritten as a whole each
-time; in larger ones effects go to a log beside the file (`FILE.pending`), which is folded in when
-the run ends, or when the file is next opened after a kill.
+time; in larger ones effects go to a log beside the file (`FILE.pending`), which is folded in when the run
+ends, or after a kill with the next change. Whoever only reads writes nothing.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, TypeAlias
 
 from nexusform.ports import ObjectKey, ProviderProblem
+from nexusform.regular_files import (
+    NotRegular,
+    TooLarge,
+    create,
+    read_regular,
+    sync_directory,
+    write_all,
+    write_whole,
+)
 from nexusform.state import json_text
 
 Attributes: TypeAlias = Mapping[str, Any]
 
 SIZE_LIMIT: Final = 512 * 1024 * 1024  # bytes; a reality beyond it is a mistake
+_READABLE: Final = 0o644
 REWRITTEN_BELOW: Final = 200  # objects; more than these go to the log
 
 
@@ -28,8 +37,9 @@ class Reality:
     """The objects of a reality file. Calls may come from several threads at once."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._log_path = path.with_name(path.name + ".pending")
+        # A link to the file stays one: what is written stands in the place of the real file.
+        self._path = Path(os.path.realpath(path)) if path.is_symlink() else path
+        self._log_path = self._path.with_name(self._path.name + ".pending")
         self._lock = Lock()
         self._flushing = Lock()
         self._objects: dict[ObjectKey, Attributes] | None = None
@@ -37,6 +47,7 @@ class Reality:
         self._taken = 0
         self._durable = 0
         self._log: int | None = None
+        self._left_over = False  # a log of a run that was killed, already among the objects
 
     def get(self, key: ObjectKey) -> Attributes | None:
         """What stands under a key, or None."""
@@ -89,37 +100,33 @@ class Reality:
                 lines, upto = self._pending, self._taken
                 self._pending = []
                 small = len(self._loaded()) <= REWRITTEN_BELOW and self._log is None
-                if small:
+                folded = small or self._left_over
+                if folded:
                     self._rewrite()
-            if not small:
+            if not folded:
                 self._append(b"".join(lines))
             self._durable = upto
 
     def _append(self, lines: bytes) -> None:
         try:
             if self._log is None:
-                self._log = os.open(self._log_path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
-                _sync_directory(self._path.parent)
-            os.write(self._log, lines)
+                self._log = create(self._log_path, _READABLE)
+                sync_directory(self._path.parent)
+            write_all(self._log, lines)
             os.fsync(self._log)
         except OSError as problem:
             raise ProviderProblem(f"{self._log_path} cannot be written: {problem.strerror}.") from None
 
     def _rewrite(self) -> None:
         """Write the whole file atomically, then drop the log."""
-        temporary = self._path.with_name(f".{self._path.name}.tmp")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("wb") as file:
-                file.write(_document(self._loaded()))
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self._path)
-            _sync_directory(self._path.parent)
+            write_whole(self._path, _document(self._loaded()), _READABLE)
             if self._log is not None:
                 os.close(self._log)
                 self._log = None
             self._log_path.unlink(missing_ok=True)
+            self._left_over = False
         except OSError as problem:
             raise ProviderProblem(
                 f"The reality file {self._path} cannot be written: {problem.strerror}."
@@ -130,12 +137,11 @@ class Reality:
     def _loaded(self) -> dict[ObjectKey, Attributes]:
         if self._objects is None:
             objects = _parse(_content(self._path), self._path)
-            replayed = _content(self._log_path)
-            for line in replayed.split(b"\n")[:-1]:  # a torn last line was never answered for
+            log = _content(self._log_path, follow=False)
+            for line in log.split(b"\n")[:-1]:  # a torn last line was never answered for
                 _replay(line, objects, self._log_path)
             self._objects = objects
-            if replayed:
-                self._rewrite()
+            self._left_over = os.path.lexists(self._log_path)
         return self._objects
 
 
@@ -161,19 +167,16 @@ def _document(objects: Mapping[ObjectKey, Attributes]) -> bytes:
     return json_text.dumps(rows, indent=True) + b"\n"
 
 
-def _content(path: Path) -> bytes:
+def _content(path: Path, *, follow: bool = True) -> bytes:
     """The bytes of a regular file, b"" when there is none."""
     try:
-        # O_NONBLOCK: a pipe without a writer must not make us wait
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise ProviderProblem(f"The reality file {path} is not a regular file.")
-            if status.st_size > SIZE_LIMIT:
-                raise ProviderProblem(f"The reality file {path} is larger than {SIZE_LIMIT} bytes.")
-            return file.read()
+        return read_regular(path, SIZE_LIMIT, follow=follow)
     except FileNotFoundError:
         return b""
+    except NotRegular:
+        raise ProviderProblem(f"The reality file {path} is not a regular file.") from None
+    except TooLarge:
+        raise ProviderProblem(f"The reality file {path} is larger than {SIZE_LIMIT} bytes.") from None
     except OSError as problem:
         raise ProviderProblem(f"The reality file {path} cannot be read: {problem.strerror}.") from None
 
@@ -216,11 +219,3 @@ def _key_of(row: Any) -> ObjectKey | None:
             creation = rest.get("creation", 0)
             return ObjectKey(kind, name, creation) if type(creation) is int else None
     return None
-
-
-def _sync_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

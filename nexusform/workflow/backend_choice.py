@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,11 +16,13 @@ from nexusform.configuration.evaluation import prepare_body
 from nexusform.configuration.model import Settings
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
 from nexusform.ports import BackendProblem, StateBackend
+from nexusform.regular_files import PRIVATE, read_regular, write_whole
 from nexusform.schema import BlockSchema
 from nexusform.source import Span
 from nexusform.value_types import BOOL, Type
 
-_MEMORY = "backend.json"
+_MEMORY: Final = "backend.json"
+_LARGEST_MEMORY: Final = 1 << 20  # bytes
 
 
 class Choice(Struct, frozen=True):
@@ -141,7 +143,7 @@ def open_choice(
 def remembered_choice(data_directory: str) -> Choice | None:
     """What `init` remembered, None when it never ran here."""
     try:
-        document = json.loads((Path(data_directory) / _MEMORY).read_text(encoding="utf-8"))
+        document = json.loads(read_regular(Path(data_directory) / _MEMORY, _LARGEST_MEMORY, follow=False))
         return Choice(str(document["type"]), dict(document["settings"]), dict(document["given"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -152,10 +154,10 @@ def remember_choice(choice: Choice, data_directory: str) -> None:
     directory = Path(data_directory)
     directory.mkdir(parents=True, exist_ok=True)
     document = {"type": choice.kind, "settings": dict(choice.settings), "given": dict(choice.from_flags)}
-    temporary = directory / f"{_MEMORY}.tmp"
-    temporary.write_text(json.dumps(document, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    temporary.chmod(0o600)  # settings may hold a password
-    temporary.replace(directory / _MEMORY)
+    text = json.dumps(document, indent=2, sort_keys=True) + "\n"
+    path = directory / _MEMORY
+    write_whole(path, text.encode(), PRIVATE)
+    path.chmod(PRIVATE)  # settings may hold a password, and an earlier file may be for everybody
 
 
 def _opened(

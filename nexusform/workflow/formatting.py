@@ -10,10 +10,10 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from nexusform.backends.atomic_file import write_whole
 from nexusform.configuration.loader import LARGEST_FILE
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.language.formatter import format_text
+from nexusform.regular_files import TooLarge, read_regular, write_whole
 from nexusform.source import SourceFile
 
 ENDINGS: Final = (".nf.hcl", ".nfvars.hcl", ".nftest.hcl")
@@ -74,7 +74,8 @@ def format_paths(paths: Sequence[str], *, recursive: bool, write: bool) -> Forma
         if formatted is None or not formatted.changed or not write:
             continue
         try:
-            write_whole(Path(path), formatted.text.encode(), 0o644)
+            # A file that is reached by a link stays behind it.
+            write_whole(Path(path).resolve(), formatted.text.encode(), 0o644)
         except OSError as problem:
             done.problems.append(
                 error("file-cannot-be-written", f'"{path}" cannot be written: {problem.strerror or problem}.')
@@ -127,19 +128,24 @@ def _ignored(name: str) -> bool:
 
 def _read(path: str, problems: list[Diagnostic]) -> SourceFile | None:
     try:
-        with Path(path).open("rb") as file:
-            raw = file.read(LARGEST_FILE + 1)
+        raw = read_regular(path, LARGEST_FILE)
+    except TooLarge:
+        problems.append(_too_large(path))
+        return None
     except OSError as problem:
         problems.append(error("unreadable-file", f'"{path}" cannot be read: {problem.strerror}.'))
         return None
     return decoded(raw, path, problems)
 
 
+def _too_large(name: str) -> Diagnostic:
+    return error("file-too-large", f'"{name}" is larger than {LARGEST_FILE // 2**20} MiB. Split it up.')
+
+
 def decoded(raw: bytes, name: str, problems: list[Diagnostic]) -> SourceFile | None:
     """A text to format; None after a diagnostic when it is too long or not UTF-8."""
     if len(raw) > LARGEST_FILE:
-        detail = f'"{name}" is larger than {LARGEST_FILE // 2**20} MiB. Split it up.'
-        problems.append(error("file-too-large", detail))
+        problems.append(_too_large(name))
         return None
     try:
         return SourceFile(name, raw.decode())

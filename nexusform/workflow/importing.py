@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import uuid
 from collections.abc import Mapping
@@ -28,6 +29,7 @@ from nexusform.planning.preparation.order import modules
 from nexusform.planning.request import Imported, PlanRequest
 from nexusform.ports import BackendProblem, Provider, ProviderProblem
 from nexusform.providers.registry import DEFAULT
+from nexusform.regular_files import create
 from nexusform.rendering.notation.hcl_text import quoted
 from nexusform.schema import Attribute, BlockSchema, Nesting, order_attribute
 from nexusform.source import Position, SourceFile, Span
@@ -124,7 +126,7 @@ def _nothing_there(target: ImportTarget, provider: str, *, observes: bool) -> Di
 
 def refusal_to_generate(path: str) -> Diagnostic | None:
     """Why configuration cannot be written to a path, or None."""
-    if Path(path).exists():
+    if os.path.lexists(path):
         detail = (
             f'"{path}" exists already. Name a file that does not, so that nothing of yours is overwritten.'
         )
@@ -136,7 +138,8 @@ def with_generated(project: Project, path: str, text: str) -> tuple[Project | No
     """The project with the generated configuration in it; written to its file."""
     problems: list[Diagnostic] = []
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        with os.fdopen(create(path, 0o666), "w", encoding="utf-8") as file:
+            file.write(text)
     except OSError as problem:
         detail = f'"{path}" cannot be written: {problem.strerror}.'
         return None, [error("generated-configuration-cannot-be-written", detail)]

@@ -19,6 +19,10 @@ from nexusform.workflow.place import Place
 from nexusform.workflow.project import find_backend
 
 TOLD_AFTER: Final = 0.4  # seconds of waiting before anything is said of it
+_NOT_LOCKED: Final = (
+    "-lock=false: another run may change the state while this one works; when both write it, what one of "
+    "them did is lost."
+)
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 16.0
 _LINKS: Final = (
@@ -33,10 +37,14 @@ _LINKS: Final = (
 
 
 class Locking(Struct, frozen=True):
-    """Whether to lock, and how many seconds to wait for somebody else's lock."""
+    """Whether to lock, and how many seconds to wait for somebody else's lock.
+
+    `alone`: nobody else can reach the state, so that it need not be locked.
+    """
 
     enabled: bool = True
     timeout: float = 0.0
+    alone: bool = False
 
 
 class HeldLock(Struct):
@@ -86,7 +94,7 @@ def acquire(
     `waiting` is told once when it takes longer than a moment.
     """
     if not locking.enabled:
-        return None, []
+        return None, [] if locking.alone else [warning("the-state-is-not-locked", _NOT_LOCKED)]
     info = lock_info(operation, backend, clock, environment)
     started = clock.now().timestamp()
     pause, already_told = _FIRST_PAUSE, False
@@ -145,7 +153,7 @@ def describe_holder(holder: LockInfo) -> str:
         "Version": holder.version,
         "Created": holder.created,
         "Host": holder.host,
-        "Pid": str(holder.pid),
+        "Pid": str(holder.pid) if holder.pid else "",
         "Info": holder.info,
         "Link": holder.link,
     }

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from msgspec import Struct, field
 
 from nexusform.configuration.loader import load
 from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import Diagnostic
+from nexusform.regular_files import read_regular
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 
-DEFAULT_WORKSPACE = "default"
+DEFAULT_WORKSPACE: Final = "default"
+_LONGEST_SELECTION: Final = 4096  # bytes
 
 
 class Place(Struct, frozen=True):
@@ -40,9 +43,27 @@ class Place(Struct, frozen=True):
         if named:
             return named
         try:
-            return selection_file(self).read_text(encoding="utf-8").strip() or DEFAULT_WORKSPACE
+            selected = read_regular(selection_file(self), _LONGEST_SELECTION, follow=False)
+            return selected.decode().strip() or DEFAULT_WORKSPACE
         except (OSError, UnicodeDecodeError):
             return DEFAULT_WORKSPACE
+
+
+def cache_directory(environment: Mapping[str, str]) -> str | None:
+    """Where parsed files are kept: NF_CACHE_DIR, else the user's cache directory; None in automation.
+
+    Never in the work tree: what it holds is believed instead of the text that is under review.
+    """
+    if environment.get("NF_IN_AUTOMATION"):
+        return None
+    if environment.get("NF_CACHE_DIR"):
+        return environment["NF_CACHE_DIR"]
+    homes = (("XDG_CACHE_HOME", ""), ("LOCALAPPDATA", ""), ("HOME", ".cache"))
+    for variable, below in homes:
+        home = Path(environment.get(variable) or "")
+        if home.is_absolute():
+            return str(home / below / "nexusform")
+    return None
 
 
 def selection_file(place: Place) -> Path:
@@ -57,7 +78,7 @@ def load_configuration(
     known = registries()
     return load(
         place.directory,
-        cache_directory=str(Path(place.data_directory) / "cache"),
+        cache_directory=cache_directory(place.environment),
         managed=known.schemas["managed"],
         data=known.schemas["data"],
         extra=extra,

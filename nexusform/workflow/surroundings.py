@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from nexusform.ports import FileProblem
+from nexusform.regular_files import NotRegular, TooLarge, read_regular
 
 SIZE_CAP: Final = 64 * 1024 * 1024  # bytes that one file() may give
 PLAN_CAP: Final = 1024 * 1024 * 1024  # bytes of a saved plan
@@ -24,21 +25,17 @@ def read_file(path: str, most: int) -> bytes:
     Raises FileProblem for what is missing, special or too large.
     """
     try:
-        # O_NONBLOCK: a pipe without a writer must not make us wait
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise FileProblem(f'"{path}" is not a regular file.')
-            content = file.read(most + 1)
+        return read_regular(path, most)
     except FileNotFoundError:
         raise FileProblem(f'There is no file "{path}".') from None
+    except NotRegular:
+        raise FileProblem(f'"{path}" is not a regular file.') from None
+    except TooLarge:
+        raise FileProblem(f'"{path}" is larger than {most} bytes, the most that is read.') from None
     except OSError as problem:
         raise FileProblem(f'"{path}" cannot be read: {problem.strerror}.') from None
     except ValueError:
         raise FileProblem(f"{path!r} is not the name of a file.") from None
-    if len(content) > most:
-        raise FileProblem(f'"{path}" is larger than {most} bytes, the most that is read.')
-    return content
 
 
 class RealFiles:

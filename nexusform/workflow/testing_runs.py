@@ -191,7 +191,8 @@ class Bench(Struct):
 
     @contextmanager
     def _session(self, project: Project, instead: StandIns) -> Iterator[Run]:
-        with begin(project, "OperationTypeTest", Locking(enabled=False), clock=self.clock) as session:
+        unlocked = Locking(enabled=False, alone=True)
+        with begin(project, "OperationTypeTest", unlocked, clock=self.clock) as session:
             if not session.ready:
                 raise RunFailed(session.diagnostics)
             session.providers = instead.over(session.providers)

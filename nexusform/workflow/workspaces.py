@@ -11,6 +11,7 @@ import nexusform
 from nexusform.address import address_order
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors, warning
 from nexusform.ports import BackendProblem, StateBackend
+from nexusform.regular_files import write_whole
 from nexusform.source import SourceFile
 from nexusform.state import codec
 from nexusform.state.model import EMPTY, State
@@ -167,7 +168,7 @@ def _remember(place: Place, name: str, known: Workspaces) -> Workspaces:
     file = selection_file(place)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(name, encoding="utf-8")
+        write_whole(file, name.encode(), 0o644)
     except OSError as problem:
         refusal = error("workspace-cannot-be-selected", f'"{file}" cannot be written: {problem.strerror}.')
         return replace(known, names=(), diagnostics=(*known.diagnostics, refusal))

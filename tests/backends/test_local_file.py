@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.backends import atomic_file
+from nexusform import regular_files
 from nexusform.backends.local_file import LocalBackend
 from nexusform.ports import BackendProblem, LockHeld, LockInfo
 
@@ -57,7 +57,7 @@ def test_the_backup_is_kept_where_hard_links_are_not(
     def refuse(*_: Any) -> None:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(atomic_file.Path, "hardlink_to", refuse)
+    monkeypatch.setattr(regular_files.Path, "hardlink_to", refuse)
     backend.lock(info())
     with pytest.raises(LockHeld):
         LocalBackend(str(path)).lock(info("other"))
@@ -84,7 +84,7 @@ def test_a_failed_write_leaves_the_file_as_it_was(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(atomic_file, "write_all", full)
+    monkeypatch.setattr(regular_files, "write_all", full)
     with pytest.raises(BackendProblem, match="No space left"):
         backend.write(b"two")
     assert path.read_bytes() == b"one"
@@ -208,8 +208,13 @@ def test_a_lock_file_of_nonsense_is_never_taken_for_a_dead_holder(
     path.with_name("s.nfstate.lock.info").write_text(text)
     with pytest.raises(LockHeld):
         backend.lock(info())
-    with pytest.raises(BackendProblem, match="delete it"):
+    holder = LocalBackend(str(path)).holder()
+    assert holder is not None
+    with pytest.raises(BackendProblem, match=f"ID {holder.id}"):
         backend.force_unlock("x")
+    backend.force_unlock(holder.id)
+    backend.lock(info())
+    backend.unlock("mine")
 
 
 def test_who_lost_the_lock_writes_no_more(backend: LocalBackend, path: Path) -> None:

@@ -114,6 +114,54 @@ def test_without_a_cache_directory_nothing_is_written() -> None:
     assert [p.name for p in Path().iterdir()] == ["main.nf.hcl"]
 
 
+def kept_trees() -> list[Path]:
+    return sorted(Path("cache", "trees").iterdir())
+
+
+def test_a_tree_that_somebody_else_put_into_the_cache_is_not_believed() -> None:
+    write("other.nf.hcl", "".join(map(rack, range(150))))
+    other = loaded(cache="cache")
+    (entry,) = kept_trees()
+    forged = entry.read_bytes()
+    entry.unlink()
+    Path("other.nf.hcl").unlink()
+    write("main.nf.hcl", "".join(map(rack, range(151))))
+    ours = loaded(cache="cache")
+    (entry,) = kept_trees()
+    for content in (forged, forged[32:], b"\0" * 32 + forged[32:]):
+        entry.write_bytes(content)
+        assert loaded(cache="cache") == ours != other
+        assert entry.read_bytes() != content, "it is kept anew"
+
+
+@pytest.mark.parametrize("flaw", ["mode", "link", "short", "directory"])
+def test_a_key_that_others_may_know_makes_no_cache(flaw: str) -> None:
+    write("main.nf.hcl", "".join(map(rack, range(150))))
+    key = Path("cache", "key")
+    key.parent.mkdir()
+    if flaw == "directory":
+        key.mkdir()
+    elif flaw == "link":
+        Path("known").write_bytes(b"k" * 32)
+        Path("known").chmod(0o600)
+        key.symlink_to(Path("known").resolve())
+    else:
+        key.write_bytes(b"k" * (32 if flaw == "mode" else 31))
+        key.chmod(0o640 if flaw == "mode" else 0o600)
+    assert len(loaded(cache="cache").root.resources) == 150
+    assert not Path("cache", "trees").exists()
+
+
+def test_the_key_is_for_its_owner_alone() -> None:
+    write("main.nf.hcl", "".join(map(rack, range(150))))
+    loaded(cache="cache")
+    key = Path("cache", "key")
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert Path("cache").stat().st_mode & 0o777 == 0o700
+    assert len(key.read_bytes()) == 32
+    assert all(tree.stat().st_mode & 0o777 == 0o600 for tree in kept_trees())
+
+
 def test_a_cache_that_cannot_be_written_is_none() -> None:
     write("main.nf.hcl", "".join(map(rack, range(150))))
     write("cache", "a file in the way")

@@ -97,7 +97,10 @@ def test_many_effects_are_durable_before_their_answers_and_folded_in_at_the_end(
     after_kill = provider(tmp_path / "copy", reality="site.json")
     answers = after_kill.read([ReadRequest(key(n, f"c{n:04}"), {}) for n in range(1, 601)])
     assert all(a.attributes is not None for a in answers)
-    assert len(rows(tmp_path / "copy" / "site.json")) == 600
+    assert (tmp_path / "copy" / "site.json.pending").exists(), "who only reads writes nothing"
+    after_kill.create(creating(601, "c0601"))
+    assert len(rows(tmp_path / "copy" / "site.json")) == 601
+    assert not (tmp_path / "copy" / "site.json.pending").exists()
 
     leaving.close()
     assert len(rows(tmp_path / "site.json")) == 600

@@ -72,10 +72,15 @@ def test_a_lock_that_is_not_given_back_in_time_says_who_holds_it() -> None:
 
 def test_without_lock_nothing_is_taken() -> None:
     backend, clock = held(until=1000)
-    lock, problems = acquire(
-        backend, "plan", Locking(enabled=False), clock=clock, environment={}, waiting=lambda _: None
-    )
-    assert (lock, problems) == (None, [])
+    for locking, ids in (
+        (Locking(enabled=False), ["the-state-is-not-locked"]),
+        (Locking(enabled=False, alone=True), []),
+    ):
+        lock, problems = acquire(
+            backend, "plan", locking, clock=clock, environment={}, waiting=lambda _: None
+        )
+        assert lock is None
+        assert [problem.id for problem in problems] == ids
 
 
 def test_a_lock_tells_of_the_job_that_took_it() -> None:

@@ -37,13 +37,14 @@ def test_what_is_private_is_nobody_elses_to_read(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_link_is_followed(tmp_path: Path) -> None:
+def test_a_link_is_replaced_and_what_it_leads_to_stays(tmp_path: Path) -> None:
     (tmp_path / "there").write_bytes(b"before")
     link = tmp_path / "link"
     link.symlink_to("there")
     write_output(str(link), b"after")
-    assert link.is_symlink()
-    assert (tmp_path / "there").read_bytes() == b"after"
+    assert not link.is_symlink()
+    assert link.read_bytes() == b"after"
+    assert (tmp_path / "there").read_bytes() == b"before"
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names")

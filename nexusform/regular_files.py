@@ -1,0 +1,140 @@
+"""Reading and writing files of a work tree that somebody else may have laid out.
+
+Reads are bounded and refuse what is no regular file: a pipe would make us wait, a device would never end.
+What is written is made complete under a name that nobody can foresee and then renamed into place, so that a
+link prepared there is replaced and not followed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+PRIVATE: Final = 0o600
+_NOT_FOLLOWED: Final = getattr(os, "O_NOFOLLOW", 0)  # Windows has neither these flags nor such links
+_AT_ONCE: Final = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOT_FOLLOWED | _AT_ONCE
+
+
+class NotRegular(OSError):
+    """A pipe, a device, a directory; or a link where a file of our own is expected."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.EINVAL, "it is not a regular file")
+
+
+class TooLarge(OSError):
+    """More bytes than the reader takes."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(errno.EFBIG, f"it is larger than {most} bytes")
+
+
+def open_regular(path: str | Path, flags: int = os.O_RDONLY, *, follow: bool = True) -> int:
+    """A descriptor of a file that exists; without `follow` of no link. Raises OSError, NotRegular."""
+    try:
+        descriptor = os.open(path, flags | _AT_ONCE | (0 if follow else _NOT_FOLLOWED))
+    except OSError as problem:
+        # A link where none is followed; a pipe or a directory that is opened for writing.
+        if problem.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EISDIR):
+            raise NotRegular from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise NotRegular
+    return descriptor
+
+
+def read_regular(path: str | Path, most: int, *, follow: bool = True) -> bytes:
+    """The whole content of a regular file. Raises OSError, NotRegular, TooLarge (more bytes than `most`)."""
+    with os.fdopen(open_regular(path, follow=follow), "rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise TooLarge(most)
+    return content
+
+
+def create(path: str | Path, mode: int = PRIVATE) -> int:
+    """A descriptor of a new file; nothing may stand there, not even a link. Raises OSError."""
+    return os.open(path, _NEW, mode)
+
+
+def write_whole(
+    path: Path, content: bytes, mode: int, *, backup: Path | None = None, durable: bool = True
+) -> None:
+    """Put a file at a path at once, in place of a file or link there.
+
+    The one before keeps its mode, and is kept under `backup` when a name is given. Raises OSError; then
+    what stood at the path is as it was.
+    """
+    aside = _beside(path)
+    try:
+        descriptor = create(aside, mode)
+        try:
+            write_all(descriptor, content)
+            if durable:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        _keep_mode(path, aside)
+        if backup is not None:
+            _keep(path, backup)
+        aside.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            aside.unlink()
+        raise
+    if durable:
+        sync_directory(path.parent)
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write every byte. Raises OSError."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def sync_directory(path: Path) -> None:
+    """Make names in a directory durable, where the system can."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return  # Windows opens no directories
+    try:
+        with suppress(OSError):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
+
+
+def _keep_mode(old: Path, new: Path) -> None:
+    with suppress(FileNotFoundError):
+        status = old.lstat()
+        if stat.S_ISREG(status.st_mode):
+            new.chmod(stat.S_IMODE(status.st_mode))
+
+
+def _keep(path: Path, backup: Path) -> None:
+    """Give the file a second name, replacing what had it."""
+    if path.is_symlink() or not path.exists():
+        return
+    aside = _beside(backup)
+    try:
+        aside.hardlink_to(path)
+    except OSError:
+        # A file system without hard links.
+        descriptor = create(aside)
+        with os.fdopen(descriptor, "wb") as copy, path.open("rb") as original:
+            import shutil
+
+            shutil.copyfileobj(original, copy)
+    aside.replace(backup)

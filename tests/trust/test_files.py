@@ -1,0 +1,355 @@
+"""A work tree that somebody else wrote: what it can make `plan` write, read or wait for.
+
+Each case lays a trap as a pull request could, with links and odd files, or finds one laid beside the work
+tree, and runs nexusform as a CI job does.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run
+
+CONFIGURATION = """
+provider "simulated" {
+  reality = "site.json"
+}
+resource "nexus_site" "lab" {}
+resource "nexus_rack" "r" {
+  site_id       = nexus_site.lab.id
+  name          = "r1"
+  machine_count = 2
+}
+"""
+PRECIOUS = "precious\n"
+SECONDS = 30  # a command that takes longer hangs
+MOST_MEMORY = 16 << 30  # bytes; an endless file would take more
+
+
+class Tree:
+    """A work tree beside a file that must stay as it is, and a home of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.root = directory / "work"
+        self.home = directory / "home"
+        self.victim = directory / "victim"
+        self.root.mkdir()
+        self.home.mkdir()
+        self.victim.write_text(PRECIOUS)
+        (self.root / "main.nf.hcl").write_text(CONFIGURATION)
+        self.environment = {k: v for k, v in os.environ.items() if not k.startswith(("NF_", "XDG_"))}
+        self.environment["HOME"] = str(self.home)
+
+    def link(self, name: str, target: Path | str | None = None) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(target or self.victim)
+        return path
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def run(self, *arguments: str) -> tuple[int, str]:
+        """Exit code, and what was said on both streams. Fails where a command waits or reads for ever."""
+        said = io.StringIO()
+        limits = resource.getrlimit(resource.RLIMIT_AS)
+        before = Path.cwd()
+
+        def late(*_: object) -> None:
+            raise AssertionError(f"{arguments} hangs")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "environ", os.environ.copy())
+            os.environ.clear()
+            os.environ.update(self.environment)
+            patch.setattr("sys.stdin", io.StringIO())
+            for stream in ("stdout", "stderr"):
+                patch.setattr(f"sys.{stream}", said)
+            alarm = signal.signal(signal.SIGALRM, late)
+            os.chdir(self.root)
+            signal.alarm(SECONDS)
+            resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, limits[1]))
+            try:
+                code = run(arguments)
+            finally:
+                resource.setrlimit(resource.RLIMIT_AS, limits)
+                signal.alarm(0)
+                signal.signal(signal.SIGALRM, alarm)
+                os.chdir(before)
+        return code, said.getvalue()
+
+    def run_alone(self, *arguments: str, before: str = "") -> tuple[int, str]:
+        """The same in a process of its own, after what a shell does `before`."""
+        done = subprocess.run(
+            ["bash", "-c", f'{before} exec "$@"', "bash", sys.executable, "-m", "nexusform", *arguments],
+            cwd=self.root,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=120,
+            check=False,
+        )
+        return done.returncode, done.stdout.decode()
+
+    def files(self) -> dict[str, bytes]:
+        """Every file of the work tree, links as links."""
+        return {
+            str(path.relative_to(self.root)): os.fsencode(path.readlink())
+            if path.is_symlink()
+            else path.read_bytes()
+            for path in sorted(self.root.rglob("*"))
+            if path.is_symlink() or path.is_file()
+        }
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    return Tree(tmp_path)
+
+
+def row(name: str) -> dict[str, object]:
+    return {"type": "nexus_rack", "id": f"lab/{name}", "creation": 1, "attributes": {"id": f"lab/{name}"}}
+
+
+def pending(name: str) -> str:
+    return json.dumps(["nexus_rack", f"lab/{name}", 1, {"id": f"lab/{name}"}]) + "\n"
+
+
+# --- writing -----------------------------------------------------------------------------------
+
+
+def test_plan_leaves_the_work_tree_as_it_is(tree: Tree) -> None:
+    before = tree.files()
+    code, text = tree.run("plan")
+    assert code == 0, text
+    assert tree.files() == before
+
+
+def test_a_link_where_the_reality_is_written_aside_is_not_followed(tree: Tree) -> None:
+    tree.run("apply", "-auto-approve")
+    tree.write("site.json.pending", pending("b"))
+    tree.link(".site.json.tmp")
+    tree.run("plan")
+    assert tree.victim.read_text() == PRECIOUS
+    tree.run("apply", "-auto-approve")
+    assert tree.victim.read_text() == PRECIOUS
+
+
+def test_plan_folds_no_pending_log_into_a_reality(tree: Tree) -> None:
+    code, text = tree.run("apply", "-auto-approve")
+    assert code == 0, text
+    tree.write("site.json.pending", pending("b"))
+    before = tree.files()
+    code, text = tree.run("plan", "-refresh=true")
+    assert code == 0, text
+    assert tree.files() == before
+    tree.write("more.nf.hcl", 'resource "nexus_site" "other" {}\n')
+    code, text = tree.run("apply", "-auto-approve")
+    assert code == 0, text
+    assert "lab/b" in (tree.root / "site.json").read_text()
+    assert not (tree.root / "site.json.pending").exists()
+
+
+def test_a_link_as_pending_log_is_not_written_through(tree: Tree) -> None:
+    tree.victim.write_text("")
+    tree.link("site.json.pending")
+    code, text = tree.run("apply", "-auto-approve")
+    assert code == 1, text
+    assert "not a regular file" in text
+    assert tree.victim.read_text() == ""
+
+
+def test_a_link_as_journal_is_not_written_through(tree: Tree) -> None:
+    tree.link("state/nexusform.nfstate.journal")
+    code, text = tree.run("plan")
+    assert code == 1, text
+    assert "not a regular file" in text
+    assert tree.victim.read_text() == PRECIOUS
+
+
+@pytest.mark.parametrize("name", ["backend.json.tmp", "backend.json"])
+def test_init_writes_through_no_link(tree: Tree, name: str) -> None:
+    tree.write("backend.nf.hcl", 'nexusform {\n  backend "local" {\n    path = "elsewhere.nfstate"\n  }\n}\n')
+    tree.link(f".nexusform/{name}")
+    tree.run("init", "-reconfigure")
+    assert tree.victim.read_text() == PRECIOUS
+    assert oct(tree.victim.stat().st_mode)[-3:] != "600"
+
+
+def test_selecting_a_workspace_writes_through_no_link(tree: Tree) -> None:
+    tree.link(".nexusform/environment")
+    tree.run("workspace", "new", "blue")
+    assert tree.victim.read_text() == PRECIOUS
+
+
+@pytest.mark.parametrize(
+    "flag", ["-out=result", "-report=markdown:result", "-report=json:result"], ids=lambda f: f.split("=")[1]
+)
+def test_what_was_asked_for_replaces_a_link(tree: Tree, flag: str) -> None:
+    tree.link("result")
+    code, text = tree.run("plan", flag)
+    assert code == 0, text
+    assert tree.victim.read_text() == PRECIOUS
+    assert not (tree.root / "result").is_symlink()
+    assert (tree.root / "result").stat().st_size > 0
+
+
+def test_results_of_tests_replace_a_link(tree: Tree) -> None:
+    tree.write("a.nftest.hcl", 'run "one" {\n  command = plan\n}\n')
+    tree.link("result.xml")
+    code, text = tree.run("test", "-junit-xml=result.xml")
+    assert code == 0, text
+    assert tree.victim.read_text() == PRECIOUS
+    assert "testsuite" in (tree.root / "result.xml").read_text()
+
+
+def test_generated_configuration_goes_through_no_link(tree: Tree) -> None:
+    target = tree.victim.with_name("not-there.nf.hcl")
+    tree.link("made.nf.hcl", target)
+    tree.write("site.json", json.dumps([{**row("a"), "attributes": {"id": "lab/a", "name": "a"}}]))
+    tree.write("import.nf.hcl", 'import {\n  to = nexus_rack.a\n  id = "lab/a"\n}\n')
+    tree.run("plan", "-generate-config-out=made.nf.hcl")
+    assert not target.exists()
+
+
+def test_a_pipe_and_standard_output_are_written_to_as_they_come(tree: Tree) -> None:
+    code, text = tree.run_alone("plan", "-report=json:/dev/stdout")
+    assert code == 0, text
+    assert '"format_version"' in text
+
+
+def test_standard_output_that_is_a_file_stays_that_file(tree: Tree) -> None:
+    code, _ = tree.run_alone("plan", "-report=json:/dev/stdout", before="exec > out.json;")
+    assert code == 0
+    assert '"format_version"' in (tree.root / "out.json").read_text()
+
+
+# --- the state behind a link -------------------------------------------------------------------
+
+
+def test_lock_journal_and_backup_stand_beside_the_real_state(tree: Tree) -> None:
+    real = tree.root / "real"
+    real.mkdir()
+    (tree.root / "state").mkdir()
+    tree.link("state/nexusform.nfstate", real / "team.nfstate")
+    code, text = tree.run("apply", "-auto-approve")
+    assert code == 0, text
+    tree.write("more.nf.hcl", 'output "x" {\n  value = 1\n}\n')
+    code, text = tree.run("apply", "-auto-approve")
+    assert code == 0, text
+    assert {path.name for path in real.iterdir()} == {"team.nfstate", "team.nfstate.backup"}
+    assert [path.name for path in (tree.root / "state").iterdir()] == ["nexusform.nfstate"]
+    (real / "team.nfstate.lock.info").write_text(
+        json.dumps({"ID": "1234", "Host": "another", "Pid": 1, "Who": "somebody"})
+    )
+    code, text = tree.run("plan")
+    assert code == 1
+    assert "1234" in text
+
+
+# --- odd files ---------------------------------------------------------------------------------
+
+ODD_PLACES = [
+    "site.json",
+    "site.json.pending",
+    "state/nexusform.nfstate",
+    "state/nexusform.nfstate.journal",
+    "state/nexusform.nfstate.lock.info",
+    ".nexusform/environment",
+    ".nexusform/backend.json",
+    "more.nf.hcl",
+    "x.auto.nfvars.hcl",
+]
+
+
+@pytest.mark.parametrize("place", ODD_PLACES)
+@pytest.mark.parametrize("kind", ["fifo", "endless", "directory"])
+def test_an_odd_file_is_refused_or_passed_over_at_once(tree: Tree, place: str, kind: str) -> None:
+    path = tree.root / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "directory":
+        path.mkdir()
+    else:
+        path.symlink_to("/dev/zero")
+    code, text = tree.run("plan", "-lock-timeout=0s")
+    assert code in (0, 1)
+    assert "bug of its own" not in text
+    assert "memory of this machine" not in text
+
+
+def test_files_named_by_the_operator_may_not_be_endless_either(tree: Tree) -> None:
+    for flag in ("-target-file=/dev/zero", "-var-file=/dev/zero"):
+        code, text = tree.run("plan", flag)
+        assert code == 1, text
+        assert "regular file" in text
+    code, text = tree.run("state", "push", "/dev/zero")
+    assert code == 1, text
+
+
+# --- locks -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("garbage", ["", "not JSON", "{}", '{"ID": 7}', "link", "fifo"])
+def test_a_garbage_lock_is_broken_by_the_command_that_its_message_names(tree: Tree, garbage: str) -> None:
+    path = tree.root / "state" / "nexusform.nfstate.lock.info"
+    path.parent.mkdir()
+    if garbage == "link":
+        path.symlink_to(tree.victim)
+    elif garbage == "fifo":
+        os.mkfifo(path)
+    else:
+        path.write_text(garbage)
+    code, text = tree.run("plan")
+    assert code == 1
+    command = text.replace("\n", " ").split("`nexusform force-unlock ")[1].split("`")[0].split()
+    code, text = tree.run("force-unlock", "-force", *command)
+    assert code == 0, text
+    code, text = tree.run("plan")
+    assert code == 0, text
+    assert tree.victim.read_text() == PRECIOUS
+
+
+def test_planning_without_a_lock_is_told(tree: Tree) -> None:
+    code, text = tree.run("plan", "-lock=false")
+    assert code == 0
+    assert "The state is not locked" in text
+    code, text = tree.run("plan")
+    assert "The state is not locked" not in text
+
+
+# --- streams -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("apply",),
+        ("destroy",),
+        ("console",),
+        ("force-unlock", "x"),
+        ("state", "push", "-"),
+        ("fmt", "-"),
+        ("test",),
+        ("plan",),
+    ],
+    ids=" ".join,
+)
+def test_a_closed_stdin_is_no_crash(tree: Tree, arguments: tuple[str, ...]) -> None:
+    code, text = tree.run_alone(*arguments, before="exec <&-;")
+    assert code in (0, 1, 2), text
+    assert "bug of its own" not in text
