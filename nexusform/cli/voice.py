@@ -25,6 +25,7 @@ from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.text import progress_text
 from nexusform.source import SourceFile
 from nexusform.state.model import OutputState
+from nexusform.words import form
 
 if TYPE_CHECKING:  # a plan applies nothing
     from nexusform.workflow.apply import ApplyOutcome
@@ -223,7 +224,7 @@ class TextVoice:
             if hits:
                 self.screen.out(f"{hits} of {hits} predictions came true.")
             return
-        word = "prediction" if len(misses) == 1 else "predictions"
+        word = form(len(misses), "prediction")
         came_true = f", {hits} came true" if hits else ""
         self.screen.out(f"{len(misses)} {word} missed{came_true}:")
         for miss in misses[:_MOST_MISSES]:

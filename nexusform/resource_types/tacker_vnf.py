@@ -39,6 +39,7 @@ from nexusform.scheduling.racks.model import Placement
 from nexusform.schema import Attribute, BlockSchema
 from nexusform.value_types import DYNAMIC, NUMBER, STRING, ListType, MapType, ObjectType
 from nexusform.values import UNKNOWN
+from nexusform.words import form
 
 DECIDED: Final = "decided"
 CIS_NODE_LABEL: Final = "CIS-node"
@@ -172,7 +173,7 @@ def _unmet_problem(unmet_rule: Unmet, kind: str, severity: Severity, machines: i
     else:
         at_most = f" with up to {rule.most} on each" if rule.most > 1 else ""
         room = machines if rule.scope == "machine" else unmet_rule.room // rule.most
-        has = f"the site has {room} {rule.scope}{'' if room == 1 else 's'}"
+        has = f"the site has {room} {form(room, rule.scope)}"
         when = "" if severity is Severity.ERROR else " at the largest scale"
         has = "a VNF stands on one site" if rule.scope == "site" else has
         text += (

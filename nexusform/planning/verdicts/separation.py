@@ -24,6 +24,7 @@ from nexusform.planning.vms.vm_object import VmObject
 from nexusform.ports import Kind
 from nexusform.scheduling.racks.certainty import Token
 from nexusform.scheduling.racks.model import Placement
+from nexusform.words import form
 
 if TYPE_CHECKING:  # loaded where there are pods
     from nexusform.planning.pods.phase import PlannedPod
@@ -363,7 +364,7 @@ def _refusal(instance: Instance, verdict: SeparationVerdict) -> Diagnostic:
 
 def refusal_text(verdict: SeparationVerdict) -> str:
     """Which hardware is shared, by whom, and which step brought them together."""
-    what = verdict.scope if len(verdict.violations) == 1 else f"{verdict.scope}s"
+    what = form(len(verdict.violations), verdict.scope)
     count = len(verdict.violations)
     lines = [f"{verdict.address} {_how_often(verdict)}. Its groups share {count} {what}{_where(verdict)}:"]
     lines += [f" - {violation_text(v)}" for v in verdict.violations[:_NAMED_PLACES]]

@@ -16,6 +16,7 @@ from nexusform.scheduling.pods.board import Board
 from nexusform.scheduling.pods.forecast import PodOutcome, Prediction, WorkloadForecast
 from nexusform.scheduling.pods.model import HOSTNAME, Cluster, Node, PodTerm, Strategy, Workload
 from nexusform.scheduling.pods.statics import Statics
+from nexusform.words import form
 
 SHARED_MACHINE: Final = "shared_machine"
 SHARED_RACK: Final = "shared_rack"
@@ -123,7 +124,7 @@ def _shared_machines(scene: _Scene) -> Iterator[PodWarning]:
             continue
         pods = tuple(o.name for o in scene.running if scene.by_name[o.node].machine == machine)
         nodes = tuple(sorted({o.node for o in scene.running if scene.by_name[o.node].machine == machine}))
-        workers = f"{_plural(len(nodes), 'worker')} {_few(nodes)}"
+        workers = f"{len(nodes)} {form(len(nodes), 'worker')} {_few(nodes)}"
         detail = (
             f"{count} of {len(scene.running)} pods ({_few(pods)}) would run on machine {machine} "
             f"({workers}) and be lost with it. {_why(scene, proposed, 'machines')}"
@@ -239,7 +240,7 @@ def _missing_labels(scene: _Scene) -> Iterator[PodWarning]:
             yield scene.warn(UNKNOWN_KEY, detail, topology_key=key, proposed_key=proposed)
         elif use == "anti-affinity":
             verb = "lacks" if len(lacking) == 1 else "lack"
-            lack = f"{_plural(len(lacking), 'worker')} {_few(lacking)} {verb}"
+            lack = f"{len(lacking)} {form(len(lacking), 'worker')} {_few(lacking)} {verb}"
             detail = (
                 f"{lack} the label {key}, so the required anti-affinity over it never keeps pods off there. "
                 "Label all workers."
@@ -329,7 +330,7 @@ def _passed_over(scene: _Scene, placed: Counter[int]) -> Iterator[PodWarning]:
     priority = scene.workload.pod.priority
     lower = sum(count for other, count in placed.items() if other < priority)
     if waiting and lower:
-        others = f"{_plural(lower, 'pod')} of lower priority {'runs' if lower == 1 else 'run'}"
+        others = f"{lower} {form(lower, 'pod')} of lower priority {form(lower, 'runs', 'run')}"
         detail = (
             f"{_few(waiting)} (priority {priority}) would stay Pending while {others}; "
             "the cluster may evict some of them, which is not predicted."
@@ -340,10 +341,6 @@ def _passed_over(scene: _Scene, placed: Counter[int]) -> Iterator[PodWarning]:
 def _few(names: Sequence[str]) -> str:
     shown = ", ".join(names[:_MOST_NAMES])
     return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES} more"
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 _RULES: Final = (_shared_hardware, _missing_labels, _too_many, _deadlock, _stuck, _pending)
