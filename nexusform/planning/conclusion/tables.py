@@ -22,12 +22,13 @@ def placement_tables(
     """
     open_racks = {site_id: _open_racks(site) for site_id, site in sites.items()}
     rows: dict[tuple[str, str, str], list[tuple[VmObject, PoolDemand]]] = {}
-    for found in objects:
-        if found.demand is None or found.going or not found.demand.pools:
+    for vms in objects:
+        demand = vms.demand
+        if demand is None or vms.going:
             continue
-        for pool in found.demand.pools:
-            whose = pool.rule_pool or str(found.instance.address)
-            rows.setdefault((found.demand.site_id, whose, pool.pool), []).append((found, pool))
+        for pool in demand.pools:
+            whose = pool.rule_pool or str(vms.instance.address)
+            rows.setdefault((demand.site_id, whose, pool.pool), []).append((vms, pool))
     for (site_id, _, _), members in rows.items():
         yield _row(members, open_racks.get(site_id, {}), certainty.get(site_id))
 
@@ -42,42 +43,46 @@ def _row(
     racks: Mapping[str, str],
     certainty: SiteCertainty | None,
 ) -> PlacementTable:
-    found, pool = members[0]
-    assert found.demand is not None
-    keys = [(of, (p.pool, number)) for of, p in members for number in p.numbers]
-    actual = Counter(of.place_after(key).rack for of, key in keys if key in of.placed)
+    vms, pool = members[0]
+    demand = vms.demand
+    assert demand is not None
+    keys = [(of, (part.pool, number)) for of, part in members for number in part.numbers]
+    racks_taken = Counter(of.placed[key].placement.rack for of, key in keys if key in of.placed)
     allowed = sum(1 for zone in racks.values() if pool.zones is None or zone in pool.zones)
     expected = min(len(keys), allowed)
     floor, ceiling = (len(keys) // expected, -(-len(keys) // expected)) if expected else (0, 0)
-    placed = sum(1 for of, key in keys if key in of.tokens)
-    sure = certainty.pool(found.demand.owner, pool.rule_pool or pool.pool) if certainty is not None else None
-    # A VNF's manager takes the newest; a platform takes which it likes.
-    chosen = found.demand.provenance != "decided"
-    shrinks = chosen and any(t == "scale_in" for key, t in found.moves.leave.items() if key[0] == pool.pool)
-    sizes = {p.sku.name for _, p in members}
+    sure = certainty.pool(demand.owner, pool.rule_pool or pool.pool) if certainty is not None else None
+    sizes = {part.sku.name for _, part in members}
     return PlacementTable(
-        found.instance.address,
-        found.demand.site_id,
-        found.demand.cluster,
+        vms.instance.address,
+        demand.site_id,
+        demand.cluster,
         pool.pool,
         pool.sku.name if len(sizes) == 1 else f"{len(sizes)} sizes",
         len(keys),
         expected,
-        len(actual),
+        len(racks_taken),
         (floor, ceiling),
-        dict(sorted(actual.items())),
-        placed=placed,
+        dict(sorted(racks_taken.items())),
+        placed=sum(1 for of, key in keys if key in of.tokens),
         racks_certain=sure.vms_on_certain_counts if sure is not None else 0,
         machines_certain=sure.machine_certain if sure is not None else 0,
         counts_certain=sure.certain_racks if sure is not None else (),
-        fewest_left_on_a_rack=_worst_left(found, pool) if shrinks else None,
+        fewest_left_on_a_rack=_worst_left(vms, pool) if _platform_shrinks(vms, pool) else None,
     )
 
 
-def _worst_left(found: VmObject, pool: PoolDemand) -> int:
+def _platform_shrinks(vms: VmObject, pool: PoolDemand) -> bool:
+    """Whether the pool loses VMs that the platform chooses. A VNF's manager takes the newest."""
+    if vms.demand is None or vms.demand.provenance == "decided":
+        return False
+    return any(name == pool.pool and trigger == "scale_in" for (name, _), trigger in vms.moves.leave.items())
+
+
+def _worst_left(vms: VmObject, pool: PoolDemand) -> int:
     """On a real site the platform chooses which VMs a scale-in takes: the fewest that may be left
     on a rack that has some now.
     """
-    before = Counter(found.place_before(key).rack for key in found.standing if key[0] == pool.pool)
-    gone = sum(1 for key in found.moves.leave if key[0] == pool.pool)
+    before = Counter(vms.place_before(key).rack for key in vms.standing if key[0] == pool.pool)
+    gone = sum(1 for key in vms.moves.leave if key[0] == pool.pool)
     return max(min(before.values(), default=0) - gone, 0)

@@ -18,7 +18,7 @@ DOES_NOT_FIT = "does-not-fit"
 
 
 class Unplaced(Struct, frozen=True):
-    """A pool of which not every VM found a place. `placed` counts those that stand or were placed,
+    """A pool of which not every VM vms a place. `placed` counts those that stand or were placed,
     `standing` those that stood before.
     """
 
@@ -44,48 +44,49 @@ def fit_failures(objects: Iterable[VmObject], left_out: Sequence[str] = ()) -> F
     """
     diagnostics: list[Diagnostic] = []
     unplaced = []
-    for found in objects:
-        if found.crowded:
-            diagnostics += [_crowded(found, reason) for reason in found.crowded]
-        if found.demand is None:
-            continue
-        for pool in found.demand.pools:
-            shortage = next(
-                (found.failed[k] for n in pool.numbers if (k := (pool.pool, n)) in found.failed), None
-            )
+    for vms in objects:
+        diagnostics += [_crowded(vms, reason) for reason in vms.crowded]
+        for pool in vms.demand.pools if vms.demand is not None else ():
+            shortage = _shortage(vms, pool)
             if shortage is not None:
-                diagnostics.append(_error(found, pool, shortage, left_out))
-                unplaced.append(_unplaced(found, pool, shortage))
+                diagnostics.append(_error(vms, pool, shortage, left_out))
+                unplaced.append(_unplaced(vms, pool, shortage))
     return Failures(tuple(diagnostics), tuple(unplaced))
 
 
-def _unplaced(found: VmObject, pool: PoolDemand, shortage: Shortage) -> Unplaced:
-    assert found.demand is not None
+def _shortage(vms: VmObject, pool: PoolDemand) -> Shortage | None:
+    """What the first VM of a pool that vms no place fell short of; None when all have one."""
+    keys = ((pool.pool, number) for number in pool.numbers)
+    return next((vms.failed[key] for key in keys if key in vms.failed), None)
+
+
+def _unplaced(vms: VmObject, pool: PoolDemand, shortage: Shortage) -> Unplaced:
+    demand = vms.demand
+    assert demand is not None
     keys = [(pool.pool, number) for number in pool.numbers]
-    placed = sum(1 for key in keys if key in found.placed)
-    standing = sum(1 for key in keys if key in found.standing)
-    wanted = found.demand
+    placed = sum(1 for key in keys if key in vms.placed)
+    standing = sum(1 for key in keys if key in vms.standing)
     return Unplaced(
-        found.instance.address, pool, shortage.demand, wanted.site_id, wanted.cluster, placed, standing
+        vms.instance.address, pool, shortage.demand, demand.site_id, demand.cluster, placed, standing
     )
 
 
-def _crowded(found: VmObject, reason: str) -> Diagnostic:
-    return found.instance.problem(
+def _crowded(vms: VmObject, reason: str) -> Diagnostic:
+    return vms.instance.problem(
         Problem(
             ("machine",),
             "pinned-vm-does-not-fit",
-            f"The rule would not put {found.instance.address} there: {reason}. It is counted on that "
+            f"The rule would not put {vms.instance.address} there: {reason}. It is counted on that "
             "machine anyway.",
             Severity.WARNING,
         )
     )
 
 
-def _error(found: VmObject, pool: PoolDemand, shortage: Shortage, left_out: Sequence[str] = ()) -> Diagnostic:
+def _error(vms: VmObject, pool: PoolDemand, shortage: Shortage, left_out: Sequence[str] = ()) -> Diagnostic:
     total = len(pool.numbers)
-    placed = sum(1 for number in pool.numbers if (pool.pool, number) in found.placed)
-    instance = found.instance
+    placed = sum(1 for number in pool.numbers if (pool.pool, number) in vms.placed)
+    instance = vms.instance
     subject = instance.locate(pool.path)
     return error(
         DOES_NOT_FIT,

@@ -11,10 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.address import Address
-from nexusform.demands import PlacedVm, PoolDemand
-from nexusform.diagnostics import Diagnostic, Problem, Severity, did_you_mean
+from nexusform.demands import PlacedVm, PoolDemand, VmDemand
+from nexusform.diagnostics import Diagnostic, Problem, Severity, did_you_mean, has_errors
+from nexusform.plain_data import Path
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import SeparationVerdict, SeparationViolation
 from nexusform.planning.verdicts.certainty import SiteCertainty
@@ -85,23 +87,23 @@ def judge(
     pods: Sequence[PlannedPod] = (),
 ) -> Verdicts:
     """Judge every separation rule of a plan, in planning order."""
-    found = Verdicts()
+    verdicts = Verdicts()
     rules = [i for i in instances if i.type.kind is Kind.SEPARATION_RULE and not (i.going or i.broken)]
     if not rules:
-        return found
+        return verdicts
     roll = _Roll(objects, sites, pods)
     outcomes = list(_outcomes(certainty))
     for instance in rules:
         groups, problems = _groups(instance, roll)
-        found.diagnostics += problems
-        if any(p.severity is Severity.ERROR for p in problems):
+        verdicts.diagnostics += problems
+        if has_errors(problems):
             continue
         verdict = _verdict(instance, groups, outcomes)
-        found.verdicts.append(verdict)
+        verdicts.verdicts.append(verdict)
         if verdict.holds != "always":
-            found.diagnostics.append(_refusal(instance, verdict))
-            found.open_rules.append(OpenRule(instance, verdict, groups))
-    return found
+            verdicts.diagnostics.append(_refusal(instance, verdict))
+            verdicts.open_rules.append(OpenRule(instance, verdict, groups))
+    return verdicts
 
 
 def _outcomes(certainty: Mapping[str, SiteCertainty]) -> Iterator[Outcome]:
@@ -123,47 +125,43 @@ class _Roll:
         for site in sites.values():
             steps = (getattr(o, "token", None) for o in site.operations)
             self._ranks[site.id] = {token: at for at, token in enumerate(steps) if token is not None}
-        for found in objects.values():
-            if found.going or found.demand is None:
+        for vms in objects.values():
+            demand = vms.demand
+            if vms.going or demand is None:
                 continue
-            wanted = found.demand
-            cluster_id = wanted.parent_id or f"{wanted.site_id}/{wanted.cluster}"
-            values = found.instance.config or found.instance.planned
-            if values is not None and not wanted.parent_id:
-                cluster_id = found.instance.type.identify(values)
-            self.clusters.setdefault(cluster_id, []).append(found)
-            for pool in wanted.pools:
-                self.pools[f"{cluster_id}/{pool.pool}"] = (found, pool)
+            cluster_id = _cluster_id(vms, demand)
+            self.clusters.setdefault(cluster_id, []).append(vms)
+            for pool in demand.pools:
+                self.pools[f"{cluster_id}/{pool.pool}"] = (vms, pool)
 
     def cluster(self, cluster_id: str) -> Iterator[Member]:
         """The VMs of a cluster, its separate pools included."""
-        for found in self.clusters.get(cluster_id, ()):
-            for pool in found.demand.pools if found.demand is not None else ():
-                yield from self.pool(found, pool)
+        for vms in self.clusters.get(cluster_id, ()):
+            for pool in vms.demand.pools if vms.demand is not None else ():
+                yield from self.pool(vms, pool)
 
-    def pool(self, found: VmObject, pool: PoolDemand) -> Iterator[Member]:
+    def pool(self, vms: VmObject, pool: PoolDemand) -> Iterator[Member]:
         """The VMs of one pool that have a place."""
         for number in pool.numbers:
-            vm = found.placed.get((pool.pool, number))
+            vm = vms.placed.get((pool.pool, number))
             if vm is not None:
-                yield self._member(found, pool, vm)
+                yield self._member(vms, pool, vm)
 
-    def _member(self, found: VmObject, pool: PoolDemand, vm: PlacedVm) -> Member:
-        assert found.demand is not None
+    def _member(self, vms: VmObject, pool: PoolDemand, vm: PlacedVm) -> Member:
+        assert vms.demand is not None
         key = (vm.pool, vm.number)
-        token = found.tokens.get(key)
-        rank = self._ranks.get(found.demand.site_id, {}).get(token, -1) if token is not None else -1
-        trigger = found.moves.again.get(key) or found.moves.arrive.get(key) or ""
+        token = vms.tokens.get(key)
+        rank = self._ranks.get(vms.demand.site_id, {}).get(token, -1) if token is not None else -1
         return Member(
             vm.name,
-            (found.instance.address, key),
-            found.demand.site_id,
+            (vms.instance.address, key),
+            vms.demand.site_id,
             vm.placement,
             token,
             rank,
-            trigger if token is not None else "",
+            vms.trigger_of(key) if token is not None else "",
             pool,
-            found.demand.owner,
+            vms.demand.owner,
         )
 
     def selected(self, selector: Mapping[str, Any]) -> Iterator[Member]:
@@ -172,26 +170,25 @@ class _Roll:
         namespaces = set(selector.get("namespaces") or ())
         nodes: dict[str, dict[str, Member]] = {}
         for pod in self.pods:
-            if namespaces and pod.namespace not in namespaces:
-                continue
-            if any(pod.labels.get(name) != value for name, value in labels.items()):
+            in_namespace = not namespaces or pod.namespace in namespaces
+            if not in_namespace or any(pod.labels.get(name) != value for name, value in labels.items()):
                 continue
             if pod.cluster_id not in nodes:
-                nodes[pod.cluster_id] = {m.label: m for m in self.cluster(pod.cluster_id)}
+                nodes[pod.cluster_id] = {member.label: member for member in self.cluster(pod.cluster_id)}
             vm = nodes[pod.cluster_id].get(pod.node)
             if vm is not None:
                 label = f"{pod.namespace}/{pod.name} on {vm.label}"
-                yield Member(
-                    label,
-                    vm.vm,
-                    vm.site_id,
-                    vm.place,
-                    vm.token,
-                    vm.rank,
-                    vm.trigger or pod.trigger,
-                    vm.pool,
-                    vm.cluster,
-                )
+                yield replace(vm, label=label, trigger=vm.trigger or pod.trigger)
+
+
+def _cluster_id(vms: VmObject, demand: VmDemand) -> str:
+    """Whose VMs groups take them for: a separate pool's are its cluster's."""
+    if demand.parent_id:
+        return demand.parent_id
+    values = vms.instance.config or vms.instance.planned
+    if values is not None:
+        return vms.instance.type.identify(values)
+    return f"{demand.site_id}/{demand.cluster}"
 
 
 # --- groups ------------------------------------------------------------------------------------
@@ -219,9 +216,7 @@ def _groups(instance: Instance, roll: _Roll) -> tuple[tuple[tuple[Member, ...], 
     return tuple(groups), [instance.problem(p) for p in problems]
 
 
-def _members(
-    values: Mapping[str, Any], roll: _Roll, path: tuple[str | int, ...], problems: list[Problem]
-) -> Iterator[Member]:
+def _members(values: Mapping[str, Any], roll: _Roll, path: Path, problems: list[Problem]) -> Iterator[Member]:
     seen: set[tuple[Address, VmKey]] = set()
     for cluster_id in values.get("cluster_ids") or ():
         if cluster_id not in roll.clusters:
@@ -243,9 +238,9 @@ def _members(
         yield from roll.selected(selector)
 
 
-def _unknown(kind: str, path: tuple[str | int, ...], what: str, given: str, known: Sequence[str]) -> Problem:
+def _unknown(kind: str, path: Path, what: str, name: str, known: Sequence[str]) -> Problem:
     listed = f" Known: {', '.join(known[:10])}." if known else ""
-    return Problem(path, kind, f'No {what} has the id "{given}".{did_you_mean(given, known)}{listed}')
+    return Problem(path, kind, f'No {what} has the id "{name}".{did_you_mean(name, known)}{listed}')
 
 
 # --- verdict -----------------------------------------------------------------------------------
@@ -257,21 +252,18 @@ def _verdict(
     assert instance.config is not None
     scope = str(instance.config["scope"])
     planned = _violations(groups, scope, None, None)
-    held = 0
-    broken: tuple[SeparationViolation, ...] = planned
-    for seed, outcome in enumerate(outcomes):
-        if not _shares(groups, scope, outcome):
-            held += 1
-        elif not broken:
-            broken = _violations(groups, scope, outcome, seed)
-    kept = held + (not planned)
-    holds = "always" if kept == len(outcomes) + 1 else "sometimes" if kept else "never"
+    broken_runs = [seed for seed, outcome in enumerate(outcomes) if _shares(groups, scope, outcome)]
+    held = len(outcomes) - len(broken_runs)
+    violations = planned
+    if broken_runs and not planned:
+        violations = _violations(groups, scope, outcomes[broken_runs[0]], broken_runs[0])
+    broken = "sometimes" if held or not planned else "never"
     return SeparationVerdict(
         instance.address,
         scope,
         str(instance.config["enforcement"]),
-        holds,
-        broken,
+        broken if violations else "always",
+        violations,
         len(outcomes),
         held,
     )
@@ -306,21 +298,26 @@ def _shares(groups: Sequence[Sequence[Member]], scope: str, outcome: Outcome) ->
 def _violations(
     groups: Sequence[Sequence[Member]], scope: str, outcome: Outcome | None, seed: int | None
 ) -> tuple[SeparationViolation, ...]:
-    found: dict[Location, list[tuple[int, Member]]] = {}
+    members_at: dict[Location, list[tuple[int, Member]]] = {}
     for index, group in enumerate(groups):
         for member in group:
             place = _place(member, outcome)
             if place is not None:
-                found.setdefault(_location(member, place, scope), []).append((index, member))
-    shared = {at: there for at, there in found.items() if len({index for index, _ in there}) > 1}
+                members_at.setdefault(_location(member, place, scope), []).append((index, member))
+    shared = {at: there for at, there in members_at.items() if _groups_of(there) > 1}
     return tuple(_violation(at, shared[at], seed) for at in sorted(shared, key=_natural))
+
+
+def _groups_of(members: Sequence[tuple[int, Member]]) -> int:
+    return len({group for group, _ in members})
 
 
 def _violation(at: Location, there: Sequence[tuple[int, Member]], seed: int | None) -> SeparationViolation:
     arrived = sorted(there, key=lambda item: item[1].rank)
-    first = arrived[0][0]
-    joiner = next(member for index, member in arrived if index != first)
-    packed = joiner.pool.sku.extra_large and at[2] and joiner.token is not None and not joiner.pool.pinned
+    first_group, _ = arrived[0]
+    joiner = next(member for group, member in arrived if group != first_group)
+    _, _, machine = at
+    packed = joiner.pool.sku.extra_large and machine and joiner.token is not None and not joiner.pool.pinned
     beside = any(
         m.pool.sku.extra_large and m.cluster != joiner.cluster for _, m in arrived if m.rank <= joiner.rank
     )
@@ -377,9 +374,8 @@ def refusal_text(verdict: SeparationVerdict) -> str:
 
 def _how_often(verdict: SeparationVerdict) -> str:
     if verdict.holds == "never":
-        return "does not hold" + (
-            f", neither in the plan nor in any of {verdict.runs} tie-breaks" if verdict.runs else ""
-        )
+        in_runs = f", neither in the plan nor in any of {verdict.runs} tie-breaks" if verdict.runs else ""
+        return f"does not hold{in_runs}"
     return f"holds only sometimes: in {verdict.held} of {verdict.runs} tie-breaks"
 
 
