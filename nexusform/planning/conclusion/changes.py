@@ -26,7 +26,7 @@ def build_changes(
     instances: Mapping[Address, Instance], order: Order, prior: Prior
 ) -> tuple[list[Change], list[Diagnostic]]:
     """A change per instance in planning order, then per deposed object. Numbers new objects."""
-    blocks = {b.address: b for b in order.blocks}
+    blocks = {block.address: block for block in order.blocks}
     changes: list[Change] = []
     problems = _duplicate_ids(instances)
     last = prior.state.last_creation
@@ -40,30 +40,33 @@ def build_changes(
         problems += _protected(instance, block)
         changes.append(_change(instance, block))
     for address in sorted(prior.instances, key=address_order):
-        known = instances.get(address)
-        if (
-            known is not None
-            and known.block is None
-            and known.action is Action.NO_OP
-            and known.prior is not None
-        ):
-            continue
-        for key, old in sorted(prior.instances[address].deposed.items()):
-            changes.append(
-                Change(
-                    address,
-                    Action.DELETE,
-                    old.attributes,
-                    None,
-                    old.provider,
-                    0,
-                    old.creation,
-                    sensitive_before=old.sensitive,
-                    deposed=key,
-                    dependencies=old.dependencies,
-                )
-            )
+        if not _is_left_alone(instances.get(address)):
+            deposed = sorted(prior.deposed(address).items())
+            changes += [_deposed_change(address, key, old) for key, old in deposed]
     return changes, problems
+
+
+def _is_left_alone(instance: Instance | None) -> bool:
+    """Whether the plan leaves an object out: then its deposed objects are left, too."""
+    if instance is None or instance.prior is None:
+        return False
+    return instance.block is None and instance.action is Action.NO_OP
+
+
+def _deposed_change(address: Address, key: str, old: ObjectState) -> Change:
+    """What is left of a replacement goes with the next plan."""
+    return Change(
+        address,
+        Action.DELETE,
+        old.attributes,
+        None,
+        old.provider,
+        0,
+        old.creation,
+        sensitive_before=old.sensitive,
+        deposed=key,
+        dependencies=old.dependencies,
+    )
 
 
 def _change(instance: Instance, block: ResourceBlock | None) -> Change:
@@ -128,44 +131,44 @@ def _protected(instance: Instance, block: ResourceBlock | None) -> list[Diagnost
 
 def _duplicate_ids(instances: Mapping[Address, Instance]) -> list[Diagnostic]:
     """Two objects of one type under one id: providers could not tell them apart."""
-    seen: dict[tuple[str, str], Instance] = {}
-    found = []
+    first: dict[tuple[str, str], Instance] = {}
+    problems = []
     for instance in instances.values():
         if instance.planned is None or instance.going or instance.broken:
             continue
         object_id = instance.planned.get("id")
         if not isinstance(object_id, str) or not object_id:
             continue
-        other = seen.setdefault((instance.type.name, object_id), instance)
+        other = first.setdefault((instance.type.name, object_id), instance)
+        # What offers something is told by its own type, when the inventory is offered it twice.
         if other is not instance and instance.type.offer is None:
-            what = instance.type.noun
-            path = ("name",) if "name" in instance.type.schema.attributes else ()
-            found.append(
-                instance.error(
-                    "duplicate-object",
-                    f'{other.address} already describes the {what} "{object_id}". Give one of the two '
-                    "another "
-                    "name, or remove it.",
-                    path,
-                    f"Duplicate {what}",
-                )
-            )
-    return found
+            problems.append(_duplicate(instance, other, object_id))
+    return problems
+
+
+def _duplicate(instance: Instance, other: Instance, object_id: str) -> Diagnostic:
+    noun = instance.type.noun
+    return instance.error(
+        "duplicate-object",
+        f'{other.address} already describes the {noun} "{object_id}". Give one of the two another '
+        "name, or remove it.",
+        ("name",) if "name" in instance.type.schema.attributes else (),
+        f"Duplicate {noun}",
+    )
 
 
 def find_drift(request: PlanRequest) -> tuple[Drift, ...]:
     """Objects that changed outside nexusform."""
-    found = []
+    drift = []
     for address in sorted(request.refreshed, key=address_order):
-        known = request.state.instances.get(address)
-        if known is None or known.current is None:
+        instance = request.state.instances.get(address)
+        if instance is None or instance.current is None:
             continue
-        now = request.refreshed[address]
-        if now is None:
-            found.append(Drift(address, known.current.attributes, None, known.current.sensitive))
-        elif now.attributes != known.current.attributes:
-            found.append(Drift(address, known.current.attributes, now.attributes, known.current.sensitive))
-    return tuple(found)
+        recorded, observed = instance.current, request.refreshed[address]
+        attributes = observed.attributes if observed is not None else None
+        if attributes != recorded.attributes:
+            drift.append(Drift(address, recorded.attributes, attributes, recorded.sensitive))
+    return tuple(drift)
 
 
 def missing_targets(blocks: Blocks) -> list[Diagnostic]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from nexusform.configuration.model import Condition
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.language.evaluator import Scope, notes_on
@@ -69,21 +67,19 @@ def check_conditions(
     assert instance.repetition is not None
     address = str(instance.address)
     header = instance.block.header if instance.block is not None else ""
-    found: list[Diagnostic] = []
-    worst, messages = "pass", []
-    both: Iterable[tuple[str, Condition]] = [
-        *(("precondition", c) for c in lifecycle.preconditions),
-        *(("postcondition", c) for c in lifecycle.postconditions),
-    ]
-    for kind, condition in both:
+    conditions = [("precondition", condition) for condition in lifecycle.preconditions]
+    conditions += [("postcondition", condition) for condition in lifecycle.postconditions]
+    problems: list[Diagnostic] = []
+    worst = "pass"
+    for kind, condition in conditions:
         this = instance.view if kind == "postcondition" else None
         scope = evaluation.scope(instance.module, instance.repetition, this)
         status, message = evaluate_condition(condition, evaluation, scope, address)
-        if status == "fail":
-            found.append(failure(condition, kind, message, address, header, scope))
-            messages.append(message)
         worst = worse(worst, status)
-    return found, [CheckResult("resource", address, worst, tuple(messages))]
+        if status == "fail":
+            problems.append(failure(condition, kind, message, address, header, scope))
+    messages = tuple(problem.detail for problem in problems)
+    return problems, [CheckResult("resource", address, worst, messages)]
 
 
 _RANK = ("pass", "unknown", "fail", "error")

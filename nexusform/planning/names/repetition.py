@@ -75,33 +75,29 @@ def _by_count(expression: Expression, value: Value, header: str) -> tuple[Expans
         return Expansion(LIST, (), "count"), []
     if value.is_null:
         return refuse('The given "count" argument value is null. An integer is required.')
-    given = _as_number(to_plain(value)[0])
-    if given is None:
-        return refuse('The given "count" argument value is unsuitable: a number is required.')
-    if given != int(given):
-        return refuse('The given "count" argument value is unsuitable: a whole number is required.')
-    if given < 0:
-        return refuse(
-            'The given "count" argument value is unsuitable: must be greater than or equal to zero.'
-        )
-    if given > MOST_INSTANCES:
-        return refuse(
-            'The given "count" argument value is unsuitable: a block stands for at most '
-            f"{MOST_INSTANCES} instances."
-        )
-    return Expansion(LIST, tuple(Repetition(i) for i in range(int(given)))), []
+    number = _as_number(to_plain(value)[0])
+    unsuitable = 'The given "count" argument value is unsuitable:'
+    if number is None:
+        return refuse(f"{unsuitable} a number is required.")
+    if number != int(number):
+        return refuse(f"{unsuitable} a whole number is required.")
+    if number < 0:
+        return refuse(f"{unsuitable} must be greater than or equal to zero.")
+    if number > MOST_INSTANCES:
+        return refuse(f"{unsuitable} a block stands for at most {MOST_INSTANCES} instances.")
+    return Expansion(LIST, tuple(Repetition(index) for index in range(int(number)))), []
 
 
-def _as_number(given: Any) -> int | float | Fraction | None:
+def _as_number(plain: Any) -> int | float | Fraction | None:
     """A finite number, also one that is written as text."""
-    if isinstance(given, str):
+    if isinstance(plain, str):
         try:
-            given = float(given)
+            plain = float(plain)
         except ValueError:
             return None
-    if isinstance(given, bool) or not isinstance(given, int | float | Fraction):
+    if isinstance(plain, bool) or not isinstance(plain, int | float | Fraction):
         return None
-    return None if isinstance(given, float) and not isfinite(given) else given
+    return None if isinstance(plain, float) and not isfinite(plain) else plain
 
 
 def _by_key(expression: Expression, value: Value, header: str) -> tuple[Expansion | None, list[Diagnostic]]:
@@ -117,14 +113,14 @@ def _by_key(expression: Expression, value: Value, header: str) -> tuple[Expansio
         return refuse('The given "for_each" argument value is null. A map, or set of strings is allowed.')
     if isinstance(kind, MapType | ObjectType):
         items = sorted(value.raw.items(), key=lambda item: item[0].encode())
-        return Expansion(MAP, tuple(Repetition(k, v) for k, v in items)), []
+        return Expansion(MAP, tuple(Repetition(key, each) for key, each in items)), []
     if isinstance(kind, SetType):
-        if any(not v.is_known for v in value.raw):
+        if any(not element.is_known for element in value.raw):
             return Expansion(MAP, (), "for_each"), []
-        if any(v.is_null or not isinstance(v.raw, str) for v in value.raw):
+        if any(element.is_null or not isinstance(element.raw, str) for element in value.raw):
             return refuse('The given "for_each" argument value is unsuitable: a set must hold strings only.')
-        keys = sorted((v.raw for v in value.raw), key=str.encode)
-        return Expansion(MAP, tuple(Repetition(k, string(k)) for k in keys)), []
+        keys = sorted((element.raw for element in value.raw), key=str.encode)
+        return Expansion(MAP, tuple(Repetition(key, string(key)) for key in keys)), []
     return refuse(
         f'The given "for_each" argument value is unsuitable: it must be a map, or set of strings, and you '
         f"have provided a value of type {friendly_name(kind)}. Use toset() to turn a list of strings into "

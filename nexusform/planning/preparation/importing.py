@@ -49,25 +49,26 @@ def import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[Diagn
 
     Their expressions see variables, locals, and resources as far as the state has them.
     """
-    wanted = request.configuration.root.imports
-    if not wanted:
+    imports = request.configuration.root.imports
+    if not imports:
         return [], []
     moved, _ = apply_moves(request.configuration, request.state)
     evaluation = standing_evaluation(replace(request, state=moved.state))
-    blocks = {b.address: b for m in modules(request.configuration.root) for b in m.resources.values()}
-    found: dict[Address, ImportTarget] = {}
+    configured = modules(request.configuration.root)
+    blocks = {block.address: block for module in configured for block in module.resources.values()}
+    targets: dict[Address, ImportTarget] = {}
     problems: list[Diagnostic] = []
-    for block in wanted:
+    for block in imports:
         for address, object_id in _asked(block, evaluation, problems):
-            earlier = found.get(address)
+            earlier = targets.get(address)
             if earlier is not None:
                 problems.append(_twice(block, address, earlier))
             elif address not in moved.state.instances:
                 owner = blocks.get(address.config)
                 provider = (owner.provider if owner is not None else "") or block.provider
-                found[address] = ImportTarget(address, object_id, provider, block.to.span, owner)
+                targets[address] = ImportTarget(address, object_id, provider, block.to.span, owner)
     problems += evaluation.diagnostics
-    return list(found.values()), problems
+    return list(targets.values()), problems
 
 
 def _asked(
@@ -169,20 +170,20 @@ def _steps(to: Expression, scope: InstanceScope, problems: list[Diagnostic]) -> 
     return [*before, TraverseIndex(plain, to.key.span)]
 
 
-# --- what was found ----------------------------------------------------------------------------
+# --- what providers gave ----------------------------------------------------------------------------
 
 
 def adopted(schema: BlockSchema, attributes: Mapping[str, Any], object_id: str) -> dict[str, Any]:
     """An object's attributes in the shape of its type: what the provider left out is null or empty."""
-    found: dict[str, Any] = {name: attributes.get(name) for name in schema.attributes}
+    values: dict[str, Any] = {name: attributes.get(name) for name in schema.attributes}
     for name, block in schema.blocks.items():
         empty: Any = {Nesting.SINGLE: None, Nesting.LIST: [], Nesting.MAP: {}}[block.nesting]
-        found[name] = attributes.get(name, empty)
+        values[name] = attributes.get(name, empty)
         if block.nesting is Nesting.MAP:
-            found[order_attribute(name)] = attributes.get(order_attribute(name), list(found[name]))
-    if "id" in found and found["id"] is None:
-        found["id"] = object_id
-    return found
+            values[order_attribute(name)] = attributes.get(order_attribute(name), list(values[name]))
+    if "id" in values and values["id"] is None:
+        values["id"] = object_id
+    return values
 
 
 def with_imports(state: State, imports: Mapping[Address, Imported]) -> State:

@@ -62,7 +62,7 @@ def refreshed_after(
 ) -> dict[Address, ObjectState | None]:
     """What the providers found, under the new addresses."""
     renamed = {old: new for new, old in previous.items()}
-    return {renamed.get(address, address): found for address, found in refreshed.items()}
+    return {renamed.get(address, address): observed for address, observed in refreshed.items()}
 
 
 def _explicit(address: Address, statements: list[_Statement]) -> Address | None:

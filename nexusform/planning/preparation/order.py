@@ -134,10 +134,10 @@ class _Reach:
         self._known: dict[Node, frozenset[ConfigAddress]] = {}
 
     def blocks(self, address: ConfigAddress, place: Mapping[ConfigAddress, int]) -> tuple[ConfigAddress, ...]:
-        found: set[ConfigAddress] = set()
+        blocks: set[ConfigAddress] = set()
         for node in self._graph.get(node_of(address), ()):
-            found |= self._through(node)
-        return tuple(sorted((a for a in found if a in place), key=place.__getitem__))
+            blocks |= self._through(node)
+        return tuple(sorted((block for block in blocks if block in place), key=place.__getitem__))
 
     def _through(self, start: Node) -> frozenset[ConfigAddress]:
         """Depth first with an explicit stack: chains of locals may be long."""
@@ -176,11 +176,11 @@ def address_of(node: Node) -> ConfigAddress:
 def _cycle_errors(graph: Mapping[Node, tuple[Node, ...]], configuration: Configuration) -> list[Diagnostic]:
     position = {node: i for i, node in enumerate(graph)}
     closed = {node: tuple(n for n in needs if n in position) for node, needs in graph.items()}
-    found = []
+    errors = []
     for walk in cycles(closed, position):
         names = [describe(node) for node in walk]
         text = " -> ".join([*names, names[0]])
-        found.append(
+        errors.append(
             error(
                 "cycle",
                 f"These refer to each other in a circle: {text}. Nothing in the circle can be planned "
@@ -188,7 +188,7 @@ def _cycle_errors(graph: Mapping[Node, tuple[Node, ...]], configuration: Configu
                 _span_of(walk[0], configuration),
             )
         )
-    return found
+    return errors
 
 
 def describe(node: Node) -> str:

@@ -32,17 +32,17 @@ def measure(
     """Repeat the placements of every site; `runs` None takes the default for so many VMs. Gives
     how many runs were made, 0 when nothing was placed.
     """
-    placed = sum(
-        1 for site in sites.values() for operation in site.operations if isinstance(operation, Place)
-    )
+    operations = [operation for site in sites.values() for operation in site.operations]
+    placed = sum(1 for operation in operations if isinstance(operation, Place))
     if placed == 0:
         return 0, {}
-    wanted = default_runs(placed) if runs is None else runs
-    found = {}
+    run_count = default_runs(placed) if runs is None else runs
+    certainty = {}
     for site_id, site in sites.items():
-        if site.base is None or not site.operations or wanted == 0:
+        if site.base is None or not site.operations or run_count == 0:
             continue
-        outcome = repeat(site.base, site.operations, wanted, keep_outcomes=keep_outcomes)
+        outcome = repeat(site.base, site.operations, run_count, keep_outcomes=keep_outcomes)
         vms = {token: sure for token, sure in outcome.vms.items() if isinstance(token, int)}
-        found[site_id] = SiteCertainty(vms, {(p.owner, p.pool): p for p in outcome.pools}, outcome.outcomes)
-    return wanted, found
+        pools = {(pool.owner, pool.pool): pool for pool in outcome.pools}
+        certainty[site_id] = SiteCertainty(vms, pools, outcome.outcomes)
+    return run_count, certainty

@@ -22,18 +22,19 @@ def overfull(
     """A warning per rack or machine resource that this plan changes and whose machines are then smaller
     than the VMs that stay on them.
     """
-    if not any(found.moves.stay for found in objects):
+    if not any(vms.moves.stay for vms in objects):
         return []
     changed = {str(a): i for a, i in instances.items() if i.type.offer and i.action is not Action.NO_OP}
-    found: dict[str, list[str]] = {}
+    too_small: dict[str, list[str]] = {}  # address of what offers the machines -> their names
     for site in sites.values():
-        watched = {name for name, address in site.offered_by.items() if address in changed}
-        for name in _exceeded(site, watched):
-            found.setdefault(site.offered_by[name], []).append(name)
-    return [_warning(changed[address], names) for address, names in found.items()]
+        watched = {machine for machine, address in site.offered_by.items() if address in changed}
+        for machine in _exceeded(site, watched):
+            too_small.setdefault(site.offered_by[machine], []).append(machine)
+    return [_warning(changed[address], machines) for address, machines in too_small.items()]
 
 
 def _exceeded(site: SitePlan, watched: set[str]) -> list[str]:
+    """Those of the watched machines that hold more than they have."""
     if not watched:
         return []
     cpus: Counter[tuple[str, int]] = Counter()

@@ -52,24 +52,20 @@ class PlanSurroundings(Struct):
 
 
 def vm_skus(request: PlanRequest, inventory: Inventory) -> tuple[dict[str, VmSku], list[Diagnostic]]:
-    """All VM SKUs: the catalogue's (the state's version, else the configured or the newest), and
+    """All VM SKUs: the catalogue's of the plan's version, and
     the user's own.
     """
-    settings = request.configuration.settings
-    wanted = settings.sku_catalogue or request.state.catalogue or NEWEST
-    found = catalogue(wanted)
+    version = catalogue_version(request)
+    listed = catalogue(version)
     problems = []
-    if found is None:
+    if listed is None:
         known = ", ".join(sorted(CATALOGUES))
-        problems.append(
-            error(
-                "unknown-sku-catalogue",
-                f'There is no SKU catalogue "{wanted}".{did_you_mean(wanted, CATALOGUES)} Known: {known}.',
-                settings.sku_catalogue_span,
-            )
-        )
-        found = CATALOGUES[NEWEST]
-    return {**found.vm_skus, **{sku.name: sku for sku in inventory.skus.values()}}, problems
+        detail = f'There is no SKU catalogue "{version}".{did_you_mean(version, CATALOGUES)} Known: {known}.'
+        span = request.configuration.settings.sku_catalogue_span
+        problems.append(error("unknown-sku-catalogue", detail, span))
+        listed = CATALOGUES[NEWEST]
+    own = {sku.name: sku for sku in inventory.skus.values()}
+    return {**listed.vm_skus, **own}, problems
 
 
 def catalogue_version(request: PlanRequest) -> str:
@@ -81,18 +77,16 @@ def surroundings_before(
     prior: Prior, skus: Mapping[str, VmSku], types: Mapping[str, ResourceType]
 ) -> PlanSurroundings:
     """The SKUs and clusters as they stood: what prior arguments meant."""
-    known = dict(skus)
     inventory = Inventory()
-    found = PlanSurroundings(known, targets=lambda _resource_id: (frozenset(), frozenset()))
-    for address, state in prior.instances.items():
-        resource_type = types.get(address.type)
-        if resource_type is None or state.current is None:
+    clusters: dict[str, Mapping[str, Any]] = {}
+    for address in prior.instances:
+        resource_type, current = types.get(address.type), prior.object(address)
+        if resource_type is None or current is None:
             continue
-        attributes = state.current.attributes
         if resource_type.kind is Kind.CLUSTER:
-            found.clusters.setdefault(resource_type.identify(attributes), attributes)
-        elif resource_type.offer is not None and resource_type.kind is Kind.VM_SKU:
-            resource_type.offer(attributes, str(address), inventory)
-    for sku in inventory.skus.values():
-        known.setdefault(sku.name, sku)
-    return found
+            clusters.setdefault(resource_type.identify(current.attributes), current.attributes)
+        elif resource_type.kind is Kind.VM_SKU and resource_type.offer is not None:
+            resource_type.offer(current.attributes, str(address), inventory)
+    # Of a SKU that is declared still, today's figures count.
+    own = {sku.name: sku for sku in inventory.skus.values()}
+    return PlanSurroundings({**own, **skus}, clusters, lambda _resource_id: (frozenset(), frozenset()))
