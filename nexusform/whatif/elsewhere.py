@@ -22,12 +22,14 @@ class Need(StrEnum):
     LEAVE = "leave"  # VMs must leave
     ZONE = "zone"  # its zone must be among availability_zones
     HINT = "hint"  # a hard hint must go
+    RULE = "rule"  # a rule about the VMs that stand must allow it
 
 
 class Way(Struct, frozen=True):
     """One machine and everything that would have to change there; nothing = the rule ranks it lower.
 
-    `leaving` are the fewest VMs that would have to leave; `refusal` says why the machine takes none.
+    `leaving` are the fewest VMs that would have to leave; `refusal` says why the machine takes none,
+    `rule` why a rule about the VMs that stand refuses it.
     """
 
     machine: str
@@ -36,17 +38,22 @@ class Way(Struct, frozen=True):
     needs: tuple[Need, ...]
     leaving: tuple[str, ...] = ()
     refusal: str = ""
+    rule: str = ""
 
 
 def find_ways(site: SiteView, demand: Demand, besides: str) -> tuple[Way, ...]:
     """Every machine of the site but `besides`, in site order, as things stand there now."""
     names = _names(site)
     standing: dict[str, list[StandingVm]] = {machine: [] for machine in site.machines}
+    without = site.scheduler.copy()
     for vm in site.scheduler.vms():
-        if vm.vm != demand.vm:
+        if vm.vm == demand.vm:
+            without.release(vm.handle)
+        else:
             standing[vm.placement.machine].append(vm)
+    refused = without.refused_for_vms(demand)
     return tuple(
-        _way(machine, demand, standing[machine.name], names)
+        _way(machine, demand, standing[machine.name], names, refused.get(machine.name, ""))
         for machine in site.machines.values()
         if machine.name != besides
     )
@@ -61,7 +68,9 @@ def _names(site: SiteView) -> dict[int, str]:
     return names
 
 
-def _way(machine: Machine, demand: Demand, standing: Sequence[StandingVm], names: Mapping[int, str]) -> Way:
+def _way(
+    machine: Machine, demand: Demand, standing: Sequence[StandingVm], names: Mapping[int, str], rule: str
+) -> Way:
     sku = demand.sku
     needs: list[Need] = []
     leaving: tuple[str, ...] = ()
@@ -78,8 +87,10 @@ def _way(machine: Machine, demand: Demand, standing: Sequence[StandingVm], names
         needs.append(Need.ZONE)
     if any(hint.hard and hints.violated(hint, machine.name, machine.rack) for hint in demand.hints):
         needs.append(Need.HINT)
+    if rule:
+        needs.append(Need.RULE)
     zone = machine.availability_zone
-    return Way(machine.name, machine.rack, zone, tuple(needs), leaving, machine.refusal)
+    return Way(machine.name, machine.rack, zone, tuple(needs), leaving, machine.refusal, rule)
 
 
 def _holds_when_empty(machine: Machine, sku: VmSku) -> bool:

@@ -1,13 +1,16 @@
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nexusform.rendering.answers.elsewhere_text import elsewhere_lines
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.model import Demand, Terms, VmName
 from nexusform.whatif.elsewhere import Need, Way, find_ways
 from nexusform.whatif.world_view import SiteView
 from tests.planning.harness import cluster, plan, pool
+from tests.scheduling.racks.samples import limit
 from tests.whatif.worlds import racks, site_of, standing
 
 SKUS = CATALOGUES[NEWEST].vm_skus
@@ -89,6 +92,21 @@ def test_zones_cordons_and_hardware_stand_in_the_way() -> None:
     own = replace(SKUS["NC_G56_224_v1"], machine_skus=())
     too_large = find_ways(site, Demand(VmName("n", "n", "p", 0), own), "r1-bm01")
     assert [way.needs for way in too_large] == [(Need.OPEN, Need.SIZE), (Need.SIZE,)]
+
+
+def test_a_rule_about_the_vms_that_stand_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profile, "FILTERS", (*profile.FILTERS, limit(1)))
+    site = site_of(standing(racks(2, 1) + cluster("a", pools=pool("p", 1))))
+    stands = next(vm for vm in site.scheduler.vms() if vm.vm.pool == "p")
+    asked = Demand(VmName(stands.vm.owner, "a", "p", 7), stands.sku)
+    found = {way.machine: way for way in find_ways(site, asked, "")}
+    own, other = (found[f"r{n}-bm01"] for n in (("1", "2") if stands.placement.rack == "r1" else ("2", "1")))
+    assert (own.needs, own.rule) == ((Need.RULE,), "1 VMs of p already")
+    assert other.needs == ()
+    lines = elsewhere_lines([own], asked, 1)
+    assert lines == [f"1 machine has room, but a rule refuses: {own.machine} (1 VMs of p already)."]
+    # The VM itself is no reason for it to stay away.
+    assert all(way.needs == () for way in find_ways(site, replace(asked, vm=stands.vm), ""))
 
 
 def test_in_words() -> None:

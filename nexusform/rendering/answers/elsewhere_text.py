@@ -18,9 +18,10 @@ _WORDS: Mapping[Need, str] = {
     Need.LEAVE: "VMs leave",
     Need.ZONE: "a wider availability_zones",
     Need.HINT: "another placement hint",
+    Need.RULE: "a rule about the VMs there",
 }
 # The cheapest change first.
-_ORDER = (None, Need.ZONE, Need.OPEN, Need.LEAVE, Need.HINT, Need.SIZE, Need.HARDWARE)
+_ORDER = (None, Need.ZONE, Need.OPEN, Need.LEAVE, Need.HINT, Need.RULE, Need.SIZE, Need.HARDWARE)
 
 
 def elsewhere_lines(ways: Sequence[Way], demand: Demand, pool_size: int) -> list[str]:
@@ -64,6 +65,9 @@ def _line(need: Need | None, ways: Sequence[Way], demand: Demand, pool_size: int
             return f"{count} {has} room once {they_take} VMs: {reasons}."
         case Need.HINT:
             return f"{count} {has} room without the hard placement hint: {machines}."
+        case Need.RULE:
+            reasons = _first_of([f"{way.machine} ({way.rule})" for way in ways], listed)
+            return f"{count} {has} room, but a rule refuses: {reasons}."
         case Need.HARDWARE:
             return f"A SKU that its hardware lists would fit {count} more: {machines}; {again}."
         case Need.SIZE:

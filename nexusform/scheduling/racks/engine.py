@@ -165,6 +165,20 @@ class RackScheduler:
         self._close_session()
         return first_refusal(self._ledger, demand, self._site.index[machine])
 
+    def refused_for_vms(self, demand: Demand) -> Mapping[str, str]:
+        """The machines that filters refuse for the VMs that stand, whatever room is left, and why."""
+        self._close_session()
+        usage = self._ledger.usage(demand.vm.owner, demand.vm.pool)
+        refused: dict[str, str] = {}
+        for rule, refuse in opened.refusals_by_machine(self._ledger, usage, demand):
+            if refuse is None or not isinstance(rule, CountFilter):
+                continue
+            for number, machine in enumerate(self.machines):
+                reason = refuse(number)
+                if reason is not None:
+                    refused.setdefault(machine.name, reason)
+        return refused
+
     @property
     def machines(self) -> tuple[Machine, ...]:
         """The machines, in the order given."""
