@@ -163,13 +163,12 @@ def _planned_fleet(blocks: Blocks, vms: Iterable[VmObject], evaluation: Evaluati
     """Phases 5 and 6. Their rooms are loaded when there is anything of a fleet: most plans have nothing."""
     if not _has_fleet(blocks):
         return _Fleet()
-    from nexusform.planning.fleet.phase import FleetPhase
+    from nexusform.planning.fleet.phase import plan_placements
     from nexusform.planning.pods.blocks import plan_fleet_objects, pods_over
 
     pods = pods_over(blocks, vms)
     problems = plan_fleet_objects(blocks, evaluation, pods)
-    placements = blocks.order.of(PLACEMENT_PHASE)
-    outcome = FleetPhase(blocks, pods.clusters, pods).run(placements, blocks.order, evaluation)
+    outcome = plan_placements(blocks, evaluation, pods.clusters, pods)
     return _Fleet(outcome, pods, (*problems, *outcome.diagnostics))
 
 

@@ -41,41 +41,42 @@ class Hub(Struct):
         """Add what an instance is."""
         assert instance.type.fleet is not None
         assert instance.planned is not None
-        found = instance.type.fleet(instance.planned)
-        match found:
+        thing = instance.type.fleet(instance.planned)
+        match thing:
             case HubObjects():
-                self._objects(instance, found)
+                self._take_objects(instance, thing)
             case FleetOverride():
-                self.overrides.append(found)
+                self.overrides.append(thing)
             case FleetBudget():
-                self.budgets[found.placement] = (instance, found)
+                self.budgets[thing.placement] = (instance, thing)
             case FleetEviction() if instance.action in _ONCE:
-                self.evictions.append((instance, found))
+                self.evictions.append((instance, thing))
             case FleetStrategy():
-                self.strategies[found.name] = found
+                self.strategies[thing.name] = thing
             case FleetRun():
-                self._run(instance, found)
+                self._take_run(instance, thing)
             case _:
                 return
 
-    def _objects(self, instance: Instance, found: HubObjects) -> None:
-        if not found.cluster_id:
-            self.manifests += found.manifests
-        for each in unwrapped(found.manifests).findings:
-            line = f":{each.line}" if each.line else ""
-            problem = Problem(("yaml_body",), each.id, f"yaml_body{line}: {each.detail}", each.severity)
+    def _take_objects(self, instance: Instance, objects: HubObjects) -> None:
+        if not objects.cluster_id:
+            self.manifests += objects.manifests
+        for finding in unwrapped(objects.manifests).findings:
+            line = f":{finding.line}" if finding.line else ""
+            detail = f"yaml_body{line}: {finding.detail}"
+            problem = Problem(("yaml_body",), finding.id, detail, finding.severity)
             self.diagnostics.append(instance.problem(problem))
 
-    def _run(self, instance: Instance, found: FleetRun) -> None:
+    def _take_run(self, instance: Instance, run: FleetRun) -> None:
         if instance.before is not None and not instance.replaced and instance.type.fleet is not None:
             old = instance.type.fleet(instance.before)
-            wrong = transition_problem(old.state, found.state) if isinstance(old, FleetRun) else None
+            wrong = transition_problem(old.state, run.state) if isinstance(old, FleetRun) else None
             if wrong is not None:
                 text = f"{wrong[:1].upper()}{wrong[1:]}. Make another run, or replace it with -replace."
                 self.diagnostics.append(instance.error("invalid-state-of-a-staged-run", text, ("state",)))
                 return
         if instance.action in _DOING:
-            self.runs.append((instance, found))
+            self.runs.append((instance, run))
 
 
 def read_hub(instances: Iterable[Instance]) -> Hub:

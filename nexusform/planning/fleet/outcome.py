@@ -54,30 +54,23 @@ def destroyed(instances: Iterable[Instance]) -> FleetOutcome:
 def conclude_placement(placement: PlacementPlan) -> dict[str, Any]:
     """The computed attributes of a placement after the plan."""
     prior = placement.prior_attributes
-    stood = {b.cluster: b for b in placement.prior}
-    told = prior.get("bindings") or {}
-    provenance = {
-        b.cluster: told[b.cluster].get("provenance", "predicted")
-        for b in placement.held
-        if stood.get(b.cluster) == b and b.cluster in told
-    }
-    found: dict[str, Any] = {
-        "bindings": write_bindings(placement.held, provenance),
+    attributes: dict[str, Any] = {
+        "bindings": write_bindings(placement.held, _kept_provenance(placement)),
         "policy_snapshot": write_snapshot(placement.snapshot),
         "selected_resources": write_selected(placement.selected),
         "evictions": [
             *(prior.get("evictions") or ()),
-            *(write_eviction(name, done) for name, done in placement.evictions),
+            *(write_eviction(name, eviction) for name, eviction in placement.evictions),
         ],
         "workloads": {
-            cluster: {key: dict(pods) for key, pods in found.items()}
-            for cluster, found in sorted(placement.workloads.items())
-            if found
+            cluster: {workload: dict(pods) for workload, pods in workloads.items()}
+            for cluster, workloads in sorted(placement.workloads.items())
+            if workloads
         },
     }
     if placement.status is None and prior.get("conditions") is not None:
         # No cycle ran, or it stopped before it wrote a status.
-        return found | {n: prior.get(n) for n in ("conditions", "placement_statuses")}
+        return attributes | {name: prior.get(name) for name in ("conditions", "placement_statuses")}
     status = placement_status(
         placement.status,
         placement.written.policy,
@@ -86,16 +79,28 @@ def conclude_placement(placement: PlacementPlan) -> dict[str, Any]:
         prefix=NAMESPACED if placement.written.namespace else CLUSTER_SCOPED,
         external=placement.written.strategy == EXTERNAL,
     )
-    return found | {
+    return attributes | {
         "conditions": write_conditions(status.conditions),
         "placement_statuses": write_statuses(status),
     }
 
 
+def _kept_provenance(placement: PlacementPlan) -> dict[str, str]:
+    """How it is known where bindings are that stay as they are: what was observed stays observed."""
+    prior = {binding.cluster: binding for binding in placement.prior}
+    recorded = placement.prior_attributes.get("bindings") or {}
+    return {
+        binding.cluster: recorded[binding.cluster].get("provenance", "predicted")
+        for binding in placement.held
+        if prior.get(binding.cluster) == binding and binding.cluster in recorded
+    }
+
+
 def _progress(placement: PlacementPlan) -> dict[str, Progress]:
+    """How far each cluster that holds the placement is."""
     trackable = availability_tracked(placement.selected)
     external = placement.written.strategy == EXTERNAL
-    found = {}
+    by_cluster = {}
     for binding in placement.held:
         # A staged run says what a cluster is to have; otherwise it is the latest.
         index = binding.resource_snapshot if external else placement.resource_index
@@ -103,11 +108,12 @@ def _progress(placement: PlacementPlan) -> dict[str, Progress]:
         if progress is None:
             continue
         rendered = placement.renders.get(binding.cluster)
-        found[binding.cluster] = replace(
+        failed = bool(rendered and rendered.failure)
+        by_cluster[binding.cluster] = replace(
             progress,
-            overrides=bool(rendered and (rendered.digest or rendered.failure)),
-            overridden=FALSE if rendered and rendered.failure else progress.overridden,
+            overrides=failed or bool(rendered and rendered.digest),
+            overridden=FALSE if failed else progress.overridden,
             diff_reported=TRUE if placement.written.report_diff else None,
             trackable=trackable,
         )
-    return found
+    return by_cluster

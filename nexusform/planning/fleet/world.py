@@ -109,19 +109,20 @@ def remember(member: Member) -> dict[str, Any]:
     usage = member.resources
     return {
         "labels": dict(member.labels),
-        "taints": [[t.key, t.value, t.effect] for t in member.taints],
+        "taints": [[taint.key, taint.value, taint.effect] for taint in member.taints],
         "properties": dict(member.properties),
         "resources": {
-            name: {k: str(v) for k, v in sorted(amounts.items())}
-            for name, amounts in (
-                ("total", usage.total),
-                ("allocatable", usage.allocatable),
-                ("available", usage.available),
-            )
+            "total": _texts(usage.total),
+            "allocatable": _texts(usage.allocatable),
+            "available": _texts(usage.available),
         },
         "health": str(member.health),
         "namespaces": None if member.namespaces is None else sorted(member.namespaces),
     }
+
+
+def _texts(amounts: Mapping[str, Quantity]) -> dict[str, str]:
+    return {name: str(amount) for name, amount in sorted(amounts.items())}
 
 
 def remembered(name: str, noted: Mapping[str, Any]) -> Member:
@@ -140,12 +141,12 @@ def remembered(name: str, noted: Mapping[str, Any]) -> Member:
 
 
 def _amounts(texts: Mapping[str, str] | None) -> dict[str, Quantity]:
-    found = {}
+    amounts = {}
     for name, text in (texts or {}).items():
         amount = parse_quantity(text)
         if not isinstance(amount, Malformed):
-            found[name] = amount
-    return found
+            amounts[name] = amount
+    return amounts
 
 
 class FleetMemberState(Struct):
