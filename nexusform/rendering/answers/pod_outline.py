@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from nexusform.planning.pods.phase import REASONS
 from nexusform.planning.pods.reasons import PodReason
+from nexusform.planning.pods.rows import REASONS
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.scheduling.pods.explanation import NodeVerdict
 

@@ -1,0 +1,139 @@
+"""Pods as a plan shows them: where state had them, their rows, and what is remembered of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.address import Address
+from nexusform.planning.plan import PlacementAction, PlacementChange, PodPlace
+from nexusform.planning.vms.nodes import NodeCluster
+from nexusform.scheduling.pods import forecast
+from nexusform.scheduling.pods.forecast import PodOutcome
+from nexusform.scheduling.pods.model import Workload
+
+# What a pod of state carries whose template is older than its workload's: the hash of it.
+FORMER: Final = "former_template"
+_NAMELESS: Final = "overridden"
+REASONS: Final[Mapping[str, str]] = {
+    "new": "new",
+    "scale_out": "the workload's replicas were raised",
+    "scale_in": "the workload's replicas were lowered",
+    "node_removed": "its node is gone or made anew",
+    "template_changed": "the pod template changed",
+    "override_changed": "an override changed the pod template",
+    "workload_removed": "its workload is gone",
+    "binding_removed": "the cluster no longer holds the placement",
+}
+_ACTIONS: Final = {
+    forecast.PLACE: PlacementAction.PLACE,
+    forecast.MOVE: PlacementAction.MOVE,
+    forecast.REMOVE: PlacementAction.REMOVE,
+    forecast.KEEP: PlacementAction.KEEP,
+}
+
+
+class PodNote(Struct, frozen=True):
+    """What state remembers of a pod: its node ("" while it waits), and that node's machine and zone.
+
+    `former` is the hash of the template that it was made from, where that is older than its workload's.
+    """
+
+    node: str = ""
+    machine: str | None = None
+    availability_zone: str | None = None
+    certain: bool = False
+    provenance: str = "predicted"
+    former: str = ""
+
+
+def read_note(values: Mapping[str, Any]) -> PodNote:
+    """The note of a pod, from the `workloads` of a prior object."""
+    return PodNote(
+        str(values.get("node") or ""),
+        values.get("machine"),
+        values.get("availability_zone"),
+        bool(values.get("certain")),
+        str(values.get("provenance") or "predicted"),
+        str(values.get(FORMER) or ""),
+    )
+
+
+def pod_values(
+    cluster: NodeCluster, workload: Workload, outcome: PodOutcome, note: PodNote | None
+) -> dict[str, Any]:
+    """A pod among the `workloads` of a planned object. One that stays keeps what is remembered of it."""
+    node = cluster.node(outcome.node)
+    stays = note if outcome.action == forecast.KEEP else None
+    values: dict[str, Any] = {
+        "node": node.name if node else None,
+        "machine": node.machine if node else None,
+        "availability_zone": node.zone if node else None,
+        "certain": stays.certain if stays is not None else outcome.certain,
+        "provenance": stays.provenance if stays is not None else "predicted",
+    }
+    former = _former_template(workload, outcome)
+    return values | {FORMER: former} if former else values
+
+
+def _former_template(workload: Workload, outcome: PodOutcome) -> str:
+    """The template of a pod that an update has not reached: it hangs, or leaves the pod as it is."""
+    spec = outcome.spec
+    if spec is None or outcome.action != forecast.KEEP or not outcome.node:
+        return ""
+    return "" if spec.template == workload.pod.template else spec.template or _NAMELESS
+
+
+def pod_row(
+    address: Address,
+    cluster_id: str,
+    cluster: NodeCluster | None,
+    outcome: PodOutcome,
+    note: PodNote | None,
+) -> PlacementChange:
+    """The row of one pod. `cluster` is None when its cluster is gone."""
+    name = cluster.name if cluster is not None else cluster_id.rpartition("/")[2]
+    leaves, stays = outcome.action == forecast.REMOVE, outcome.action == forecast.KEEP
+    was_there = outcome.previous or leaves or stays
+    why_pending = outcome.reason if outcome.pending else ""
+    decided = outcome.feasible is not None
+    return PlacementChange(
+        address,
+        "pod",
+        outcome.name,
+        _ACTIONS[outcome.action],
+        _former_place(cluster, name, outcome, note) if was_there else None,
+        None if leaves else _place(cluster, name, outcome.node),
+        outcome.trigger,
+        cluster="",
+        pool=f"{name}/{outcome.workload}",
+        number=outcome.number,
+        site_id=cluster.site_id if cluster is not None else "",
+        reason=why_pending or REASONS.get(outcome.trigger, ""),
+        scores={"certain": outcome.certain, "feasible_nodes": outcome.feasible} if decided else {},
+        rejected=outcome.refusals,
+    )
+
+
+def _former_place(
+    cluster: NodeCluster | None, name: str, outcome: PodOutcome, note: PodNote | None
+) -> PodPlace:
+    """Where a pod was: by state, as its node may stand on another machine by now, or not at all."""
+    place = _place(cluster, name, outcome.previous)
+    if outcome.action == forecast.KEEP or note is None or note.node != outcome.previous:
+        return place
+    return replace(
+        place,
+        machine=note.machine or place.machine,
+        availability_zone=note.availability_zone or place.availability_zone,
+    )
+
+
+def _place(cluster: NodeCluster | None, name: str, node_name: str) -> PodPlace:
+    node = cluster.node(node_name) if cluster is not None and node_name else None
+    if node is None:
+        return PodPlace(name, node_name or None)
+    return PodPlace(name, node_name, node.machine, node.zone)
