@@ -22,25 +22,25 @@ from nexusform.scheduling.fleet.validation import sentence
 
 def evict_once(placements: Mapping[str, PlacementPlan], hub: Hub) -> list[Diagnostic]:
     """Carry out the evictions that this plan makes, in planning order."""
-    found = [*_budget_problems(placements, hub)]
-    for instance, wanted in hub.evictions:
-        placement = placements.get(wanted.placement)
+    problems = [*_budget_problems(placements, hub)]
+    for instance, eviction in hub.evictions:
+        placement = placements.get(eviction.placement)
         target = _target(placement) if placement is not None else None
-        budget = hub.budgets.get(wanted.placement)
-        result = evict(wanted.cluster, target, budget[1].budget if budget else None)
+        _, budget = hub.budgets.get(eviction.placement, (None, None))
+        result = evict(eviction.cluster, target, budget.budget if budget is not None else None)
         if placement is not None:
-            placement.evictions.append((wanted.name, result))
+            placement.evictions.append((eviction.name, result))
         if not result.executed:
-            text = f"{result.message} (placement {wanted.placement}, cluster {wanted.cluster})."
+            text = f"{result.message} (placement {eviction.placement}, cluster {eviction.cluster})."
             kind = "eviction-is-not-executed" if result.valid else "invalid-eviction"
-            found.append(instance.problem(Problem((), kind, text, Severity.WARNING)))
-    return found
+            problems.append(instance.problem(Problem((), kind, text, Severity.WARNING)))
+    return problems
 
 
 def _target(placement: PlacementPlan) -> Target:
     bindings = placement.held
-    for _, done in placement.evictions:
-        bindings = after(done, bindings)
+    for _, eviction in placement.evictions:
+        bindings = after(eviction, bindings)
     up = frozenset(b.cluster for b in bindings if b.state is BindingState.BOUND and not b.deleting)
     return Target(placement.written.kind, bindings, placement.written.number, up)
 
@@ -71,20 +71,18 @@ def _roll(placement: PlacementPlan) -> Iterator[Diagnostic]:
     written = placement.written
     readiness = Readiness(outdated=placement.outdated, trackable=availability_tracked(placement.selected))
     target = target_of(written.policy, placement.snapshot.number_of_clusters, placement.held)
-    done = roll_out(placement.held, written.rolling, target, placement.resource_index, readiness)
-    placement.held, placement.waves, placement.stalled = done.bindings, done.waves, done.stalled
-    placement.rolled |= {c for wave in done.waves for c in (*wave.updated, *wave.bound)}
-    if done.stalled:
+    outcome = roll_out(placement.held, written.rolling, target, placement.resource_index, readiness)
+    placement.held, placement.waves, placement.stalled = outcome.bindings, outcome.waves, outcome.stalled
+    for wave in outcome.waves:
+        placement.rolled |= {*wave.updated, *wave.bound}
+    if outcome.stalled:
         text = (
-            f"The rollout of {written.key} stops before {', '.join(done.stalled)}: with max_unavailable = "
+            f"The rollout of {written.key} stops before {', '.join(outcome.stalled)}: with max_unavailable = "
             f"{written.rolling.max_unavailable} and max_surge = {written.rolling.max_surge} nothing more may "
             "be taken down or added. Raise one of them."
         )
-        path = (
-            ("strategy",)
-            if placement.instance.config and not placement.instance.config.get("manifest")
-            else ()
-        )
+        config = placement.instance.config
+        path = ("strategy",) if config and not config.get("manifest") else ()
         yield placement.instance.problem(Problem(path, "rollout-does-not-complete", text, Severity.WARNING))
 
 
@@ -92,6 +90,15 @@ def _begun(instance: Instance) -> Mapping[str, Any]:
     """What the run fixed when it began; empty for a run that has not begun."""
     prior = None if instance.replaced else instance.prior
     return (prior.private if prior is not None else None) or {}
+
+
+def _cluster_count(placement: PlacementPlan) -> int | None:
+    """How many clusters the placement asks for; None: all."""
+    if placement.written.kind is PlacementType.PICK_N:
+        return placement.snapshot.number_of_clusters
+    if placement.written.kind is PlacementType.PICK_FIXED:
+        return len(placement.written.policy.cluster_names) if placement.written.policy else 0
+    return None
 
 
 def _run(
@@ -108,15 +115,9 @@ def _run(
     if strategy is None:
         yield warned("staged-run-has-no-strategy", f'There is no staged update strategy "{run.strategy}".')
         return
-    wanted = {
-        PlacementType.PICK_N: placement.snapshot.number_of_clusters,
-        PlacementType.PICK_FIXED: len(placement.written.policy.cluster_names)
-        if placement.written.policy
-        else 0,
-        PlacementType.PICK_ALL: None,
-    }[placement.written.kind]
+    count = _cluster_count(placement)
     plan = initialize(
-        placement.held, placement.snapshot, wanted, placement.fulfilled, roster.members, strategy.stages
+        placement.held, placement.snapshot, count, placement.fulfilled, roster.members, strategy.stages
     )
     if isinstance(plan, RunProblem):
         yield warned("staged-run-cannot-begin", f"{plan.message}.")
@@ -138,7 +139,9 @@ def _run(
     outcome = execute(plan, run.name, placement.held, index, approved=run.approvals)
     placement.held = outcome.bindings
     placement.run_caused = f"staged run {run.name}"
-    placement.rolled |= {c for step in outcome.steps if step.kind is StepKind.UPDATE for c in step.clusters}
+    for step in outcome.steps:
+        if step.kind is StepKind.UPDATE:
+            placement.rolled |= {*step.clusters}
     if outcome.waits_for:
         yield warned(
             "staged-run-waits-for-an-approval",

@@ -43,33 +43,28 @@ class Rounds(Struct):
 
     def refusals(self, placements: Sequence[PlacementPlan]) -> dict[Address, tuple[Refusal, ...]]:
         """The clusters that each placement's rules refuse."""
-        found = {}
+        refusals: dict[Address, tuple[Refusal, ...]] = {}
         for placement in placements:
-            held = {b.cluster for b in placement.held}
-            found[placement.instance.address] = tuple(
-                refusal
-                for each in self.explanation(placement).clusters
-                if each.cluster not in held
-                for refusal in each.refusals
-            )
-        return found
+            held = {binding.cluster for binding in placement.held}
+            clusters = [c for c in self.explanation(placement).clusters if c.cluster not in held]
+            refusals[placement.instance.address] = tuple(r for c in clusters for r in c.refusals)
+        return refusals
 
 
 def run_rounds(
     placements: Sequence[PlacementPlan], members: Mapping[str, FleetMemberState], pods: Pods
 ) -> Rounds:
     """Settle all placements. It ends because later rounds only ever add bindings."""
-    before = [m.before for m in members.values() if m.before is not None]
-    roster = Roster([m.now for m in members.values() if m.now is not None])
+    before = [member.before for member in members.values() if member.before is not None]
+    roster = _roster(members)
     placed: set[tuple[str, str]] = set()
     edits = True
     for _ in range(MOST_ROUNDS):
-        asked = {
-            q.placement: q.changes for q in queued(before, roster.members, [p.watched() for p in placements])
-        }
+        watched = [placement.watched() for placement in placements]
+        changes_of = {each.placement: each.changes for each in queued(before, roster.members, watched)}
         changed = False
         for placement in placements:
-            changes = asked.get(placement.address, ())
+            changes = changes_of.get(placement.address, ())
             dangling = _dangling(placement, roster)
             if changes or dangling or (edits and placement.queued_by_itself):
                 changed |= _settle(placement, roster, changes, members)
@@ -78,11 +73,14 @@ def run_rounds(
         if not changed:
             break
         before = list(roster.members)
-        refreshed = _refreshed(members, pods)
-        if not refreshed:
+        if not _refreshed(members, pods):
             break
-        roster = Roster([m.now for m in members.values() if m.now is not None])
+        roster = _roster(members)
     return Rounds(roster, placed)
+
+
+def _roster(members: Mapping[str, FleetMemberState]) -> Roster:
+    return Roster([member.now for member in members.values() if member.now is not None])
 
 
 def _dangling(placement: PlacementPlan, roster: Roster) -> bool:
@@ -98,19 +96,16 @@ def _settle(
     changes: tuple[MemberChange, ...],
     members: Mapping[str, FleetMemberState],
 ) -> bool:
-    left = frozenset(
-        {c.member for c in changes if c.trigger is Trigger.CLUSTER_LEFT}
-        | {m.name for m in roster.members if m.leaving}
-    )
+    leaving = {change.member for change in changes if change.trigger is Trigger.CLUSTER_LEFT}
+    leaving |= {member.name for member in roster.members if member.leaving}
+    held_clusters = [binding.cluster for binding in placement.held]
     occasion = Occasion(
         created=placement.created and not placement.ran,
         policy_changed=placement.policy_changed and not placement.ran,
         number_increased=placement.number_increased and not placement.ran,
         evicted=placement.evicted,
-        left=frozenset(
-            b.cluster for b in placement.held if b.cluster in left or b.cluster not in roster.position
-        ),
-        members={c.member: c.trigger for c in changes if c.member in members},
+        left=frozenset(c for c in held_clusters if c in leaving or c not in roster.position),
+        members={change.member: change.trigger for change in changes if change.member in members},
         other=placement.other_trigger,
     )
     held = placement.held
@@ -148,7 +143,7 @@ def place_pods(
                 continue
             placed.add(key)
             rendered = placement.renders.get(binding.cluster)
-            found = pods.place(
+            workloads = pods.place(
                 placement.address,
                 state.cluster.id,
                 rendered.manifests if rendered is not None else placement.selected,
@@ -157,8 +152,8 @@ def place_pods(
                 overridden=binding.cluster in placement.outdated,
                 render=_renderer(placement, state),
             )
-            if found:
-                placement.workloads[binding.cluster] = found
+            if workloads:
+                placement.workloads[binding.cluster] = workloads
 
 
 def _renderer(placement: PlacementPlan, state: FleetMemberState) -> Render | None:

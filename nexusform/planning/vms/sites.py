@@ -108,60 +108,69 @@ def build_sites(inventory: Inventory) -> tuple[dict[str, SitePlan], list[Machine
     """A scheduler per site from what phases 1 to 3 offer; machines described twice are clashes."""
     sites: dict[str, SitePlan] = {}
     clashes: list[MachineClash] = []
-    site_of_rack = {rack.id: rack.site_id for rack in inventory.racks.values()}
     racks: dict[str, list[RackOffer]] = {}
     for rack in inventory.racks.values():
         racks.setdefault(rack.site_id, []).append(rack)
-    described: dict[str, dict[str, MachineOffer]] = {}
+    site_of_rack = {rack.id: rack.site_id for rack in inventory.racks.values()}
+    described: dict[str, dict[str, MachineOffer]] = {}  # site -> address -> a machine of its own block
     for address, offer in inventory.machines.items():
         described.setdefault(site_of_rack.get(offer.rack_id, ""), {})[address] = offer
     for site in inventory.sites.values():
-        all_racks = sorted(racks.get(site.id, ()), key=lambda r: r.name)
+        all_racks = sorted(racks.get(site.id, ()), key=lambda rack: rack.name)
         active = [rack for rack in all_racks if not rack.planned]
         own = described.get(site.id, {})
-        machines, found = site_machines(site.id, active, own)
-        clashes += found
-        names = frozenset(machine.name for machine in machines)
-        evacuating = {name for rack in active for name in rack.evacuating}
-        for offer in own.values():
-            (evacuating.add if offer.evacuating else evacuating.discard)(offer.machine.name)
+        machines, site_clashes = site_machines(site.id, active, own)
+        clashes += site_clashes
+        by_name = {machine.name: machine for machine in machines}
+        occupied = [occupied for offer in own.values() for occupied in offer.occupied]
         sites[site.id] = SitePlan(
             site.id,
             site.name,
             RackScheduler(machines, site.spread, site.seed),
-            {machine.name: machine for machine in machines},
+            by_name,
             tuple(all_racks),
-            frozenset(evacuating),
+            _evacuating(active, own.values()),
             _offered_by(inventory, active, own),
-            tuple(o for offer in own.values() for o in offer.occupied if o.machine in names),
+            tuple(outsider for outsider in occupied if outsider.machine in by_name),
         )
     return sites, clashes
+
+
+def _evacuating(racks: Iterable[RackOffer], described: Iterable[MachineOffer]) -> frozenset[str]:
+    """The machines that are to be emptied; a machine's own block goes before what its rack says."""
+    machines = {name for rack in racks for name in rack.evacuating}
+    for offer in described:
+        if offer.evacuating:
+            machines.add(offer.machine.name)
+        else:
+            machines.discard(offer.machine.name)
+    return frozenset(machines)
 
 
 def _offered_by(
     inventory: Inventory, racks: Iterable[RackOffer], described: Mapping[str, MachineOffer]
 ) -> dict[str, str]:
     """Which resource (address) makes each machine."""
-    rack_address = {rack.id: address for address, rack in inventory.racks.items()}
-    made = {machine.name: rack_address[rack.id] for rack in racks for machine in rack.machines}
-    return made | {offer.machine.name: address for address, offer in described.items()}
+    address_of_rack = {rack.id: address for address, rack in inventory.racks.items()}
+    by_rack = {machine.name: address_of_rack[rack.id] for rack in racks for machine in rack.machines}
+    return by_rack | {offer.machine.name: address for address, offer in described.items()}
 
 
 def occupy_outsiders(site: SitePlan) -> None:
     """Put the VMs outside nexusform on their machines: those with known cells first, then, in order
-    of machine and name, those whose cells are inferred.
+    of machine and name, those whose cells are inferred from what is free.
     """
-    given = [o for o in site.outsiders if o.cell_numbers is not None]
-    inferred = [o for o in site.outsiders if o.cell_numbers is None]
-    for occupied in [*given, *sorted(inferred, key=lambda o: (o.machine, o.name.encode()))]:
-        machine = site.machines[occupied.machine]
-        cells = max(occupied.cells, 1)
-        sku = VmSku(occupied.name, occupied.cpu_cores, 0, occupied.memory_gib, occupied.disk_gib, cells)
-        where = occupied.cell_numbers
-        if where is None:
-            where = site.scheduler.infer_cells(sku, occupied.machine)
-        vm = VmName(f"outside/{occupied.machine}/{occupied.name}", occupied.name, occupied.name, 0)
-        site.occupy(vm, sku, Placement(occupied.machine, machine.rack, machine.availability_zone, where))
+    with_cells = [vm for vm in site.outsiders if vm.cell_numbers is not None]
+    without_cells = [vm for vm in site.outsiders if vm.cell_numbers is None]
+    without_cells.sort(key=lambda vm: (vm.machine, vm.name.encode()))
+    for vm in [*with_cells, *without_cells]:
+        machine = site.machines[vm.machine]
+        sku = VmSku(vm.name, vm.cpu_cores, 0, vm.memory_gib, vm.disk_gib, max(vm.cells, 1))
+        cells = vm.cell_numbers
+        if cells is None:
+            cells = site.scheduler.infer_cells(sku, vm.machine)
+        name = VmName(f"outside/{vm.machine}/{vm.name}", vm.name, vm.name, 0)
+        site.occupy(name, sku, Placement(vm.machine, machine.rack, machine.availability_zone, cells))
 
 
 def at_machine(machine: Machine, placement: Placement) -> Placement:
@@ -185,24 +194,23 @@ def sku_of(vm: PlacedVm, pool: PoolDemand | None, skus: Mapping[str, VmSku]) -> 
     return VmSku(vm.sku_name, 0, 0, 0, 0, max(len(vm.placement.cells), 1))
 
 
-def vm_name(wanted: VmDemand, pool: PoolDemand | None, pool_name: str, number: int | str) -> VmName:
+def vm_name(demand: VmDemand, pool: PoolDemand | None, pool_name: str, number: int | str) -> VmName:
     """Whose VM it is in the words of the placement rule."""
     if pool is None or not pool.rule_pool:
-        return VmName(wanted.owner, wanted.cluster, pool_name, number)
-    return VmName(
-        wanted.owner, wanted.cluster, pool.rule_pool, number if pool.rule_number is None else pool.rule_number
-    )
+        return VmName(demand.owner, demand.cluster, pool_name, number)
+    rule_number = number if pool.rule_number is None else pool.rule_number
+    return VmName(demand.owner, demand.cluster, pool.rule_pool, rule_number)
 
 
 def demand_for(
-    wanted: VmDemand,
+    whole: VmDemand,
     pool: PoolDemand,
     number: int | str,
     last_resort: str | None = None,
     group_hints: Iterable[Hint] = (),
 ) -> Demand:
     """What the scheduler is asked for one VM."""
-    name = vm_name(wanted, pool, pool.pool, number)
+    name = vm_name(whole, pool, pool.pool, number)
     of_groups = tuple(group_hints)
     terms = replace(pool.terms, hints=(*pool.terms.hints, *of_groups)) if of_groups else pool.terms
     return Demand(name, pool.sku, terms, last_resort)

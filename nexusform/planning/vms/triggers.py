@@ -1,4 +1,4 @@
-"""Why a VM comes, goes, or is placed anew: prior VMs against wanted ones. Pure."""
+"""Why a VM comes, goes, or is placed anew: prior VMs against those that are asked for. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ class Moves(Struct):
     """What happens to the VMs of one resource instance, each with its trigger.
 
     `leave`: gone for good. `again`: placed anew under the same name (they leave first, but
-    for an upgrade of Kubernetes). `arrive`: new. `stay`: untouched. Pools in wanted order, numbers ascending.
+    for an upgrade of Kubernetes). `arrive`: new. `stay`: untouched. Pools in the order of the demand,
+    numbers ascending.
     """
 
     leave: dict[VmKey, str] = field(default_factory=dict)
@@ -39,36 +40,38 @@ class Situation(Struct, frozen=True):
 
 
 def compare(
-    standing: tuple[PlacedVm, ...], before: VmDemand | None, wanted: VmDemand | None, situation: Situation
+    standing: tuple[PlacedVm, ...],
+    prior_demand: VmDemand | None,
+    demand: VmDemand | None,
+    situation: Situation,
 ) -> Moves:
     """Sort the VMs of one instance by what happens to them.
 
-    `before` is what the prior arguments asked for (to see which of them changed, and which nodes
-    were deleted behind our back); `wanted` None means that the resource goes.
+    `prior_demand` is what the prior arguments asked for (to see which of them changed, and which nodes
+    were deleted behind our back); `demand` None means that the resource goes.
     """
     moves = Moves()
-    have = {(vm.pool, vm.number): vm for vm in standing}
-    pools = {pool.pool: pool for pool in wanted.pools} if wanted else {}
-    former = {pool.pool: pool for pool in before.pools} if before else {}
+    standing_by_key = {(vm.pool, vm.number): vm for vm in standing}
+    pools = {pool.pool: pool for pool in demand.pools} if demand else {}
     numbers = {name: frozenset(pool.numbers) for name, pool in pools.items()}
-    gone = "pool_removed" if wanted else situation.whole
-    for key, vm in have.items():
+    for key, vm in standing_by_key.items():
         if vm.pool not in pools:
-            moves.leave[key] = gone
+            moves.leave[key] = "pool_removed" if demand else situation.whole
         elif vm.number not in numbers[vm.pool]:
             moves.leave[key] = situation.whole or "scale_in"
-    renewed = bool(wanted and before and wanted.version != before.version)
+    prior_pools = {pool.pool: pool for pool in prior_demand.pools} if prior_demand else {}
+    upgraded = bool(demand and prior_demand and demand.version != prior_demand.version)
     for pool in pools.values():
-        old = former.get(pool.pool)
-        changed = changed_argument(old, pool)
-        known = set(old.numbers) if old else set()
+        prior = prior_pools.get(pool.pool)
+        changed = changed_argument(prior, pool)
+        prior_numbers = set(prior.numbers) if prior else set()
         for number in pool.numbers:
             key = (pool.pool, number)
-            present = have.get(key)
-            if present is None:
-                _arrival(moves, key, situation, old, was_there=number in known)
+            vm_there = standing_by_key.get(key)
+            if vm_there is None:
+                _arrival(moves, key, situation, prior, was_there=number in prior_numbers)
                 continue
-            trigger = _trigger(present, situation, renewed, changed)
+            trigger = _trigger(vm_there, situation, upgraded, changed)
             if trigger:
                 moves.again[key] = trigger
             else:
@@ -85,7 +88,7 @@ def _arrival(moves: Moves, key: VmKey, situation: Situation, old: PoolDemand | N
         moves.arrive[key] = "scale_out" if old else "new"
 
 
-def _trigger(vm: PlacedVm, situation: Situation, renewed: bool, changed: str) -> str:
+def _trigger(vm: PlacedVm, situation: Situation, upgraded: bool, changed: str) -> str:
     if vm.name in situation.healed:
         return "heal"
     if situation.whole:
@@ -93,7 +96,7 @@ def _trigger(vm: PlacedVm, situation: Situation, renewed: bool, changed: str) ->
     machine = situation.machine_trigger(vm.placement.machine)
     if machine:
         return machine
-    return "kubernetes_version_changed" if renewed else changed
+    return "kubernetes_version_changed" if upgraded else changed
 
 
 def changed_argument(old: PoolDemand | None, pool: PoolDemand) -> str:
