@@ -292,6 +292,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "operation-failed": "Operation failed",
     "output-not-found": "Output not found",
     "output-refers-to-sensitive-values": "Output refers to sensitive values",
+    "output-unknown-after-apply": "Output unknown after apply",
     "overlapping-separation-groups": "Overlapping separation groups",
     "overrides-cannot-be-applied": "Overrides cannot be applied",
     "part-of-the-manifest-is-left-out": "Part of the manifest is left out",

@@ -231,6 +231,8 @@ class TextVoice:
             self.screen.out(f"  {_miss_text(miss)}")
         if len(misses) > _MOST_MISSES:
             self.screen.out(f"  ... and {len(misses) - _MOST_MISSES} more")
+        for output in outcome.following:
+            self.screen.out(f"  {_miss_text(output)}")
 
     def _line(self, text: str) -> None:
         if self._bar is not None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from nexusform.configuration.model import Configuration, Module, ModuleCall, ResourceBlock
 from nexusform.configuration.uses import Node, Uses, all_uses, resource_node
+from nexusform.graph import reached
 from nexusform.language.parser import collector_off
 from nexusform.language.syntax import Step, Traversal, TraverseAttribute, TraverseIndex
 from nexusform.source import Span
@@ -30,6 +31,17 @@ def dependencies(
     made = all_uses(configuration) if known is None else known
     _module_edges(configuration.root, None, configuration.root, made, edges)
     return edges
+
+
+def outputs_that_need(configuration: Configuration, addresses: Collection[str]) -> frozenset[str]:
+    """The root outputs that need one of these blocks, directly or not; addresses without instance keys."""
+    edges = dependencies(configuration)
+    needing = set()
+    for name in configuration.root.outputs:
+        needed = reached([Node((), "output", name)], lambda node: edges.get(node, {}))
+        if any(str(node) in addresses for node in needed):
+            needing.add(name)
+    return frozenset(needing)
 
 
 def nodes_of(module: Module) -> Iterator[Node]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,27 +11,30 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.applying.agreement import Miss
 from nexusform.applying.events import Listener
 from nexusform.applying.executor import Applied, Options, execute
 from nexusform.applying.opening import opening_records
 from nexusform.applying.outcomes import known_parts
 from nexusform.applying.recorder import Recorder
 from nexusform.applying.standing import provider_of
+from nexusform.configuration.dependencies import outputs_that_need
 from nexusform.diagnostics import Diagnostic, error
+from nexusform.plain_data import has_unknown
 from nexusform.planning.plan import Action, CheckResult, Mode, Plan
 from nexusform.planning.planner import make_plan
-from nexusform.planning.replanning.finalising import finalised
+from nexusform.planning.replanning.finalising import finalised, inconsistent_output
 from nexusform.planning.request import PlanRequest
 from nexusform.ports import BackendProblem
 from nexusform.state import codec
 from nexusform.state.journal import Finished
 from nexusform.state.model import OutputState, State
-from nexusform.values import UNKNOWN
 from nexusform.workflow.run import Run, base_request
 from nexusform.workflow.stored import Stored
 from nexusform.workflow.writing import write_output
 
 RESCUE: Final = "errored.nfstate"
+_HIDDEN: Final = "(sensitive value)"
 
 
 class ApplyOptions(Struct, frozen=True):
@@ -45,8 +49,9 @@ class ApplyOptions(Struct, frozen=True):
 class ApplyOutcome(Struct, frozen=True):
     """What came of it.
 
-    `sends` tells whether any provider of the plan sends to a site; `provider_names` are the short
-    names of those that took part.
+    `following` are outputs that came out otherwise because a prediction was missed. `sends` tells
+    whether any provider of the plan sends to a site; `provider_names` are the short names of those that
+    took part.
     """
 
     applied: Applied
@@ -54,6 +59,7 @@ class ApplyOutcome(Struct, frozen=True):
     imported: int = 0
     sends: bool = False
     provider_names: tuple[str, ...] = ()
+    following: tuple[Miss, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -83,8 +89,9 @@ def apply_plan(run: Run, plan: Plan, listener: Listener, options: ApplyOptions) 
     )
     outputs = _outputs(run, plan, applied)
     checks = tuple(_check_document(check) for check in plan.checks)
-    recorder.note(Finished(outputs, checks))
-    problems = [_journal_problem(applied.problem)] if applied.problem else []
+    recorder.note(Finished(outputs.values, checks))
+    problems = [*outputs.diagnostics]
+    problems += [_journal_problem(applied.problem)] if applied.problem else []
     state = recorder.state()
     problems += _save(run, recorder, state)
     taking_part = {provider_of(plan.changes[step.change]) for step in plan.steps}
@@ -93,6 +100,7 @@ def apply_plan(run: Run, plan: Plan, listener: Listener, options: ApplyOptions) 
         diagnostics=tuple(problems),
         imported=sum(1 for change in plan.changes if change.importing),
         sends=any(run.providers[name].sends for name in taking_part if name in run.providers),
+        following=outputs.misses,
         provider_names=tuple(sorted(name.split(".")[0] for name in taking_part)),
     )
 
@@ -109,7 +117,14 @@ def _same_request(run: Run, plan: Plan) -> PlanRequest:
     )
 
 
-def _outputs(run: Run, plan: Plan, applied: Applied) -> Mapping[str, OutputState]:
+class _Outputs(Struct, frozen=True):
+    # What the root outputs are after an apply. `misses` are those that follow from missed predictions.
+    values: Mapping[str, OutputState]
+    misses: tuple[Miss, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def _outputs(run: Run, plan: Plan, applied: Applied) -> _Outputs:
     """The root outputs to remember: as planned, or evaluated anew where apply brought other values.
 
     After a failure they stay as they were: they may refer to what was not done. After a partial
@@ -117,27 +132,54 @@ def _outputs(run: Run, plan: Plan, applied: Applied) -> Mapping[str, OutputState
     """
     standing = run.stored.state.outputs
     if not applied.complete:
-        return standing
-    known = {n: o for n, o in plan.planned_outputs.items() if not _has_unknown(o.value)}
+        return _Outputs(standing)
+    known = {n: o for n, o in plan.planned_outputs.items() if not has_unknown(o.value)}
     settled = not applied.misses and len(known) == len(plan.planned_outputs)
     if settled and plan.mode is not Mode.REFRESH_ONLY:
-        return known
+        return _Outputs(known)
     request = base_request(run.project, Stored(applied.state))
     asked = replace(request, applying=True, tie_breaks=0, ways_out=False, lint=False)
     again = make_plan(asked).plan
     if not again.errored and again.count(Action.NO_OP) == len(again.changes):
-        return {n: replace(o, value=known_parts(o.value)) for n, o in again.planned_outputs.items()}
+        return _observed(run, plan, applied, again)
     # The configuration says more than was applied, so it cannot tell what the outputs are now.
     kept = {n: o for n, o in standing.items() if n in plan.planned_outputs or plan.mode is Mode.REFRESH_ONLY}
-    return {**kept, **known}
+    partial = plan.targets or plan.excludes or plan.mode is Mode.REFRESH_ONLY
+    lost = [] if partial else [name for name in plan.planned_outputs if name not in known]
+    return _Outputs({**kept, **known}, diagnostics=tuple(map(_still_unknown, lost)))
 
 
-def _has_unknown(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return any(_has_unknown(part) for part in value.values())
-    if isinstance(value, list):
-        return any(_has_unknown(part) for part in value)
-    return value is UNKNOWN
+def _observed(run: Run, plan: Plan, applied: Applied, again: Plan) -> _Outputs:
+    """Outputs evaluated on what stands. One that differs from what was planned follows from a missed
+    prediction, or it is an error.
+    """
+    values = {n: replace(o, value=known_parts(o.value)) for n, o in again.planned_outputs.items()}
+    missed = {_without_keys(miss.address) for miss in applied.misses}
+    followers = outputs_that_need(run.project.configuration, missed) if missed else frozenset()
+    misses: list[Miss] = []
+    diagnostics: list[Diagnostic] = []
+    for name, planned in plan.planned_outputs.items():
+        actual = again.planned_outputs.get(name, planned)
+        differing = inconsistent_output(name, planned, actual)
+        if differing and name in followers:
+            hidden = planned.sensitive or actual.sensitive
+            shown = (_HIDDEN, _HIDDEN) if hidden else (planned.value, actual.value)
+            misses.append(Miss("output", (name,), *shown))
+        else:
+            diagnostics += differing
+    return _Outputs(values, tuple(misses), tuple(diagnostics))
+
+
+def _without_keys(address: str) -> str:
+    return re.sub(r'\["(?:[^"\\]|\\.)*"\]|\[[0-9]+\]', "", address)
+
+
+def _still_unknown(name: str) -> Diagnostic:
+    detail = (
+        f'What output "{name}" is cannot be told although everything was done: the configuration, evaluated '
+        "on what stands now, asks for further changes. The state keeps its last value. Plan again."
+    )
+    return error("output-unknown-after-apply", detail, block=f'output "{name}"')
 
 
 def _check_document(check: CheckResult) -> dict[str, Any]:

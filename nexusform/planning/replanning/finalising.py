@@ -4,42 +4,59 @@ time and random functions answering; what was known must come out the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nexusform.address import Address
+from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import Diagnostic, error
-from nexusform.plain_data import has_unknown
+from nexusform.plain_data import Path, has_unknown
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import Change, Plan, Step
 from nexusform.planning.request import PlanRequest
+from nexusform.state.model import OutputState
 from nexusform.values import UNKNOWN
 
+# Calls whose results are known only at apply; what is made of one may look known all the same.
+_LATE_CALLS: Final = re.compile(r"\b(?:timestamp|uuid)\s*\(")
+_LONGEST_SHOWN: Final = 80
 
-def is_unfinished(plan: Plan) -> bool:
-    """Whether any object of the plan holds a value known only after apply."""
-    return any(has_unknown(change.after) for change in plan.changes)
+
+def is_unfinished(plan: Plan, configuration: Configuration) -> bool:
+    """Whether anything of the plan is known only after apply, or was made of something that is."""
+    if any(has_unknown(change.after) for change in plan.changes):
+        return True
+    if any(has_unknown(output.value) for output in plan.planned_outputs.values()):
+        return True
+    return any(_LATE_CALLS.search(source.text) for source in configuration.files.values())
 
 
 def finalised(
     plan: Plan, request: PlanRequest, make: Callable[[PlanRequest], PlanResult]
 ) -> tuple[Plan, list[Diagnostic]]:
     """The plan with every value known. Nothing that was known may change: that is an error."""
-    if not is_unfinished(plan):
+    if not is_unfinished(plan, request.configuration):
         return plan, []
-    again = make(replace(request, applying=True, tie_breaks=0, ways_out=False, want_rejected=False))
-    known = {(c.address, c.deposed): c for c in again.plan.changes}
-    changes, problems = [], []
+    again = make(replace(request, applying=True, tie_breaks=0, ways_out=False, want_rejected=False)).plan
+    known = {(c.address, c.deposed): c for c in again.changes}
+    problems: list[Diagnostic] = []
+    changes: list[Change] = []
     for change in plan.changes:
         final = known.get((change.address, change.deposed))
-        values, differing = _filled(change, final)
-        if differing:
-            problems.append(_inconsistent(change.address, differing))
-        changes.append(replace(change, after=values))
+        differing = _differing_arguments(change, final)
+        problems += differing
+        fills = final is not None and not differing and has_unknown(change.after)
+        changes.append(replace(change, after=final.after) if fills and final is not None else change)
     steps = tuple(_step(step, changes[step.change]) for step in plan.steps)
-    return replace(plan, changes=tuple(changes), steps=steps), problems
+    outputs: dict[str, OutputState] = {}
+    for name, output in plan.planned_outputs.items():
+        final_output = again.planned_outputs.get(name, output)
+        problems += inconsistent_output(name, output, final_output)
+        outputs[name] = final_output
+    return replace(plan, changes=tuple(changes), steps=steps, planned_outputs=outputs), problems
 
 
 def _step(step: Step, change: Change) -> Step:
@@ -48,32 +65,57 @@ def _step(step: Step, change: Change) -> Step:
     return replace(step, planned=change.after)
 
 
-def _filled(change: Change, final: Change | None) -> tuple[Mapping[str, Any] | None, str]:
-    """The values with their unknown leaves from the final plan, and the first name that differs."""
-    if change.after is None or not has_unknown(change.after):
-        return change.after, ""
+def _differing_arguments(change: Change, final: Change | None) -> Iterator[Diagnostic]:
+    if change.after is None:
+        return
     if final is None or final.after is None:
-        return change.after, "id"
+        yield _inconsistent(f"{change.address}", "It is not planned any more.", str(change.address))
+        return
     for name, value in change.after.items():
-        if not _agrees(value, final.after.get(name)):
-            return change.after, name
-    return final.after, ""
+        actual = final.after.get(name)
+        if not agrees(value, actual):
+            hidden = any(path[:1] == (name,) or not path for path in _sensitive(change, final))
+            words = _planned_and_actual(value, actual, hidden=hidden)
+            yield _inconsistent(f'"{name}" of {change.address}', words, str(change.address))
 
 
-def _agrees(planned: Any, final: Any) -> bool:
+def _sensitive(change: Change, final: Change) -> Sequence[Path]:
+    return [*change.sensitive_after, *final.sensitive_after]
+
+
+def inconsistent_output(name: str, planned: OutputState, actual: OutputState) -> list[Diagnostic]:
+    """The error of an output that came out otherwise than planned."""
+    if agrees(planned.value, actual.value):
+        return []
+    words = _planned_and_actual(planned.value, actual.value, hidden=planned.sensitive or actual.sensitive)
+    return [_inconsistent(f'Output "{name}"', words)]
+
+
+def agrees(planned: Any, actual: Any) -> bool:
+    """Whether everything known of a planned value came out so."""
     if planned is UNKNOWN:
         return True
-    if isinstance(planned, dict) and isinstance(final, dict):
-        return planned.keys() == final.keys() and all(_agrees(v, final[k]) for k, v in planned.items())
-    if isinstance(planned, list) and isinstance(final, list):
-        return len(planned) == len(final) and all(map(_agrees, planned, final))
-    return bool(planned == final)
+    if isinstance(planned, Mapping) and isinstance(actual, Mapping):
+        return planned.keys() == actual.keys() and all(agrees(v, actual[k]) for k, v in planned.items())
+    if isinstance(planned, list) and isinstance(actual, list):
+        return len(planned) == len(actual) and all(map(agrees, planned, actual))
+    return bool(planned == actual)
 
 
-def _inconsistent(address: Address, name: str) -> Diagnostic:
-    return error(
-        "plan-changed-before-it-was-applied",
-        f'"{name}" of {address} was known in the plan and came out otherwise when apply began. Nothing was '
-        "changed; make a new plan.",
-        address=str(address),
-    )
+def _planned_and_actual(planned: Any, actual: Any, *, hidden: bool) -> str:
+    if hidden:
+        return "Its values are sensitive."
+    return f"It was planned as {_shown(planned)} and is {_shown(actual)}."
+
+
+def _shown(value: Any) -> str:
+    def unknown(part: Any) -> Any:
+        return "(known after apply)" if part is UNKNOWN else str(part)
+
+    text = json.dumps(value, ensure_ascii=False, default=unknown)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
+
+
+def _inconsistent(what: str, words: str, address: str = "") -> Diagnostic:
+    detail = f"{what} was known in the plan and came out otherwise. {words} Make a new plan."
+    return error("plan-changed-before-it-was-applied", detail, address=address)
