@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -80,7 +80,9 @@ def check(schema: schemas.Attribute, name: str, plain: Any, span: Span, *, hidde
     parts = plain if plain.__class__ is list else (plain,)
     diagnostics: list[Diagnostic] = []
     for part in parts:
-        fault = _fault(schema, part, hidden=hidden) if part is not None and part is not UNKNOWN else ""
+        if part is None or part is UNKNOWN:
+            continue
+        fault = _fault(schema, part, hidden=hidden)
         if fault:
             where = f'An element of "{name}"' if plain.__class__ is list else f'"{name}"'
             diagnostics.append(error("invalid-value-for-argument", f"{where} {fault}", span))
@@ -90,25 +92,27 @@ def check(schema: schemas.Attribute, name: str, plain: Any, span: Span, *, hidde
 def _fault(schema: schemas.Attribute, part: Any, *, hidden: bool) -> str:
     shown = "" if hidden else f", not {_shown(part)}"
     if schema.choices and part not in schema.choices:
-        hint = did_you_mean(part, schema.choices) if isinstance(part, str) and not hidden else ""
-        hint = hint or _same_letters(part, schema.choices, hidden=hidden)
+        hint = "" if hidden or not isinstance(part, str) else _hint(part, schema.choices)
         return f"must be {_alternatives(schema.choices)}{shown}.{hint}"
-    if isinstance(part, (int, float, Fraction)) and not isinstance(part, bool):
-        low, high = schema.minimum, schema.maximum
-        too_low = low is not None and part < low
-        too_high = high is not None and part > high
-        if too_low or too_high:
-            return f"must be {_range_words(low, high)}{shown}."
+    is_number = isinstance(part, (int, float, Fraction)) and not isinstance(part, bool)
+    if is_number and not _in_range(part, schema.minimum, schema.maximum):
+        return f"must be {_range_words(schema.minimum, schema.maximum)}{shown}."
     if schema.pattern and isinstance(part, str) and not _compiled(schema.pattern).fullmatch(part):
         return f"must be {schema.pattern_hint or f'text that matches {schema.pattern}'}{shown}."
     return ""
 
 
-def _same_letters(part: Any, choices: Iterable[str], *, hidden: bool) -> str:
+def _hint(text: str, choices: Collection[str]) -> str:
+    near = did_you_mean(text, choices)
+    if near:
+        return near
     # did_you_mean weighs case; "SYSTEM" for "System" is too far for it.
-    if hidden or not isinstance(part, str):
-        return ""
-    return next((f' Did you mean "{c}"?' for c in choices if c.casefold() == part.casefold()), "")
+    same_letters = (choice for choice in choices if choice.casefold() == text.casefold())
+    return next((f' Did you mean "{choice}"?' for choice in same_letters), "")
+
+
+def _in_range(number: float | Fraction, low: int | None, high: int | None) -> bool:
+    return (low is None or number >= low) and (high is None or number <= high)
 
 
 def _range_words(low: int | None, high: int | None) -> str:

@@ -59,16 +59,19 @@ def _prepare(body: AnyBody, schema: BlockSchema, place: Span, problems: list[Dia
     # What stands in every instance; what nexusform computes stands there only when it is given.
     template: dict[str, Any] = {n: a.default for n, a in schema.attributes.items() if not a.computed}
     arguments = _arguments(parts.attributes, schema, place, template, problems)
-    varying = [a for a in arguments.values() if not is_constant(a.attribute.expression)]
+    varying = []
     for argument in arguments.values():
         if is_constant(argument.attribute.expression):
             _settle(argument, template, problems)
+        else:
+            varying.append(argument)
     items: dict[str, list[Item | Repeated]] = {name: [] for name in schema.blocks}
     for block in parts.blocks:
         _add_block(block, schema, items, problems)
     for name, nested in schema.blocks.items():
-        if not any(isinstance(i, Repeated) for i in items[name]):
-            written = [(i.label, i.span) for i in items[name] if isinstance(i, Item)]
+        written = [(item.label, item.span) for item in items[name] if isinstance(item, Item)]
+        if len(written) == len(items[name]):
+            # None of them is dynamic: only then it is known how many there are.
             problems.extend(count_problems(nested, name, written, place))
     blocks = [BlockType(name, nested, items[name], place) for name, nested in schema.blocks.items()]
     secret = [n for n, a in schema.attributes.items() if a.sensitive]

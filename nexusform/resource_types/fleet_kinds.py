@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
@@ -76,12 +76,15 @@ class FleetKind(Struct, frozen=True):
         if attributes.get("manifest") is UNKNOWN:
             return []
         document = self.document(attributes)
-        problems = self._general(attributes, document)
-        if document is not None:
+        problems = self._name_problems(attributes)
+        if document is None:
+            problems += self._missing(attributes)
+        else:
+            problems += self._beside_manifest(attributes, document)
             problems += line_problems(document.findings, "manifest")
         return problems + known_only(attributes, finding_problems(findings, document))
 
-    def _general(self, attributes: Values, document: FleetDocument | None) -> list[Problem]:
+    def _name_problems(self, attributes: Values) -> list[Problem]:
         problems = []
         name = attributes.get("name")
         if isinstance(name, str):
@@ -92,27 +95,31 @@ class FleetKind(Struct, frozen=True):
             problems.append(Problem((), MISSING, text))
         elif self.namespaced and isinstance(namespace, str):
             problems += finding_problems([invalid(("namespace",), p) for p in dns_label_problems(namespace)])
-        if document is None:
-            missing = [n for n, a in self.spec.attributes.items() if a.required and attributes.get(n) is None]
-            problems += [
-                Problem((), MISSING, f'The argument "{n}" is required, or a manifest.') for n in missing
-            ]
-            return problems
+        return problems
+
+    def _missing(self, attributes: Values) -> Iterator[Problem]:
+        for name, attribute in self.spec.attributes.items():
+            if attribute.required and attributes.get(name) is None:
+                yield Problem((), MISSING, f'The argument "{name}" is required, or a manifest.')
+
+    def _beside_manifest(self, attributes: Values, document: FleetDocument) -> Iterator[Problem]:
+        """Arguments that say what the manifest says."""
         for argument, said in (("name", document.name), ("namespace", document.namespace)):
             if argument == "namespace" and not self.namespaced:
                 continue
             value = attributes.get(argument)
             if is_known(value) and said and value != said:
                 text = f'{argument} is "{value}" and the manifest says "{said}"; leave one of them out.'
-                problems.append(Problem((argument,), CONFLICT, text))
-        defaults = {n: a.default for n, a in self.spec.attributes.items()}
-        given_too = [n for n in defaults if attributes.get(n) not in (None, defaults[n], [])]
-        given_too += [n for n in self.spec.blocks if attributes.get(n)]
-        problems += [
-            Problem((n,), CONFLICT, f'The object is given as manifest, so "{n}" cannot be given beside it.')
-            for n in given_too
+                yield Problem((argument,), CONFLICT, text)
+        written = [
+            name
+            for name, attribute in self.spec.attributes.items()
+            if attributes.get(name) not in (None, attribute.default, [])
         ]
-        return problems
+        written += [name for name in self.spec.blocks if attributes.get(name)]
+        for name in written:
+            text = f'The object is given as manifest, so "{name}" cannot be given beside it.'
+            yield Problem((name,), CONFLICT, text)
 
 
 def fleet_type(
