@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from nexusform.demands import PoolDemand, VmDemand
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.occupancy import Room, SiteRoom
+from nexusform.planning.plan import Action
 from nexusform.planning.room.sides import OccupiedSite, Side, occupied_sites, site_records
 from nexusform.planning.vms.sites import demand_for
 from nexusform.planning.vms.triggers import batch_size
@@ -24,7 +25,9 @@ def with_room(result: PlanResult, registries: Registries) -> PlanResult:
     before = occupied_sites(plan, result.objects, registries, Side.BEFORE)
     if plan.errored:
         return replace(result, plan=replace(plan, sites=site_records(before, before, order)))
-    after = occupied_sites(plan, result.objects, registries, Side.AFTER)
+    after = before
+    if any(change.action is not Action.NO_OP for change in plan.changes):
+        after = occupied_sites(plan, result.objects, registries, Side.AFTER)
     room = headroom(before, after)
     return replace(result, plan=replace(plan, sites=site_records(before, after, order), room=room))
 

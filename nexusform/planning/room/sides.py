@@ -60,8 +60,8 @@ def occupied_sites(
         if kind.vms is not None:
             vms = _vms(objects.get(thing.address), side)
             _house(kind, thing, vms, ground, sites)
-    for site in sites.values():
-        _house_outsiders(site)
+    for occupied in sites.values():
+        occupied.outsiders = occupy_outsiders(occupied.site)
     return sites
 
 
@@ -98,15 +98,6 @@ def _house(
         if housed is not None:
             here = vm if housed[1] == vm.placement else replace(vm, placement=housed[1])
             occupied.vms.append(HousedVm(thing.address, demand.cluster, sku, here))
-
-
-def _house_outsiders(occupied: OccupiedSite) -> None:
-    scheduler = occupied.site.scheduler
-    managed = {vm.handle for vm in scheduler.vms()}
-    occupy_outsiders(occupied.site)
-    occupied.outsiders = [
-        OutsideVm(vm.sku.name, vm.sku, vm.placement) for vm in scheduler.vms() if vm.handle not in managed
-    ]
 
 
 # --- both sides together -----------------------------------------------------------------------

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.demands import PlacedVm, PoolDemand, VmDemand
+from nexusform.planning.occupancy import OutsideVm
 from nexusform.scheduling.racks.certainty import Operation, Place, Release, Stand
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Explanation
@@ -156,21 +157,26 @@ def _offered_by(
     return by_rack | {offer.machine.name: address for address, offer in described.items()}
 
 
-def occupy_outsiders(site: SitePlan) -> None:
+def occupy_outsiders(site: SitePlan) -> list[OutsideVm]:
     """Put the VMs outside nexusform on their machines: those with known cells first, then, in order
     of machine and name, those whose cells are inferred from what is free.
     """
-    with_cells = [vm for vm in site.outsiders if vm.cell_numbers is not None]
-    without_cells = [vm for vm in site.outsiders if vm.cell_numbers is None]
-    without_cells.sort(key=lambda vm: (vm.machine, vm.name.encode()))
-    for vm in [*with_cells, *without_cells]:
-        machine = site.machines[vm.machine]
-        sku = VmSku(vm.name, vm.cpu_cores, 0, vm.memory_gib, vm.disk_gib, max(vm.cells, 1))
-        cells = vm.cell_numbers
-        if cells is None:
-            cells = site.scheduler.infer_cells(sku, vm.machine)
-        name = VmName(f"outside/{vm.machine}/{vm.name}", vm.name, vm.name, 0)
-        site.occupy(name, sku, Placement(vm.machine, machine.rack, machine.availability_zone, cells))
+    numbered = [outsider for outsider in site.outsiders if outsider.cell_numbers is not None]
+    inferred = [outsider for outsider in site.outsiders if outsider.cell_numbers is None]
+    inferred.sort(key=lambda outsider: (outsider.machine, outsider.name.encode()))
+    return [_occupy_outsider(site, outsider) for outsider in (*numbered, *inferred)]
+
+
+def _occupy_outsider(site: SitePlan, outsider: Occupied) -> OutsideVm:
+    name, machine = outsider.name, site.machines[outsider.machine]
+    cells = max(outsider.cells, 1)
+    sku = VmSku(name, outsider.cpu_cores, 0, outsider.memory_gib, outsider.disk_gib, cells)
+    numbers = outsider.cell_numbers
+    if numbers is None:
+        numbers = site.scheduler.infer_cells(sku, outsider.machine)
+    placement = Placement(outsider.machine, machine.rack, machine.availability_zone, numbers)
+    site.occupy(VmName(f"outside/{outsider.machine}/{name}", name, name, 0), sku, placement)
+    return OutsideVm(name, sku, placement)
 
 
 def at_machine(machine: Machine, placement: Placement) -> Placement:
