@@ -20,7 +20,6 @@ import pytest
 from nexusform.demands import PlacedVm
 from nexusform.planning.plan import PlacementChange
 from nexusform.rendering.page.rack_map import MapVm
-from nexusform.scheduling.pods.model import Node
 from nexusform.scheduling.racks.model import Demand, VmName
 from nexusform.scheduling.racks.standing import StandingVm
 from tests.rendering.real_plans import nexusform, repaired
@@ -33,6 +32,23 @@ MOST_MODULES = 20
 TRACED = ("web", "workers", 0)
 NAME = "web-workers-0"
 RULES = "scheduling/racks/rules/"
+# Its cluster has pods, so that it is a node for somebody. What becomes of the node is the walk of pods.
+PODS = """
+resource "fleet_hub_manifest" "shop" {
+  cluster_id = nexus_kubernetes_cluster.web.id
+  yaml_body  = <<-YAML
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: shop, namespace: default}
+    spec:
+      replicas: 3
+      selector: {matchLabels: {app: shop}}
+      template:
+        metadata: {labels: {app: shop}}
+        spec: {containers: [{name: shop, image: shop}]}
+  YAML
+}
+"""
 # Who may make the record of a VM: its resource type reads it from state, the plan decides it.
 MAKERS = {
     "resource_types/nexus_virtual_machine.py",
@@ -63,7 +79,7 @@ def is_traced(value: object) -> bool:
             return is_traced(value.vm)
         case PlacementChange():
             return value.object == NAME
-        case PlacedVm() | MapVm() | Node():
+        case PlacedVm() | MapVm():
             return value.name == NAME
         case _:
             return False
@@ -137,6 +153,8 @@ def test_the_table_names_every_module_from_text_to_a_line_in_a_pull_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = repaired(tmp_path).file.parent
+    with (directory / "main.nf.hcl").open("a") as configuration:
+        configuration.write(PODS)
     planned = ("plan", "-out=traced.plan", "-report=markdown:report.md")
     seen = followed(directory, monkeypatch, planned, ("apply", "traced.plan"))
     assert NAME in (directory / "report.md").read_text()

@@ -47,7 +47,7 @@ def _row(
     demand = vms.demand
     assert demand is not None
     keys = [(of, (part.pool, number)) for of, part in members for number in part.numbers]
-    racks_taken = Counter(of.placed[key].placement.rack for of, key in keys if key in of.placed)
+    racks_taken = Counter(of.place_after(key).rack for of, key in keys if key in of.placed)
     allowed = sum(1 for zone in racks.values() if pool.zones is None or zone in pool.zones)
     expected = min(len(keys), allowed)
     floor, ceiling = (len(keys) // expected, -(-len(keys) // expected)) if expected else (0, 0)
