@@ -102,6 +102,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "function-calls-not-allowed": "Function calls not allowed",
     "generated-configuration-cannot-be-written": "Generated configuration cannot be written",
     "generated-configuration-stands-elsewhere": "Generated configuration stands elsewhere",
+    "hidden-characters": "Hidden characters",
     "import-failed": "Import failed",
     "incompatible-options": "Incompatible options",
     "incomplete-list": "Incomplete list",

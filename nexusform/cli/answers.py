@@ -52,9 +52,9 @@ def tell(answer: Answer, flags: AnswerFlags, screen: Screen) -> int:
         if flags.format == "text":
             screen.out(answer.written(colour=screen.colour, width=screen.width), end="")
         else:
-            write_to_stdout(FORMATS[flags.format](answer))
+            write_to_stdout(FORMATS[flags.format](answer), flags.format)
     for report in reports:
-        write_report(FORMATS[report.format](answer), report.path)
+        write_report(FORMATS[report.format](answer), report)
     return FINDING if answer.outline.bad else 0
 
 

@@ -84,7 +84,8 @@ def _show_one(screen: Screen, arguments: OutputArguments, outputs: Mapping[str, 
         detail = f'-raw prints strings, numbers and booleans; the output "{name}" is none of them. Use -json.'
         screen.diagnostics([error("unsupported-value-for-raw-output", detail)], {})
         return 1
-    screen.out(named.value if isinstance(named.value, str) else scalar(named.value), end="")
+    # As it is, whatever it holds: a script takes it.
+    click.echo(named.value if isinstance(named.value, str) else scalar(named.value), nl=False)
     return 0
 
 

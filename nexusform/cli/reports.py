@@ -9,6 +9,7 @@ from typing import Final
 import click
 from msgspec import Struct
 
+from nexusform.cli.screen import no_log_commands
 from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import did_you_mean
 from nexusform.planning.plan import Plan
@@ -105,6 +106,9 @@ FORMATS: Final[Mapping[str, Callable[[Subject], bytes]]] = {
 }
 
 
+_FOR_PEOPLE: Final = frozenset({"text", "markdown"})
+
+
 class ReportFlag(Struct, frozen=True):
     """One -report flag; the path "-" is stdout."""
 
@@ -140,22 +144,24 @@ def to_stdout(reports: Sequence[ReportFlag]) -> bool:
 def write_reports(reports: Sequence[ReportFlag], subject: Subject) -> None:
     """Write each. Raises a usage error when a file cannot be written."""
     for report in reports:
-        write_report(FORMATS[report.format](subject), report.path)
+        write_report(FORMATS[report.format](subject), report)
 
 
-def write_report(document: bytes, path: str) -> None:
+def write_report(document: bytes, report: ReportFlag) -> None:
     """Write one to its file, or to stdout for "-". Raises a usage error when that cannot be."""
-    if path == "-":
-        write_to_stdout(document)
+    if report.path == "-":
+        write_to_stdout(document, report.format)
         return
     try:
-        write_output(path, document)
+        write_output(report.path, document)
     except OSError as problem:
-        raise click.UsageError(f'-report: "{path}" cannot be written: {problem.strerror}.') from None
+        raise click.UsageError(f'-report: "{report.path}" cannot be written: {problem.strerror}.') from None
 
 
-def write_to_stdout(document: bytes) -> None:
-    """Bytes as they are, after what was printed before."""
+def write_to_stdout(document: bytes, format_name: str) -> None:
+    """A document after what was printed before; in text for people is nothing that a CI system would obey."""
+    if format_name in _FOR_PEOPLE:
+        document = no_log_commands(document.decode()).encode()
     sys.stdout.flush()
     sys.stdout.buffer.write(document)
     sys.stdout.buffer.flush()

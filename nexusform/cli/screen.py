@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import click
 
@@ -43,11 +45,11 @@ class Screen:
 
     def out(self, text: str = "", *, end: str = "\n") -> None:
         """Print to stdout."""
-        click.echo(f"{text}{end}", nl=False, color=True)
+        click.echo(no_log_commands(f"{text}{end}"), nl=False, color=True)
 
     def err(self, text: str = "", *, end: str = "\n") -> None:
         """Print to stderr."""
-        click.echo(f"{text}{end}", nl=False, err=True, color=True)
+        click.echo(no_log_commands(f"{text}{end}"), nl=False, err=True, color=True)
 
     def diagnostics(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
         """Print diagnostics in their boxes."""
@@ -78,6 +80,21 @@ class Screen:
         if not answer.endswith("\n"):
             self.out()
         return answer.strip() if answer else None
+
+
+_LINE_COMMAND: Final = re.compile(r"^([^\S\n]*):(?=:[A-Za-z])", re.MULTILINE)
+_COMMAND: Final = re.compile(r"##(?=\[|vso\[)")
+
+
+def no_log_commands(text: str) -> str:
+    """The text with what CI systems obey in a log parted by a space.
+
+    GitHub obeys a line that begins with `::NAME` after any space, Azure `##vso[` wherever it stands, both
+    `##[`. A value that spans lines would set variables of the job otherwise.
+    """
+    if "::" not in text and "##" not in text:
+        return text
+    return _COMMAND.sub("# #", _LINE_COMMAND.sub(r"\1: ", text))
 
 
 def wants_colour(environment: Mapping[str, str], *, terminal: bool) -> bool:

@@ -12,6 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform.configuration.decoder import ModuleFiles, ParsedFile, decode
+from nexusform.configuration.hidden_characters import hidden_characters
 from nexusform.configuration.ignore_comments import ignored_rules
 from nexusform.configuration.model import AnyBody, Configuration
 from nexusform.configuration.module_blocks import CallHeader
@@ -203,7 +204,7 @@ def _read(path: str, problems: list[Diagnostic]) -> SourceFile | None:
         problems.append(error("unreadable-file", detail, place))
         return None
     try:
-        return SourceFile(shown, raw.decode())
+        source = SourceFile(shown, raw.decode())
     except UnicodeDecodeError as problem:
         line = raw.count(b"\n", 0, problem.start) + 1
         detail = (
@@ -212,6 +213,8 @@ def _read(path: str, problems: list[Diagnostic]) -> SourceFile | None:
         )
         problems.append(error("invalid-character-encoding", detail, place))
         return None
+    problems += hidden_characters(source)
+    return source
 
 
 # --- variables ---------------------------------------------------------------------------------

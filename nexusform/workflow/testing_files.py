@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from nexusform.configuration.hidden_characters import hidden_characters
 from nexusform.configuration.testing_blocks import RunFile, decode_test_file
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
 from nexusform.language.json_syntax import parse_json_file
@@ -58,7 +59,8 @@ def read_test_file(path: str, sources: dict[str, SourceFile]) -> tuple[RunFile |
         return None, [error("invalid-character-encoding", detail)]
     source = sources[path] = SourceFile(path, text)
     parsed = parse_json_file(source) if path.endswith(".json") else parse_file(source)
-    body, problems = parsed
+    body, wrong = parsed
+    problems = [*hidden_characters(source), *wrong]
     if has_errors(problems):
         return None, problems
     file, wrong = decode_test_file(path, body)

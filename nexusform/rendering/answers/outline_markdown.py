@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.notation.colours import harmless
+from nexusform.rendering.pull_request.markdown_parts import escaped
 
 
 def outline_markdown(outline: Outline) -> str:
@@ -56,10 +57,6 @@ def _plain(text: str) -> str:
     """The text with what Markdown would take for its own escaped; `code` stays code."""
     parts = _CODE.split(harmless(text).replace("\n", " "))
     # Splitting by a group puts what it matched at the odd places.
-    parts[0::2] = [_escaped(part) for part in parts[0::2]]
+    parts[0::2] = [escaped(part) for part in parts[0::2]]
     parts[1::2] = [code.replace("|", "\\|") for code in parts[1::2]]
     return "".join(parts)
-
-
-def _escaped(text: str) -> str:
-    return re.sub(r"([\\`*_\[\]|#])", r"\\\1", text).replace("<", "&lt;")

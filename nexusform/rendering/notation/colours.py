@@ -19,8 +19,13 @@ _CODES = {
     "grey": "90",
 }
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
-# Bidirectional overrides are kept out too: they make text read otherwise than it is.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f"
+# Bidirectional controls make text read otherwise than it is; zero-width ones and tags are not seen. Joiners
+# stay: emoji and some scripts are written with them.
+_UNSEEN = "\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f"
+# Line ends of other systems, and what is no character: the former end lines of logs, the latter XML.
+_NOT_TEXT = "\u2028\u2029\ufffe\uffff\ud800-\udfff"
+_CONTROL = re.compile(f"[{_CONTROLS}{_UNSEEN}{_NOT_TEXT}]")
 
 
 class Painter:
@@ -48,10 +53,15 @@ def strip_colours(text: str) -> str:
 
 
 def harmless(text: str) -> str:
-    r"""The text with control characters (newline and tab aside) written as `\uXXXX`."""
+    r"""The text with control and unseen characters (newline and tab aside) written as `\uXXXX`."""
     if text.isascii() and text.isprintable():
         return text
-    return _CONTROL.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
+    return _CONTROL.sub(_spelled_out, text)
+
+
+def _spelled_out(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def columns(text: str) -> int:

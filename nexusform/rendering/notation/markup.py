@@ -6,7 +6,6 @@ in as it is. Attribute names are ours, their values anybody's.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
@@ -25,13 +24,11 @@ Part: TypeAlias = "str | Markup | Iterable[Part] | None"
 
 # Elements of HTML that have no content and no end tag.
 _VOID: Final = frozenset({"br", "hr", "img", "input", "link", "meta"})
-_NEVER: Final = re.compile("[\ud800-\udfff\ufffe\uffff]")
 
 
 def escaped(text: str) -> str:
     """Text for element content and attribute values."""
-    plain = _NEVER.sub("\ufffd", harmless(text))
-    plain = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    plain = harmless(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return plain.replace('"', "&quot;").replace("'", "&#39;")
 
 

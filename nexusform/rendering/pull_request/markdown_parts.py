@@ -24,8 +24,24 @@ def code(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Text as text: what Markdown or HTML would read as a sign is escaped."""
-    return re.sub(r"([\\`*_\[\]|#])", r"\\\1", harmless(text)).replace("<", "&lt;").replace("\n", " ")
+    """Text as text: what Markdown or HTML would read as a sign is escaped, and nobody is mentioned."""
+    return escaped(harmless(text)).replace("\n", " ")
+
+
+_SIGNS: Final = re.compile(r"([\\`*_\[\]|#])")
+_ENTITY: Final = re.compile(r"&(?=#?\w+;)")
+# A code host sends mail to whom a comment mentions; an e-mail address mentions nobody.
+_MENTION: Final = re.compile(r"(?<![\w`])@(?=\w)")
+
+
+def escaped(text: str) -> str:
+    """Text without what Markdown, HTML or a code host would read as theirs.
+
+    An empty element parts an @ from the name after it: an escape alone is undone before names are looked for.
+    """
+    signs = _SIGNS.sub(r"\\\1", text)
+    plain_html = _ENTITY.sub("&amp;", signs).replace("<", "&lt;")
+    return _MENTION.sub("@<span></span>", plain_html)
 
 
 def fenced(body: str, language: str = "") -> str:

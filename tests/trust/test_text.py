@@ -1,0 +1,124 @@
+"""A work tree that somebody else wrote: what it can make a reader see, or a CI system do."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from nexusform.cli.main import run
+
+Told = tuple[int, str]
+
+CHECK = """
+locals {
+  holds = false
+  lines = ["first", "::set-env name=PATH::x", "  ::add-mask::y", "##vso[task.setvariable variable=x]z"]
+}
+check "words" {
+  assert {
+    condition     = local.holds
+    error_message = "%s"
+  }
+}
+output "lines" {
+  value = { text = join("\\n", local.lines) }
+}
+"""
+# As configuration writes them, so that the file itself holds plain characters.
+TRICKS = {
+    "&lt;x&gt; <b>": "entity",
+    "zero\\u200bwidth": "zero",
+    "line\\u2028end": "line",
+    "no\\ufffecharacter": "none",
+    "right\\u202eleft": "bidi",
+    "tag\\U000e0041": "tag",
+    "thanks @maintainer and @org/team, mail a@example.com": "mention",
+}
+UNSEEN = re.compile("[\u200b\u2028\u2029\u202e\ufffe\uffff\U000e0041]")
+FORMATS = ("text", "markdown", "html", "svg", "sarif", "junit")
+
+
+@pytest.fixture
+def nf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Told]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NF_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "main.nf.hcl").write_text(CHECK % " / ".join(TRICKS))
+
+    def call(*arguments: str) -> Told:
+        code = run(arguments)
+        captured = capsys.readouterr()
+        return code, captured.out + captured.err
+
+    return call
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_nothing_unseen_reaches_a_report(nf: Callable[..., Told], name: str) -> None:
+    code, text = nf("plan", f"-report={name}:report")
+    assert code == 0, text
+    report = Path("report").read_text()
+    assert not UNSEEN.search(report)
+    if name in ("html", "svg", "junit"):
+        assert "<b>" not in report
+    if name in ("svg", "junit"):
+        ET.fromstring(report)
+    if name == "sarif":
+        json.loads(report)
+
+
+def test_a_comment_mentions_nobody_and_shows_entities_as_written(nf: Callable[..., Told]) -> None:
+    nf("plan", "-report=markdown:report")
+    report = Path("report").read_text()
+    outside_of_code = re.sub(r"(`+).*?\1", "", report, flags=re.DOTALL)
+    assert not re.search(r"(?<!\w)@\w", outside_of_code)
+    assert "&lt;x&gt;" not in outside_of_code.replace("&amp;lt;x&amp;gt;", "")
+    assert "a@example.com" in report
+
+
+@pytest.mark.parametrize(
+    "command", [("plan",), ("output",), ("show",), ("plan", "-report=text:-")], ids=" ".join
+)
+def test_no_line_of_a_log_is_obeyed_by_a_ci_system(nf: Callable[..., Told], command: tuple[str, ...]) -> None:
+    nf("apply", "-auto-approve")
+    code, text = nf(*command)
+    assert code == 0, text
+    assert "set-env" in text or command != ("output",)
+    assert not [line for line in text.splitlines() if line.lstrip().startswith("::")]
+    assert "##vso[" not in text
+
+
+def test_a_raw_output_is_as_it_is(nf: Callable[..., Told]) -> None:
+    Path("main.nf.hcl").write_text('output "raw" {\n  value = "::set-env name=a::b\\n"\n}\n')
+    nf("apply", "-auto-approve")
+    assert nf("output", "-raw", "raw") == (0, "::set-env name=a::b\n")
+    assert json.loads(nf("output", "-json", "raw")[1]) == "::set-env name=a::b\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("main.nf.hcl", '# a comment that turns\u202e round\noutput "x" {\n  value = 1\n}\n'),
+        ("more.nf.json", '{"locals": {"a": "b\u200b"}}'),
+        ("x.auto.nfvars.hcl", "# tag \U000e0041\n"),
+        ("x.nftest.hcl", '# \u2066\nrun "x" {\n  command = plan\n}\n'),
+    ],
+)
+def test_characters_that_nobody_sees_are_told_of(nf: Callable[..., Told], name: str, text: str) -> None:
+    Path(name).write_text(text)
+    command = "plan" if "nfvars" in name else "validate"
+    code, told = nf(command)
+    assert code == 0, told
+    assert "Hidden characters" in told
+    assert name in told
+
+
+def test_a_byte_order_mark_and_visible_letters_are_not_told_of(nf: Callable[..., Told]) -> None:
+    Path("main.nf.hcl").write_text('\ufeff# Grüße, 日本\noutput "x" {\n  value = "ä"\n}\n', encoding="utf-8")
+    assert "Hidden characters" not in nf("validate")[1]
