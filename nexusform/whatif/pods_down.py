@@ -79,7 +79,7 @@ class WorkloadLeft(Struct, frozen=True):
     cluster_id: str
     workload: str
     kind: str
-    wanted: int
+    replicas: int
     before: int
     at_once: int
     running: int
@@ -105,7 +105,7 @@ class WorkloadVerdict(Struct, frozen=True):
 
     cluster_id: str
     workload: str
-    wanted: int
+    replicas: int
     fewest_at_once: int
     fewest: int
     most_pending: int
@@ -146,7 +146,7 @@ class PodsWalk(Struct):
         return WorkloadVerdict(
             self.pods.cluster_id,
             workload.key,
-            lefts[0].wanted if lefts else running,
+            lefts[0].replicas if lefts else running,
             min((left.at_once for left in lefts), default=running),
             min((left.running for left in lefts), default=running),
             max((left.pending for left in lefts), default=0),

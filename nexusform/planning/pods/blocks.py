@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from nexusform.address import Address, ConfigAddress
 from nexusform.configuration.model import ResourceBlock
@@ -140,8 +140,9 @@ def plan_manifests(
 
 
 def _target(attributes: Mapping[str, Any] | None) -> str:
-    given = (attributes or {}).get("cluster_id")
-    return given if isinstance(given, str) else ""
+    """The cluster that an object names, "" when it names none or it is not known."""
+    cluster_id = (attributes or {}).get("cluster_id")
+    return cluster_id if isinstance(cluster_id, str) else ""
 
 
 def _leaving(instances: Iterable[Instance], blocks: Blocks, pods: PodPhase) -> None:
@@ -160,23 +161,17 @@ def _leaving(instances: Iterable[Instance], blocks: Blocks, pods: PodPhase) -> N
 
 def _lost(instances: Iterable[Instance], pods: PodPhase) -> list[Diagnostic]:
     """Clusters that nobody knows."""
-    found = []
+    problems: list[Diagnostic] = []
+    known = sorted(pods.clusters)
     for instance in instances:
         target = _target(instance.config)
-        if target and not instance.going and not instance.broken and target not in pods.clusters:
-            known = sorted(pods.clusters)
-            listed = f" Known: {', '.join(known[:10])}." if known else ""
-            found.append(
-                instance.problem(
-                    Problem(
-                        ("cluster_id",),
-                        "unknown-cluster",
-                        f'No cluster has the id "{target}".{did_you_mean(target, known)}{listed}',
-                    )
-                )
-            )
-            instance.broken = True
-    return found
+        if not target or instance.going or instance.broken or target in pods.clusters:
+            continue
+        choice = f" Known: {', '.join(known[:10])}." if known else ""
+        detail = f'No cluster has the id "{target}".{did_you_mean(target, known)}{choice}'
+        problems.append(instance.problem(Problem(("cluster_id",), "unknown-cluster", detail)))
+        instance.broken = True
+    return problems
 
 
 def _placed(instances: Iterable[Instance], pods: PodPhase) -> dict[Address, Any]:
@@ -224,29 +219,33 @@ def pod_diagnostics(
 ) -> list[Diagnostic]:
     """What is wrong with manifests and, with `risks`, what their pods risk, at the block that brings them."""
     by_address = {str(address): instance for address, instance in instances.items()}
-    found = []
+    diagnostics: list[Diagnostic] = []
     for address, finding in pods.findings:
         instance = by_address.get(address)
         if instance is not None:
             at = ("yaml_body",) if instance.type.kind is Kind.MANIFEST else ()
             detail = f"yaml_body:{finding.line}: {finding.detail}" if finding.line else finding.detail
-            found.append(instance.problem(Problem(at, finding.id, detail, finding.severity)))
-    alike: dict[tuple[str, str, str], list[tuple[str, PodWarning]]] = {}
+            diagnostics.append(instance.problem(Problem(at, finding.id, detail, finding.severity)))
+    alike: dict[tuple[str, str, str], list[_Risk]] = {}
     for address, cluster, warning in pods.warnings if risks else ():
         alike.setdefault((address, warning.workload, warning.kind), []).append((cluster, warning))
-    for (address, _, kind), told in alike.items():
+    for (address, _, kind), of_a_kind in alike.items():
         instance = by_address.get(address)
         if instance is not None:
-            found.append(instance.problem(Problem((), kind, _together(told), Severity.WARNING)))
-    return found
+            problem = Problem((), kind, _together(of_a_kind), Severity.WARNING)
+            diagnostics.append(instance.problem(problem))
+    return diagnostics
 
 
-def _together(told: Sequence[tuple[str, PodWarning]]) -> str:
+_Risk: TypeAlias = tuple[str, PodWarning]  # the cluster's name, and what is risked there
+
+
+def _together(risks: Sequence[_Risk]) -> str:
     """Warnings of one kind about one workload as one: the first, and where else it is so."""
-    cluster, first = told[0]
-    several = any(other != cluster for other, _ in told)
+    cluster, first = risks[0]
+    several = any(other != cluster for other, _ in risks)
     places: dict[str, None] = {}
-    for other, warning in told[1:]:
+    for other, warning in risks[1:]:
         where = warning.machine or warning.rack
         if where:
             places[f"{where} ({other})" if several else where] = None

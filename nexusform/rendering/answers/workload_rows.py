@@ -61,7 +61,7 @@ def verdict_section(verdicts: Sequence[WorkloadVerdict], front: str) -> Section:
 
 
 def _verdict_row(verdict: WorkloadVerdict) -> Row:
-    pods = (verdict.wanted, verdict.fewest_at_once, verdict.fewest, verdict.most_pending)
+    pods = (verdict.replicas, verdict.fewest_at_once, verdict.fewest, verdict.most_pending)
     word = verdict.outcome.value if verdict.certain else f"{verdict.outcome.value} *"
     cells = (_name(verdict.cluster_id), verdict.workload, *map(str, pods))
     return Row((*cells, spans_text(verdict.waves) or "-", word), verdict.outcome is PodsOutcome.LOST)
@@ -88,7 +88,7 @@ def workload_document(left: WorkloadLeft, *, drained: bool) -> dict[str, Any]:
     return {
         "cluster_id": left.cluster_id,
         "workload": left.workload,
-        "replicas": left.wanted,
+        "replicas": left.replicas,
         "before": left.before,
         "at_once": left.at_once,
         "running": left.running,
@@ -114,7 +114,7 @@ def verdict_document(verdict: WorkloadVerdict) -> dict[str, Any]:
     return {
         "cluster_id": verdict.cluster_id,
         "workload": verdict.workload,
-        "replicas": verdict.wanted,
+        "replicas": verdict.replicas,
         "fewest_at_once": verdict.fewest_at_once,
         "fewest_running": verdict.fewest,
         "most_pending": verdict.most_pending,
