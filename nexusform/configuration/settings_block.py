@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -10,7 +12,6 @@ from nexusform import __version__
 from nexusform.configuration.constants import constant_text, constant_texts
 from nexusform.configuration.encryption_block import decode_encryption
 from nexusform.configuration.model import Settings
-from nexusform.configuration.version_constraint import satisfies
 from nexusform.configuration.written import only_block
 from nexusform.diagnostics import Diagnostic, error, warning
 from nexusform.language.bodies import BodySchema, content
@@ -108,3 +109,52 @@ def _only_in_root(settings: Settings, problems: list[Diagnostic]) -> None:
     if settings.sku_catalogue_span is not None:
         detail = "The catalogue is a setting of the root module; in any other module it has no effect."
         problems.append(warning("sku-catalogue-ignored", detail, settings.sku_catalogue_span))
+
+
+# --- version constraints: `>= 0.1, < 2`, `~> 1.2`, `!= 1.3.0` --------------------------------
+
+_TERM = re.compile(r"\s*(=|!=|>=|<=|>|<|~>)?\s*v?(\d+(?:\.\d+){0,2})(-[0-9A-Za-z.-]+)?\s*")
+_Version = tuple[int, int, int]
+
+_COMPARE: Final[Mapping[str, Callable[[_Version, _Version], bool]]] = {
+    "": lambda have, want: have == want,
+    "=": lambda have, want: have == want,
+    "!=": lambda have, want: have != want,
+    ">": lambda have, want: have > want,
+    "<": lambda have, want: have < want,
+    ">=": lambda have, want: have >= want,
+    "<=": lambda have, want: have <= want,
+}
+
+
+def satisfies(version: str, constraint: str) -> bool | None:
+    """Whether the version keeps every term of the constraint; None when that is no constraint.
+
+    Pre-release and build suffixes are left out of the comparison.
+    """
+    terms = [_TERM.fullmatch(part) for part in constraint.split(",")]
+    have = _numbers(re.split(r"[^0-9.]", version, maxsplit=1)[0])
+    kept = True
+    for term in terms:
+        if term is None:
+            return None
+        operator, want = term.group(1) or "", term.group(2)
+        if operator == "~>":
+            kept = kept and _numbers(want) <= have < _above(want)
+        else:
+            kept = kept and _COMPARE[operator](have, _numbers(want))
+    return kept
+
+
+def _numbers(text: str) -> _Version:
+    parts = [int(p) for p in text.split(".") if p]
+    first, second, third = [*parts, 0, 0, 0][:3]
+    return first, second, third
+
+
+def _above(text: str) -> _Version:
+    # `~> 1.2.3` allows the last part to grow: below 1.3; `~> 1.2`: below 2.
+    parts = [int(p) for p in text.split(".")]
+    if len(parts) == 3:
+        return parts[0], parts[1] + 1, 0
+    return parts[0] + 1, 0, 0

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.configuration.version_constraint import satisfies
+from nexusform.configuration.settings_block import satisfies
 
 
 @pytest.mark.parametrize(
