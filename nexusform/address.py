@@ -16,7 +16,7 @@ Mode: TypeAlias = Literal["managed", "data"]
 _NAME = re.compile(r"[^\W\d][\w-]*")
 
 
-class ModuleStep(Struct, frozen=True):
+class ModuleStep(Struct, frozen=True, gc=False):  # in no circle, so not for the collector
     """One module call on the way from the root, with the instance key if it has one."""
 
     name: str
@@ -43,7 +43,7 @@ class ConfigAddress(Struct, frozen=True):
         return "".join(f"module.{m}." for m in self.module) + f"{data}{self.type}.{self.name}"
 
 
-class Address(Struct, frozen=True):
+class Address(Struct, frozen=True, gc=False):
     """One instance of a resource or data block."""
 
     module: ModulePath

@@ -9,27 +9,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias, TypedDict
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, ValidationError, convert, field
+from msgspec.structs import asdict
 
 from nexusform.address import Address, AddressProblem, parse_address
-from nexusform.diagnostics import Diagnostic, Problem, error
+from nexusform.diagnostics import Diagnostic, error
 from nexusform.state import json_text
 from nexusform.state.codec import output_members, read_output
 from nexusform.state.model import InstanceState, ObjectState, OutputState
-from nexusform.state.object_codec import (
-    OBJECT_RULES,
-    Rule,
-    check_members,
-    is_count,
-    is_list,
-    is_object,
-    is_objects,
-    is_text,
-    object_from_members,
-    object_members,
-)
+from nexusform.state.object_codec import OBJECT_RULES, check_members, object_from_members, object_members
 
 _HEAD: Final = b'{"check":"'
 _MIDDLE: Final = b'","record":'
@@ -105,12 +95,65 @@ class OpenIntent(Struct, frozen=True):
     prior: InstanceState | None
 
 
+# --- lines -------------------------------------------------------------------------------------
+
+_Count: TypeAlias = Annotated[int, Meta(ge=0)]
+_Members: TypeAlias = dict[str, Any]
+
+
+class _Line(Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
+    """The members of a line, which its kind tells."""
+
+
+class _BegunLine(_Line, frozen=True, tag="begun"):
+    lineage: str
+    serial: _Count
+    nexusform_version: str
+    catalogue: str
+    plan_digest: str
+
+
+class _IntentLine(_Line, frozen=True, tag="intent"):
+    address: str
+    step: str
+    type: str
+    id: str
+    creation: _Count
+    planned: _Members | None
+    deposed: str
+
+
+class _InstanceMembers(TypedDict):
+    current: _Members | None
+    deposed: dict[str, _Members]
+
+
+class _DoneLine(_Line, frozen=True, tag="done"):
+    address: str
+    creation: _Count
+    instance: _InstanceMembers | None
+    error: str
+
+
+class _MovedLine(_Line, frozen=True, tag="moved"):
+    pairs: list[tuple[str, str]]
+
+
+class _FinishedLine(_Line, frozen=True, tag="finished"):
+    outputs: dict[str, _Members]
+    check_results: list[_Members]
+
+
+_AnyLine: TypeAlias = _BegunLine | _IntentLine | _DoneLine | _MovedLine | _FinishedLine
+
+
 # --- writing -----------------------------------------------------------------------------------
 
 
 def encode(record: Record) -> bytes:
     """The record as one line, without the newline."""
-    body = json_text.dumps(_members(record), sort=True)
+    line = _line_of(record)
+    body = json_text.dumps({"kind": line.__struct_config__.tag, **asdict(line)}, sort=True)
     return _HEAD + _check(body) + _MIDDLE + body + b"}"
 
 
@@ -118,45 +161,30 @@ def _check(body: bytes) -> bytes:
     return hashlib.sha256(body).hexdigest()[:_CHECK_LENGTH].encode()
 
 
-def _members(record: Record) -> dict[str, Any]:
-    if isinstance(record, Intent):
-        return {
-            "kind": "intent",
-            "address": str(record.address),
-            "step": record.kind,
-            "type": record.key_type,
-            "id": record.key_id,
-            "creation": record.creation,
-            "planned": None if record.planned is None else object_members(record.planned),
-            "deposed": record.deposed,
-        }
-    if isinstance(record, Done):
-        return {
-            "kind": "done",
-            "address": str(record.address),
-            "creation": record.creation,
-            "instance": None if record.instance is None else _instance_members(record.instance),
-            "error": record.error,
-        }
-    if isinstance(record, Moved):
-        return {"kind": "moved", "pairs": [[str(source), str(target)] for source, target in record.pairs]}
+def _line_of(record: Record) -> _AnyLine:
     if isinstance(record, Begun):
-        return {
-            "kind": "begun",
-            "lineage": record.lineage,
-            "serial": record.serial,
-            "nexusform_version": record.nexusform_version,
-            "catalogue": record.catalogue,
-            "plan_digest": record.plan_digest,
-        }
-    return {
-        "kind": "finished",
-        "outputs": {name: output_members(output) for name, output in record.outputs.items()},
-        "check_results": record.check_results,
-    }
+        return _BegunLine(**asdict(record))
+    if isinstance(record, Intent):
+        planned = None if record.planned is None else object_members(record.planned)
+        return _IntentLine(
+            str(record.address),
+            record.kind,
+            record.key_type,
+            record.key_id,
+            record.creation,
+            planned,
+            record.deposed,
+        )
+    if isinstance(record, Done):
+        instance = None if record.instance is None else _instance_members(record.instance)
+        return _DoneLine(str(record.address), record.creation, instance, record.error)
+    if isinstance(record, Moved):
+        return _MovedLine([(str(source), str(target)) for source, target in record.pairs])
+    outputs = {name: output_members(output) for name, output in record.outputs.items()}
+    return _FinishedLine(outputs, [dict(check) for check in record.check_results])
 
 
-def _instance_members(instance: InstanceState) -> dict[str, Any]:
+def _instance_members(instance: InstanceState) -> _InstanceMembers:
     return {
         "current": None if instance.current is None else object_members(instance.current),
         "deposed": {key: object_members(old) for key, old in instance.deposed.items()},
@@ -202,142 +230,55 @@ def _decode(line: bytes) -> Record | None:
     if line != whole:
         return None
     try:
-        members = json_text.loads(body)
-    except json_text.JsonProblem:
-        return None
-    if not is_object(members):
-        return None
-    reader = _READERS.get(str(members.get("kind")))
-    return None if reader is None else reader(members)
-
-
-_TEXT: Final = Rule(is_text, "a string", required=True)
-_COUNT: Final = Rule(is_count, "a whole number from 0", required=True)
-_ANY: Final = Rule(lambda _: True, "a value", required=True)
-_KIND: Final[Mapping[str, Rule]] = {"kind": _TEXT}
-_BEGUN: Final = {
-    **_KIND,
-    "lineage": _TEXT,
-    "serial": _COUNT,
-    "nexusform_version": _TEXT,
-    "catalogue": _TEXT,
-    "plan_digest": _TEXT,
-}
-_INTENT: Final = {
-    **_KIND,
-    "address": _TEXT,
-    "step": _TEXT,
-    "type": _TEXT,
-    "id": _TEXT,
-    "creation": _COUNT,
-    "planned": _ANY,
-    "deposed": _TEXT,
-}
-_DONE: Final = {**_KIND, "address": _TEXT, "creation": _COUNT, "instance": _ANY, "error": _TEXT}
-_INSTANCE: Final = {"current": _ANY, "deposed": Rule(is_object, "an object", required=True)}
-_MOVED: Final = {**_KIND, "pairs": Rule(is_list, "a list", required=True)}
-_FINISHED: Final = {
-    **_KIND,
-    "outputs": Rule(is_object, "an object", required=True),
-    "check_results": Rule(is_objects, "a list of objects", required=True),
-}
-
-
-def _obeys(members: Any, rules: Mapping[str, Rule]) -> bool:
-    return check_members(members, rules, (), [])
-
-
-def _read_begun(members: dict[str, Any]) -> Record | None:
-    if not _obeys(members, _BEGUN):
-        return None
-    fields = [
-        members[name] for name in ("lineage", "serial", "nexusform_version", "catalogue", "plan_digest")
-    ]
-    return Begun(*fields)
-
-
-def _read_intent(members: dict[str, Any]) -> Record | None:
-    if not _obeys(members, _INTENT):
-        return None
-    address = _address(members["address"])
-    planned = members["planned"]
-    if address is None or not (planned is None or _obeys(planned, OBJECT_RULES)):
-        return None
-    return Intent(
-        address,
-        members["step"],
-        members["type"],
-        members["id"],
-        members["creation"],
-        None if planned is None else object_from_members(planned),
-        members["deposed"],
-    )
-
-
-def _read_done(members: dict[str, Any]) -> Record | None:
-    if not _obeys(members, _DONE):
-        return None
-    address = _address(members["address"])
-    if address is None:
-        return None
-    entry = members["instance"]
-    if entry is None:
-        return Done(address, members["creation"], None, members["error"])
-    instance = _read_instance(entry)
-    return None if instance is None else Done(address, members["creation"], instance, members["error"])
-
-
-def _read_instance(members: Any) -> InstanceState | None:
-    if not _obeys(members, _INSTANCE):
-        return None
-    current, deposed = members["current"], members["deposed"]
-    standing = [*deposed.values()] if current is None else [current, *deposed.values()]
-    if not all(_obeys(entry, OBJECT_RULES) for entry in standing):
-        return None
-    return InstanceState(
-        None if current is None else object_from_members(current),
-        {key: object_from_members(entry) for key, entry in deposed.items()},
-    )
-
-
-def _read_moved(members: dict[str, Any]) -> Record | None:
-    if not _obeys(members, _MOVED):
-        return None
-    pairs = []
-    for pair in members["pairs"]:
-        addresses = [_address(text) for text in pair] if is_list(pair) else []
-        if len(addresses) != 2 or addresses[0] is None or addresses[1] is None:
-            return None
-        pairs.append((addresses[0], addresses[1]))
-    return Moved(tuple(pairs))
-
-
-def _read_finished(members: dict[str, Any]) -> Record | None:
-    if not _obeys(members, _FINISHED):
-        return None
-    mistakes: list[Problem] = []
-    outputs = {}
-    for name, entry in members["outputs"].items():
-        output = read_output(entry, (), mistakes)
-        if output is None:
-            return None
-        outputs[name] = output
-    return Finished(outputs, tuple(members["check_results"]))
-
-
-def _address(text: Any) -> Address | None:
-    if not is_text(text):
-        return None
-    try:
-        return parse_address(text)
-    except AddressProblem:
+        return _record_of(convert(json_text.loads(body), _AnyLine))
+    except (json_text.JsonProblem, ValidationError, AddressProblem, _Misfit):
         return None
 
 
-_READERS: Final = {
-    "begun": _read_begun,
-    "intent": _read_intent,
-    "done": _read_done,
-    "moved": _read_moved,
-    "finished": _read_finished,
-}
+class _Misfit(Exception):
+    """Members of a line that are no object or output of a state."""
+
+
+def _record_of(line: _AnyLine) -> Record:
+    """The record of a line. Raises AddressProblem and _Misfit."""
+    match line:
+        case _BegunLine():
+            return Begun(**asdict(line))
+        case _IntentLine():
+            planned = None if line.planned is None else _object_of(line.planned)
+            return Intent(
+                parse_address(line.address),
+                line.step,
+                line.type,
+                line.id,
+                line.creation,
+                planned,
+                line.deposed,
+            )
+        case _DoneLine():
+            instance = None if line.instance is None else _instance_of(line.instance)
+            return Done(parse_address(line.address), line.creation, instance, line.error)
+        case _MovedLine():
+            pairs = [(parse_address(source), parse_address(target)) for source, target in line.pairs]
+            return Moved(tuple(pairs))
+        case _FinishedLine():
+            outputs = {name: _output_of(members) for name, members in line.outputs.items()}
+            return Finished(outputs, tuple(line.check_results))
+
+
+def _instance_of(members: _InstanceMembers) -> InstanceState:
+    current = None if members["current"] is None else _object_of(members["current"])
+    return InstanceState(current, {key: _object_of(old) for key, old in members["deposed"].items()})
+
+
+def _object_of(members: _Members) -> ObjectState:
+    if not check_members(members, OBJECT_RULES, (), []):
+        raise _Misfit
+    return object_from_members(members)
+
+
+def _output_of(members: _Members) -> OutputState:
+    output = read_output(members, (), [])
+    if output is None:
+        raise _Misfit
+    return output

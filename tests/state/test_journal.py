@@ -84,6 +84,12 @@ def test_a_well_checked_line_of_nonsense_is_no_record() -> None:
         b'{"kind":"other"}',
         b'{"kind":"done"}',
         b'{"kind":"moved","pairs":[["a"]]}',
+        b'{"kind":"moved","pairs":[["a","b"]]}',
+        b'{"kind":"moved","pairs":[],"more":1}',
+        b'{"kind":"done","address":"nexus_site.a","creation":-1,"instance":null,"error":""}',
+        b'{"kind":"done","address":"nexus_site.a","creation":true,"instance":null,"error":""}',
+        b'{"kind":"done","address":"nexus_site.a","creation":1,"instance":{"current":{}},"error":""}',
+        b'{"kind":"finished","outputs":{"a":{"value":1,"type":"strange"}},"check_results":[]}',
         b"{",
     ):
         line = b'{"check":"' + journal._check(body) + b'","record":' + body + b"}"
