@@ -166,10 +166,6 @@ class Workload(Struct, frozen=True):
         """The name of its pod with this number: ours, not what Kubernetes will make up."""
         return self.name if self.kind == "Pod" else f"{self.name}-{number}"
 
-    def number_of(self, pod_name: str) -> int:
-        """The number in a name that `pod_name` made."""
-        return 0 if self.kind == "Pod" else int(pod_name.rpartition("-")[2])
-
 
 class StandingPod(Struct, frozen=True):
     """A pod that exists: of which workload (key), its number, its node ("" = Pending).

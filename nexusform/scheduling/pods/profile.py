@@ -2,13 +2,16 @@
 
 A pod's candidates are the nodes that no filter refuses. Their scores are summed with these weights;
 the highest total wins, and where kube-scheduler draws lots, rules/tie_break.py decides.
+These tables are what runs, in predictions and in explanations.
 Not modelled: volumes (no claim is known here) and ImageLocality (it depends on image caches).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
 
 from nexusform.scheduling.pods.board import Usage
 from nexusform.scheduling.pods.counts import Counts
@@ -26,20 +29,51 @@ from nexusform.scheduling.pods.rules import (
     topology_spread,
 )
 
-NodeFilter = Callable[[PodSpec, Node], str | None]
 UsageFilter = Callable[[PodSpec, Node, Usage], str | None]
 DomainFilter = Callable[[Counts, int], str | None]
 UsageScore = Callable[[PodSpec, Node, Usage], int]
 
-# Decided by the node alone: the same all through a prediction.
-NODE_FILTERS: Final[tuple[tuple[str, NodeFilter], ...]] = (
-    ("node_unschedulable", node_unschedulable.refuse),
-    ("node_name", node_name.refuse),
-    ("taints", taints.refuse),
-    ("node_affinity", node_affinity.refuse),
+
+class NodeFilter(Struct, frozen=True):
+    """Decided by the node alone. `reads` is all that it reads of the pod: answers are kept by it."""
+
+    name: str
+    reads: Callable[[PodSpec], Hashable]
+    refuse: Callable[[PodSpec, Node], str | None]
+
+
+class NodeScore(Struct, frozen=True):
+    """Points by the node alone: `raw` figures, which `scale` makes 0..100 for all feasible nodes."""
+
+    name: str
+    weight: int
+    reads: Callable[[PodSpec], Hashable]
+    raw: Callable[[PodSpec, Node], int]
+    scale: Callable[[Sequence[int]], list[int]]
+
+
+class DomainScore(Struct, frozen=True):
+    """Points by what stands in the node's domains; none to pods on which it does not bear.
+
+    `sizes`, the third argument of `raw`, says per soft spread constraint in how many domains the feasible
+    nodes lie. None = not scored.
+    """
+
+    name: str
+    weight: int
+    bears: Callable[[Counts], bool]
+    raw: Callable[[Counts, int, Sequence[int]], int | None]
+    scale: Callable[[Sequence[Any]], list[int]]
+
+
+NODE_FILTERS: Final[tuple[NodeFilter, ...]] = (
+    NodeFilter("node_unschedulable", lambda pod: pod.tolerations, node_unschedulable.refuse),
+    NodeFilter("node_name", lambda pod: pod.node_name, node_name.refuse),
+    NodeFilter("taints", lambda pod: pod.tolerations, taints.refuse),
+    NodeFilter("node_affinity", lambda pod: (pod.node_selector, pod.node_terms), node_affinity.refuse),
 )
 
-# Decided by what stands on the node.
+# Decided by the size of the node and by what stands on it.
 USAGE_FILTERS: Final[tuple[tuple[str, UsageFilter], ...]] = (
     ("node_ports", node_ports.refuse),
     ("resources", resources.refuse),
@@ -56,10 +90,23 @@ USAGE_SCORES: Final[tuple[tuple[str, int, UsageScore], ...]] = (
     ("balanced_allocation", 1, balanced_allocation.score),
 )
 
-TAINTS_WEIGHT: Final = 3
-NODE_AFFINITY_WEIGHT: Final = 2
-TOPOLOGY_SPREAD_WEIGHT: Final = 2
-INTER_POD_AFFINITY_WEIGHT: Final = 2
+NODE_SCORES: Final[tuple[NodeScore, ...]] = (
+    NodeScore("taints", 3, lambda pod: pod.tolerations, taints.raw, taints.scores),
+    NodeScore("node_affinity", 2, lambda pod: pod.preferred_nodes, node_affinity.raw, node_affinity.scores),
+)
+
+DOMAIN_SCORES: Final[tuple[DomainScore, ...]] = (
+    DomainScore(
+        "topology_spread", 2, lambda counts: bool(counts.soft), topology_spread.raw, topology_spread.scores
+    ),
+    DomainScore(
+        "inter_pod_affinity",
+        2,
+        lambda counts: bool(counts.preferred),
+        inter_pod_affinity.raw,
+        inter_pod_affinity.scores,
+    ),
+)
 
 
 def nodes_scored(nodes: int) -> int:

@@ -18,7 +18,6 @@ from nexusform.scheduling.pods import profile
 from nexusform.scheduling.pods.board import Board, Group, Usage
 from nexusform.scheduling.pods.counts import Counts
 from nexusform.scheduling.pods.model import HOSTNAME, Node, PodSpec
-from nexusform.scheduling.pods.rules import inter_pod_affinity, node_affinity, taints, topology_spread
 from nexusform.scheduling.pods.statics import Statics
 
 # A key with at most so many domains is told apart by domain, one with more by its counts.
@@ -106,10 +105,10 @@ class Run:
     def refusals(self, node: int) -> Iterator[Refusal]:
         """Every reason why a node is refused."""
         spec, seen, usage = self.group.spec, self.board.nodes[node], self.board.usage[node]
-        for rule, node_filter in profile.NODE_FILTERS:
-            reason = node_filter(spec, seen)
+        for node_filter in profile.NODE_FILTERS:
+            reason = node_filter.refuse(spec, seen)
             if reason:
-                yield Refusal(seen.name, rule, reason)
+                yield Refusal(seen.name, node_filter.name, reason)
         for rule, usage_filter in profile.USAGE_FILTERS:
             reason = usage_filter(spec, seen, usage)
             if reason:
@@ -273,24 +272,24 @@ class Run:
         return sizes
 
     def _parts(self, nodes: list[int], sizes: list[int]) -> dict[str, list[int]]:
-        counts, spec, faces = self.counts, self.group.spec, self.board.nodes
-        parts = {
-            "taints": (profile.TAINTS_WEIGHT, taints.scores([taints.raw(spec, faces[n]) for n in nodes])),
-            "node_affinity": (
-                profile.NODE_AFFINITY_WEIGHT,
-                node_affinity.scores([node_affinity.raw(spec, faces[n]) for n in nodes]),
-            ),
-        }
-        if counts.soft:
-            raws = [topology_spread.raw(counts, n, sizes) for n in nodes]
-            parts["topology_spread"] = (profile.TOPOLOGY_SPREAD_WEIGHT, topology_spread.scores(raws))
-        if counts.preferred:
-            points = inter_pod_affinity.scores([inter_pod_affinity.raw(counts, n) for n in nodes])
-            parts["inter_pod_affinity"] = (profile.INTER_POD_AFFINITY_WEIGHT, points)
-        return {rule: [weight * score for score in scores] for rule, (weight, scores) in parts.items()}
+        """Weighted points of some nodes by rule; every node of the list is feasible."""
+        counts, points = self.counts, self.facts.points
+        parts: dict[str, list[int]] = {}
+        for at, node_score in enumerate(profile.NODE_SCORES):
+            raws = [points[node][at] for node in nodes]
+            parts[node_score.name] = _weighted(node_score.weight, node_score.scale(raws))
+        for domain_score in profile.DOMAIN_SCORES:
+            if domain_score.bears(counts):
+                figures = [domain_score.raw(counts, node, sizes) for node in nodes]
+                parts[domain_score.name] = _weighted(domain_score.weight, domain_score.scale(figures))
+        return parts
 
     def _totals(self, nodes: list[int], sizes: list[int]) -> list[int]:
         return [sum(column) for column in zip(*self._parts(nodes, sizes).values(), strict=True)]
+
+
+def _weighted(weight: int, scores: list[int]) -> list[int]:
+    return [weight * score for score in scores]
 
 
 def _usage_score(spec: PodSpec, node: Node, usage: Usage) -> int:

@@ -154,7 +154,11 @@ class Predictor:
     def _prepare_daemons(self, work: _Work, pods: list[StandingPod]) -> None:
         # One pod per node that permits it; a pod whose node is gone goes with it.
         spec = work.workload.pod
-        wanted = [n.name for n in self.nodes.values() if not any(f(spec, n) for _, f in profile.NODE_FILTERS)]
+        wanted = [
+            n.name
+            for n in self.nodes.values()
+            if not any(rule.refuse(spec, n) for rule in profile.NODE_FILTERS)
+        ]
         have: set[str] = set()
         for pod in pods:
             if not self._stands(pod):

@@ -6,17 +6,15 @@ from msgspec import Struct
 
 from nexusform.scheduling.pods import profile
 from nexusform.scheduling.pods.model import Node, PodSpec
-from nexusform.scheduling.pods.rules import node_affinity, taints
 
 
 class NodeFacts(Struct, frozen=True):
     """The nodes (by index) that would take a pod whatever stands on them, and their points.
 
-    `points`: unwanted taints and the weights of preferred terms, before they are scaled. `mask`: the
-    same nodes as bits.
+    `points`: what the scores of nodes alone give, before they are scaled. `mask`: the same nodes as bits.
     """
 
-    points: dict[int, tuple[int, int]]
+    points: dict[int, tuple[int, ...]]
     mask: int
 
 
@@ -32,19 +30,15 @@ class Statics:
 
     def of(self, spec: PodSpec) -> NodeFacts:
         """The facts for a spec."""
-        question = (
-            spec.node_name,
-            spec.node_selector,
-            spec.node_terms,
-            spec.preferred_nodes,
-            spec.tolerations,
-        )
-        found = self._facts.get(question)
-        if found is None:
+        for_filters = [rule.reads(spec) for rule in profile.NODE_FILTERS]
+        for_scores = [rule.reads(spec) for rule in profile.NODE_SCORES]
+        question = (*for_filters, *for_scores)
+        facts = self._facts.get(question)
+        if facts is None:
             points = {
-                at: (taints.raw(spec, node), node_affinity.raw(spec, node))
+                at: tuple([rule.raw(spec, node) for rule in profile.NODE_SCORES])
                 for at, node in enumerate(self._nodes)
-                if not any(refuse(spec, node) for _, refuse in profile.NODE_FILTERS)
+                if not any(rule.refuse(spec, node) for rule in profile.NODE_FILTERS)
             }
-            found = self._facts[question] = NodeFacts(points, sum(1 << at for at in points))
-        return found
+            facts = self._facts[question] = NodeFacts(points, sum(1 << at for at in points))
+        return facts

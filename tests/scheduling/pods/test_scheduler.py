@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from nexusform.scheduling.matching import Requirement, Taint, Toleration, label_selector
 from nexusform.scheduling.pods.explanation import consider, explain
 from nexusform.scheduling.pods.forecast import Prediction
-from nexusform.scheduling.pods.load import load_by_node
 from nexusform.scheduling.pods.model import (
     Cluster,
     Node,
@@ -372,13 +371,6 @@ def test_explaining_replays_the_choice() -> None:
     assert consider(cluster(2), others, work.pod) == verdicts
 
 
-def test_load_is_the_sum_of_what_runs() -> None:
-    work = workload(replicas=3, cpu=400)
-    pods = standing(work, "n1", "n1", "")
-    assert load_by_node(pods) == {"n1": Requests(800)}
-
-
 def test_names_and_numbers() -> None:
     assert workload("web").pod_name(3) == "web-3"
-    assert workload("web").number_of("web-3") == 3
     assert workload("one", kind="Pod").pod_name(0) == "one"

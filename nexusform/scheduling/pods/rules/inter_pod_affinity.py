@@ -42,7 +42,7 @@ def _affinity_holds(counts: Counts, node: int) -> bool:
     return all_have_pods or (counts.matches_itself and not counts.affinity_found)
 
 
-def raw(counts: Counts, node: int) -> int:
+def raw(counts: Counts, node: int, _sizes: Sequence[int]) -> int:
     """The weights of all preferred terms, both ways, that hold in the node's domains."""
     total = 0
     for tally in counts.preferred:
