@@ -54,6 +54,16 @@ def with_pool(text: str) -> str:
     return RACKS + cluster("a", pools=pool("p", 1, more=text))
 
 
+@pytest.mark.parametrize(
+    "expression", ["1 / (length(nexus_rack.r) - 3)", 'tonumber("x${length(nexus_rack.r)}")']
+)
+def test_a_count_that_is_in_error_only_in_the_plan_is_told(expression: str) -> None:
+    """Nothing is known of the racks before: the cluster must not be left out without a word."""
+    arguments = f'count = {expression}\n name = "a${{count.index}}"'
+    [problem] = errors(plan(with_arguments(arguments)))
+    assert problem.id in ("division-by-zero", "invalid-function-argument")
+
+
 ZONED = pool("p", 1, more='availability_zones = ["r9"]')
 EMPTY_RACK = 'resource "nexus_rack" "x" {\n  site_id = nexus_site.s.id\n  machine_count = 2\n  %s\n}\n'
 

@@ -56,17 +56,17 @@ def _without_dependents_of_errors(diagnostics: Sequence[Diagnostic], order: Orde
     return [d for d in diagnostics if not follows(d)]
 
 
-def told_once(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+def each_once(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Each problem once, errors first, otherwise as they came; nothing of a repetition that is unknown
     because data could not be read: then everything that is made of the data is.
     """
     once: dict[tuple[object, ...], Diagnostic] = {}
     for diagnostic in diagnostics:
         once.setdefault(_sameness(diagnostic), diagnostic)
-    told = sorted(once.values(), key=lambda d: d.severity is not Severity.ERROR)
-    if any(d.severity is Severity.ERROR and _is_data(d.address) for d in told):
-        return [d for d in told if not _repeats_unknown(d)]
-    return told
+    errors_first = sorted(once.values(), key=lambda d: d.severity is not Severity.ERROR)
+    if any(d.severity is Severity.ERROR and _is_data(d.address) for d in errors_first):
+        return [d for d in errors_first if not _repeats_unknown(d)]
+    return errors_first
 
 
 def _sameness(diagnostic: Diagnostic) -> tuple[object, ...]:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nexusform import __version__
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, has_errors
-from nexusform.planning.conclusion.causes import told_once
+from nexusform.planning.conclusion.causes import each_once
 from nexusform.planning.conclusion.changes import build_changes, find_drift
 from nexusform.planning.conclusion.placements import explanations, placement_changes
 from nexusform.planning.conclusion.result import PlanResult
@@ -130,20 +130,20 @@ def _judged(
     """
     vms = world.vms.values()
     instances = blocks.instances
-    told = [*diagnostics, *overfull(instances, world.sites, vms), *broken_groups(vms)]
+    all_diagnostics = [*diagnostics, *overfull(instances, world.sites, vms), *broken_groups(vms)]
     failures = fit_failures(vms, blocks.left_out)
     # What depends on a VM that does not fit is undecided because of that.
-    flawed = has_errors(d for d in told if d.id != UNDECIDED or not failures.unplaced)
+    flawed = has_errors(d for d in all_diagnostics if d.id != UNDECIDED or not failures.unplaced)
     if flawed:
-        told += _pod_problems(world, instances, risks=False)
-        return Judged(told, (), Verdicts())
+        all_diagnostics += _pod_problems(world, instances, risks=False)
+        return Judged(all_diagnostics, (), Verdicts())
     pod_problems = _pod_problems(world, instances, risks=not failures.unplaced)
     rules = Verdicts()
     if certainty is not None:
         pods = world.pods.places() if world.pods is not None else ()
         rules = judge(instances.values(), world.vms, world.sites, certainty, pods)
-    told = [*failures.diagnostics, *told, *pod_problems, *rules.diagnostics]
-    return Judged(told, failures.unplaced, rules)
+    all_diagnostics = [*failures.diagnostics, *all_diagnostics, *pod_problems, *rules.diagnostics]
+    return Judged(all_diagnostics, failures.unplaced, rules)
 
 
 def _pod_problems(world: World, instances: Mapping[Address, Instance], *, risks: bool) -> list[Diagnostic]:
@@ -167,11 +167,11 @@ def _pod_rows(world: World, *, want_rejected: bool) -> Sequence[PlacementChange]
 
 def _signed(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagnostic]) -> Plan:
     """The plan with what it was made from, and everything that is to be told."""
-    told = told_once(diagnostics)
+    unique = each_once(diagnostics)
     state = request.state
     return replace(
         plan,
-        diagnostics=tuple(told),
+        diagnostics=tuple(unique),
         variables=variable_values(request),
         refreshed=_differing(request),
         lineage=state.lineage,
@@ -184,7 +184,7 @@ def _signed(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagnostic])
         targets=request.targets,
         excludes=request.excludes,
         replaces=request.replaces,
-        errored=has_errors(told),
+        errored=has_errors(unique),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nexusform.plain_data import unknown_paths
+from nexusform.plain_data import has_unknown
 from nexusform.scheduling.fleet.eviction import Eviction
 from nexusform.scheduling.fleet.model import Binding, BindingState, Condition, PolicySnapshot
 from nexusform.scheduling.fleet.status import ClusterStatus, PlacementStatus
@@ -56,10 +56,10 @@ def write_bindings(bindings: Iterable[Binding], provenance: Mapping[str, str]) -
 
 def read_snapshot(attributes: Mapping[str, Any]) -> PolicySnapshot | None:
     """The policy snapshot of an object in state."""
-    found = attributes.get("policy_snapshot")
-    if not isinstance(found, Mapping) or next(iter(unknown_paths(dict(found))), None) is not None:
+    values = attributes.get("policy_snapshot")
+    if not isinstance(values, Mapping) or has_unknown(dict(values)):
         return None
-    return PolicySnapshot(int(found["index"]), str(found["hash"]), _whole(found.get("number_of_clusters")))
+    return PolicySnapshot(int(values["index"]), str(values["hash"]), _whole(values.get("number_of_clusters")))
 
 
 def write_snapshot(snapshot: PolicySnapshot) -> dict[str, Any]:

@@ -42,10 +42,10 @@ def applicable(
     overrides: Iterable[FleetOverride], placement: str, *, namespaced: bool
 ) -> tuple[FleetOverride, ...]:
     """The overrides of a placement, in the order in which they apply."""
-    found = [o for o in overrides if o.placement in ("", placement)]
+    chosen = [override for override in overrides if override.placement in ("", placement)]
     if namespaced:
-        found = [o for o in found if o.namespace]
-    return tuple(sorted(found, key=lambda o: (bool(o.namespace), o.namespace, o.name)))
+        chosen = [override for override in chosen if override.namespace]
+    return tuple(sorted(chosen, key=lambda o: (bool(o.namespace), o.namespace, o.name)))
 
 
 def render(
@@ -57,19 +57,19 @@ def render(
     """The objects of a placement as one cluster gets them."""
     if not overrides:
         return Rendered(tuple(manifests))
-    found: list[Manifest] = []
+    rendered: list[Manifest] = []
     made: list[Any] = []
     try:
         for manifest in manifests:
             changed = _changed(manifest, overrides, cluster, labels, made)
             if changed is not None:
-                found.append(changed)
+                rendered.append(changed)
     except _Failed as problem:
         return Rendered(tuple(manifests), failure=str(problem))
     if not made:
-        return Rendered(tuple(found))
+        return Rendered(tuple(rendered))
     text = json.dumps(made, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return Rendered(tuple(found), sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+    return Rendered(tuple(rendered), sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
 
 
 class Renders:
@@ -157,7 +157,7 @@ def _filled(value: Any, cluster: str, labels: Mapping[str, str]) -> Any:
         for key in _LABEL.findall(text):
             if key not in labels:
                 raise _Failed(f"cluster {cluster} has no label {key}, which an override asks for")
-        return _LABEL.sub(lambda found: labels[found[1]], text)
+        return _LABEL.sub(lambda match: labels[match[1]], text)
     if isinstance(value, dict):
         return {k: _filled(v, cluster, labels) for k, v in value.items()}
     if isinstance(value, list):

@@ -54,9 +54,9 @@ def note_resources(placement: PlacementPlan, serial: int) -> None:
     """
     noted = noted_before(placement)
     before = noted.get("overrides") or {}
-    stood = {b.cluster for b in placement.prior} - placement.evicted
+    held_before = {binding.cluster for binding in placement.prior} - placement.evicted
     present = [b.cluster for b in placement.held]
-    came = [(c, str(placement.picked.get(c, ""))) for c in present if c not in stood]
+    came = [(c, str(placement.picked.get(c, ""))) for c in present if c not in held_before]
     placement.instance.private = {
         **(note_placed(noted, came, present, serial) or {}),
         "resources": {"index": placement.resource_index, "hash": placement.digest},

@@ -42,20 +42,20 @@ def selected(placement: FleetPlacement, hub: Sequence[Manifest]) -> tuple[Manife
     """The objects of the hub that a placement selects, in the order of its selectors, each once."""
     services = {(m.namespace, m.name) for m in hub if (m.group, m.kind) == ("", "Service")}
     may = [m for m in hub if never_selected(m, services) is None]
-    found: dict[tuple[str, str, str, str], Manifest] = {}
+    selected: dict[tuple[str, str, str, str], Manifest] = {}
     namespaces: dict[str, bool] = {}
     for selector in placement.selectors:
         for manifest in may:
             if not _chosen(selector, manifest, placement.namespace):
                 continue
-            found.setdefault(_key(manifest), manifest)
+            selected.setdefault(_key(manifest), manifest)
             if (manifest.group, manifest.kind) == _NAMESPACE and selector.scope != ONLY_NAMESPACE:
                 within = selector.scope != WITH_SELECTED
                 namespaces[manifest.name] = namespaces.get(manifest.name, False) or within
     if not placement.namespace:
         for manifest in _inside(may, namespaces, placement.selectors):
-            found.setdefault(_key(manifest), manifest)
-    return tuple(found.values())
+            selected.setdefault(_key(manifest), manifest)
+    return tuple(selected.values())
 
 
 def _key(manifest: Manifest) -> tuple[str, str, str, str]:

@@ -97,17 +97,21 @@ def _drifted(
     if placement.created or not changed or placement.abort is not None:
         return
     roster = rounds.roster
-    found = drift(
+    difference = drift(
         placement.held,
         roster,
         placement.policy_in(roster),
         placement.snapshot,
         placement.written.namespace,
     )
-    if not found.gained and not found.lost:
+    if not difference.gained and not difference.lost:
         return
-    gained = f" would hold {', '.join(found.gained)}" if found.gained else " would"
-    lost = f"{' and' if found.gained else ''} not hold {', '.join(found.lost)}" if found.lost else ""
+    gained = f" would hold {', '.join(difference.gained)}" if difference.gained else " would"
+    lost = (
+        f"{' and' if difference.gained else ''} not hold {', '.join(difference.lost)}"
+        if difference.lost
+        else ""
+    )
     text = (
         f"With the members as this plan leaves them, a placement made anew{gained}{lost}. Nothing is moved "
         "for that: existing placements are kept (a fulfilled PickN is not re-evaluated). "

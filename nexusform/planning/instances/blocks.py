@@ -77,7 +77,7 @@ class Blocks:
         """
         prepared = self.bodies.of(block)
         diagnostics: list[Diagnostic] = []
-        found: list[Instance] = []
+        instances: list[Instance] = []
         modules = evaluation.module_instances(block.address.module)
         for module in modules:
             expansion, problems = evaluation.expansion(block, evaluation.scope(module))
@@ -90,12 +90,13 @@ class Blocks:
             key = address_key(block.address, module.path)
             if expansion is None or prepared is None:
                 evaluation.resources[key] = ResourceView("")
-                found += self._left_alone_in(block, module)
+                instances += self._left_alone_in(block, module)
             else:
                 evaluation.resources[key] = ResourceView(expansion.shape)
-                found += self._configured(block, module, expansion.repetitions, evaluation)
-        found += self._gone(block, {i.address for i in found}, {module.path for module in modules})
-        return Expanded(found, diagnostics)
+                instances += self._configured(block, module, expansion.repetitions, evaluation)
+        known = {instance.address for instance in instances}
+        instances += self._gone(block, known, {module.path for module in modules})
+        return Expanded(instances, diagnostics)
 
     def _configured(
         self,

@@ -114,6 +114,14 @@ class Evaluation:
             self._modules[path] = known
         return known
 
+    def knows_modules(self, path: tuple[str, ...]) -> bool:
+        """Whether it is known by now how often the modules on a static path are called."""
+        for depth, name in enumerate(path):
+            for parent in self.module_instances(path[:depth]):
+                if self._module_expansion(parent, parent.module.calls[name]).unknown:
+                    return False
+        return True
+
     def _module_expansion(self, parent: ModuleInstance, call: ModuleCall) -> Expansion:
         key = (parent.path, call.name)
         shape = self._module_shapes.get(key)
@@ -373,11 +381,11 @@ class InstanceScope(Struct, frozen=True):
         if shape != SINGLE and len(traversal.steps) > 1:
             key = _literal_key(traversal.steps[1], shape)
             used = 2
-        wanted = traversal.steps[used] if used < len(traversal.steps) else None
-        if isinstance(wanted, TraverseAttribute) and (shape == SINGLE or key is not None):
+        output = traversal.steps[used] if used < len(traversal.steps) else None
+        if isinstance(output, TraverseAttribute) and (shape == SINGLE or key is not None):
             called = self.evaluation.called_module(self.instance, call.name, key)
-            if called is not None and wanted.name in called.module.outputs:
-                return self.evaluation.output(called, wanted.name), used + 1, []
+            if called is not None and output.name in called.module.outputs:
+                return self.evaluation.output(called, output.name), used + 1, []
         return self.evaluation.module_value(self.instance, call), 1, []
 
     def _path(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:

@@ -73,14 +73,14 @@ def _as_observed(
 ) -> dict[Address, InstanceState]:
     """The recorded instances as the providers found them (None: gone)."""
     instances = dict(recorded)
-    for address, found in observed.items():
-        known = instances.get(address)
-        if known is None:
+    for address, current in observed.items():
+        instance = instances.get(address)
+        if instance is None:
             continue
-        if found is None and not known.deposed:
+        if current is None and not instance.deposed:
             del instances[address]
         else:
-            instances[address] = InstanceState(found, known.deposed)
+            instances[address] = InstanceState(current, instance.deposed)
     return instances
 
 

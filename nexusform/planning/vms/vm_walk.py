@@ -63,8 +63,8 @@ def plan_vms(
             walk.pass_two(walk.caught_up(block, second), second)
     for instance in orphans:
         blocks.keep(instance, second)
-    told = second.reporting([*second.diagnostics, *evaluation.diagnostics])
-    return PlannedVms(walk.objects, told, walk.diagnostics)
+    placed = second.reporting([*second.diagnostics, *evaluation.diagnostics])
+    return PlannedVms(walk.objects, placed, walk.diagnostics)
 
 
 def _open_views(block: ResourceBlock, first: Evaluation, second: Evaluation) -> None:
@@ -98,14 +98,19 @@ class _Walk:
         """
         early: dict[ConfigAddress, list[Instance]] = {}
         for block in vm_blocks:
-            expanded = self.blocks.expanded(block, evaluation, may_wait=True)
+            if not evaluation.knows_modules(block.address.module):
+                continue
+            # Of what evaluation reports in this pass only what is wrong with count and for_each is told:
+            # these are not evaluated again, as modules are.
+            expanding = evaluation.reporting()
+            expanded = self.blocks.expanded(block, expanding, may_wait=True)
             if expanded is None:
                 continue
             problems = self._arguments(expanded.instances, evaluation)
             if problems is not None:
                 early[block.address] = expanded.instances
                 self.blocks.diagnostics += expanded.diagnostics
-                self.diagnostics += problems
+                self.diagnostics += [*expanding.diagnostics, *problems]
         return early
 
     def _arguments(self, instances: Sequence[Instance], evaluation: Evaluation) -> list[Diagnostic] | None:
