@@ -91,7 +91,7 @@ def plan(arguments: PlanArguments) -> int:
     voice.diagnostics(opened.diagnostics, opened.sources)
     if opened.project is None:
         return 1
-    with begin(opened.project, "OperationTypePlan", locking, notices=notices_of(voice)) as run:
+    with begin(opened.project, "OperationTypePlan", locking, notices=notices_of(voice), settles=False) as run:
         already_told = len(run.diagnostics)
         voice.diagnostics(run.diagnostics, opened.sources)
         made = _plan_and_tell(run, options, showing, arguments.out) if run.ready else None
@@ -109,7 +109,7 @@ def _plan_and_tell(run: Run, options: PlanOptions, showing: Showing, out: str) -
     if out and not made.errored:
         from nexusform.workflow.saved_plans import save_plan
 
-        run.diagnostics += save_plan(made, project, project.backend.read(), out)
+        run.diagnostics += save_plan(made, project, run.prior_document(), out)
         saved_to = "" if has_errors(run.diagnostics) else out
     showing.tell(made, run, saved_to=saved_to)
     return made

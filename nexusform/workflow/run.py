@@ -22,6 +22,7 @@ from nexusform.planning.planner import make_plan
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.room.room_left import with_room
 from nexusform.ports import Clock, Provider, ProviderProblem, StateBackend
+from nexusform.state import codec
 from nexusform.state.model import EMPTY
 from nexusform.workflow.importing import Imports, find_imports, refusal_to_generate, with_generated
 from nexusform.workflow.linting import with_lint
@@ -74,6 +75,12 @@ class Run(Struct):
     def ready(self) -> bool:
         """Whether planning may begin."""
         return not has_errors(self.diagnostics)
+
+    def prior_document(self) -> bytes | None:
+        """The state that is planned on, None when there is none. Raises BackendProblem."""
+        if self.stored.unsaved:
+            return codec.encode(self.stored.state)
+        return self.project.backend.read()
 
     def plan(self, options: PlanOptions) -> PlanResult:
         """Plan against the stored state."""
@@ -158,14 +165,18 @@ def begin(
     *,
     notices: Notices | None = None,
     clock: Clock | None = None,
+    settles: bool = True,
 ) -> Iterator[Run]:
-    """Lock the state, read it, look into what an earlier run left, and set the providers up."""
+    """Lock the state, read it, look into what an earlier run left, and set the providers up.
+
+    Without `settles` what is found out of an earlier run is not recorded.
+    """
     notices = notices or Notices()
     run = Run(project, clock or SystemClock(), notices=notices)
     with ExitStack() as leaving:
         _lock(run, operation, locking, leaving)
         if run.ready:
-            _read(run, leaving)
+            _read(run, leaving, settles=settles)
         yield run
 
 
@@ -186,7 +197,7 @@ def _lock(run: Run, operation: str, locking: Locking, leaving: ExitStack) -> Non
         leaving.callback(lambda: run.diagnostics.extend(held.release()))
 
 
-def _read(run: Run, leaving: ExitStack) -> None:
+def _read(run: Run, leaving: ExitStack, *, settles: bool) -> None:
     stored, problems = read_stored(run.project.backend)
     run.diagnostics += problems
     if stored is None:
@@ -200,7 +211,8 @@ def _read(run: Run, leaving: ExitStack) -> None:
     if has_errors(problems):
         return
     run.providers = providers
-    settled, problems = settle_stored(stored, providers, run.project.backend, write=run.lock is not None)
+    write = settles and run.lock is not None
+    settled, problems = settle_stored(stored, providers, run.project.backend, write=write)
     run.diagnostics += problems
     run.stored = settled or stored
 

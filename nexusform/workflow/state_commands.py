@@ -157,8 +157,8 @@ def _unfinished(stored: Stored) -> Diagnostic:
     names = ", ".join(sorted({str(opened.intent.address) for opened in stored.open_intents})[:5])
     return error(
         "an-earlier-apply-was-interrupted",
-        f"It ended while these were being changed: {names}. What became of them is looked up by the next "
-        "`nexusform plan`; run that first.",
+        f"It ended while these were being changed: {names}. What became of them is looked up by "
+        "`nexusform refresh`; run that first.",
     )
 
 

@@ -25,13 +25,15 @@ class Stored(Struct, frozen=True):
 
     `state` has its journal replayed; `open_intents` are those without an outcome; `has_journal`
     tells whether there is anything that a compaction would fold in. `digest` is that of the
-    state's document, to tell whether it is another one.
+    state's document, to tell whether it is another one. `unsaved`: the backend's document is behind,
+    since its journal was not folded in.
     """
 
     state: State
     open_intents: tuple[OpenIntent, ...] = ()
     has_journal: bool = False
     digest: str = ""
+    unsaved: bool = False
 
 
 def state_digest(state: State) -> str:
@@ -94,7 +96,11 @@ def _misfits_of(state: State, known: Mapping[str, BlockSchema], name: str) -> li
 def settle_stored(
     stored: Stored, providers: Mapping[str, Provider], backend: StateBackend, *, write: bool
 ) -> tuple[Stored | None, list[Diagnostic]]:
-    """Look up what a killed run had begun, and fold the journal in when `write` (the lock is held)."""
+    """Look up what a killed run had begun.
+
+    With `write` (the lock is held) the outcomes are recorded and the journal is folded in. A plan does not:
+    it may run on somebody's proposal, whose providers must not decide what state says of an earlier apply.
+    """
     if not stored.has_journal:
         return stored, []
     remarks: list[Diagnostic] = []
@@ -106,21 +112,26 @@ def settle_stored(
                 for outcome in outcomes:
                     backend.append(journal.encode(outcome))
             state, _ = replay(state, outcomes)
-            remarks.append(_interrupted(stored.open_intents))
+            remarks.append(_interrupted(stored.open_intents, recorded=write))
         if write:
             backend.compact(codec.encode(state))
     except ProviderProblem as problem:
         return None, [error("an-interrupted-apply-cannot-be-looked-into", str(problem))]
     except BackendProblem as problem:
         return None, [error("the-state-cannot-be-written", str(problem))]
-    return Stored(state, digest=state_digest(state)), remarks
+    return Stored(state, digest=state_digest(state), unsaved=not write), remarks
 
 
-def _interrupted(opened: tuple[OpenIntent, ...]) -> Diagnostic:
+def _interrupted(opened: tuple[OpenIntent, ...], *, recorded: bool) -> Diagnostic:
     names = sorted({str(o.intent.address) for o in opened})
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    what_stands = (
+        "the state says what stands now."
+        if recorded
+        else "this run starts from what stands now; the next apply or refresh records it."
+    )
     return warning(
         "an-earlier-apply-was-interrupted",
-        f"It ended while these were being changed: {shown}. They were looked up at their provider, and the "
-        "state says what stands now. What that apply had left to do is part of the next plan.",
+        f"It ended while these were being changed: {shown}. They were looked up at their provider, and "
+        f"{what_stands} What that apply had left to do is part of the next plan.",
     )

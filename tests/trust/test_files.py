@@ -17,7 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from nexusform.address import parse_address
 from nexusform.cli.main import run
+from nexusform.state.journal import Intent, encode
 
 CONFIGURATION = """
 provider "simulated" {
@@ -63,7 +65,7 @@ class Tree:
 
     def run(self, *arguments: str) -> tuple[int, str]:
         """Exit code, and what was said on both streams. Fails where a command waits or reads for ever."""
-        said = io.StringIO()
+        said = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
         limits = resource.getrlimit(resource.RLIMIT_AS)
         before = Path.cwd()
 
@@ -88,7 +90,7 @@ class Tree:
                 signal.alarm(0)
                 signal.signal(signal.SIGALRM, alarm)
                 os.chdir(before)
-        return code, said.getvalue()
+        return code, said.detach().getvalue().decode()
 
     def run_alone(self, *arguments: str, before: str = "") -> tuple[int, str]:
         """The same in a process of its own, after what a shell does `before`."""
@@ -122,6 +124,10 @@ def tree(tmp_path: Path) -> Tree:
 
 def row(name: str) -> dict[str, object]:
     return {"type": "nexus_rack", "id": f"lab/{name}", "creation": 1, "attributes": {"id": f"lab/{name}"}}
+
+
+def unboxed(text: str) -> str:
+    return " ".join(text.replace("│", " ").split())
 
 
 def pending(name: str) -> str:
@@ -161,6 +167,34 @@ def test_plan_folds_no_pending_log_into_a_reality(tree: Tree) -> None:
     assert code == 0, text
     assert "lab/b" in (tree.root / "site.json").read_text()
     assert not (tree.root / "site.json.pending").exists()
+
+
+def test_plan_records_nothing_of_an_interrupted_apply(tree: Tree) -> None:
+    """A proposal could bring providers of its own, which say of an earlier apply what they like."""
+    code, text = tree.run("apply", "-auto-approve")
+    assert code == 0, text
+    intent = Intent(parse_address("nexus_rack.r"), "delete", "nexus_rack", "lab/r1", 2)
+    tree.write("state/nexusform.nfstate.journal", encode(intent).decode() + "\n")
+    real = (tree.root / "site.json").read_text()
+    tree.write("site.json", "[]")
+    before = tree.files()
+    code, text = tree.run("plan", "-out=saved", "-detailed-exitcode")
+    assert code == 2, text
+    assert "An earlier apply was interrupted" in text
+    assert "the next apply or refresh records it" in unboxed(text)
+    code, text = tree.run("show", "-json", "saved")
+    assert code == 0, text
+    assert "lab/r1" not in json.dumps(json.loads(text)["prior_state"])
+    (tree.root / "saved").unlink()
+    assert tree.files() == before
+    tree.write("site.json", real)
+    code, text = tree.run("state", "rm", "nexus_rack.r")
+    assert code == 1
+    assert "nexusform refresh" in unboxed(text)
+    code, text = tree.run("refresh")
+    assert code == 0, text
+    assert not (tree.root / "state/nexusform.nfstate.journal").exists()
+    assert "lab/r1" in (tree.root / "state/nexusform.nfstate").read_text()
 
 
 def test_a_link_as_pending_log_is_not_written_through(tree: Tree) -> None:

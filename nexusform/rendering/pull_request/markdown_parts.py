@@ -39,9 +39,8 @@ def escaped(text: str) -> str:
 
     An empty element parts an @ from the name after it: an escape alone is undone before names are looked for.
     """
-    signs = _SIGNS.sub(r"\\\1", text)
-    plain_html = _ENTITY.sub("&amp;", signs).replace("<", "&lt;")
-    return _MENTION.sub("@<span></span>", plain_html)
+    html = _ENTITY.sub("&amp;", text).replace("<", "&lt;")
+    return _MENTION.sub("@<span></span>", _SIGNS.sub(r"\\\1", html))
 
 
 def fenced(body: str, language: str = "") -> str:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nexusform.rendering.pull_request.markdown_parts import Part, fit
+from nexusform.rendering.pull_request.markdown_parts import Part, escaped, fit
 
 PARTS = st.lists(
     st.builds(
@@ -40,3 +40,13 @@ def test_the_least_important_is_cut_first_and_said_so() -> None:
     shorter = fit([head, long, useful], 750)
     assert "line number" not in shorter
     assert "long (left out)" in shorter
+
+
+def test_a_comment_mentions_nobody() -> None:
+    assert escaped("thanks @user, @org/team") == "thanks @<span></span>user, @<span></span>org/team"
+    assert escaped("mail a@example.com at 5 @ noon") == "mail a@example.com at 5 @ noon"
+
+
+def test_entities_are_shown_as_they_were_written() -> None:
+    assert escaped("&lt;x&gt; &#60; &amp; R & D") == "&amp;lt;x&amp;gt; &amp;\\#60; &amp;amp; R & D"
+    assert escaped("<b>") == "&lt;b>"
