@@ -6,14 +6,12 @@ from itertools import takewhile
 
 from msgspec import Struct
 
+from nexusform.scheduling.fleet import profile
 from nexusform.scheduling.fleet.model import Abort, Ask
-from nexusform.scheduling.fleet.profile import FILTERS, Filter
+from nexusform.scheduling.fleet.profile import Filter
 from nexusform.scheduling.fleet.roster import Mask, Roster
 from nexusform.scheduling.fleet.rules import same_placement_affinity
 from nexusform.scheduling.fleet.standing import Standing
-
-_STEADY = tuple(takewhile(lambda rule: rule.steady, FILTERS))
-_MOVING = FILTERS[len(_STEADY) :]
 
 
 class Screening(Struct, frozen=True):
@@ -37,10 +35,12 @@ class Screening(Struct, frozen=True):
 
 def screen(ask: Ask, roster: Roster, standing: Standing) -> Screening | Abort:
     """Run every filter. What the rules that look at members alone say is worked out once per question."""
+    steady = tuple(takewhile(lambda rule: rule.steady, profile.FILTERS))
+    moving = profile.FILTERS[len(steady) :]
     start = roster.remember(
-        ("screened", ask), lambda: _run(_STEADY, Screening(roster.everyone, ()), ask, roster, Standing())
+        ("screened", ask), lambda: _run(steady, Screening(roster.everyone, ()), ask, roster, Standing())
     )
-    return start if isinstance(start, Abort) else _run(_MOVING, start, ask, roster, standing)
+    return start if isinstance(start, Abort) else _run(moving, start, ask, roster, standing)
 
 
 def _run(

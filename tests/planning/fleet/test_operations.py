@@ -183,6 +183,14 @@ def test_external_placements_wait_for_a_staged_run() -> None:
     assert is_empty(plan(text + approved, state))
 
 
+def test_a_run_rolls_out_the_resources_that_it_names() -> None:
+    text = FLEET + placement(pick_n(2), EXTERNAL) + STAGES
+    latest = state_of(text + run())
+    assert bindings(latest)["c4"]["resource_snapshot"] == 0
+    named = state_of(text + run('state = "Run"\n  resource_snapshot_index = "5"'))
+    assert {c: b["resource_snapshot"] for c, b in bindings(named).items()} == {"c3": None, "c4": 5}
+
+
 def test_a_run_is_aborted_once_the_policy_changed() -> None:
     text = FLEET + placement(pick_n(2), EXTERNAL) + STAGES
     state = state_of(text + run())
