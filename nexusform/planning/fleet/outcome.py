@@ -62,11 +62,7 @@ def conclude_placement(placement: PlacementPlan) -> dict[str, Any]:
             *(prior.get("evictions") or ()),
             *(write_eviction(name, eviction) for name, eviction in placement.evictions),
         ],
-        "workloads": {
-            cluster: {workload: dict(pods) for workload, pods in workloads.items()}
-            for cluster, workloads in sorted(placement.workloads.items())
-            if workloads
-        },
+        "workloads": _workloads(placement),
     }
     if placement.status is None and prior.get("conditions") is not None:
         # No cycle ran, or it stopped before it wrote a status.
@@ -83,6 +79,15 @@ def conclude_placement(placement: PlacementPlan) -> dict[str, Any]:
         "conditions": write_conditions(status.conditions),
         "placement_statuses": write_statuses(status),
     }
+
+
+def _workloads(placement: PlacementPlan) -> dict[str, dict[str, Any]]:
+    """Where the pods of each cluster stand, by workload; clusters without pods are left out."""
+    by_cluster = {}
+    for cluster, workloads in sorted(placement.workloads.items()):
+        if workloads:
+            by_cluster[cluster] = {workload: dict(pods) for workload, pods in workloads.items()}
+    return by_cluster
 
 
 def _kept_provenance(placement: PlacementPlan) -> dict[str, str]:

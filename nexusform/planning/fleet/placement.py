@@ -208,11 +208,12 @@ def in_fleet(policy: Policy | None, roster: Roster) -> Policy | None:
 def uses_old_name(policy: Policy) -> bool:
     """Whether a policy asks for node-count under its older name."""
     terms: Iterable[ClusterTerm] = (*(policy.required or ()), *(t.preference for t in policy.preferred))
-    return any(
-        (term.property_sorter is not None and term.property_sorter.name == OLD_NODE_COUNT)
-        or any(r.name == OLD_NODE_COUNT for r in term.property_selector or ())
-        for term in terms
-    )
+    return any(OLD_NODE_COUNT in _property_names(term) for term in terms)
+
+
+def _property_names(term: ClusterTerm) -> list[str]:
+    names = [requirement.name for requirement in term.property_selector or ()]
+    return names if term.property_sorter is None else [*names, term.property_sorter.name]
 
 
 def _renamed(term: ClusterTerm) -> ClusterTerm:

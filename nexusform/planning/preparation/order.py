@@ -98,8 +98,10 @@ def _in_turn(
     """Phase after phase; within one, each block after what it needs, otherwise by position."""
     turns: list[ConfigAddress] = []
     for phase in sorted(set(phases.values())):
-        here = [address for address in phases if phases[address] == phase]
-        needs_here = {a: tuple(need for need in needs[a] if phases[need] == phase) for a in here}
+        needs_here = {}
+        for block in phases:
+            if phases[block] == phase:
+                needs_here[block] = [need for need in needs[block] if phases[need] == phase]
         turns += ordered(needs_here, position)
     return turns
 
@@ -175,7 +177,7 @@ def address_of(node: Node) -> ConfigAddress:
 
 def _cycle_errors(graph: Mapping[Node, tuple[Node, ...]], configuration: Configuration) -> list[Diagnostic]:
     position = {node: i for i, node in enumerate(graph)}
-    closed = {node: tuple(n for n in needs if n in position) for node, needs in graph.items()}
+    closed = {node: [need for need in needs if need in graph] for node, needs in graph.items()}
     errors = []
     for walk in cycles(closed, position):
         names = [describe(node) for node in walk]

@@ -32,11 +32,15 @@ class Selection(Struct, frozen=True):
     def has(self, address: Address) -> bool:
         """Whether an instance is planned."""
         if self.targets:
-            return address.config in self.target_blocks or any(p.matches(address) for p in self.targets)
+            return address.config in self.target_blocks or self.targets_itself(address)
         if self.excludes:
             excluded = address.config in self.excluded_blocks
             return not excluded and not any(p.matches(address) for p in self.excludes)
         return True
+
+    def targets_itself(self, address: Address) -> bool:
+        """Whether -target names it, and not only what depends on it."""
+        return any(pattern.matches(address) for pattern in self.targets)
 
     def replaces(self, address: Address) -> bool:
         """Whether -replace names the whole instance."""
@@ -100,7 +104,7 @@ def _with_needs(targeted: Sequence[AddressPattern], order: Order) -> set[ConfigA
     """The targeted blocks and all they depend on. Of a block of which only single instances are named, these
     alone are planned: Selection.has looks at the patterns.
     """
-    named = [b.address for b in order.blocks if any(_names_block(p, b.address) for p in targeted)]
+    named = _named_blocks(targeted, order)
     only_instances = {block for block in named if _only_instances(targeted, block)}
     return reached(named, order.direct_needs) - only_instances
 
@@ -108,12 +112,21 @@ def _with_needs(targeted: Sequence[AddressPattern], order: Order) -> set[ConfigA
 def _with_dependents(excluded: Sequence[AddressPattern], order: Order) -> set[ConfigAddress]:
     """The excluded blocks and all that depends on them; nothing depends on single instances alone."""
     whole = [pattern for pattern in excluded if not _names_instances(pattern)]
-    named = [b.address for b in order.blocks if any(_names_block(p, b.address) for p in whole)]
+    named = _named_blocks(whole, order)
     dependents: dict[ConfigAddress, list[ConfigAddress]] = {}
     for block, needs in order.needs.items():
         for need in needs:
             dependents.setdefault(need, []).append(block)
     return reached(named, lambda block: dependents.get(block, ()))
+
+
+def _named_blocks(patterns: Sequence[AddressPattern], order: Order) -> list[ConfigAddress]:
+    """The blocks that any of the patterns names, wholly or by single instances."""
+    return [block.address for block in order.blocks if _any_names(patterns, block.address)]
+
+
+def _any_names(patterns: Sequence[AddressPattern], block: ConfigAddress) -> bool:
+    return any(_names_block(pattern, block) for pattern in patterns)
 
 
 def _partial(targeted: bool) -> Diagnostic:

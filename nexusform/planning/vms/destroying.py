@@ -51,7 +51,7 @@ def _doomed(selection: Selection, prior: Prior) -> AbstractSet[Address]:
     if not selection.partial:
         return prior.instances.keys()
     if selection.targets:
-        named = [a for a in prior.instances if any(p.matches(a) for p in selection.targets)]
+        named = [address for address in prior.instances if selection.targets_itself(address)]
         return _with_dependents(named, prior)
     return prior.instances.keys() - _with_needs([a for a in prior.instances if not selection.has(a)], prior)
 
