@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.address import Key, ModulePath
 from nexusform.language.syntax import (
     Expression,
     Index,
     RelativeTraversal,
+    Step,
     Traversal,
     TraverseAttribute,
     TraverseIndex,
 )
-from nexusform.plain_data import to_plain
+from nexusform.plain_data import Path, to_plain
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.plan import Action
 
-Watched = tuple[str, str, Key, tuple[str | int, ...]]  # type, name, key, path into the attributes
 # Instances whose action is decided, by module, type and name, then by key.
 Planned = Mapping[tuple[ModulePath, str, str], Mapping[Key, Instance]]
 _CHANGING = (Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST, Action.CREATE)
+
+
+class Watched(Struct, frozen=True):
+    """What one reference watches: a block or (with `key`) an instance of it, whole or at a `path`."""
+
+    type: str
+    name: str
+    key: Key = None
+    path: Path = ()
 
 
 def is_triggered(instance: Instance, planned: Planned, evaluation: Evaluation) -> bool:
@@ -30,12 +42,16 @@ def is_triggered(instance: Instance, planned: Planned, evaluation: Evaluation) -
         return False
     for expression in instance.lifecycle.replace_triggered_by:
         watched = _watched(expression, _key_reader(instance, evaluation))
-        if watched is not None and any(_changes(i, watched) for i in _named(watched, instance, planned)):
-            return True
+        if watched is not None:
+            instances = _instances_of(watched, instance.address.module, planned)
+            if any(_changes(one, watched.path) for one in instances):
+                return True
     return False
 
 
 def _key_reader(instance: Instance, evaluation: Evaluation) -> Callable[[Expression], Key]:
+    """Evaluates instance keys in a reference, as in `nexus_rack.r[count.index]`."""
+
     def read(expression: Expression) -> Key:
         assert instance.module is not None
         assert instance.repetition is not None
@@ -49,50 +65,49 @@ def _key_reader(instance: Instance, evaluation: Evaluation) -> Callable[[Express
 def _watched(expression: Expression, read_key: Callable[[Expression], Key]) -> Watched | None:
     """`T.N`, `T.N[key]`, either with a path behind it."""
     if isinstance(expression, Traversal):
-        return _split(expression)
+        return _in_traversal(expression)
     if isinstance(expression, RelativeTraversal):
-        inner = _watched(expression.source, read_key)
-        steps = tuple(s.name if isinstance(s, TraverseAttribute) else _key(s) for s in expression.steps)
-        return inner and (*inner[:3], inner[3] + steps)
+        source = _watched(expression.source, read_key)
+        return source and replace(source, path=source.path + _path(expression.steps))
     if isinstance(expression, Index):
-        inner = _watched(expression.collection, read_key)
-        return inner and (inner[0], inner[1], read_key(expression.key), ())
+        collection = _watched(expression.collection, read_key)
+        return collection and Watched(collection.type, collection.name, read_key(expression.key))
     return None
 
 
-def _split(traversal: Traversal) -> Watched | None:
-    steps = list(traversal.steps)
-    if not steps or not isinstance(steps[0], TraverseAttribute):
+def _in_traversal(traversal: Traversal) -> Watched | None:
+    if not traversal.steps or not isinstance(traversal.steps[0], TraverseAttribute):
         return None
-    key: Key = None
-    rest = steps[1:]
+    name, rest = traversal.steps[0].name, traversal.steps[1:]
     if rest and isinstance(rest[0], TraverseIndex):
-        key, rest = _key(rest[0]), rest[1:]
-    path = tuple(s.name if isinstance(s, TraverseAttribute) else _key(s) for s in rest)
-    return traversal.root.name, steps[0].name, key, path
+        return Watched(traversal.root.name, name, _key(rest[0]), _path(rest[1:]))
+    return Watched(traversal.root.name, name, None, _path(rest))
+
+
+def _path(steps: Iterable[Step]) -> Path:
+    return tuple(step.name if isinstance(step, TraverseAttribute) else _key(step) for step in steps)
 
 
 def _key(step: TraverseIndex) -> str | int:
     return step.key if isinstance(step.key, str) else int(step.key)
 
 
-def _named(watched: Watched, instance: Instance, planned: Planned) -> Iterator[Instance]:
-    kind, name, key, _ = watched
-    block = planned.get((instance.address.module, kind, name), {})
-    if key is None:
+def _instances_of(watched: Watched, module: ModulePath, planned: Planned) -> Iterator[Instance]:
+    """The instances that a reference in this module watches, as far as they are decided."""
+    block = planned.get((module, watched.type, watched.name), {})
+    if watched.key is None:
         yield from block.values()
-    elif key in block:
-        yield block[key]
+    elif watched.key in block:
+        yield block[watched.key]
 
 
-def _changes(instance: Instance, watched: Watched) -> bool:
-    path = watched[3]
+def _changes(instance: Instance, path: Path) -> bool:
     if not path:
         return instance.action in _CHANGING
     return _at(instance.before, path) != _at(instance.planned, path)
 
 
-def _at(value: object, path: tuple[str | int, ...]) -> object:
+def _at(value: object, path: Path) -> object:
     for step in path:
         if isinstance(value, Mapping):
             value = value.get(step)
