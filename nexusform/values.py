@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from nexusform.exact_numbers import PRECISION, number_from_decimal, round_number
+from nexusform.refinements import NOT_NULL, Refinement
 from nexusform.value_types import (
     BOOL,
     DYNAMIC,
@@ -64,14 +65,22 @@ class Value:
     `raw` is None (null), UNKNOWN, str, bool, int or Fraction, a tuple of Values (list, tuple; a
     set sorted and without duplicates), or a dict of Values in key order (map, object). `marks`
     are those of the value itself; elements carry their own, except in a set, which takes them over.
+    `refinement` is what is known of an unknown all the same; it does not tell values apart.
     """
 
-    __slots__ = ("_inner", "marks", "raw", "type")
+    __slots__ = ("_inner", "marks", "raw", "refinement", "type")
 
-    def __init__(self, type: Type, raw: Any, marks: frozenset[str] = NO_MARKS) -> None:  # noqa: A002 - the word for it
+    def __init__(
+        self,
+        type: Type,  # noqa: A002 - the word for it
+        raw: Any,
+        marks: frozenset[str] = NO_MARKS,
+        refinement: Refinement | None = None,
+    ) -> None:
         self.type: Final = type
         self.raw: Final = raw
         self.marks: Final = marks
+        self.refinement: Final = refinement
         self._inner = _UNSEEN
 
     def __eq__(self, other: object) -> bool:
@@ -124,7 +133,7 @@ class Value:
         return self._remarked(NO_MARKS) if self.marks else self
 
     def _remarked(self, marks: frozenset[str]) -> Value:
-        other = Value(self.type, self.raw, marks)
+        other = Value(self.type, self.raw, marks, self.refinement)
         other._inner = self._inner
         return other
 
@@ -193,7 +202,7 @@ def unmark_deep(value: Value) -> tuple[Value, frozenset[str]]:
         raw = tuple(unmark_deep(v)[0] for v in raw)
     elif raw.__class__ is dict:
         raw = {k: unmark_deep(v)[0] for k, v in raw.items()}
-    return Value(value.type, raw), marks
+    return Value(value.type, raw, NO_MARKS, value.refinement), marks
 
 
 TRUE: Final = Value(BOOL, True)
@@ -230,6 +239,36 @@ def null(of: Type = DYNAMIC) -> Value:
 def unknown(of: Type = DYNAMIC) -> Value:
     """An unknown of a type."""
     return Value(of, UNKNOWN)
+
+
+_NOTHING_KNOWN: Final = Refinement()
+
+
+def refined(value: Value, refinement: Refinement) -> Value:
+    """The same, with what is known of it; a known value, or one of unknown type, is left as it is."""
+    if value.raw is not UNKNOWN or value.type is DYNAMIC:
+        return value
+    return Value(value.type, value.raw, value.marks, refinement)
+
+
+def refinement_of(value: Value) -> Refinement:
+    """What is known of a value, known or not."""
+    raw = value.raw
+    if raw is UNKNOWN:
+        return value.refinement or _NOTHING_KNOWN
+    if raw is None:
+        return _NOTHING_KNOWN
+    if raw.__class__ is str:
+        return Refinement(not_null=True, prefix=raw)
+    if raw.__class__ is bool:
+        return NOT_NULL
+    if raw.__class__ is tuple or raw.__class__ is dict:
+        # Unknown elements of a set may turn out to be equal to others.
+        fewest = len(raw)
+        if isinstance(value.type, SetType) and not value.is_wholly_known:
+            fewest = max(1, sum(1 for part in raw if part.is_wholly_known))
+        return Refinement(not_null=True, shortest=fewest, longest=len(raw))
+    return Refinement(not_null=True, lowest=raw, highest=raw)
 
 
 def set_value(elements: Iterable[Value], element: Type | None = None) -> Value:

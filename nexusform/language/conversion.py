@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 from nexusform.language.numbers import number_text, parse_number
 from nexusform.plain_data import ConversionProblem, PathStep
+from nexusform.refinements import NOT_NULL, Refinement
 from nexusform.value_types import (
     BOOL,
     DYNAMIC,
@@ -21,7 +22,7 @@ from nexusform.value_types import (
     friendly_name,
     has_dynamic,
 )
-from nexusform.values import FALSE, TRUE, UNKNOWN, Value, set_value, unmark_deep
+from nexusform.values import FALSE, TRUE, UNKNOWN, Value, refinement_of, set_value, unmark_deep
 
 Kind = TypeVar("Kind", ObjectType, TupleType)
 
@@ -41,10 +42,22 @@ def convert(value: Value, of: Type) -> Value:
     if raw is None or raw is UNKNOWN:
         if given is not DYNAMIC:
             _require_convertible(given, of)
-        return Value(_filled(settled(of), given), raw, value.marks)
+        return Value(_filled(settled(of), given), raw, value.marks, _kept(value, of))
     if given == of and not _fills_in(of):
         return value
     return _CONVERTERS[of.__class__](value, of)
+
+
+def _kept(value: Value, of: Type) -> Refinement | None:
+    # What is still known of an unknown collection after it is converted.
+    refinement = value.refinement
+    if refinement is None:
+        return None
+    if isinstance(of, SetType) and not isinstance(value.type, SetType):
+        return Refinement(
+            refinement.not_null, shortest=min(refinement.shortest, 1), longest=refinement.longest
+        )
+    return Refinement(refinement.not_null, shortest=refinement.shortest, longest=refinement.longest)
 
 
 def describe(problem: ConversionProblem) -> str:
@@ -63,7 +76,7 @@ def _to_primitive(value: Value, of: PrimitiveType) -> Value:
     if raw is None or raw is UNKNOWN:
         if value.type is not DYNAMIC:
             _require_convertible(value.type, of)
-        return Value(of, raw, value.marks)
+        return Value(of, raw, value.marks, NOT_NULL if refinement_of(value).not_null else None)
     if not isinstance(value.type, PrimitiveType):
         raise ConversionProblem((), f"{of.name} required")
     return Value(of, _PRIMITIVE[value.type.name, of.name](raw), value.marks)
@@ -147,7 +160,8 @@ def _converted(
 def _to_list(value: Value, of: ListType) -> Value:
     element, items = _converted(_elements(value, of), of, value.type, "list")
     if isinstance(value.type, SetType) and not value.is_wholly_known:
-        return Value(ListType(element), UNKNOWN, value.marks)  # its order and length are not known
+        # Neither its order nor its length is known, only how many there are at least and at most.
+        return Value(ListType(element), UNKNOWN, value.marks, refinement_of(value))
     return Value(ListType(element), tuple(items), value.marks)
 
 
@@ -391,21 +405,47 @@ def _each_unified(columns: Iterable[Sequence[Type]]) -> list[Type] | None:
 # --- comparing ---------------------------------------------------------------------------------
 
 
+_UNDECIDED: Final = Value(BOOL, UNKNOWN, refinement=NOT_NULL)
+
+
 def equals(left: Value, right: Value) -> Value:
     """`left == right` as HCL has it: values of different types differ; unknown if it depends."""
     plain_left, marks = unmark_deep(left)
     plain_right, more = unmark_deep(right)
     outcome = _same(plain_left, plain_right)
-    result = Value(BOOL, UNKNOWN) if outcome is None else (TRUE if outcome else FALSE)
+    result = _UNDECIDED if outcome is None else (TRUE if outcome else FALSE)
     return result.with_marks(marks | more)
 
 
 _UNKNOWN_OR_NULL: Final = (UNKNOWN, None)
 
 
+def _differ_surely(left: Value, right: Value) -> bool:
+    # Whether what is known of two values, one of them unknown, excludes that they are equal.
+    one, other = refinement_of(left), refinement_of(right)
+    if left.raw is None or right.raw is None:
+        return one.not_null or other.not_null
+    if not (one.not_null and other.not_null):
+        return False
+    length = min(len(one.prefix), len(other.prefix))
+    return (
+        one.prefix[:length] != other.prefix[:length]
+        or _beyond(one.lowest, other.highest)
+        or _beyond(other.lowest, one.highest)
+        or _beyond(one.shortest, other.longest)
+        or _beyond(other.shortest, one.longest)
+    )
+
+
+def _beyond(lower: Any, upper: Any) -> bool:
+    return lower is not None and upper is not None and lower > upper
+
+
 def _same(left: Value, right: Value) -> bool | None:
     first, second = left.raw, right.raw
     if first is UNKNOWN or second is UNKNOWN:
+        if _differ_surely(left, right):
+            return False
         # What is unknown may be null, and nulls of all types are equal.
         may_be_null = first in _UNKNOWN_OR_NULL and second in _UNKNOWN_OR_NULL
         return None if may_be_null or _may_be_same(left.type, right.type) else False

@@ -54,6 +54,7 @@ from nexusform.language.syntax import (
 )
 from nexusform.language.templates import condition_of, template, template_if
 from nexusform.plain_data import ConversionProblem
+from nexusform.refinements import Refinement, either
 from nexusform.value_types import (
     BOOL,
     DYNAMIC,
@@ -75,6 +76,8 @@ from nexusform.values import (
     UNKNOWN,
     Value,
     object_value,
+    refined,
+    refinement_of,
     tuple_value,
 )
 
@@ -250,7 +253,11 @@ def _conditional(node: Conditional, run: Evaluation) -> Value:
     if condition.raw is UNKNOWN:
         if then.raw is None and otherwise.raw is None:
             return Value(kind, None, marks)
-        return Value(kind, UNKNOWN, marks)
+        known = either(refinement_of(then), refinement_of(otherwise))
+        if then.type != otherwise.type:
+            # One of them is converted: of its text nothing is known, but how many elements there are.
+            known = Refinement(known.not_null, shortest=min(known.shortest, 1), longest=known.longest)
+        return refined(Value(kind, UNKNOWN, marks), known)
     chosen, problems, word = (
         (then, then_problems, "true") if condition.raw else (otherwise, otherwise_problems, "false")
     )

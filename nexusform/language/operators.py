@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from nexusform.language.conversion import equals
 from nexusform.language.numbers import divide, normalised, remainder
+from nexusform.refinements import NOT_NULL
 from nexusform.value_types import BOOL, NUMBER, PrimitiveType
-from nexusform.values import FALSE, TRUE, UNKNOWN, Value
+from nexusform.values import FALSE, NO_MARKS, TRUE, UNKNOWN, Value, refinement_of
 
 
 class OperationProblem(Exception):
@@ -77,7 +78,10 @@ def apply_binary(operator: str, left: Value, right: Value) -> Value:
     if operator in {"&&", "||"}:
         return _logical(operator, first, second).with_marks(marks)
     if first is UNKNOWN or second is UNKNOWN:
-        return Value(result_type(operator), UNKNOWN, marks)
+        sure = _compared(operator, left, right) if operator in _COMPARISONS else None
+        if sure is not None:
+            return (TRUE if sure else FALSE).with_marks(marks)
+        return Value(result_type(operator), UNKNOWN, marks, NOT_NULL)
     if operator in _COMPARISONS:
         return (TRUE if _COMPARISONS[operator](first, second) else FALSE).with_marks(marks)
     try:
@@ -86,12 +90,27 @@ def apply_binary(operator: str, left: Value, right: Value) -> Value:
         raise OperationProblem("the result has too many digits") from None
 
 
+def _compared(operator: str, left: Value, right: Value) -> bool | None:
+    # What bounds of numbers say already: an answer that no value between them changes.
+    one, other = refinement_of(left), refinement_of(right)
+    if not (one.not_null and other.not_null):
+        return None
+    if operator in {">", ">="}:
+        one, other = other, one
+    compare = _COMPARISONS["<" if operator in {"<", ">"} else "<="]
+    if one.highest is not None and other.lowest is not None and compare(one.highest, other.lowest):
+        return True
+    if one.lowest is not None and other.highest is not None and not compare(one.lowest, other.highest):
+        return False
+    return None
+
+
 def _logical(operator: str, first: Any, second: Any) -> Value:
     decisive = operator == "||"
     if first is decisive or second is decisive:
         return TRUE if decisive else FALSE
     if first is UNKNOWN or second is UNKNOWN:
-        return Value(BOOL, UNKNOWN)
+        return Value(BOOL, UNKNOWN, NO_MARKS, NOT_NULL)
     return FALSE if decisive else TRUE
 
 
@@ -101,7 +120,7 @@ def apply_unary(operator: str, operand: Value) -> Value:
     if raw is None:
         raise OperationProblem("argument must not be null")
     if raw is UNKNOWN:
-        return operand
+        return Value(operand.type, UNKNOWN, operand.marks, NOT_NULL)
     if operator == "!":
         return (FALSE if raw else TRUE).with_marks(operand.marks)
     return Value(NUMBER, -raw, operand.marks)

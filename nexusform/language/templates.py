@@ -9,8 +9,9 @@ from nexusform.language.evaluation import UNKNOWN_STRING, Evaluation
 from nexusform.language.numbers import number_text
 from nexusform.language.syntax import Expression, StringLiteral, Template, TemplateIf
 from nexusform.plain_data import ConversionProblem
+from nexusform.refinements import beginning
 from nexusform.value_types import BOOL, STRING
-from nexusform.values import DYNAMIC_UNKNOWN, NO_MARKS, UNKNOWN, Value
+from nexusform.values import DYNAMIC_UNKNOWN, NO_MARKS, UNKNOWN, Value, refinement_of
 
 
 def template(node: Template, run: Evaluation) -> Value:
@@ -23,6 +24,7 @@ def joined_text(parts: tuple[Expression, ...], run: Evaluation, whole: Expressio
     pieces: list[str] = []
     marks = NO_MARKS
     known = True
+    prefix = ""
     for part in parts:
         if part.__class__ is StringLiteral:
             pieces.append(part.value)
@@ -32,11 +34,12 @@ def joined_text(parts: tuple[Expression, ...], run: Evaluation, whole: Expressio
             marks |= value.marks
         text = _text_of(value, part, run, whole)
         if text is None:
+            prefix = "".join(pieces) + refinement_of(value).prefix if known else prefix
             known = False
         else:
             pieces.append(text)
     if not known:
-        return UNKNOWN_STRING.with_marks(marks)
+        return Value(STRING, UNKNOWN, marks, beginning(prefix))
     result = Value(STRING, "".join(pieces), marks)
     run.charge_result(result)
     return result

@@ -35,6 +35,7 @@ from nexusform.language.syntax import (
     TemplateFor,
     Traversal,
 )
+from nexusform.refinements import Refinement
 from nexusform.source import SourceFile
 from nexusform.value_types import (
     DYNAMIC,
@@ -53,6 +54,8 @@ from nexusform.values import (
     Value,
     object_value,
     order_key,
+    refined,
+    refinement_of,
     set_value,
     tuple_value,
     unmark_deep,
@@ -256,12 +259,14 @@ def _with_variables(draw: Any) -> tuple[str, dict[str, Value]]:
 def _hidden(draw: Any, value: Value, *, typed: bool) -> Value:
     # The value with something of it unknown; `typed` when its type must stay.
     inside = isinstance(value.raw, (tuple, dict)) and bool(value.raw)
-    kinds = ["typed", *([] if typed else ["untyped"]), *(["part"] if inside else [])]
+    kinds = ["typed", "refined", *([] if typed else ["untyped"]), *(["part"] if inside else [])]
     kind = draw(st.sampled_from(kinds))
     if kind == "untyped":
         return Value(DYNAMIC, UNKNOWN, value.marks)
     if kind == "typed":
         return Value(value.type, UNKNOWN, value.marks)
+    if kind == "refined":
+        return refined(Value(value.type, UNKNOWN, value.marks), _loosened(draw, refinement_of(value)))
     keys = list(value.raw) if isinstance(value.raw, dict) else list(range(len(value.raw)))
     key = draw(st.sampled_from(keys))
     fixed = typed or not isinstance(value.type, (TupleType, ObjectType))
@@ -311,6 +316,23 @@ def _is_open(expression: Expression, hidden: Mapping[str, Value]) -> bool:
     return has_dynamic(value.type)
 
 
+def _loosened(draw: Any, exact: Refinement) -> Refinement:
+    # Something that holds of a value, less than all of it.
+    def bound(exact_bound: Any, by: int) -> Any:
+        return (
+            None if exact_bound is None or draw(st.booleans()) else exact_bound + by * draw(st.integers(0, 2))
+        )
+
+    return Refinement(
+        exact.not_null,
+        exact.prefix[: draw(st.integers(0, 4))],
+        bound(exact.lowest, -1),
+        bound(exact.highest, 1),
+        max(0, exact.shortest - draw(st.integers(0, 2))),
+        bound(exact.longest, 1),
+    )
+
+
 # --- what must hold --------------------------------------------------------------------------------
 
 
@@ -320,7 +342,7 @@ def _holds(before: Value, after: Value) -> bool:
         return False
     first, second = before.raw, after.raw
     if first is UNKNOWN:
-        return True
+        return _is_refined(after, refinement_of(before))
     if second is UNKNOWN or first is None or second is None:
         return first is second
     if isinstance(first, dict):
@@ -330,6 +352,20 @@ def _holds(before: Value, after: Value) -> bool:
     if isinstance(first, tuple):
         return len(first) == len(second) and all(map(_holds, first, second))
     return bool(first == second)
+
+
+def _is_refined(value: Value, promised: Refinement) -> bool:
+    # Whether a value is as an unknown one was said to be.
+    known = refinement_of(value)
+    if value.raw is UNKNOWN or value.raw is None:
+        return not promised.not_null or value.raw is UNKNOWN
+    return (
+        known.prefix.startswith(promised.prefix)
+        and (promised.lowest is None or known.lowest >= promised.lowest)
+        and (promised.highest is None or known.highest <= promised.highest)
+        and promised.shortest <= known.shortest
+        and (promised.longest is None or (known.longest or 0) <= promised.longest)
+    )
 
 
 def _set_holds(before: Value, after: Value) -> bool:

@@ -59,7 +59,7 @@ def _why_not(given: Value, of: Type, problem: ConversionProblem) -> str:
 
 def _conversion(name: str, of: Type, description: str, *examples: Example) -> Function:
     parameter = anything("v", "a value", marked=True)
-    return Function(name, description, (parameter,), of, _converter(of), examples)
+    return Function(name, description, (parameter,), of, _converter(of), examples, may_be_null=True)
 
 
 # --- errors caught -----------------------------------------------------------------------------
@@ -186,6 +186,7 @@ FUNCTIONS: Final = (
         _own_type,
         lambda v: v.with_marks(SENSITIVE),
         (Example('nonsensitive(sensitive("x"))', '"x"'),),
+        may_be_null=True,
     ),
     Function(
         "nonsensitive",
@@ -194,6 +195,7 @@ FUNCTIONS: Final = (
         _own_type,
         _nonsensitive,
         (Example('nonsensitive(length(sensitive("abc")))', "3"),),
+        may_be_null=True,
     ),
     Function(
         "issensitive",
@@ -210,6 +212,7 @@ FUNCTIONS: Final = (
         _own_type,
         lambda v: v,
         (Example('ephemeralasnull("x")', '"x"'),),
+        may_be_null=True,
     ),
     Function(
         "type",

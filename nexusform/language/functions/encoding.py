@@ -143,6 +143,7 @@ FUNCTIONS: Final = (
         DYNAMIC,
         lambda text: parse_json(text.raw),
         (Example('jsondecode("{\\"hello\\": [1]}")', "{ hello = [1] }"),),
+        may_be_null=True,
     ),
     Function(
         "jsonencode",
@@ -187,6 +188,7 @@ FUNCTIONS: Final = (
         DYNAMIC,
         lambda text: parse_yaml(text.raw),
         (Example('yamldecode("a: [1, yes]")', "{ a = [1, true] }"),),
+        may_be_null=True,
     ),
     Function(
         "yamlencode",

@@ -16,6 +16,7 @@ from nexusform.language.functions.text import clusters
 from nexusform.language.numbers import shortest_digits
 from nexusform.language.positions import count_clusters
 from nexusform.plain_data import ConversionProblem
+from nexusform.refinements import beginning
 from nexusform.value_types import BOOL, DYNAMIC, NUMBER, STRING, ListType, PrimitiveType, SetType, TupleType
 from nexusform.values import DYNAMIC_UNKNOWN, UNKNOWN, Value
 
@@ -38,7 +39,7 @@ class _Verb(Struct, frozen=True):
 
 def _format(pattern: Value, *arguments: Value) -> Value:
     if not all(a.is_wholly_known for a in arguments):
-        return Value(STRING, UNKNOWN)
+        return Value(STRING, UNKNOWN, refinement=beginning(pattern.raw.partition("%")[0]))
     try:
         return Value(STRING, formatted(pattern.raw, arguments))
     except FunctionProblem:

@@ -16,8 +16,9 @@ from msgspec import Struct
 from nexusform.diagnostics import Diagnostic
 from nexusform.language.conversion import convert, describe
 from nexusform.plain_data import ConversionProblem
+from nexusform.refinements import NOT_NULL
 from nexusform.value_types import DYNAMIC, PrimitiveType, Type
-from nexusform.values import NO_MARKS, UNKNOWN, Value, unmark_deep
+from nexusform.values import NO_MARKS, UNKNOWN, Value, refined, unmark_deep
 
 
 class FunctionProblem(Exception):
@@ -79,6 +80,7 @@ class Function(Struct, frozen=True):
 
     `returns` is the result's type, or finds it from the arguments (which may be unknown); both
     may raise FunctionProblem. With `lazy` the body takes unevaluated arguments (Thunk) instead.
+    `may_be_null` tells that the result may be null although no argument is.
     """
 
     name: str
@@ -89,6 +91,7 @@ class Function(Struct, frozen=True):
     examples: tuple[Example, ...] = ()
     variadic: Parameter | None = None
     lazy: bool = False
+    may_be_null: bool = False
 
     def parameter(self, position: int) -> Parameter:
         """The parameter that takes the argument at a position."""
@@ -140,10 +143,13 @@ def call(function: Function, arguments: Sequence[Value]) -> Value:
         passed.append(given)
     if dynamic:
         fixed = function.returns if not callable(function.returns) else DYNAMIC
-        return Value(fixed, UNKNOWN, marks)
-    if unknown:
-        return Value(_result_type(function, passed), UNKNOWN, marks)
-    result = function.body(*passed)
+        result = Value(fixed, UNKNOWN)
+    elif unknown:
+        result = Value(_result_type(function, passed), UNKNOWN)
+    else:
+        result = function.body(*passed)
+    if result.raw is UNKNOWN and result.refinement is None and not function.may_be_null:
+        result = refined(result, NOT_NULL)
     return result.with_marks(marks) if marks else result
 
 

@@ -202,6 +202,7 @@ FUNCTIONS: Final = (
             Example('lookup({}, "c", "what?")', '"what?"'),
         ),
         anything("default", "what to give when the key is absent", inner_marks=True),
+        may_be_null=True,
     ),
     Function(
         "merge",

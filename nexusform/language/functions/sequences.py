@@ -11,6 +11,7 @@ from nexusform.language.functions.function import Example, Function, FunctionPro
 from nexusform.language.functions.text import clusters
 from nexusform.language.numbers import normalised
 from nexusform.plain_data import ConversionProblem
+from nexusform.refinements import Refinement
 from nexusform.value_types import (
     BOOL,
     DYNAMIC,
@@ -24,7 +25,17 @@ from nexusform.value_types import (
     Type,
     friendly_name,
 )
-from nexusform.values import DYNAMIC_UNKNOWN, FALSE, NO_MARKS, TRUE, UNKNOWN, Value, order_key, tuple_value
+from nexusform.values import (
+    DYNAMIC_UNKNOWN,
+    FALSE,
+    NO_MARKS,
+    TRUE,
+    UNKNOWN,
+    Value,
+    order_key,
+    refinement_of,
+    tuple_value,
+)
 
 RANGE_LIMIT: Final = 1024
 _SEQUENCES: Final = (ListType, SetType, TupleType)
@@ -177,13 +188,14 @@ def _length(given: Value) -> Value:
         return Value(NUMBER, len(of.attributes))
     if of not in {STRING, DYNAMIC} and not isinstance(of, (ListType, SetType, MapType)):
         raise FunctionProblem("argument must be a string, a collection type, or a structural type")
-    if raw is UNKNOWN:
-        return Value(NUMBER, UNKNOWN)
-    if of == STRING:
+    if of == STRING and raw is not UNKNOWN:
         return Value(NUMBER, len(clusters(raw)))
-    if isinstance(of, SetType) and len(raw) > 1 and not given.is_wholly_known:
-        return Value(NUMBER, UNKNOWN)  # unknown elements may turn out to be equal
-    return Value(NUMBER, len(raw))
+    # Unknown elements of a set may turn out to be equal, so even of a known one only bounds may be known.
+    known = refinement_of(given)
+    if known.shortest == known.longest:
+        return Value(NUMBER, known.shortest)
+    bounds = Refinement(not_null=True, lowest=known.shortest, highest=known.longest)
+    return Value(NUMBER, UNKNOWN, refinement=bounds)
 
 
 def _length_with_marks(given: Value) -> Value:
@@ -466,6 +478,7 @@ FUNCTIONS: Final = (
         _element_type,
         _element,
         (Example('element(["a", "b", "c"], 1)', '"b"'), Example('element(["a", "b", "c"], 3)', '"a"')),
+        may_be_null=True,
     ),
     Function(
         "flatten",
@@ -519,6 +532,7 @@ FUNCTIONS: Final = (
         DYNAMIC,
         _one,
         (Example('one(["a"])', '"a"'), Example("one([])", "null")),
+        may_be_null=True,
     ),
     Function(
         "range",

@@ -16,7 +16,7 @@ from nexusform.language.functions.function import (
 )
 from nexusform.language.positions import count_clusters
 from nexusform.value_types import BOOL, NUMBER, STRING, ListType
-from nexusform.values import UNKNOWN, Value
+from nexusform.values import FALSE, TRUE, UNKNOWN, Value, boolean, refinement_of
 
 _STRINGS: Final = ListType(STRING)
 
@@ -119,6 +119,16 @@ def _join(separator: Value, *lists: Value) -> Value:
     return Value(STRING, separator.raw.join(pieces))
 
 
+def _starts_with(text: Value, prefix: Value) -> Value:
+    if text.raw is not UNKNOWN:
+        return boolean(text.raw.startswith(prefix.raw))
+    # Of an unknown text the beginning may be known.
+    known = refinement_of(text).prefix
+    if known.startswith(prefix.raw):
+        return TRUE
+    return Value(BOOL, UNKNOWN) if prefix.raw.startswith(known) else FALSE
+
+
 def _text(name: str, description: str, compute: Callable[[str], str], *examples: tuple[str, str]) -> Function:
     return plain_function(
         name, description, [("str", STRING, "the text")], returns=STRING, compute=compute, examples=examples
@@ -167,13 +177,16 @@ FUNCTIONS: Final = (
         _split,
         (Example('split(",", "a,b")', 'tolist(["a", "b"])'), Example('split(",", "")', 'tolist([""])')),
     ),
-    plain_function(
+    Function(
         "startswith",
         "Whether the text starts with another.",
-        [("str", STRING, "the text"), ("prefix", STRING, "how it should start")],
-        returns=BOOL,
-        compute=str.startswith,
-        examples=[('startswith("hello world", "hello")', "true")],
+        (
+            Parameter("str", STRING, "the text", allow_unknown=True),
+            Parameter("prefix", STRING, "how it should start"),
+        ),
+        BOOL,
+        _starts_with,
+        (Example('startswith("hello world", "hello")', "true"),),
     ),
     plain_function(
         "strcontains",
