@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from nexusform.diagnostics import Diagnostic, error, has_errors
@@ -284,7 +284,10 @@ def _hidden(draw: Any, value: Value, *, typed: bool) -> Value:
 
 # Functions that bring values to one type: one of unknown type is taken to agree.
 _LOOPS = (ForTuple, ForObject, Splat, TemplateFor)
-_TAKEN_TO_AGREE = frozenset({"coalesce", "setunion", "tolist", "tomap", "toset"})
+_TAKEN_TO_AGREE = frozenset(
+    {"chunklist", "coalesce", "concat", "distinct", "matchkeys", "setintersection", "setproduct"}
+    | {"setsubtract", "setunion", "tolist", "tomap", "toset"}
+)
 
 
 def _promises_too_much(text: str, hidden: Mapping[str, Value]) -> bool:
@@ -319,9 +322,9 @@ def _is_open(expression: Expression, hidden: Mapping[str, Value]) -> bool:
 def _loosened(draw: Any, exact: Refinement) -> Refinement:
     # Something that holds of a value, less than all of it.
     def bound(exact_bound: Any, by: int) -> Any:
-        return (
-            None if exact_bound is None or draw(st.booleans()) else exact_bound + by * draw(st.integers(0, 2))
-        )
+        if exact_bound is None or draw(st.booleans()):
+            return None
+        return exact_bound + by * draw(st.integers(0, 2))
 
     return Refinement(
         exact.not_null,
@@ -398,6 +401,7 @@ def _type_holds(before: Type, after: Type) -> bool:
     max_examples=_CASES,
     derandomize=_CASES <= 400,
     deadline=None,
+    phases=(Phase.generate, Phase.shrink),
     database=None,
     suppress_health_check=list(HealthCheck),
 )

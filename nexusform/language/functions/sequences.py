@@ -340,7 +340,10 @@ def _reversed_type(arguments: Sequence[Value]) -> Type:
 
 
 def _reverse(given: Value) -> Value:
-    return Value(_reversed_type([given]), given.raw[::-1])
+    kind = _reversed_type([given])
+    if isinstance(given.type, SetType) and not given.is_wholly_known:
+        return Value(kind, UNKNOWN, refinement=refinement_of(given))  # where unknown elements stand is open
+    return Value(kind, given.raw[::-1])
 
 
 def _sliced_type(arguments: Sequence[Value]) -> Type:
