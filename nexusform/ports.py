@@ -304,8 +304,12 @@ class StateBackend(Protocol):
         """All whole records since the last compaction; a torn last one is left out."""
         ...
 
-    def compact(self, document: bytes) -> None:
-        """Write the document, then empty the journal; only the lock's holder calls it."""
+    def compact(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
+        """Write the document, then empty the journal but for the records to `keep`.
+
+        Only the lock's holder calls it. After a crash in between the journal holds the records to
+        keep at least once, and all others either count or are in the document.
+        """
         ...
 
     def lock(self, info: LockInfo) -> list[str]:

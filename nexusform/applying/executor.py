@@ -260,7 +260,7 @@ class _Run:
         change = self._plan.changes[step.change]
         before = self._recorder.instance(change.address)
         left = without_deposed(before, change.deposed) if change.deposed else with_current(before, None)
-        self._recorder.note(Done(change.address, object_of(step, change).creation, left))
+        self._recorder.note(Done(change.address, object_of(step, change).creation, left, number=step.id))
         self._end(step, Outcome.DONE, "")
 
     # --- taking back ---------------------------------------------------------------------------

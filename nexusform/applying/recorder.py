@@ -10,8 +10,9 @@ from nexusform.planning.plan import StepKind
 from nexusform.ports import AppendsMany, ObjectKey, StateBackend, WantsCheckpoints
 from nexusform.state import codec
 from nexusform.state.draft import StateDraft
-from nexusform.state.journal import Begun, Done, Intent, Record, encode
+from nexusform.state.journal import NO_STEP, Begun, Done, Intent, Record, encode
 from nexusform.state.model import InstanceState, State
+from nexusform.state.remaining import Remaining
 
 
 class Recorder:
@@ -21,14 +22,18 @@ class Recorder:
     flush: the journal is in order, so nothing can follow from an outcome that is not on disk.
     """
 
-    def __init__(self, backend: StateBackend, base: State) -> None:
+    def __init__(self, backend: StateBackend, base: State, remaining: Remaining | None = None) -> None:
         self._backend = backend
-        self._draft = StateDraft(base)
+        self._draft = StateDraft(base, remaining)
         self._lines: list[bytes] = []
 
     def state(self) -> State:
         """The state as it is now."""
         return self._draft.state()
+
+    def remaining(self) -> Remaining | None:
+        """What is left of the plan that is followed."""
+        return self._draft.remaining()
 
     def instance(self, address: Address) -> InstanceState | None:
         """What stands at an address now."""
@@ -59,6 +64,7 @@ class Recorder:
                 call.key.creation,
                 planned,
                 self._deposed(call),
+                step.id,
             )
         )
 
@@ -68,7 +74,8 @@ class Recorder:
         The whole instance is written and not what changed: replaying an outcome twice, or onto a state that
         holds it already, gives the same.
         """
-        self.note(Done(call.change.address, call.key.creation, instance, error))
+        number = NO_STEP if error else call.step.id
+        self.note(Done(call.change.address, call.key.creation, instance, error, number))
 
     def flush(self) -> None:
         """Make everything noted durable. Raises BackendProblem; what was noted is then kept.
@@ -92,8 +99,10 @@ class Recorder:
         Servers keep a version per serial: two documents of one serial are refused by some of them.
         """
         state = self.state()
-        open_intents = [encode(each.intent) for each in self._draft.open_intents()]
-        backend.checkpoint(codec.encode(state), open_intents)
+        remaining = self._draft.remaining()
+        kept: list[Record] = [each.intent for each in self._draft.open_intents()]
+        kept += remaining.under(state.serial + 1).records() if remaining else []
+        backend.checkpoint(codec.encode(state), [encode(record) for record in kept])
         next_serial = Begun(state.lineage, state.serial + 1, state.nexusform_version, state.catalogue)
         self.note(next_serial)
 

@@ -17,7 +17,7 @@ from nexusform.address import Address
 from nexusform.applying.standing import DEFAULT_PROVIDER, with_current, with_successor, without_deposed
 from nexusform.planning.plan import StepKind
 from nexusform.ports import ObjectKey, Provider, ProviderProblem, ReadAnswer, ReadRequest
-from nexusform.state.journal import Done, Intent, OpenIntent
+from nexusform.state.journal import NO_STEP, Done, Intent, OpenIntent
 from nexusform.state.model import InstanceState, ObjectState
 
 
@@ -43,8 +43,16 @@ def settle(intents: Sequence[OpenIntent], providers: Mapping[str, Provider]) -> 
         before = instances.get(intent.address, opened.prior)
         after = _after(intent, before, answers[number].attributes)
         instances[intent.address] = after
-        outcomes.append(Done(intent.address, intent.creation, after, "The apply was interrupted."))
+        step = intent.number if _took_effect(intent, answers[number].attributes) else NO_STEP
+        outcomes.append(Done(intent.address, intent.creation, after, "The apply was interrupted.", step))
     return outcomes
+
+
+def _took_effect(intent: Intent, attributes: Mapping[str, Any] | None) -> bool:
+    """Whether the step need not be done again. An update that may be half done is: it says what is to be."""
+    if intent.kind == StepKind.CREATE:
+        return attributes is not None
+    return intent.kind == StepKind.DELETE and attributes is None
 
 
 def _by_provider(intents: Sequence[OpenIntent]) -> dict[str, list[int]]:

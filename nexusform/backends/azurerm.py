@@ -82,13 +82,15 @@ class AzureBackend:
             lines = self._journal.lines()
         return journal_lines.pending(lines, self.read()) if lines else []
 
-    def compact(self, document: bytes) -> None:
+    def compact(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Write the document and empty the journal, so that a crash in between counts nothing twice."""
         with self._explained("write to the journal"):
-            if self._journal.begun():
-                self._journal.add([journal_lines.compaction_mark(document)])
+            if keep or self._journal.begun():
+                self._journal.add([journal_lines.compaction_mark(document), *keep])
         self.write(document)
         self._check_held()
+        if keep:
+            return
         with self._explained("empty the journal"):
             self._journal.remove()
 

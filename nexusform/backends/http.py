@@ -117,11 +117,12 @@ class HttpBackend:
         """The records on this machine that are not in the document yet."""
         return self._journal.pending(self.read)
 
-    def compact(self, document: bytes) -> None:
+    def compact(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Send the document and empty the journal, so that a crash in between counts nothing twice."""
-        self._journal.mark_compacted(document)
+        self._journal.mark_compacted(document, keep)
         self.write(document)
-        self._journal.remove()
+        if not keep:
+            self._journal.remove()
 
     def checkpoint_due(self) -> bool:
         """Whether the server's document is older than the journal here should get."""
@@ -129,8 +130,7 @@ class HttpBackend:
 
     def checkpoint(self, document: bytes, records: Sequence[bytes]) -> None:
         """Send the document in the middle of an apply; the journal goes on with these records."""
-        self._journal.mark_compacted(document)
-        self._journal.append(records)
+        self._journal.mark_compacted(document, records)
         self.write(document)
         self._sent_at = time.monotonic()
 

@@ -33,10 +33,13 @@ class JournalFile:
         if records:
             self._add(records)
 
-    def mark_compacted(self, document: bytes) -> None:
-        """Say that the lines so far are in this document, if there are any. Raises BackendProblem."""
-        if self._descriptor is not None or os.path.lexists(self._path):
-            self._add([journal_lines.compaction_mark(document)])
+    def mark_compacted(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
+        """Say that the lines so far are in this document, if there are any, and go on with those to keep.
+
+        Raises BackendProblem.
+        """
+        if keep or self._descriptor is not None or os.path.lexists(self._path):
+            self._add([journal_lines.compaction_mark(document), *keep])
 
     def remove(self) -> None:
         """Remove the file. Raises BackendProblem."""

@@ -68,12 +68,13 @@ class LocalBackend:
         """All whole records since the last compaction."""
         return self._journal.pending(self.read)
 
-    def compact(self, document: bytes) -> None:
+    def compact(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Write the document and empty the journal, so that a crash in between counts nothing twice."""
         self._lock.check_still_held()
-        self._journal.mark_compacted(document)
+        self._journal.mark_compacted(document, keep)
         self.write(document)
-        self._journal.remove()
+        if not keep:
+            self._journal.remove()
 
     def history(self) -> list[StoredVersion]:
         """The document before the last one, by the time at which it was written."""

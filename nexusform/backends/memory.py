@@ -56,11 +56,11 @@ class MemoryBackend:
         """All records since the last compaction."""
         return list(self._here.journal)
 
-    def compact(self, document: bytes) -> None:
-        """Write the document and empty the journal."""
+    def compact(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
+        """Write the document and empty the journal but for what is to be kept."""
         with self._guard:
             self.write(document)
-            self._here.journal.clear()
+            self._here.journal[:] = keep
 
     def history(self) -> list[StoredVersion]:
         """The document before the last one."""

@@ -96,13 +96,16 @@ class PostgresBackend:
             rows = connection.execute(self._database.sql(query), (self._workspace,)).fetchall()
         return [line for (lines,) in rows for line in bytes(lines).split(b"\n") if line]
 
-    def compact(self, document: bytes) -> None:
+    def compact(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Write the document and empty the journal in one transaction."""
         with self._writing("write the state") as (connection, row):
             self._replace(connection, row, document)
             connection.execute(
                 self._database.sql("DELETE FROM {schema}.journal WHERE workspace = %s"), (row,)
             )
+            if keep:
+                statement = "INSERT INTO {schema}.journal (workspace, lines) VALUES (%s, %s)"
+                connection.execute(self._database.sql(statement), (row, b"\n".join(keep)))
 
     def lock(self, info: LockInfo) -> list[str]:
         """Take the lock or raise LockHeld; a holder whose session ended is replaced, with a warning."""

@@ -84,12 +84,12 @@ class S3Backend:
             lines = self._journal.lines()
         return journal_lines.pending(lines, self.read()) if lines else []
 
-    def compact(self, document: bytes) -> None:
+    def compact(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Write the document and empty the journal, so that a crash in between counts nothing twice."""
         with self._explained("write to the journal"):
-            begun = self._journal.begun()
+            begun = bool(keep) or self._journal.begun()
             if begun:
-                self._journal.add([journal_lines.compaction_mark(document)])
+                self._journal.add([journal_lines.compaction_mark(document), *keep])
         self.write(document)
         if begun:
             with self._explained("empty the journal"):

@@ -23,11 +23,15 @@ from nexusform.cli.voice import TextVoice, Voice
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.planning.plan import Mode, Plan, StepKind
 from nexusform.planning.saved.plan_file import SavedPlan
-from nexusform.workflow.apply import ApplyOptions, apply_plan
+from nexusform.words import counted
+from nexusform.workflow.apply import ApplyOptions, ApplyOutcome, apply_plan, apply_rest
 from nexusform.workflow.locking import Locking
 from nexusform.workflow.project import Opened, Project, open_project
+from nexusform.workflow.rest import Rest, rest_of
+from nexusform.workflow.resuming import differences, discard, find_rest
 from nexusform.workflow.run import PlanOptions, Run, begin
 from nexusform.workflow.saved_plans import judge, open_saved, read_plan
+from nexusform.workflow.stored import Stored, state_digest
 
 FIRST_INTERRUPT: Final = (
     "Interrupt received.\nWaiting for the running steps to end; no further one is started. "
@@ -64,7 +68,8 @@ class ApplyArguments(Struct, frozen=True, kw_only=True):
     """What `apply` takes; without `planfile` it plans afresh."""
 
     planfile: str | None = optional(None)
-    resume: bool = switch("Do what an interrupted or failed apply left to do")
+    resume: bool = switch("Do what an interrupted or failed apply left to do, as it was planned")
+    discard: bool = switch("Drop what an interrupted or failed apply left to do")
     planning: PlanningFlags = group(PlanningFlags)
     flags: ApplyFlags = group(ApplyFlags)
 
@@ -72,14 +77,20 @@ class ApplyArguments(Struct, frozen=True, kw_only=True):
 @command("apply", ApplyArguments)
 def apply(arguments: ApplyArguments) -> int:
     """Plan, ask, and carry the plan out; or carry out the saved plan PLANFILE as it was reviewed."""
+    shaping = arguments.planning.changed()
+    if arguments.discard:
+        return _discard(arguments.flags)
+    if arguments.resume:
+        if shaping:
+            raise click.UsageError(f"-{shaping[0]} shapes a plan, and -resume follows one that was begun.")
+        return _resume(arguments.flags, arguments.planfile)
     if arguments.planfile is None:
         return apply_fresh(arguments.flags, arguments.planning.options())
-    shaping = arguments.planning.changed()
     if shaping:
         raise click.UsageError(
             f"-{shaping[0]} shapes a plan, and {arguments.planfile} is one already. Plan again with it."
         )
-    return _apply_saved(arguments.planfile, arguments.flags, resume=arguments.resume)
+    return _apply_saved(arguments.planfile, arguments.flags)
 
 
 class _Job(Struct, frozen=True):
@@ -115,6 +126,9 @@ def apply_fresh(flags: ApplyFlags, options: PlanOptions) -> int:
 
 
 def _plan_ask_apply(run: Run, job: _Job, options: PlanOptions) -> int:
+    code = _finish_first(run, job) if options.mode is Mode.NORMAL else 0
+    if code:
+        return code
     with job.voice.planning():
         plan = run.plan(options).plan
     job.showing.tell(plan, run, hints=False)
@@ -125,7 +139,72 @@ def _plan_ask_apply(run: Run, job: _Job, options: PlanOptions) -> int:
     return _carry_out(run, job, plan)
 
 
-def _apply_saved(path: str, flags: ApplyFlags, *, resume: bool) -> int:
+def _finish_first(run: Run, job: _Job) -> int:
+    """What an apply that was killed has left comes before a new plan; 0 when there is nothing left of it."""
+    rest, problems = rest_of(run.stored)
+    if rest is None or not rest.killed:
+        return 0
+    asks = job.may_ask() and not job.flags.auto_approve
+    problems += [] if asks else differences(run, rest)
+    if has_errors(problems):
+        job.voice.diagnostics(problems, run.project.sources)
+        return 1
+    if asks and not _agreed_to_finish(job.voice, rest):
+        return 1
+    job.voice.notice(f"Finishing an earlier apply first: {counted(rest.steps, 'step')} left.")
+    outcome = _carry_out_rest(run, job, rest)
+    run.stored = Stored(outcome.applied.state, digest=state_digest(outcome.applied.state))
+    return 0 if outcome.complete else 1
+
+
+def _resume(flags: ApplyFlags, planfile: str | None) -> int:
+    """Do what is left of the last apply; of PLANFILE when one is named."""
+    job = _job(flags)
+    place = place_of(flags.state, flags.variables)
+    rest, problems = find_rest(place)
+    if planfile is not None and rest is not None:
+        saved, wrong = read_plan(planfile, place)
+        problems += wrong
+        if saved is not None and saved.digest != rest.plan_digest:
+            problems.append(error("nothing-to-resume", f'"{planfile}" is not the plan that was begun last.'))
+    opened = open_saved(place, rest.saved) if rest and not has_errors(problems) else Opened(None, (), {})
+    job.voice.diagnostics([*problems, *opened.diagnostics], opened.sources)
+    if opened.project is None:
+        return 1
+    return _run(job, opened.project, lambda run: _carry_on(run, job))
+
+
+def _carry_on(run: Run, job: _Job) -> int:
+    rest, problems = rest_of(run.stored)
+    job.voice.diagnostics(problems, run.project.sources)
+    if has_errors(problems):
+        return 1
+    if rest is None:
+        job.voice.notice("Nothing is left to do.")
+        return 0
+    return 0 if _carry_out_rest(run, job, rest).complete else 1
+
+
+def _discard(flags: ApplyFlags) -> int:
+    job = _job(flags)
+    opened = open_project(place_of(flags.state, flags.variables))
+    job.voice.diagnostics(opened.diagnostics, opened.sources)
+    if opened.project is None:
+        return 1
+
+    def drop(run: Run) -> int:
+        steps, problems = discard(run)
+        job.voice.diagnostics(problems, run.project.sources)
+        if problems:
+            return 1
+        dropped = f"Dropped {counted(steps, 'step')} of an earlier apply."
+        job.voice.notice(dropped if steps else "No apply had left anything to do.")
+        return 0
+
+    return _run(job, opened.project, drop)
+
+
+def _apply_saved(path: str, flags: ApplyFlags) -> int:
     job = _job(flags)
     place = place_of(flags.state, flags.variables)
     saved, problems = read_plan(path, place)
@@ -133,11 +212,11 @@ def _apply_saved(path: str, flags: ApplyFlags, *, resume: bool) -> int:
     job.voice.diagnostics([*problems, *opened.diagnostics], opened.sources)
     if saved is None or opened.project is None:
         return 1
-    return _run(job, opened.project, lambda run: _judge_and_apply(run, job, saved, resume=resume))
+    return _run(job, opened.project, lambda run: _judge_and_apply(run, job, saved))
 
 
-def _judge_and_apply(run: Run, job: _Job, saved: SavedPlan, *, resume: bool) -> int:
-    verdict = judge(run, saved, resume=resume)
+def _judge_and_apply(run: Run, job: _Job, saved: SavedPlan) -> int:
+    verdict = judge(run, saved)
     job.voice.diagnostics(verdict.diagnostics, run.project.sources)
     if verdict.plan is None:
         return 1
@@ -157,16 +236,33 @@ def _run(job: _Job, project: Project, work: Callable[[Run], int]) -> int:
 
 def _carry_out(run: Run, job: _Job, plan: Plan, digest: str = "") -> int:
     """Apply an approved plan; a plan without changes leaves the state alone."""
+    outcome = _watched(job, plan, digest, lambda options: apply_plan(run, plan, job.voice, options))
+    return 0 if _told(run, job, plan, outcome).complete else 1
+
+
+def _carry_out_rest(run: Run, job: _Job, rest: Rest) -> ApplyOutcome:
+    outcome = _watched(job, rest.plan, "", lambda options: apply_rest(run, rest, job.voice, options))
+    return _told(run, job, rest.plan, outcome)
+
+
+def _watched(
+    job: _Job, plan: Plan, digest: str, carry_out: Callable[[ApplyOptions], ApplyOutcome]
+) -> ApplyOutcome:
+    """Carry out under the progress display, interruptible."""
     voice, flags = job.voice, job.flags
     steps = sum(1 for step in plan.steps if step.kind is not StepKind.GATE)
     with graceful_interrupts(voice.notice) as interrupts, voice.applying(steps):
         options = ApplyOptions(flags.parallelism, flags.fail_fast, interrupts.stopping, plan_digest=digest)
-        outcome = apply_plan(run, plan, voice, options)
+        return carry_out(options)
+
+
+def _told(run: Run, job: _Job, plan: Plan, outcome: ApplyOutcome) -> ApplyOutcome:
+    voice = job.voice
     voice.applied(outcome, plan.mode)
     voice.diagnostics(outcome.diagnostics, run.project.sources)
     if plan.mode is not Mode.DESTROY:
         voice.outputs(outcome.applied.state.outputs)
-    return 0 if outcome.complete else 1
+    return outcome
 
 
 # --- questions ---------------------------------------------------------------------------------
@@ -207,6 +303,21 @@ def _agreed(voice: Voice, plan: Plan) -> bool:
         return True
     screen.out(f"\n{'Destroy' if plan.mode is Mode.DESTROY else 'Apply'} cancelled.")
     return False
+
+
+def _agreed_to_finish(voice: Voice, rest: Rest) -> bool:
+    assert isinstance(voice, TextVoice), "only people are asked"
+    screen = voice.screen
+    answer = screen.ask(
+        f"An earlier apply was interrupted. Finish its {counted(rest.steps, 'step')} first?",
+        "  They are done as they were planned. Only 'yes' will be accepted;\n"
+        "  `nexusform apply -discard` drops them.",
+    )
+    if answer != "yes":
+        screen.out("\nApply cancelled.")
+        return False
+    screen.out()
+    return True
 
 
 # --- interrupts --------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from nexusform.cli.voice import JsonVoice, PlanView, TextVoice, Voice
 from nexusform.diagnostics import has_errors
 from nexusform.planning.plan import Plan
 from nexusform.workflow.project import open_project
+from nexusform.workflow.rest import remarks_on_rest
 from nexusform.workflow.run import Notices, PlanOptions, Run, begin
 
 CHANGES: Final = 2  # exit code of -detailed-exitcode
@@ -93,7 +94,7 @@ def plan(arguments: PlanArguments) -> int:
         return 1
     with begin(opened.project, "OperationTypePlan", locking, notices=notices_of(voice), settles=False) as run:
         already_told = len(run.diagnostics)
-        voice.diagnostics(run.diagnostics, opened.sources)
+        voice.diagnostics([*run.diagnostics, *remarks_on_rest(run.stored)], opened.sources)
         made = _plan_and_tell(run, options, showing, arguments.out) if run.ready else None
     voice.diagnostics(run.diagnostics[already_told:], opened.sources)
     if made is None or made.errored or has_errors(run.diagnostics):

@@ -55,9 +55,10 @@ class EncryptedBackend:
         name = f"The journal of {self.describe()}"
         return [self._open(record, JOURNAL, name) for record in self.inner.journal()]
 
-    def compact(self, document: bytes) -> None:
-        """Encrypt and write the document, then empty the journal."""
-        self.inner.compact(self._seal(document, STATE))
+    def compact(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
+        """Encrypt and write the document, then empty the journal but for what is to be kept."""
+        sealed = [self._seal(record, JOURNAL) for record in keep]
+        self.inner.compact(self._seal(document, STATE), sealed)
 
     def lock(self, info: LockInfo) -> list[str]:
         """Take the lock or raise LockHeld."""

@@ -8,8 +8,20 @@ from typing import Any
 from msgspec.structs import replace
 
 from nexusform.address import Address
-from nexusform.state.journal import Begun, Done, Finished, Intent, Moved, OpenIntent, Record
+from nexusform.state.journal import (
+    NO_STEP,
+    Begun,
+    Done,
+    Finished,
+    Intent,
+    Moved,
+    OpenIntent,
+    Planned,
+    Progress,
+    Record,
+)
 from nexusform.state.model import InstanceState, OutputState, State
+from nexusform.state.remaining import Following, Remaining
 
 APPLIED_PLANS_KEPT = 256
 
@@ -21,8 +33,9 @@ class StateDraft:
     `state()`. Every record says what is so afterwards, not what to add.
     """
 
-    def __init__(self, base: State) -> None:
+    def __init__(self, base: State, remaining: Remaining | None = None) -> None:
         self._base = base
+        self._following = Following(remaining)
         self._instances: dict[Address, InstanceState] = dict(base.instances)
         self._outputs: Mapping[str, OutputState] = base.outputs
         self._check_results: tuple[Mapping[str, Any], ...] = base.check_results
@@ -36,6 +49,10 @@ class StateDraft:
     def open_intents(self) -> list[OpenIntent]:
         """Intents without an outcome, oldest first."""
         return list(self._open.values())
+
+    def remaining(self) -> Remaining | None:
+        """What an apply has left to do, None when none was begun."""
+        return self._following.remaining()
 
     def state(self) -> State:
         """The state as it is now; later records do not change it."""
@@ -56,10 +73,16 @@ class StateDraft:
         elif isinstance(record, Done):
             self._put(record.address, record.instance)
             self._open.pop((record.address, record.creation), None)
+            if record.number != NO_STEP:
+                self._following.did([record.number])
         elif isinstance(record, Moved):
             self._move(record)
         elif isinstance(record, Begun):
             self._begin(record)
+        elif isinstance(record, Planned):
+            self._following.begin(record)
+        elif isinstance(record, Progress):
+            self._following.reached(record)
         else:
             self._finish(record)
 
@@ -97,13 +120,20 @@ class StateDraft:
         )
 
     def _finish(self, record: Finished) -> None:
+        self._following.end()
         self._outputs = dict(record.outputs)
         self._check_results = record.check_results
 
 
-def replay(state: State, records: Iterable[Record]) -> tuple[State, list[OpenIntent]]:
-    """The state with all outcomes of a journal applied, and the intents without an outcome."""
-    draft = StateDraft(state)
+def replayed(state: State, records: Iterable[Record], remaining: Remaining | None = None) -> StateDraft:
+    """The state with all records of a journal taken."""
+    draft = StateDraft(state, remaining)
     for record in records:
         draft.take(record)
+    return draft
+
+
+def replay(state: State, records: Iterable[Record]) -> tuple[State, list[OpenIntent]]:
+    """The state with all outcomes of a journal applied, and the intents without an outcome."""
+    draft = replayed(state, records)
     return draft.state(), draft.open_intents()

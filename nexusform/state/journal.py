@@ -24,6 +24,7 @@ from nexusform.state.object_codec import OBJECT_RULES, check_members, object_fro
 _HEAD: Final = b'{"check":"'
 _MIDDLE: Final = b'","record":'
 _CHECK_LENGTH: Final = 16
+NO_STEP: Final = -1  # the number of what is no step of a plan
 
 
 class Begun(Struct, frozen=True):
@@ -46,7 +47,7 @@ class Intent(Struct, frozen=True):
     `creation` are the object as the provider knows it. `planned` is what will stand if the step
     succeeds (None for a delete): with it an object that is found can be recorded in full.
     `deposed` is the key of the deposed object that is deleted; with a create, the key under
-    which the old object is kept.
+    which the old object is kept. `number` is the step's id in its plan.
     """
 
     address: Address
@@ -56,6 +57,7 @@ class Intent(Struct, frozen=True):
     creation: int
     planned: ObjectState | None = None
     deposed: str = ""
+    number: int = NO_STEP
 
 
 class Done(Struct, frozen=True):
@@ -63,13 +65,15 @@ class Done(Struct, frozen=True):
 
     It closes the intent with this address and creation number. A step that failed and changed
     nothing repeats what stood before, with the `error`. A record without an intent before it is
-    fine: an adopted drift, a forgotten object.
+    fine: an adopted drift, a forgotten object. `number` is the id of the step that is done by it;
+    a failed step is not.
     """
 
     address: Address
     creation: int
     instance: InstanceState | None
     error: str = ""
+    number: int = NO_STEP
 
 
 class Moved(Struct, frozen=True):
@@ -85,7 +89,35 @@ class Finished(Struct, frozen=True):
     check_results: tuple[Mapping[str, Any], ...] = ()
 
 
-Record: TypeAlias = Begun | Intent | Done | Moved | Finished
+class Planned(Struct, frozen=True):
+    """A part of the plan that an apply follows: what a crash leaves to do is found in it.
+
+    `data` is part `part` of `parts` of the plan file, compressed, as base64. `plan_digest` is the
+    digest of the saved plan that the user applied, "" when there was none. `lineage` and `serial`
+    are the state's while it is followed; `steps` is how many steps have an outcome of their own.
+    """
+
+    part: int
+    parts: int
+    steps: int
+    plan_digest: str
+    lineage: str
+    serial: int
+    data: str
+
+
+class Progress(Struct, frozen=True):
+    """How far the plan before it was followed: ids of the steps that are done.
+
+    Written when a journal is begun anew while steps are left. `ended`: the apply came to its end by
+    itself, with failed steps.
+    """
+
+    done: tuple[int, ...]
+    ended: bool
+
+
+Record: TypeAlias = Begun | Intent | Done | Moved | Finished | Planned | Progress
 
 
 class OpenIntent(Struct, frozen=True):
@@ -121,6 +153,7 @@ class _IntentLine(_Line, frozen=True, tag="intent"):
     creation: _Count
     planned: _Members | None
     deposed: str
+    number: int = NO_STEP  # journals of an older nexusform have none
 
 
 class _InstanceMembers(TypedDict):
@@ -133,6 +166,7 @@ class _DoneLine(_Line, frozen=True, tag="done"):
     creation: _Count
     instance: _InstanceMembers | None
     error: str
+    number: int = NO_STEP
 
 
 class _MovedLine(_Line, frozen=True, tag="moved"):
@@ -144,7 +178,24 @@ class _FinishedLine(_Line, frozen=True, tag="finished"):
     check_results: list[_Members]
 
 
-_AnyLine: TypeAlias = _BegunLine | _IntentLine | _DoneLine | _MovedLine | _FinishedLine
+class _PlannedLine(_Line, frozen=True, tag="planned"):
+    part: _Count
+    parts: _Count
+    steps: _Count
+    plan_digest: str
+    lineage: str
+    serial: _Count
+    data: str
+
+
+class _ProgressLine(_Line, frozen=True, tag="progress"):
+    done: list[_Count]
+    ended: bool
+
+
+_AnyLine: TypeAlias = (
+    _BegunLine | _IntentLine | _DoneLine | _MovedLine | _FinishedLine | _PlannedLine | _ProgressLine
+)
 
 
 # --- writing -----------------------------------------------------------------------------------
@@ -174,12 +225,17 @@ def _line_of(record: Record) -> _AnyLine:
             record.creation,
             planned,
             record.deposed,
+            record.number,
         )
     if isinstance(record, Done):
         instance = None if record.instance is None else _instance_members(record.instance)
-        return _DoneLine(str(record.address), record.creation, instance, record.error)
+        return _DoneLine(str(record.address), record.creation, instance, record.error, record.number)
     if isinstance(record, Moved):
         return _MovedLine([(str(source), str(target)) for source, target in record.pairs])
+    if isinstance(record, Planned):
+        return _PlannedLine(**asdict(record))
+    if isinstance(record, Progress):
+        return _ProgressLine(list(record.done), record.ended)
     outputs = {name: output_members(output) for name, output in record.outputs.items()}
     return _FinishedLine(outputs, [dict(check) for check in record.check_results])
 
@@ -254,13 +310,18 @@ def _record_of(line: _AnyLine) -> Record:
                 line.creation,
                 planned,
                 line.deposed,
+                line.number,
             )
         case _DoneLine():
             instance = None if line.instance is None else _instance_of(line.instance)
-            return Done(parse_address(line.address), line.creation, instance, line.error)
+            return Done(parse_address(line.address), line.creation, instance, line.error, line.number)
         case _MovedLine():
             pairs = [(parse_address(source), parse_address(target)) for source, target in line.pairs]
             return Moved(tuple(pairs))
+        case _PlannedLine():
+            return Planned(**asdict(line))
+        case _ProgressLine():
+            return Progress(tuple(line.done), line.ended)
         case _FinishedLine():
             outputs = {name: _output_of(members) for name, members in line.outputs.items()}
             return Finished(outputs, tuple(line.check_results))

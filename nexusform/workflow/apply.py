@@ -19,16 +19,19 @@ from nexusform.applying.outcomes import known_parts
 from nexusform.applying.recorder import Recorder
 from nexusform.applying.standing import provider_of
 from nexusform.configuration.dependencies import outputs_that_need
-from nexusform.diagnostics import Diagnostic, error
+from nexusform.diagnostics import Diagnostic, error, has_errors, warning
 from nexusform.plain_data import has_unknown
-from nexusform.planning.plan import Action, CheckResult, Mode, Plan
+from nexusform.planning.plan import Action, CheckResult, Mode, Plan, StepKind
 from nexusform.planning.planner import make_plan
 from nexusform.planning.replanning.finalising import finalised, inconsistent_output
 from nexusform.planning.request import PlanRequest
+from nexusform.planning.saved import plan_file
 from nexusform.ports import BackendProblem
-from nexusform.state import codec
-from nexusform.state.journal import Finished
+from nexusform.state import codec, journal
+from nexusform.state.journal import Finished, Planned
 from nexusform.state.model import OutputState, State
+from nexusform.state.remaining import Remaining, planned_records
+from nexusform.workflow.rest import Rest
 from nexusform.workflow.run import Run, base_request
 from nexusform.workflow.stored import Stored
 from nexusform.workflow.writing import write_output
@@ -64,7 +67,7 @@ class ApplyOutcome(Struct, frozen=True):
     @property
     def complete(self) -> bool:
         """Whether everything was done and saved."""
-        return self.applied.complete and not self.diagnostics
+        return self.applied.complete and not has_errors(self.diagnostics)
 
 
 def apply_plan(run: Run, plan: Plan, listener: Listener, options: ApplyOptions) -> ApplyOutcome:
@@ -78,6 +81,40 @@ def apply_plan(run: Run, plan: Plan, listener: Listener, options: ApplyOptions) 
         return ApplyOutcome(Applied(run.stored.state, ()), ())  # nothing to write, so nothing is written
     for record in opening:
         recorder.note(record)
+    for record in _followed(run, plan, recorder.state(), options.plan_digest):
+        recorder.note(record)
+    dropped = [_dropped(run.stored.remaining)] if run.stored.remaining else []
+    outcome = _follow(run, plan, recorder, listener, options)
+    return replace(outcome, diagnostics=(*dropped, *outcome.diagnostics))
+
+
+def apply_rest(run: Run, rest: Rest, listener: Listener, options: ApplyOptions) -> ApplyOutcome:
+    """Carry out the steps that an earlier apply left, as its plan has them."""
+    recorder = Recorder(run.project.backend, run.stored.state, run.stored.remaining)
+    return _follow(run, rest.plan, recorder, listener, options)
+
+
+def _followed(run: Run, plan: Plan, state: State, plan_digest: str) -> list[Planned]:
+    """The plan as the journal holds it while it is followed."""
+    if not plan.steps:
+        return []
+    snapshot = {name: source.text for name, source in run.project.configuration.files.items()}
+    document = plan_file.write(plan, snapshot)
+    steps = sum(1 for step in plan.steps if step.kind is not StepKind.GATE)
+    return planned_records(document, steps, plan_digest, state.lineage, state.serial)
+
+
+def _dropped(remaining: Remaining) -> Diagnostic:
+    return warning(
+        "remaining-steps-were-dropped",
+        f"An earlier apply (serial {remaining.serial}) left steps undone. This plan was made of what stands "
+        "since, so they are not done any more.",
+    )
+
+
+def _follow(
+    run: Run, plan: Plan, recorder: Recorder, listener: Listener, options: ApplyOptions
+) -> ApplyOutcome:
     applied = execute(
         plan,
         recorder,
@@ -93,7 +130,7 @@ def apply_plan(run: Run, plan: Plan, listener: Listener, options: ApplyOptions) 
     problems = [*outputs.diagnostics]
     problems += [_journal_problem(applied.problem)] if applied.problem else []
     state = recorder.state()
-    problems += _save(run, recorder, state)
+    problems += _save(run, recorder, state, complete=applied.complete)
     taking_part = {provider_of(plan.changes[step.change]) for step in plan.steps}
     return ApplyOutcome(
         applied=replace(applied, state=state),
@@ -203,12 +240,17 @@ def _journal_problem(words: str) -> Diagnostic:
     )
 
 
-def _save(run: Run, recorder: Recorder, state: State) -> list[Diagnostic]:
-    """Flush and compact; when the backend refuses, the state goes to a file here."""
+def _save(run: Run, recorder: Recorder, state: State, *, complete: bool) -> list[Diagnostic]:
+    """Flush and compact; when the backend refuses, the state goes to a file here.
+
+    What a failed or interrupted apply left to do stays in the journal.
+    """
     document = codec.encode(state)
     try:
         recorder.flush()
-        run.project.backend.compact(document)
+        remaining = None if complete else recorder.remaining()
+        kept = [journal.encode(record) for record in remaining.records()] if remaining else []
+        run.project.backend.compact(document, kept)
     except BackendProblem as problem:
         return [_rescue(run, document, str(problem))]
     return []

@@ -14,7 +14,7 @@ from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors, warning
 from nexusform.encryption.envelope import is_sealed
 from nexusform.plain_data import from_plain, to_plain
-from nexusform.planning.plan import Action, Change, Mode, Plan, VariableValue
+from nexusform.planning.plan import Action, Mode, Plan, VariableValue
 from nexusform.planning.saved import plan_file
 from nexusform.planning.saved.plan_file import SavedPlan
 from nexusform.ports import FileProblem
@@ -77,7 +77,7 @@ def open_saved(place: Place, saved: SavedPlan) -> Opened:
     sources = {name: SourceFile(name, text) for name, text in saved.snapshot.items()}
     if configuration is None or has_errors(problems):
         return Opened(None, tuple(problems), sources)
-    problems += _other_variables(place, configuration, saved.plan)
+    problems += other_variables(place, configuration, saved.plan)
     backend, wrong = open_backend(place, configuration)
     problems += wrong
     if backend is None or has_errors(problems):
@@ -128,7 +128,7 @@ def _unpack(snapshot: Mapping[str, str], directory: Path) -> Path:
     return root
 
 
-def _other_variables(place: Place, configuration: Configuration, plan: Plan) -> list[Diagnostic]:
+def other_variables(place: Place, configuration: Configuration, plan: Plan) -> list[Diagnostic]:
     """Variables given now that have another value in the plan."""
     variables, problems = read_variables(
         configuration,
@@ -162,20 +162,18 @@ class Verdict(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-def judge(run: Run, saved: SavedPlan, *, resume: bool = False) -> Verdict:
+def judge(run: Run, saved: SavedPlan) -> Verdict:
     """Whether a saved plan may be applied to the state as it is now."""
     plan, state = saved.plan, run.stored.state
-    refusal = _refusal(run, saved, resume=resume)
+    refusal = _refusal(run, saved)
     if refusal is not None:
         return Verdict(None, (refusal,))
-    if resume:
-        return _resumed(run, plan)
     if plan.serial == state.serial:
         return Verdict(plan)
     return _still_the_same(run, plan)
 
 
-def _refusal(run: Run, saved: SavedPlan, *, resume: bool) -> Diagnostic | None:
+def _refusal(run: Run, saved: SavedPlan) -> Diagnostic | None:
     plan, state = saved.plan, run.stored.state
     if plan.errored:
         return error(
@@ -186,16 +184,13 @@ def _refusal(run: Run, saved: SavedPlan, *, resume: bool) -> Diagnostic | None:
             "saved-plan-is-for-another-workspace",
             f'It was made for the workspace "{plan.workspace}", and "{run.project.workspace}" is selected.',
         )
-    started = saved.digest in state.applied_plans
-    if started and not resume:
+    if saved.digest in state.applied_plans:
         return error(
             "saved-plan-was-applied-already",
             "The state says that this very plan was applied. If that apply did not come to its end, "
-            "`nexusform apply -resume PLANFILE` does what it left to do; otherwise plan again.",
+            "`nexusform apply -resume` does what it left to do; otherwise plan again.",
         )
-    if resume and not started:
-        return error("nothing-to-resume", "This plan was never begun. Apply it without -resume.")
-    if plan.lineage != state.lineage and not resume:
+    if plan.lineage != state.lineage:
         return error(
             "saved-plan-does-not-match-the-state",
             f"The plan was made for {_history(plan.lineage)}, and here is "
@@ -221,24 +216,6 @@ def _still_the_same(run: Run, plan: Plan) -> Verdict:
         "Planning again gives the identical changes, so they are applied.",
     )
     return Verdict(again, (said,))
-
-
-def _resumed(run: Run, plan: Plan) -> Verdict:
-    """What a begun plan has left to do; nothing that it did not say may be among it."""
-    again = run.plan(PlanOptions(mode=plan.mode, targets=plan.targets, excludes=plan.excludes)).plan
-    if again.errored:
-        return Verdict(None, again.diagnostics)
-    reviewed = {c.address: c for c in plan.changes if c.action is not Action.NO_OP}
-    strange = [str(c.address) for c in again.changes if not _was_reviewed(c, reviewed.get(c.address))]
-    if strange:
-        return Verdict(None, (_stale(run, plan, f"What is left differs at {', '.join(strange[:5])}."),))
-    return Verdict(again)
-
-
-def _was_reviewed(left: Change, reviewed: Change | None) -> bool:
-    if left.action is Action.NO_OP:
-        return True
-    return reviewed is not None and (left.after is None or left.after == reviewed.after)
 
 
 def _essence(plan: Plan) -> tuple[object, ...]:

@@ -138,7 +138,7 @@ def _change_under_lock(backend: StateBackend, change: Change, *, force: bool) ->
         return Changed(before, None if after is None or has_errors(remarks) else before, tuple(problems))
     after = _numbered(before, after)
     try:
-        backend.compact(codec.encode(after))
+        backend.compact(codec.encode(after), stored.kept_lines())
     except BackendProblem as problem:
         return Changed(before, None, (*problems, error("the-state-cannot-be-written", str(problem))))
     return Changed(before, after, tuple(problems))

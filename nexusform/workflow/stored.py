@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.applying.outcomes import path_text
 from nexusform.applying.settling import settle
@@ -14,9 +15,10 @@ from nexusform.ports import BackendProblem, Provider, ProviderProblem, StateBack
 from nexusform.schema import BlockSchema
 from nexusform.state import codec, journal
 from nexusform.state.conformity import misfits
-from nexusform.state.draft import replay
-from nexusform.state.journal import OpenIntent
+from nexusform.state.draft import replayed
+from nexusform.state.journal import OpenIntent, Planned, Progress
 from nexusform.state.model import EMPTY, State
+from nexusform.state.remaining import Remaining
 from nexusform.workflow.encryption import refusal_to_guess
 
 
@@ -26,7 +28,8 @@ class Stored(Struct, frozen=True):
     `state` has its journal replayed; `open_intents` are those without an outcome; `has_journal`
     tells whether there is anything that a compaction would fold in. `digest` is that of the
     state's document, to tell whether it is another one. `unsaved`: the backend's document is behind,
-    since its journal was not folded in.
+    since its journal was not folded in. `remaining` is an apply that was begun and not followed to its
+    end.
     """
 
     state: State
@@ -34,6 +37,11 @@ class Stored(Struct, frozen=True):
     has_journal: bool = False
     digest: str = ""
     unsaved: bool = False
+    remaining: Remaining | None = None
+
+    def kept_lines(self) -> list[bytes]:
+        """What a compaction must leave in the journal, so that the rest can still be done."""
+        return [] if self.remaining is None else [journal.encode(r) for r in self.remaining.records()]
 
 
 def state_digest(state: State) -> str:
@@ -76,11 +84,17 @@ def read_stored(backend: StateBackend, *, closely: bool = True) -> tuple[Stored 
     problems += wrong
     if has_errors(problems):
         return None, problems
-    state, opened = replay(state, records)
+    draft = replayed(state, records)
+    state = draft.state()
     problems += _misfits_of(state, types or {}, f"The journal of {backend.describe()}")
     if has_errors(problems):
         return None, problems
-    return Stored(state, tuple(opened), has_journal=True, digest=state_digest(state)), problems
+    # What is only there to be kept needs no folding in.
+    folds = any(not isinstance(record, Planned | Progress) for record in records)
+    stored = Stored(
+        state, tuple(draft.open_intents()), folds, state_digest(state), remaining=draft.remaining()
+    )
+    return stored, problems
 
 
 def _misfits_of(state: State, known: Mapping[str, BlockSchema], name: str) -> list[Diagnostic]:
@@ -104,22 +118,23 @@ def settle_stored(
     if not stored.has_journal:
         return stored, []
     remarks: list[Diagnostic] = []
-    state = stored.state
+    settled = Stored(stored.state, digest=stored.digest, remaining=stored.remaining)
     try:
         if stored.open_intents:
             outcomes = settle(stored.open_intents, providers)
             if write:
                 for outcome in outcomes:
                     backend.append(journal.encode(outcome))
-            state, _ = replay(state, outcomes)
+            draft = replayed(stored.state, outcomes, stored.remaining)
+            settled = Stored(draft.state(), remaining=draft.remaining())
             remarks.append(_interrupted(stored.open_intents, recorded=write))
         if write:
-            backend.compact(codec.encode(state))
+            backend.compact(codec.encode(settled.state), settled.kept_lines())
     except ProviderProblem as problem:
         return None, [error("an-interrupted-apply-cannot-be-looked-into", str(problem))]
     except BackendProblem as problem:
         return None, [error("the-state-cannot-be-written", str(problem))]
-    return Stored(state, digest=state_digest(state), unsaved=not write), remarks
+    return replace(settled, digest=state_digest(settled.state), unsaved=not write), remarks
 
 
 def _interrupted(opened: tuple[OpenIntent, ...], *, recorded: bool) -> Diagnostic:
@@ -133,5 +148,5 @@ def _interrupted(opened: tuple[OpenIntent, ...], *, recorded: bool) -> Diagnosti
     return warning(
         "an-earlier-apply-was-interrupted",
         f"It ended while these were being changed: {shown}. They were looked up at their provider, and "
-        f"{what_stands} What that apply had left to do is part of the next plan.",
+        f"{what_stands}",
     )

@@ -79,13 +79,13 @@ def test_a_killed_apply_loses_and_repeats_nothing(tmp_path: Path) -> None:
         chance = random.Random(number)
         directory = project(tmp_path / str(number))
         for _ in range(4):
-            process = start(directory, "apply", "-auto-approve", "-parallelism=3", "-resume")
+            process = start(directory, "apply", "-auto-approve", "-parallelism=3")
             assert process.stdout is not None
             for _ in range(chance.randint(3, OBJECTS)):
                 process.stdout.readline()
             process.send_signal(signal.SIGKILL)
             process.communicate()
-        code, told = finish(directory, "apply", "-auto-approve", "-resume")
+        code, told = finish(directory, "apply", "-auto-approve")
         assert code == 0, told
         reality = objects_of_reality(directory)
         names = [(kind, name) for kind, name, _ in reality]
@@ -134,8 +134,13 @@ def test_an_interrupt_lets_running_steps_end(tmp_path: Path) -> None:
     reality = objects_of_reality(directory)
     assert 2 < len(reality) < 31
     assert objects_of_state(directory) == set(reality)
-    assert not list((directory / "state").glob("*.journal"))
     assert not list((directory / "state").glob("*.lock.info"))
+    # What it left to do is kept, and done when it is asked for.
+    code, told = finish(directory, "apply", "-resume")
+    assert code == 0, told
+    assert f"{31 - len(reality)} added" in told
+    assert len(objects_of_reality(directory)) == 31
+    assert not list((directory / "state").glob("*.journal"))
 
 
 def test_a_second_interrupt_ends_at_once_and_the_next_run_looks_it_up(tmp_path: Path) -> None:

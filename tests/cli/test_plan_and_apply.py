@@ -285,8 +285,9 @@ def test_a_failed_apply_tells_a_table_and_the_next_one_does_the_rest(nf: Callabl
     assert "the rack is not wired" in out
     assert state()["serial"] == 1
     Path("provider.nf.hcl").write_text(FAULT.replace("the rack is not wired", ""))
-    code, out, _ = nf("apply", "-resume", "-auto-approve")
+    code, out, err = nf("apply", "-auto-approve")
     assert code == 0
+    assert "Remaining steps were dropped" in out + err
     assert "Resources: 1 added, 0 changed" in out
     assert [row["id"] for row in json.loads(Path("site.json").read_text())] == ["lab/r0", "lab/r1", "lab"]
 
@@ -294,12 +295,16 @@ def test_a_failed_apply_tells_a_table_and_the_next_one_does_the_rest(nf: Callabl
 def test_a_begun_saved_plan_is_resumed_on_request_only(nf: Callable[..., Told]) -> None:
     Path("provider.nf.hcl").write_text(FAULT)
     saved(nf)
+    assert "Nothing to resume" in nf("apply", "-resume")[2]
     assert "Nothing to resume" in nf("apply", "p.nfplan", "-resume")[2]
     assert nf("apply", "p.nfplan")[0] == 1
     assert "Saved plan was applied already" in nf("apply", "p.nfplan")[2]
     code, out, err = nf("apply", "p.nfplan", "-resume")
     assert code == 1, err  # the plan's own provider still plants the fault, once per run
     assert "Steps: 0 done, 1 failed" in out
+    Path("other.nf.hcl").write_text('output "more" {\n  value = 1\n}\n')
+    nf("plan", "-out=q.nfplan")
+    assert '"q.nfplan" is not the plan that was begun last.' in nf("apply", "q.nfplan", "-resume")[2]
 
 
 def test_drift_is_shown_and_adopted(nf: Callable[..., Told]) -> None:

@@ -226,6 +226,18 @@ def test_compacting_an_unchanged_document_empties_the_journal_too(opened: Opened
     assert opened.open_again().journal() == []
 
 
+def test_records_to_keep_outlive_a_compaction(opened: Opened) -> None:
+    opened.backend.append(b"{a}")
+    opened.backend.compact(b"one", [b"{kept}", b"{too}"])
+    assert (opened.open_again().read(), opened.open_again().journal()) == (b"one", [b"{kept}", b"{too}"])
+    opened.backend.append(b"{b}")
+    assert opened.open_again().journal() == [b"{kept}", b"{too}", b"{b}"]
+    opened.backend.compact(b"two", [b"{kept}"])
+    assert opened.open_again().journal() == [b"{kept}"]
+    opened.backend.compact(b"two")
+    assert opened.open_again().journal() == []
+
+
 def test_several_records_are_added_in_order(opened: Opened) -> None:
     if not isinstance(opened.backend, AppendsMany):
         pytest.skip("adds one record at a time")

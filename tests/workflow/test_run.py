@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -127,7 +128,7 @@ def test_outputs_stay_after_a_failure(place: Place) -> None:
 
 def test_a_state_that_cannot_be_saved_goes_to_a_file_beside(place: Place) -> None:
     class Full(MemoryBackend):
-        def compact(self, document: bytes) -> None:  # noqa: ARG002 - the port's signature
+        def compact(self, document: bytes, keep: Sequence[bytes] = ()) -> None:  # noqa: ARG002 - the port's signature
             raise BackendProblem("The disk is full.")
 
     outcome = applied(opened(place, Full()))

@@ -1,0 +1,112 @@
+"""What an apply has left to do, as its journal tells it: the plan that it follows, and how far it got.
+
+The plan file itself is in the journal, so whoever goes on after a crash follows the very steps that were
+reviewed. It stays there until it is followed to its end, or dropped.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.state.journal import Planned, Progress, Record
+
+_PART: Final = 1 << 20  # characters of one record
+_LARGEST: Final = 1 << 30  # bytes of a plan file
+
+
+class Remaining(Struct, frozen=True):
+    """An apply that was begun.
+
+    `records` hold it in a journal. `done` are the ids of the steps that are done; `ended`: it came to
+    its end by itself, with failed steps.
+    """
+
+    parts: tuple[Planned, ...]
+    done: frozenset[int]
+    ended: bool
+
+    @property
+    def plan_digest(self) -> str:
+        """The digest of the saved plan that was applied, "" when there was none."""
+        return self.parts[0].plan_digest
+
+    @property
+    def serial(self) -> int:
+        """The serial of the state while the plan is followed; another one: somebody changed it since."""
+        return self.parts[0].serial
+
+    @property
+    def lineage(self) -> str:
+        """The lineage of the state that the plan belongs to."""
+        return self.parts[0].lineage
+
+    def under(self, serial: int) -> Remaining:
+        """The same, going on under another serial."""
+        return replace(self, parts=tuple(replace(part, serial=serial) for part in self.parts))
+
+    def document(self) -> bytes | None:
+        """The plan file, None when the records do not hold one."""
+        try:
+            packed = base64.b64decode("".join(part.data for part in self.parts), validate=True)
+            unpacking = zlib.decompressobj()
+            document = unpacking.decompress(packed, _LARGEST)
+        except (binascii.Error, ValueError, zlib.error):
+            return None
+        return document if unpacking.eof else None
+
+    def records(self) -> list[Record]:
+        """What a journal must hold so that the same is left to do."""
+        return [*self.parts, Progress(tuple(sorted(self.done)), self.ended)]
+
+
+def planned_records(
+    document: bytes, steps: int, plan_digest: str, lineage: str, serial: int
+) -> list[Planned]:
+    """The records of a plan file with so many steps that is about to be followed; see Planned."""
+    text = base64.b64encode(zlib.compress(document)).decode()
+    pieces = [text[start : start + _PART] for start in range(0, len(text), _PART)]
+    count = len(pieces)
+    return [Planned(at, count, steps, plan_digest, lineage, serial, piece) for at, piece in enumerate(pieces)]
+
+
+class Following:
+    """Takes the records of a journal and knows what is left of the plan that it followed last."""
+
+    def __init__(self, remaining: Remaining | None = None) -> None:
+        self._parts: list[Planned] = list(remaining.parts) if remaining else []
+        self._done: set[int] = set(remaining.done) if remaining else set()
+        self._ended = remaining.ended if remaining else False
+
+    def begin(self, part: Planned) -> None:
+        """A part of a plan; the first one takes the place of what was followed before."""
+        if part.part == 0:
+            self._parts, self._done, self._ended = [], set(), False
+        self._parts.append(part)
+
+    def reached(self, progress: Progress) -> None:
+        """How far it was followed before this journal began."""
+        self._done, self._ended = set(progress.done), progress.ended
+
+    def did(self, steps: Sequence[int]) -> None:
+        """These steps are done. The apply goes on, whatever became of it before."""
+        self._done.update(steps)
+        self._ended = False
+
+    def end(self) -> None:
+        """The apply came to its end."""
+        self._ended = True
+
+    def remaining(self) -> Remaining | None:
+        """What was begun; None when there is no plan, or it was followed to its end."""
+        if not self._parts or len(self._parts) != self._parts[0].parts:
+            return None  # nothing is done before the plan is in the journal as a whole
+        if self._ended and len(self._done) == self._parts[0].steps:
+            return None
+        return Remaining(tuple(self._parts), frozenset(self._done), self._ended)

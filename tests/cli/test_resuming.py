@@ -1,0 +1,215 @@
+"""An apply that did not come to its end: the rest is done as planned, or dropped, never planned anew."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run
+
+STATE = Path("state/nexusform.nfstate")
+SITE = """provider "simulated" {{
+  reality = "site.json"
+}}
+resource "nexus_site" "lab" {{
+  name = "lab"
+  scheduler {{
+    tie_break_seed = {seed}
+  }}
+}}
+resource "nexus_rack" "r" {{
+  count         = 4
+  site_id       = nexus_site.lab.id
+  name          = "rack${{count.index + 1}}"
+  machine_count = 8
+}}
+resource "nexus_kubernetes_cluster" "c" {{
+  count      = 3
+  name       = "c${{count.index}}"
+  site_id    = nexus_site.lab.id
+  depends_on = [nexus_rack.r]
+  control_plane {{
+    count       = 1
+    vm_sku_name = "NC_G12_56_v1"
+  }}
+  agent_pool "workers" {{
+    count       = {workers}
+    vm_sku_name = "NC_P46_224_v1"
+  }}
+}}
+output "machines" {{
+  value = {{ for c in nexus_kubernetes_cluster.c : c.name => {{ for n, v in c.nodes : n => v.machine }} }}
+}}
+"""
+
+Shell = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+    monkeypatch.chdir(tmp_path)
+    configure()
+
+    def shell(*words: str) -> tuple[int, str]:
+        capsys.readouterr()
+        code = run(list(words))
+        both = capsys.readouterr()
+        return code, " ".join((both.out + both.err).replace("│", " ").split())
+
+    return shell
+
+
+def configure(seed: int = 8, workers: int = 3) -> None:
+    Path("main.nf.hcl").write_text(SITE.format(seed=seed, workers=workers))
+
+
+def machines() -> dict[str, Any]:
+    """Where the state says that every node stands."""
+    document = json.loads(STATE.read_text())
+    return {
+        name: node["machine"]
+        for resource in document["resources"]
+        if resource["type"] == "nexus_kubernetes_cluster"
+        for instance in resource["instances"]
+        for name, node in instance["attributes"]["nodes"].items()
+    }
+
+
+def killed_apply(words: list[str], call: int) -> bool:
+    """Apply in a process of its own that dies at a durable call; whether it died."""
+    script = (
+        "import sys, os\n"
+        "from nexusform.backends.local_file import LocalBackend\n"
+        "from nexusform.cli.main import run\n"
+        "left = [int(sys.argv[1])]\n"
+        "def wrap(name):\n"
+        "    whole = getattr(LocalBackend, name)\n"
+        "    def instead(self, *values):\n"
+        "        left[0] -= 1\n"
+        "        if left[0] == 0:\n"
+        "            os._exit(77)\n"
+        "        return whole(self, *values)\n"
+        "    setattr(LocalBackend, name, instead)\n"
+        "wrap('append_all'); wrap('write')\n"
+        "sys.exit(run(sys.argv[2:]))\n"
+    )
+    command = [sys.executable, "-c", script, str(call), *words]
+    return subprocess.run(command, capture_output=True, check=False, env=dict(os.environ)).returncode == 77
+
+
+@pytest.mark.slow
+def test_a_reviewed_plan_ends_in_its_placements_whenever_its_apply_was_killed(
+    nf: Shell, tmp_path: Path
+) -> None:
+    points = 0
+    for call in range(1, 100):
+        place = tmp_path / f"point{call}"
+        place.mkdir()
+        os.chdir(place)
+        configure()
+        assert nf("plan", "-out=p.plan")[0] == 0
+        # What would be planned from here is another plan: only the reviewed one may be followed.
+        reviewed = json.loads(_shown_json(nf))
+        if not killed_apply(["apply", "-parallelism=2", "p.plan"], call):
+            break
+        points += 1
+        code, told = nf("apply", "-resume")
+        if code and "Nothing to resume" in told:
+            # Killed before the plan was in the journal (then it still applies), or after its last step.
+            code, told = nf("apply", "p.plan")
+            code = 0 if "Saved plan was applied already" in told else code
+        assert code == 0, (call, told)
+        assert machines() == reviewed, call
+        assert nf("plan", "-detailed-exitcode")[0] == 0
+        assert not list(Path("state").glob("*.journal"))
+    assert points > 8
+
+
+def _shown_json(nf: Shell) -> str:
+    assert nf("show", "-report=json:plan.json", "p.plan")[0] == 0
+    document = json.loads(Path("plan.json").read_text())
+    rows = document["placement_changes"]
+    return json.dumps({row["object"]: row["to"]["machine"] for row in rows if row["kind"] == "vm"})
+
+
+def interrupted(nf: Shell, call: int = 6) -> None:
+    """An apply of the configuration that was killed in the middle."""
+    assert killed_apply(["apply", "-auto-approve", "-parallelism=1"], call)
+    assert nf("state", "list")[0] == 0
+
+
+def test_a_plain_apply_finishes_first_what_was_killed(nf: Shell) -> None:
+    interrupted(nf)
+    code, told = nf("plan")
+    assert code == 0
+    assert "An earlier apply was interrupted" in told
+    assert "`nexusform apply -resume`" in told
+    code, told = nf("apply", "-auto-approve")
+    assert code == 0
+    assert "Finishing an earlier apply first" in told
+    assert "No changes." in told
+    assert nf("plan", "-detailed-exitcode")[0] == 0
+
+
+def test_another_configuration_is_not_mixed_with_what_was_killed(nf: Shell) -> None:
+    interrupted(nf)
+    configure(workers=4)
+    before = STATE.with_name("nexusform.nfstate.journal").read_bytes()
+    code, told = nf("apply", "-auto-approve")
+    assert code == 1
+    assert "The configuration is another one since." in told
+    assert "`nexusform apply -resume`" in told
+    assert "`nexusform apply -discard`" in told
+    code, told = nf("apply", "-resume")
+    assert code == 0, told
+    assert len(machines()) == 12
+    code, told = nf("apply", "-auto-approve")
+    assert code == 0
+    assert len(machines()) == 15
+    assert before
+
+
+def test_what_is_left_can_be_dropped(nf: Shell) -> None:
+    interrupted(nf)
+    code, told = nf("apply", "-discard")
+    assert code == 0
+    assert "Dropped" in told
+    assert "steps of an earlier apply" in told
+    assert "Nothing to resume" in nf("apply", "-resume")[1]
+    code, told = nf("plan")
+    assert "An earlier apply was interrupted" not in told
+    assert nf("apply", "-discard")[1] == "No apply had left anything to do."
+
+
+def test_a_state_that_was_changed_since_is_not_resumed(nf: Shell) -> None:
+    interrupted(nf)
+    assert nf("refresh")[0] == 0  # looks up what became of the step that was under way
+    assert nf("taint", "nexus_site.lab")[0] == 0
+    code, told = nf("apply", "-resume")
+    assert code == 1
+    assert "The state changed since the apply" in told
+    assert "-discard" in told
+    assert nf("apply", "-discard")[0] == 0
+
+
+def test_a_crash_of_the_command_that_looks_it_up_loses_nothing(nf: Shell) -> None:
+    """The rest stays in the journal although settling and folding were cut off at every point."""
+    reviewed: dict[str, Any] = {}
+    for call in range(1, 12):
+        for path in Path("state").glob("*"):
+            path.unlink()
+        Path("site.json").unlink(missing_ok=True)
+        interrupted(nf)
+        died = killed_apply(["refresh"], call)
+        code, told = nf("apply", "-resume")
+        assert code == 0, (call, told)
+        reviewed = reviewed or machines()
+        assert machines() == reviewed
+        if not died:
+            break
+    assert call > 1
