@@ -17,10 +17,10 @@ from nexusform.applying.agreement import Miss
 from nexusform.applying.events import Listener, Outcome, StepEvent
 from nexusform.applying.outcomes import after_answer, after_problem
 from nexusform.applying.recorder import Recorder
-from nexusform.applying.requests import Call, call_for, carry_out, deposed_of, object_of
+from nexusform.applying.requests import ProviderCall, call_for, carry_out, deposed_of, object_of
 from nexusform.applying.standing import provider_of, with_current, without_deposed
 from nexusform.applying.whereabouts import Whereabouts
-from nexusform.applying.workers import Finished, Workers
+from nexusform.applying.workers import EndedCall, Workers
 from nexusform.planning.plan import Plan, Step, StepKind
 from nexusform.ports import BackendProblem, Clock, Provider, ProviderAnswer, ResourceType
 from nexusform.state.journal import Done
@@ -176,7 +176,9 @@ class _Run:
         self._options = options
         self._graph = _Graph.of(self._steps)
         self._depth = max(options.parallelism, 1)
-        self._workers: Workers[Call, ProviderAnswer | None] = Workers(max(options.parallelism, 1), carry_out)
+        self._workers: Workers[ProviderCall, ProviderAnswer | None] = Workers(
+            max(options.parallelism, 1), carry_out
+        )
         self._timings: dict[int, _Timing] = {}
         self._ends: dict[int, StepEvent] = {}
         self._untold: list[StepEvent] = []
@@ -210,9 +212,9 @@ class _Run:
 
     # --- handing out ---------------------------------------------------------------------------
 
-    def _gather(self) -> list[Call]:
+    def _gather(self) -> list[ProviderCall]:
         """Note the intents of what may start now; steps that ask no provider end here, gates untold."""
-        calls: list[Call] = []
+        calls: list[ProviderCall] = []
         room = self._depth - self._workers.running
         while self._graph.ready and len(calls) < room and self._may_start():
             step = self._steps[heappop(self._graph.ready)]
@@ -250,7 +252,7 @@ class _Run:
         self._interrupted = self._interrupted or self._options.stopping()
         return not (self._interrupted or self._problem or (self._failed and self._options.fail_fast))
 
-    def _start(self, call: Call) -> None:
+    def _start(self, call: ProviderCall) -> None:
         now = self._now()
         self._timings[call.step.id] = _Timing(now, now)
         self._listener.started(self._event(call.step))
@@ -265,7 +267,7 @@ class _Run:
 
     # --- taking back ---------------------------------------------------------------------------
 
-    def _take_back(self, finished: Finished[Call, ProviderAnswer | None]) -> None:
+    def _take_back(self, finished: EndedCall[ProviderCall, ProviderAnswer | None]) -> None:
         call = finished.task
         schema = self._types[call.key.type].schema if call.key.type in self._types else None
         before = self._recorder.instance(call.change.address)

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.applying.agreement import Agreement, Miss, agree
-from nexusform.applying.requests import Call
+from nexusform.applying.requests import ProviderCall
 from nexusform.applying.standing import remembered, with_current, with_successor, without_deposed
 from nexusform.applying.whereabouts import Whereabouts
 from nexusform.plain_data import Path
@@ -44,7 +44,10 @@ class Result(Struct, frozen=True):
 
 
 def after_answer(
-    call: Call, answer: ProviderAnswer | None, schema: BlockSchema | None, before: InstanceState | None
+    call: ProviderCall,
+    answer: ProviderAnswer | None,
+    schema: BlockSchema | None,
+    before: InstanceState | None,
 ) -> Result:
     """What stands after an answer.
 
@@ -69,7 +72,7 @@ def after_answer(
     return Result(instance, complaint, agreement.hits, agreement.misses)
 
 
-def after_problem(call: Call, problem: ProviderProblem, before: InstanceState | None) -> Result:
+def after_problem(call: ProviderCall, problem: ProviderProblem, before: InstanceState | None) -> Result:
     """What stands after a failure.
 
     A create that failed after the object came to be taints it: nobody knows how far it got, so the next
@@ -87,7 +90,7 @@ def after_problem(call: Call, problem: ProviderProblem, before: InstanceState | 
 
 
 def _instance_with(
-    call: Call, attributes: Mapping[str, Any], before: InstanceState | None, *, tainted: bool
+    call: ProviderCall, attributes: Mapping[str, Any], before: InstanceState | None, *, tainted: bool
 ) -> InstanceState:
     made = remembered(call.change, attributes, tainted=tainted)
     if call.step.kind is StepKind.RELEASE and before is not None and before.current is not None:
@@ -107,7 +110,9 @@ def known_parts(value: Any) -> Any:
     return value
 
 
-def _complaint(call: Call, agreement: Agreement, answer: Mapping[str, Any], unknown: Sequence[Path]) -> str:
+def _complaint(
+    call: ProviderCall, agreement: Agreement, answer: Mapping[str, Any], unknown: Sequence[Path]
+) -> str:
     """What is wrong with an answer, in sentences; "" when nothing is."""
     sentences: list[str] = []
     for path in agreement.disagreements:
@@ -158,7 +163,7 @@ def _at(value: Any, path: Path) -> Any:
     return value
 
 
-def _shown(call: Call, attributes: Any, path: Path) -> str:
+def _shown(call: ProviderCall, attributes: Any, path: Path) -> str:
     for sensitive in call.change.sensitive_after:
         shared = min(len(path), len(sensitive))
         if path[:shared] == sensitive[:shared]:

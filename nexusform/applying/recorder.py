@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nexusform.address import Address
 from nexusform.applying.outcomes import known_parts
-from nexusform.applying.requests import Call
+from nexusform.applying.requests import ProviderCall
 from nexusform.applying.standing import deposed_key, remembered
 from nexusform.planning.plan import StepKind
 from nexusform.ports import AppendsMany, ObjectKey, StateBackend, WantsCheckpoints
@@ -44,7 +44,7 @@ class Recorder:
         self._draft.take(record)
         self._lines.append(encode(record))
 
-    def intend(self, call: Call) -> None:
+    def intend(self, call: ProviderCall) -> None:
         """A step is about to start.
 
         Written before the provider is asked: an intent without an effect costs one look-up after a crash, an
@@ -68,7 +68,7 @@ class Recorder:
             )
         )
 
-    def conclude(self, call: Call, instance: InstanceState | None, error: str) -> None:
+    def conclude(self, call: ProviderCall, instance: InstanceState | None, error: str) -> None:
         """A step ended, leaving this at its address.
 
         The whole instance is written and not what changed: replaying an outcome twice, or onto a state that
@@ -106,7 +106,7 @@ class Recorder:
         next_serial = Begun(state.lineage, state.serial + 1, state.nexusform_version, state.catalogue)
         self.note(next_serial)
 
-    def _deposed(self, call: Call) -> str:
+    def _deposed(self, call: ProviderCall) -> str:
         """The key of the deposed object that a step leaves behind or removes."""
         if not call.keeps_old:
             return call.deposed

@@ -9,7 +9,7 @@ from nexusform.planning.plan import Action, Change, Step, StepKind
 from nexusform.ports import ChangeRequest, ObjectKey, Provider, ProviderAnswer
 
 
-class Call(Struct, frozen=True):
+class ProviderCall(Struct, frozen=True):
     """A step with everything that carrying it out takes.
 
     `deposed` is the key of the deposed object that a delete removes, "" for the current one.
@@ -27,9 +27,9 @@ class Call(Struct, frozen=True):
         return self.step.kind is StepKind.CREATE and self.change.action is Action.REPLACE_CREATE_FIRST
 
 
-def call_for(step: Step, change: Change, provider: Provider) -> Call:
+def call_for(step: Step, change: Change, provider: Provider) -> ProviderCall:
     """The call of a step."""
-    return Call(step, change, provider, object_of(step, change), deposed_of(step, change))
+    return ProviderCall(step, change, provider, object_of(step, change), deposed_of(step, change))
 
 
 def object_of(step: Step, change: Change) -> ObjectKey:
@@ -47,7 +47,7 @@ def deposed_of(step: Step, change: Change) -> str:
     return change.deposed
 
 
-def carry_out(call: Call) -> ProviderAnswer | None:
+def carry_out(call: ProviderCall) -> ProviderAnswer | None:
     """Ask the provider; None after a delete. Raises ProviderProblem."""
     request = ChangeRequest(call.key, str(call.change.address), call.step.prior, call.step.planned)
     if call.step.kind is StepKind.CREATE:

@@ -15,7 +15,7 @@ Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 
 
-class Finished(Struct, Generic[Task, Answer], frozen=True):
+class EndedCall(Struct, Generic[Task, Answer], frozen=True):
     """A call that ended: with an answer, or with the problem that the provider raised."""
 
     task: Task
@@ -33,7 +33,7 @@ class Workers(Generic[Task, Answer]):
         self._count = count
         self._call = call
         self._inbox: SimpleQueue[Task | None] = SimpleQueue()
-        self._outbox: SimpleQueue[Finished[Task, Answer]] = SimpleQueue()
+        self._outbox: SimpleQueue[EndedCall[Task, Answer]] = SimpleQueue()
         self._threads: list[Thread] = []
         self._running = 0
 
@@ -56,9 +56,9 @@ class Workers(Generic[Task, Answer]):
             self._threads.append(thread)
         self._inbox.put(task)
 
-    def collect(self, seconds: float) -> list[Finished[Task, Answer]]:
+    def collect(self, seconds: float) -> list[EndedCall[Task, Answer]]:
         """Wait for at least one call to end, at most `seconds`; everything that ended meanwhile."""
-        ended: list[Finished[Task, Answer]] = []
+        ended: list[EndedCall[Task, Answer]] = []
         try:
             ended.append(self._outbox.get(timeout=seconds))
             while True:
@@ -76,11 +76,11 @@ class Workers(Generic[Task, Answer]):
         while (task := self._inbox.get()) is not None:
             self._outbox.put(self._attempt(task))
 
-    def _attempt(self, task: Task) -> Finished[Task, Answer]:
+    def _attempt(self, task: Task) -> EndedCall[Task, Answer]:
         try:
-            return Finished(task, self._call(task), None)
+            return EndedCall(task, self._call(task), None)
         except ProviderProblem as problem:
-            return Finished(task, None, problem)
+            return EndedCall(task, None, problem)
         except Exception as bug:  # noqa: BLE001 - a provider's bug fails its step, not the whole apply
             words = f"The provider stopped with an error of its own: {type(bug).__name__}: {bug}"
-            return Finished(task, None, ProviderProblem(words))
+            return EndedCall(task, None, ProviderProblem(words))

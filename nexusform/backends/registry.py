@@ -18,7 +18,7 @@ from nexusform.value_types import STRING
 DEFAULT_PATH: Final = "state/nexusform.nfstate"
 
 
-class Place(Struct, frozen=True):
+class Directories(Struct, frozen=True):
     """Where a run takes place.
 
     `directory` is the root module's; `data_directory` (NF_DATA_DIR) is for what a remote backend
@@ -36,11 +36,11 @@ class BackendKind(Struct, frozen=True):
     """
 
     schema: BlockSchema
-    open: Callable[[Mapping[str, Any], Place], StateBackend]
+    open: Callable[[Mapping[str, Any], Directories], StateBackend]
 
 
-def _open_local(settings: Mapping[str, Any], place: Place) -> StateBackend:
-    root = Path(place.directory)
+def _open_local(settings: Mapping[str, Any], directories: Directories) -> StateBackend:
+    root = Path(directories.directory)
     workspaces = settings.get("workspace_dir")
     return LocalBackend(
         str(root / (settings.get("path") or DEFAULT_PATH)), str(root / workspaces) if workspaces else ""
@@ -65,25 +65,25 @@ _LOCAL: Final = BlockSchema(
 _MEMORY: Final = BlockSchema({}, description="State in memory, gone when the command ends.")
 
 
-def _open_azurerm(settings: Mapping[str, Any], _place: Place) -> StateBackend:
+def _open_azurerm(settings: Mapping[str, Any], _directories: Directories) -> StateBackend:
     from nexusform.backends.azurerm import open_azurerm
 
     return open_azurerm(settings)
 
 
-def _open_http(settings: Mapping[str, Any], place: Place) -> StateBackend:
+def _open_http(settings: Mapping[str, Any], directories: Directories) -> StateBackend:
     from nexusform.backends.http import open_http
 
-    return open_http(settings, place.data_directory)
+    return open_http(settings, directories.data_directory)
 
 
-def _open_s3(settings: Mapping[str, Any], _place: Place) -> StateBackend:
+def _open_s3(settings: Mapping[str, Any], _directories: Directories) -> StateBackend:
     from nexusform.backends.s3 import open_s3
 
     return open_s3(settings)
 
 
-def _open_postgres(settings: Mapping[str, Any], _place: Place) -> StateBackend:
+def _open_postgres(settings: Mapping[str, Any], _directories: Directories) -> StateBackend:
     from nexusform.backends.postgres import open_postgres
 
     return open_postgres(settings)
@@ -91,7 +91,7 @@ def _open_postgres(settings: Mapping[str, Any], _place: Place) -> StateBackend:
 
 BACKENDS: Final[Mapping[str, BackendKind]] = {
     "local": BackendKind(_LOCAL, _open_local),
-    "memory": BackendKind(_MEMORY, lambda _settings, _place: MemoryBackend()),
+    "memory": BackendKind(_MEMORY, lambda _settings, _directories: MemoryBackend()),
     "azurerm": BackendKind(remote_settings.AZURERM, _open_azurerm),
     "http": BackendKind(remote_settings.HTTP, _open_http),
     "s3": BackendKind(remote_settings.S3, _open_s3),

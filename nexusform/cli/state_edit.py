@@ -20,9 +20,9 @@ from nexusform.workflow import state_commands
 from nexusform.workflow.locking import Locking
 from nexusform.workflow.place import Place
 from nexusform.workflow.state_commands import (
-    Change,
-    Changed,
+    ChangedState,
     Session,
+    StateChange,
     change_state,
     exists,
     parse_patterns,
@@ -35,12 +35,12 @@ _LARGEST: Final = 1 << 30  # bytes of a state that is pushed
 def change_from(
     screen: Screen,
     operation: str,
-    change: Change,
+    change: StateChange,
     place: Place,
     locking: Locking,
     *,
     force: bool = False,
-) -> Changed:
+) -> ChangedState:
     """Make a change at the place; what is to be told is printed."""
     changed = change_state(
         place, operation, locking, change, session=Session(waiting=screen.out), force=force
@@ -119,7 +119,9 @@ def rm(arguments: RemoveArguments) -> int:
     return 0
 
 
-def _done(screen: Screen, operation: str, change: Change, arguments: MoveArguments | RemoveArguments) -> bool:
+def _done(
+    screen: Screen, operation: str, change: StateChange, arguments: MoveArguments | RemoveArguments
+) -> bool:
     """Whether the change was made, or with -dry-run whether it could be."""
     place = place_of(arguments.state)
     if arguments.dry_run:
@@ -127,7 +129,7 @@ def _done(screen: Screen, operation: str, change: Change, arguments: MoveArgumen
     return change_from(screen, operation, change, place, arguments.lock.locking()).after is not None
 
 
-def _rehearsed(screen: Screen, change: Change, place: Place) -> bool:
+def _rehearsed(screen: Screen, change: StateChange, place: Place) -> bool:
     """Whether a change could be made to the state as it is; nothing is locked or written."""
     reading = read_state(place)
     diagnostics = list(reading.diagnostics)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.backends.registry import BACKENDS, Place
+from nexusform.backends.registry import BACKENDS, Directories
 from nexusform.configuration.constants import NO_NAMES
 from nexusform.configuration.evaluation import prepare_body
 from nexusform.configuration.model import Settings
@@ -25,7 +25,7 @@ _MEMORY: Final = "backend.json"
 _LARGEST_MEMORY: Final = 1 << 20  # bytes
 
 
-class Choice(Struct, frozen=True):
+class BackendChoice(Struct, frozen=True):
     """A kind of backend and its settings; `from_flags` are those of -backend-config alone."""
 
     kind: str
@@ -56,13 +56,13 @@ def choose_backend(
                     f'This state is kept by the backend "{choice.kind}".',
                 ),
             ]
-        choice = Choice("local", {**choice.settings, "path": state_path}, choice.from_flags)
+        choice = BackendChoice("local", {**choice.settings, "path": state_path}, choice.from_flags)
     return _opened(choice, directory, data_directory, problems)
 
 
 def configured_choice(
     settings: Settings | None, from_flags: Mapping[str, str]
-) -> tuple[Choice | None, list[Diagnostic]]:
+) -> tuple[BackendChoice | None, list[Diagnostic]]:
     """What the `backend` block says, with the values of -backend-config over it."""
     kind = settings.backend_type if settings else "local"
     block = settings.backend if settings else None
@@ -103,7 +103,7 @@ def configured_choice(
     ]
     if missing and not has_errors(problems):
         problems.append(_missing(kind, missing, block.header_span if block else None))
-    return (None if has_errors(problems) else Choice(kind, chosen, dict(from_flags))), problems
+    return (None if has_errors(problems) else BackendChoice(kind, chosen, dict(from_flags))), problems
 
 
 def _any_part_of(schema: BlockSchema) -> BlockSchema:
@@ -134,22 +134,22 @@ def _missing(kind: str, names: Sequence[str], span: Span | None) -> Diagnostic:
 
 
 def open_choice(
-    choice: Choice, directory: str, data_directory: str
+    choice: BackendChoice, directory: str, data_directory: str
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
     """The backend of a choice, for `init`, which may open an old and a new one."""
     return _opened(choice, directory, data_directory, [])
 
 
-def remembered_choice(data_directory: str) -> Choice | None:
+def remembered_choice(data_directory: str) -> BackendChoice | None:
     """What `init` remembered, None when it never ran here."""
     try:
         document = json.loads(read_regular(Path(data_directory) / _MEMORY, _LARGEST_MEMORY, follow=False))
-        return Choice(str(document["type"]), dict(document["settings"]), dict(document["given"]))
+        return BackendChoice(str(document["type"]), dict(document["settings"]), dict(document["given"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def remember_choice(choice: Choice, data_directory: str) -> None:
+def remember_choice(choice: BackendChoice, data_directory: str) -> None:
     """Keep a choice for the commands to come. Raises OSError."""
     directory = Path(data_directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -161,15 +161,15 @@ def remember_choice(choice: Choice, data_directory: str) -> None:
 
 
 def _opened(
-    choice: Choice, directory: str, data_directory: str, problems: list[Diagnostic]
+    choice: BackendChoice, directory: str, data_directory: str, problems: list[Diagnostic]
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
     try:
-        return BACKENDS[choice.kind].open(choice.settings, Place(directory, data_directory)), problems
+        return BACKENDS[choice.kind].open(choice.settings, Directories(directory, data_directory)), problems
     except BackendProblem as problem:
         return None, [*problems, error("the-backend-cannot-be-opened", str(problem))]
 
 
-def _changed(known: Choice, choice: Choice, settings: Settings | None) -> Diagnostic:
+def _changed(known: BackendChoice, choice: BackendChoice, settings: Settings | None) -> Diagnostic:
     what = f'from "{known.kind}" to "{choice.kind}"' if known.kind != choice.kind else "its settings changed"
     block = settings.backend if settings else None
     return error(

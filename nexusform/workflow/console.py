@@ -42,7 +42,7 @@ _OPENING: Final = frozenset({"{", "[", "(", INTERPOLATION, DIRECTIVE, OPEN_HERED
 _CLOSING: Final = frozenset({"}", "]", ")", SEQUENCE_END, CLOSE_HEREDOC})
 
 
-class Answer(Struct, frozen=True):
+class Evaluated(Struct, frozen=True):
     """The text of a result, None when there was an error."""
 
     text: str | None
@@ -105,14 +105,14 @@ class Console:
         self._request = request
         self._sources = sources
 
-    def answer(self, text: str) -> Answer:
+    def answer(self, text: str) -> Evaluated:
         """The result of one expression."""
         source = SourceFile(INPUT, text)
         expression, problems = parse_expression(source)
         shown = None
         if expression is not None:
             shown, problems = self._answered(expression)
-        return Answer(shown, tuple(problems), {**self._sources, INPUT: source})
+        return Evaluated(shown, tuple(problems), {**self._sources, INPUT: source})
 
     def _answered(self, expression: Expression) -> tuple[str | None, list[Diagnostic]]:
         asked = _type_of(expression)

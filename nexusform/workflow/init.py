@@ -20,7 +20,7 @@ from nexusform.source import SourceFile
 from nexusform.state import codec
 from nexusform.state.model import State
 from nexusform.workflow.backend_choice import (
-    Choice,
+    BackendChoice,
     configured_choice,
     open_choice,
     remember_choice,
@@ -32,7 +32,7 @@ from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.stored import read_stored
 from nexusform.workflow.surroundings import RealFiles, SystemClock
 
-_PLAIN = Choice("local", {}, {})
+_PLAIN = BackendChoice("local", {}, {})
 
 
 class InitOptions(Struct, frozen=True):
@@ -76,7 +76,7 @@ def init_directory(place: Place, options: InitOptions) -> Initialised:
 
 
 def _settle_backend(
-    place: Place, settings: Settings, choice: Choice, known: Choice | None, options: InitOptions
+    place: Place, settings: Settings, choice: BackendChoice, known: BackendChoice | None, options: InitOptions
 ) -> tuple[list[str], list[Diagnostic]]:
     """Open the chosen backend, take the state along when asked to, and remember the choice."""
     backend, problems = _open(choice, place, settings)
@@ -105,7 +105,9 @@ def _settle_backend(
     return [*lines, contents], problems
 
 
-def _open(choice: Choice, place: Place, settings: Settings) -> tuple[StateBackend | None, list[Diagnostic]]:
+def _open(
+    choice: BackendChoice, place: Place, settings: Settings
+) -> tuple[StateBackend | None, list[Diagnostic]]:
     """The backend of a choice, seen through the configured encryption."""
     backend, problems = open_choice(choice, place.directory, place.data_directory)
     if backend is None:
@@ -114,7 +116,7 @@ def _open(choice: Choice, place: Place, settings: Settings) -> tuple[StateBacken
     return seen, [*problems, *wrong]
 
 
-def _default_in_use(place: Place, settings: Settings, choice: Choice) -> Choice | None:
+def _default_in_use(place: Place, settings: Settings, choice: BackendChoice) -> BackendChoice | None:
     """The default backend, when it holds a state and init never ran here."""
     if choice == _PLAIN:
         return None
@@ -128,7 +130,9 @@ def _default_in_use(place: Place, settings: Settings, choice: Choice) -> Choice 
         return None
 
 
-def _what_stands(choice: Choice, backend: StateBackend, workspace: str) -> tuple[str, list[Diagnostic]]:
+def _what_stands(
+    choice: BackendChoice, backend: StateBackend, workspace: str
+) -> tuple[str, list[Diagnostic]]:
     try:
         here = backend.for_workspace(workspace)
     except BackendProblem as problem:
@@ -198,7 +202,7 @@ def _take(name: str, expression: str | Expression, values: dict[str, str]) -> li
 
 
 def _migrate(
-    place: Place, settings: Settings, before: Choice, target: StateBackend, options: InitOptions
+    place: Place, settings: Settings, before: BackendChoice, target: StateBackend, options: InitOptions
 ) -> tuple[list[str], list[Diagnostic]]:
     """Copy every workspace from the backend that was in use."""
     source, problems = _open(before, place, settings)
@@ -272,7 +276,7 @@ def _unfinished(name: str) -> Diagnostic:
     )
 
 
-def _undecided(before: Choice, choice: Choice) -> Diagnostic:
+def _undecided(before: BackendChoice, choice: BackendChoice) -> Diagnostic:
     what = (
         f'from "{before.kind}" to "{choice.kind}"' if before.kind != choice.kind else "its settings changed"
     )

@@ -38,7 +38,7 @@ class StateReading(Struct, frozen=True):
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
 
 
-class Changed(Struct, frozen=True):
+class ChangedState(Struct, frozen=True):
     """What a change gave: the state before and after, None when nothing was written."""
 
     before: State | None
@@ -48,7 +48,7 @@ class Changed(Struct, frozen=True):
 
 
 # A change looks at the state and gives the new one (None: refused), with remarks.
-Change = Callable[[State], tuple[State | None, list[Diagnostic]]]
+StateChange = Callable[[State], tuple[State | None, list[Diagnostic]]]
 
 
 def read_state(place: Place, *, closely: bool = False) -> StateReading:
@@ -93,11 +93,11 @@ def change_state(
     place: Place,
     operation: str,
     locking: Locking,
-    change: Change,
+    change: StateChange,
     *,
     session: Session | None = None,
     force: bool = False,
-) -> Changed:
+) -> ChangedState:
     """Lock, read, change, write with the next serial, unlock.
 
     A state with steps of an interrupted apply in it is refused unless `force`: what they did is
@@ -106,7 +106,7 @@ def change_state(
     session = session or Session()
     backend, diagnostics, sources = find_backend(place)
     if backend is None:
-        return Changed(None, None, tuple(diagnostics), sources)
+        return ChangedState(None, None, tuple(diagnostics), sources)
     held, problems = acquire(
         backend,
         operation,
@@ -117,7 +117,7 @@ def change_state(
     )
     diagnostics += problems
     if has_errors(problems):
-        return Changed(None, None, tuple(diagnostics), sources)
+        return ChangedState(None, None, tuple(diagnostics), sources)
     try:
         changed = _change_under_lock(backend, change, force=force)
     finally:
@@ -125,23 +125,23 @@ def change_state(
     return replace(changed, diagnostics=(*diagnostics, *changed.diagnostics, *released), sources=sources)
 
 
-def _change_under_lock(backend: StateBackend, change: Change, *, force: bool) -> Changed:
+def _change_under_lock(backend: StateBackend, change: StateChange, *, force: bool) -> ChangedState:
     stored, problems = read_stored(backend, closely=False)
     if stored is None:
-        return Changed(None, None, tuple(problems))
+        return ChangedState(None, None, tuple(problems))
     if stored.open_intents and not force:
-        return Changed(stored.state, None, (*problems, _unfinished(stored)))
+        return ChangedState(stored.state, None, (*problems, _unfinished(stored)))
     before = stored.state
     after, remarks = change(before)
     problems += remarks
     if after is None or has_errors(remarks) or after == before:
-        return Changed(before, None if after is None or has_errors(remarks) else before, tuple(problems))
+        return ChangedState(before, None if after is None or has_errors(remarks) else before, tuple(problems))
     after = _numbered(before, after)
     try:
         backend.compact(codec.encode(after), stored.kept_lines())
     except BackendProblem as problem:
-        return Changed(before, None, (*problems, error("the-state-cannot-be-written", str(problem))))
-    return Changed(before, after, tuple(problems))
+        return ChangedState(before, None, (*problems, error("the-state-cannot-be-written", str(problem))))
+    return ChangedState(before, after, tuple(problems))
 
 
 def _numbered(before: State, after: State) -> State:
@@ -172,7 +172,7 @@ def _edit(work: Callable[[], State]) -> tuple[State | None, list[Diagnostic]]:
 # --- the changes -------------------------------------------------------------------------------
 
 
-def move(source: AddressPattern, target: AddressPattern, pairs: list[tuple[Address, Address]]) -> Change:
+def move(source: AddressPattern, target: AddressPattern, pairs: list[tuple[Address, Address]]) -> StateChange:
     """`state mv`; what moves is added to `pairs`."""
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
@@ -186,7 +186,7 @@ def move(source: AddressPattern, target: AddressPattern, pairs: list[tuple[Addre
     return change
 
 
-def remove(patterns: Sequence[AddressPattern], removed: list[Address]) -> Change:
+def remove(patterns: Sequence[AddressPattern], removed: list[Address]) -> StateChange:
     """`state rm`; what is removed is added to `removed`. Warns of room that counts as free again."""
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
@@ -229,7 +229,9 @@ def _freed(state: State, removed: Sequence[Address]) -> list[Diagnostic]:
     ]
 
 
-def taint(pattern: AddressPattern, named: list[Address], *, tainted: bool, allow_missing: bool) -> Change:
+def taint(
+    pattern: AddressPattern, named: list[Address], *, tainted: bool, allow_missing: bool
+) -> StateChange:
     """`taint` and `untaint`; the instance is added to `named`."""
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
@@ -255,7 +257,7 @@ def _missing(
     return None, [error("no-such-resource-instance", detail)]
 
 
-def push(pushed: State, name: str, *, force: bool) -> Change:
+def push(pushed: State, name: str, *, force: bool) -> StateChange:
     """`state push`: replace the whole state. Refuses another history and an older state unless forced."""
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:

@@ -14,7 +14,7 @@ from nexusform.state import codec
 from nexusform.state.model import State
 from nexusform.workflow.place import Place
 from nexusform.workflow.project import find_backend
-from nexusform.workflow.state_commands import Change
+from nexusform.workflow.state_commands import StateChange
 from nexusform.workflow.stored import read_stored
 
 
@@ -66,7 +66,9 @@ def _earlier(backend: StateBackend) -> tuple[list[Version], list[Diagnostic]]:
     return versions, diagnostics
 
 
-def rollback(place: Place, serial: int) -> tuple[Change | None, list[Diagnostic], Mapping[str, SourceFile]]:
+def rollback(
+    place: Place, serial: int
+) -> tuple[StateChange | None, list[Diagnostic], Mapping[str, SourceFile]]:
     """The change that makes the version with this serial the state again; None with the reasons."""
     history = read_history(place)
     if has_errors(history.diagnostics):

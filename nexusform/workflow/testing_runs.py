@@ -63,7 +63,7 @@ class RunFailed(Exception):
         self.plan = plan
 
 
-class Done(Struct):
+class RunOutcome(Struct):
     """A run that was carried out. `failed` when an expectation was not met: then the next may run."""
 
     diagnostics: list[Diagnostic]
@@ -92,7 +92,7 @@ class Bench(Struct):
     _backends: dict[str, MemoryBackend] = field(default_factory=dict)
     _used: dict[str, _Used] = field(default_factory=dict)
 
-    def run(self, block: RunBlock, configuration: Configuration) -> Done:
+    def run(self, block: RunBlock, configuration: Configuration) -> RunOutcome:
         """Carry out one run. Raises RunFailed."""
         scope, problems = self._outside_scope()
         values, wrong = self._variables(block, configuration, scope)
@@ -198,7 +198,7 @@ class Bench(Struct):
             session.providers = instead.over(session.providers)
             yield session
 
-    def _carried_out(self, block: RunBlock, session: Run, problems: list[Diagnostic]) -> Done:
+    def _carried_out(self, block: RunBlock, session: Run, problems: list[Diagnostic]) -> RunOutcome:
         options = PlanOptions(
             mode=Mode(block.mode), refresh=block.refresh, targets=block.targets, replaces=block.replaces
         )
@@ -218,11 +218,11 @@ class Bench(Struct):
         problems += missing
         failed = bool(missing) or has_errors(unexpected)
         failed |= self._asserted(block, session, state, problems)
-        return Done(problems, plan, state if block.command == "apply" else None, failed)
+        return RunOutcome(problems, plan, state if block.command == "apply" else None, failed)
 
     def _stopped(
         self, block: RunBlock, plan: Plan, problems: list[Diagnostic], missing: list[Diagnostic]
-    ) -> Done:
+    ) -> RunOutcome:
         """A plan in error: all is well when it was meant to be, and nothing was to be applied."""
         problems = [*problems, *missing]
         if not has_errors(problems) and block.command == "apply":
@@ -234,7 +234,7 @@ class Bench(Struct):
         unmet = bool(missing) and not any(d.severity is Severity.ERROR and d not in missing for d in problems)
         if has_errors(problems) and not unmet:
             raise RunFailed(problems, plan)
-        return Done(problems, plan, None, failed=unmet)
+        return RunOutcome(problems, plan, None, failed=unmet)
 
     # --- assertions ---
 

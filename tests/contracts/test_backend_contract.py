@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.backends.memory import MemoryBackend
-from nexusform.backends.registry import BACKENDS, Place
+from nexusform.backends.registry import BACKENDS, Directories
 from nexusform.ports import AppendsMany, BackendProblem, KeepsHistory, LockHeld, LockInfo, StateBackend
 from nexusform.schema import BlockSchema
 from tests.contracts import servers
@@ -148,7 +148,7 @@ class Somewhere(Struct, frozen=True):
     directory: Path
 
     def open(self) -> StateBackend:
-        place = Place(str(self.directory), str(self.directory / ".nexusform"))
+        place = Directories(str(self.directory), str(self.directory / ".nexusform"))
         return BACKENDS[self.kind.backend].open(self.settings, place)
 
 
