@@ -211,7 +211,9 @@ def _read(path: str, problems: list[Diagnostic]) -> SourceFile | None:
             f'The file "{shown}" is not UTF-8: byte {problem.start}, on line {line}, belongs to no '
             "character. Save it as UTF-8."
         )
-        problems.append(error("invalid-character-encoding", detail, place))
+        column = len(raw[raw.rfind(b"\n", 0, problem.start) + 1 : problem.start].decode()) + 1
+        at = Position(line, column, problem.start)
+        problems.append(error("invalid-character-encoding", detail, Span(shown, at, at)))
         return None
     problems += hidden_characters(source)
     return source

@@ -21,7 +21,7 @@ from nexusform.language.scanner import (
     SEQUENCE_END,
     STRING,
 )
-from nexusform.language.syntax import Attribute, Block, Body, Label
+from nexusform.language.syntax import Attribute, Block, Body, Label, Traversal
 from nexusform.language.token_stream import MalformedError, TokenStream
 from nexusform.source import Span
 
@@ -165,6 +165,13 @@ class BodyParser:
                 since=first,
             )
         elif kind != END:
+            written = attribute.expression
+            if isinstance(written, Traversal) and written.root.name == "if" and not written.steps:
+                raise stream.problem(
+                    "invalid-expression",
+                    'There is no "if" expression. Write a condition as in: condition ? value : other_value.',
+                    since=first,
+                )
             raise stream.problem(
                 "missing-newline-after-argument",
                 "An argument definition must end with a newline.",

@@ -18,6 +18,7 @@ from nexusform.language.functions.function import (
     FunctionProblem,
     call,
     converted_argument,
+    signature,
     without_secrets,
 )
 from nexusform.language.numbers import normalised
@@ -381,7 +382,7 @@ def _call(node: Call, run: Evaluation) -> Value:
     arguments = [run.value(a) for a in node.arguments]
     marks = NO_MARKS
     if node.expand:
-        expanded = _expanded(node, arguments[-1], run)
+        expanded = _expanded(node, function, arguments[-1], run)
         if expanded is None or expanded.raw is UNKNOWN:
             return DYNAMIC_UNKNOWN.with_marks(arguments[-1].marks)
         marks = expanded.marks
@@ -394,14 +395,15 @@ def _call(node: Call, run: Evaluation) -> Value:
     return _invoke(node, function, arguments, places, run).with_marks(marks)
 
 
-def _expanded(node: Call, last: Value, run: Evaluation) -> Value | None:
+def _expanded(node: Call, function: Function, last: Value, run: Evaluation) -> Value | None:
     if last.raw is None:
         detail = "The expanding argument (indicated by ...) must not be null."
     elif last.type is DYNAMIC or isinstance(last.type, (ListType, SetType, TupleType)):
         return last
     else:
         detail = "The expanding argument (indicated by ...) must be of a tuple, list, or set type."
-    run.problem("invalid-expanding-argument-value", detail, node.arguments[-1], node, function=node.name)
+    at = node.arguments[-1]
+    run.problem("invalid-expanding-argument-value", detail, at, node, function=signature(function))
     return None
 
 
@@ -413,12 +415,18 @@ def _count_fits(node: Call, function: Function, count: int, run: Evaluation) -> 
         detail = (
             f'Function "{node.name}" expects {at_least}{wanted} argument(s). Missing value for "{missing}".'
         )
-        run.problem("not-enough-function-arguments", detail, node, function=node.name)
+        run.problem("not-enough-function-arguments", detail, node, function=signature(function))
         return False
     if count > wanted and function.variadic is None:
         detail = f'Function "{node.name}" expects only {wanted} argument(s).'
         position = min(wanted, len(node.arguments) - 1)
-        run.problem("too-many-function-arguments", detail, node.arguments[position], node, function=node.name)
+        run.problem(
+            "too-many-function-arguments",
+            detail,
+            node.arguments[position],
+            node,
+            function=signature(function),
+        )
         return False
     return True
 
@@ -435,9 +443,9 @@ def _invoke(
             name = function.parameter(problem.argument).name
             detail = f'Invalid value for "{name}" parameter: {problem.message}.'
             at = places[problem.argument]
-            return run.problem("invalid-function-argument", detail, at, node, function=node.name)
+            return run.problem("invalid-function-argument", detail, at, node, function=signature(function))
         detail = f'Call to function "{node.name}" failed: {problem.message}.'
-        return run.problem("error-in-function-call", detail, node, function=node.name)
+        return run.problem("error-in-function-call", detail, node, function=signature(function))
     run.charge(CALL_UNITS)
     run.charge_result(result)
     return result
@@ -449,7 +457,7 @@ def _call_lazily(node: Call, function: Function, run: Evaluation) -> Value:
         return function.body(*thunks)
     except FunctionProblem as problem:
         detail = f'Call to function "{node.name}" failed: {problem.message}.'
-        return run.problem("error-in-function-call", detail, node, function=node.name)
+        return run.problem("error-in-function-call", detail, node, function=signature(function))
 
 
 _HANDLERS: Final[Mapping[type, Handler]] = {

@@ -143,10 +143,12 @@ class TemplateParser:
                 piece, trim = self._sequence(kind)
                 pieces.append(piece)
             else:
+                # A heredoc is left open where it begins: the end of the file says nothing.
+                heredoc = closing == CLOSE_HEREDOC
                 raise stream.problem(
                     "unterminated-template-string",
                     "No closing marker was found for the string.",
-                    index,
+                    first if heredoc else index,
                     first,
                 )
 
@@ -164,6 +166,13 @@ class TemplateParser:
             first = stream.take()
             piece: _Piece
             if kind == INTERPOLATION:
+                if stream.peek() == SEQUENCE_END:
+                    raise stream.problem(
+                        "missing-expression",
+                        'Nothing stands between "${" and "}". Write the expression whose value belongs here, '
+                        'or "$${" where these characters themselves are meant.',
+                        since=first,
+                    )
                 piece = _Interpolation(self.parse_expression())
                 last = self._sequence_end(first)
             else:

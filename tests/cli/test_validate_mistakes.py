@@ -136,3 +136,29 @@ def test_a_key_that_looks_like_a_reference_is_refused_where_it_counts(
 ) -> None:
     found = _found(capfd, tmp_path, "locals {\n  a = { b.c = 1 }\n}\n")
     assert [kind for kind, _ in found] == ["ambiguous-attribute-key"]
+
+
+def _said(capfd: pytest.CaptureFixture[str], directory: Path, text: bytes) -> str:
+    (directory / "main.nf.hcl").write_bytes(text)
+    assert run([f"-chdir={directory}", "validate", "-no-color"]) != 0
+    captured = capfd.readouterr()
+    return " ".join((captured.out + captured.err).replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b'output "x" {\n  value = upper([])\n}\n', 'line 2, in output "x":'),
+        (b"locals {\n  x = upper([])\n}\n", "line 2, in locals:"),
+        (b'locals {\n  x = regex("a")\n}\n', "while calling regex(pattern, string)"),
+        (b'locals {\n  x = join(",")\n}\n', "while calling join(separator, lists...)"),
+        (b'# a\n\nlocals {\n  x = "\xff"\n}\n', "on main.nf.hcl line 4"),
+        (b"locals {\n  a = 1\n  x = <<EOT\nb\nc\n}\n", "line 3, in locals: 3: x = <<EOT"),
+        (b'locals {\n  x = "a${}b"\n}\n', 'Nothing stands between "${" and "}".'),
+        (b"locals {\n  x = if a then b\n}\n", 'There is no "if" expression.'),
+    ],
+)
+def test_mistakes_say_where_and_what(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, text: bytes, words: str
+) -> None:
+    assert words in _said(capfd, tmp_path, text)

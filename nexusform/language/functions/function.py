@@ -186,6 +186,14 @@ def _result_type(function: Function, arguments: Sequence[Value]) -> Type:
     return function.returns(arguments) if callable(function.returns) else function.returns
 
 
+def signature(function: Function) -> str:
+    """How a function is called: `join(separator, lists...)`."""
+    names = [p.name for p in function.parameters]
+    if function.variadic is not None:
+        names.append(f"{function.variadic.name}...")
+    return f"{function.name}({', '.join(names)})"
+
+
 def declared_type(function: Function) -> Type:
     """What can be said of the result's type when nothing is known of the arguments."""
     arguments = [Value(parameter.type, UNKNOWN) for parameter in function.parameters]

@@ -25,7 +25,7 @@ from nexusform.language.functions import (
     templating,
     text,
 )
-from nexusform.language.functions.function import Function, Functions
+from nexusform.language.functions.function import Function, Functions, signature
 from nexusform.language.surroundings import Clock, FileProblem, Files
 from nexusform.value_types import friendly_name
 from nexusform.values import string
@@ -136,14 +136,6 @@ def described_families() -> Sequence[tuple[str, tuple[Function, ...]]]:
         *_outside_families(files, clock, "", clock.now(), applying=False),
         ("Templates", templating.template_functions(reader, templating.TemplateRenderer())),
     )
-
-
-def signature(function: Function) -> str:
-    """How a function is called: `join(separator, lists...)`."""
-    names = [p.name for p in function.parameters]
-    if function.variadic is not None:
-        names.append(f"{function.variadic.name}...")
-    return f"{function.name}({', '.join(names)})"
 
 
 def reference_markdown() -> str:

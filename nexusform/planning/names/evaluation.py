@@ -11,6 +11,7 @@ from copy import copy
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.address import ROOT, Address, ConfigAddress, Key, Mode, ModulePath, ModuleStep
 from nexusform.configuration.evaluation import PreparedBody
@@ -202,7 +203,12 @@ class Evaluation:
         if key not in self._memo:
             # What refers to itself finds this; the reference has been complained about.
             self._memo[key] = unknown(DYNAMIC)
+            before = len(self.diagnostics)
             value = self.evaluated(expression(), self.scope(instance))
+            header = "locals" if kind == "local" else f'output "{name}"'
+            self.diagnostics[before:] = [
+                d if d.block else replace(d, block=header) for d in self.diagnostics[before:]
+            ]
             if value is not None:
                 self._memo[key] = value
         return self._memo[key]
