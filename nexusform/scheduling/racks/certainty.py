@@ -185,9 +185,9 @@ class _Tallies:
                 self._racks[token] += 1
                 if other.machine == place.machine:
                     self._machines[token] += 1
-        found = self._per_rack(outcome)
+        outcome_counts = self._per_rack(outcome)
         for pool, counts in self._counts.items():
-            other_counts = found.get(pool, Counter())
+            other_counts = outcome_counts.get(pool, Counter())
             self._wrong[pool].update(
                 rack for rack in counts.keys() | other_counts.keys() if counts[rack] != other_counts[rack]
             )
