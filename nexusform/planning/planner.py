@@ -21,12 +21,10 @@ from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.orphans import orphans_of
 from nexusform.planning.modules.conditions import check_conditions
-from nexusform.planning.modules.data_blocks import read_all_data
-from nexusform.planning.modules.outputs import plan_outputs
+from nexusform.planning.modules.outputs import plan_outputs, read_all_data
 from nexusform.planning.modules.validation import validate
-from nexusform.planning.names.bodies import PreparedBodies
 from nexusform.planning.names.evaluation import Evaluation
-from nexusform.planning.names.setting import setting_for
+from nexusform.planning.names.setting import PreparedBodies, setting_for
 from nexusform.planning.plan import Mode
 from nexusform.planning.preparation.order import (
     FLEET_PHASE,
@@ -39,9 +37,8 @@ from nexusform.planning.preparation.order import (
 from nexusform.planning.preparation.prior import Prior, prior_of, selected
 from nexusform.planning.preparation.selection import Selection, select, unmatched
 from nexusform.planning.request import PlanRequest
-from nexusform.planning.vms.destroying import destroy
 from nexusform.planning.vms.vm_object import VmObject
-from nexusform.planning.vms.vm_walk import plan_vms
+from nexusform.planning.vms.vm_walk import destroy, plan_vms
 from nexusform.planning.vms.vm_world import vm_world
 
 if TYPE_CHECKING:  # loaded where there is a fleet

@@ -1,1 +1,1 @@
-"""Questions asked of a state or a plan: explain."""
+"""Questions asked of a state or a plan."""

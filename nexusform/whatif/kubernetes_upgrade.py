@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from nexusform.demands import PlacedVm
 from nexusform.planning.vms.sites import demand_for, vm_name
-from nexusform.planning.vms.triggers import batch_size
+from nexusform.planning.vms.vm_object import batch_size
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.shortage import Shortage
 from nexusform.whatif.availability import Replacement, quorum_of

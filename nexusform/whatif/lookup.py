@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from nexusform.diagnostics import Diagnostic, did_you_mean, error
 from nexusform.scheduling.racks.model import VmSku
-from nexusform.whatif.mix import MixPart
+from nexusform.whatif.capacity import MixPart
 from nexusform.whatif.world_view import Cluster, Kind, SiteView, WorldView
 from nexusform.words import listed
 

@@ -15,12 +15,14 @@ from msgspec.structs import replace
 
 from nexusform.address import Address, address_order
 from nexusform.demands import PlacedVm, PoolDemand, VmDemand
+from nexusform.planning.plan import Plan
 from nexusform.planning.room.ground import Ground, Thing, lay_ground
 from nexusform.planning.vms.sites import SitePlan, occupy_outsiders, sku_of, vm_name
 from nexusform.ports import Registries, ResourceType
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.model import Machine, VmSku
 from nexusform.scheduling.world import RackOffer
+from nexusform.state.model import State
 
 
 class Kind(StrEnum):
@@ -227,3 +229,33 @@ def _kind_of(kind: ResourceType) -> Kind:
     if kind.name in _NKS_TYPES:
         return Kind.NKS
     return Kind.VM if kind.name == _PLAIN_VM else Kind.GROUP
+
+
+# --- the objects that questions are asked of ---------------------------------------------------
+
+
+def things_of_state(state: State) -> tuple[Thing, ...]:
+    """What stands according to a state."""
+    return tuple(
+        Thing(address, instance.current.attributes, instance.current.creation)
+        for address, instance in state.instances.items()
+        if instance.current is not None
+    )
+
+
+def things_after(plan: Plan, prior: State) -> tuple[Thing, ...]:
+    """What will stand when a plan has been applied to its prior state."""
+    things = {thing.address: thing for thing in things_of_state(prior)}
+    for address, refreshed in plan.refreshed.items():
+        things.pop(address, None)
+        if refreshed is not None:
+            things[address] = Thing(address, refreshed.attributes, refreshed.creation)
+    for old, _ in plan.moved:
+        things.pop(old, None)
+    for change in plan.changes:
+        if change.deposed:
+            continue
+        things.pop(change.address, None)
+        if change.after is not None:
+            things[change.address] = Thing(change.address, change.after, change.creation)
+    return tuple(things.values())

@@ -25,7 +25,7 @@ from nexusform.language.scanner import (
     scan,
 )
 from nexusform.language.syntax import Call, Expression, Parentheses
-from nexusform.planning.names.standing import standing_evaluation
+from nexusform.planning.names.setting import standing_evaluation
 from nexusform.planning.request import PlanRequest
 from nexusform.rendering.answers.console_text import console_type, console_value
 from nexusform.resource_types.registry import registries

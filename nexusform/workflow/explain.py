@@ -24,8 +24,7 @@ from nexusform.state import codec
 from nexusform.state.model import EMPTY, State
 from nexusform.whatif.elsewhere import Way, find_ways
 from nexusform.whatif.pools import PoolReason, explain_pools
-from nexusform.whatif.things import things_after
-from nexusform.whatif.world_view import view_world
+from nexusform.whatif.world_view import things_after, view_world
 from nexusform.workflow.explain_fleet import PlacementReason, explain_placements
 from nexusform.workflow.explain_pods import explain_pods
 from nexusform.workflow.place import Place

@@ -16,9 +16,8 @@ from nexusform.configuration.evaluation import prepare_body
 from nexusform.configuration.model import ProviderBlock
 from nexusform.configuration.references import unknown_providers
 from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.planning.names.bodies import PreparedBodies
 from nexusform.planning.names.evaluation import Evaluation
-from nexusform.planning.names.setting import setting_for
+from nexusform.planning.names.setting import PreparedBodies, setting_for
 from nexusform.planning.request import PlanRequest
 from nexusform.ports import ObjectKey, Provider, ProviderProblem, ReadRequest, ResourceType
 from nexusform.providers.registry import DEFAULT, PROVIDERS

@@ -15,8 +15,7 @@ from nexusform.state import codec
 from nexusform.state.model import EMPTY, State
 from nexusform.whatif.pod_view import view_pods
 from nexusform.whatif.pods_down import ClusterPods
-from nexusform.whatif.things import things_after, things_of_state
-from nexusform.whatif.world_view import WorldView, view_world
+from nexusform.whatif.world_view import WorldView, things_after, things_of_state, view_world
 from nexusform.workflow.place import Place
 from nexusform.workflow.project import find_backend
 from nexusform.workflow.saved_plans import read_plan

@@ -20,7 +20,7 @@ from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error, has
 from nexusform.language.evaluator import evaluate
 from nexusform.language.syntax import Traversal, TraverseAttribute
 from nexusform.planning.instances.conditions import ID_OF_CONDITION, evaluate_condition, failure
-from nexusform.planning.names.standing import StandingEvaluation, standing_evaluation
+from nexusform.planning.names.setting import StandingEvaluation, standing_evaluation
 from nexusform.planning.plan import Mode, Plan
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.verdicts.separation import BROKEN

@@ -6,9 +6,8 @@ from msgspec.structs import replace
 from nexusform.diagnostics import Diagnostic
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.model import VmSku
-from nexusform.whatif.capacity import CapacityAnswer, find_capacity
+from nexusform.whatif.capacity import CapacityAnswer, MixPart, find_capacity
 from nexusform.whatif.lookup import find_mix
-from nexusform.whatif.mix import MixPart
 from nexusform.whatif.world_view import SiteView
 from tests.planning.harness import agent_pool, cluster, plan, pool
 from tests.whatif.worlds import document, racks, site_of, standing

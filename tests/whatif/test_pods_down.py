@@ -22,8 +22,7 @@ from nexusform.whatif.pods_down import (
     allowed_disruptions,
 )
 from nexusform.whatif.runtime_upgrade import RuntimeUpgrade, UpgradeOptions, simulate_runtime_upgrade
-from nexusform.whatif.things import things_of_state
-from nexusform.whatif.world_view import SiteView, view_world
+from nexusform.whatif.world_view import SiteView, things_of_state, view_world
 from tests.planning.harness import all_types, cluster, pool
 from tests.whatif.worlds import document, racks, standing
 

@@ -1,5 +1,6 @@
 from nexusform.scheduling.racks.model import Terms, anybodys
-from nexusform.whatif.world_view import Kind
+from nexusform.state.model import EMPTY
+from nexusform.whatif.world_view import Kind, things_after, things_of_state
 from tests.planning.harness import agent_pool, applied, cluster, places, plan, pool
 from tests.resource_types.test_tacker_vnf import SPECIFICATION_HOT, planned
 from tests.whatif.worlds import racks, site_of, standing, where, world_after, world_of
@@ -64,3 +65,13 @@ def test_a_vnf_has_its_control_plane_by_role() -> None:
         Kind.GROUP,
         [("masterNode", True, 3), ("workerNode", False, 3)],
     )
+
+
+def test_the_things_after_a_plan_are_those_of_the_state_that_it_leads_to() -> None:
+    first = plan(racks(3, 3) + A)
+    state = applied(first)
+    assert {t.address for t in things_after(first.plan, EMPTY)} == {t.address for t in things_of_state(state)}
+    second = plan(racks(3, 3) + cluster("b", pools=pool("q", 2)), state)
+    left = {str(thing.address) for thing in things_after(second.plan, state)}
+    assert "nexus_kubernetes_cluster.a" not in left
+    assert "nexus_kubernetes_cluster.b" in left

@@ -7,8 +7,7 @@ from typing import Any
 
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.state.model import EMPTY, State
-from nexusform.whatif.things import things_after, things_of_state
-from nexusform.whatif.world_view import SiteView, WorldView, view_world
+from nexusform.whatif.world_view import SiteView, WorldView, things_after, things_of_state, view_world
 from tests.planning.harness import all_types, applied, plan
 
 DOCUMENT = Path(__file__).parents[2] / "examples" / "nexus-document"

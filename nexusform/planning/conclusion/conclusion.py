@@ -13,21 +13,17 @@ from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, has_errors
 from nexusform.planning.conclusion.causes import each_once
 from nexusform.planning.conclusion.changes import build_changes, find_drift
-from nexusform.planning.conclusion.placements import explanations, placement_changes
+from nexusform.planning.conclusion.placements import explanations, placement_changes, placement_tables
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.conclusion.steps import build_steps
-from nexusform.planning.conclusion.tables import placement_tables
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import UNDECIDED, Instance
-from nexusform.planning.modules.data_blocks import inventories_read
-from nexusform.planning.modules.outputs import Outputs, variable_values
+from nexusform.planning.modules.outputs import Outputs, inventories_read, variable_values
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.plan import CheckResult, Drift, Mode, PlacementAction, PlacementChange, Plan
 from nexusform.planning.request import PlanRequest
-from nexusform.planning.verdicts.broken_groups import broken_groups
 from nexusform.planning.verdicts.certainty import SiteCertainty, measure
-from nexusform.planning.verdicts.fit import Unplaced, fit_failures
-from nexusform.planning.verdicts.overfull import overfull
+from nexusform.planning.verdicts.fit import Unplaced, broken_groups, fit_failures, overfull
 from nexusform.planning.verdicts.separation import Verdicts, has_rules, judge
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.surroundings import PlanSurroundings, catalogue_version

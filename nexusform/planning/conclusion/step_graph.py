@@ -1,15 +1,22 @@
-"""The graph that steps are drafted in: each change's steps, and what each waits for."""
+"""The graph that steps are drafted in: each change's steps, what each waits for, and the room that others
+must free first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from math import inf
+from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
 from nexusform.address import Address
 from nexusform.planning.plan import Action, Change, Step, StepKind
+from nexusform.planning.vms.sites import SitePlan
+from nexusform.planning.vms.vm_object import ROLLING, VmObject
+from nexusform.scheduling.racks.certainty import Release
 
+Waits: TypeAlias = dict[int, set[int]]  # step -> the steps it waits for
 # More steps than these are waited for through a gate: many that wait for many would make n x m edges.
 GATE_ABOVE = 4
 
@@ -85,3 +92,131 @@ class StepGraph:
             Step(d.id, d.kind, d.change, tuple(sorted(d.waits)), d.prior, d.planned, d.main)
             for d in self.drafts
         ]
+
+
+# --- room that must be freed first -------------------------------------------------------------
+
+
+def wait_for_room(
+    graph: StepGraph, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]
+) -> None:
+    """Add these waits, except where references already say the opposite order (an object that used to
+    refer to the one whose room it takes): references win.
+    """
+    waits = _waits_for_leaving(graph, objects)
+    for step, others in _waits_for_rolling(graph, objects, sites).items():
+        waits.setdefault(step, set()).update(others)
+    for step, others in waits.items():
+        graph.drafts[step].waits |= others
+    stuck = _stuck(graph)
+    for step in stuck:
+        against_references = waits.get(step, set()) & stuck
+        graph.drafts[step].waits -= against_references
+
+
+def _waits_for_leaving(graph: StepGraph, objects: Mapping[Address, VmObject]) -> Waits:
+    """Makers wait for the deletes and releases that free room on their machines."""
+    freeing: dict[tuple[str, str], set[int]] = {}  # site and machine -> steps
+    for address, vms in objects.items():
+        delete = graph.deleting.get((address, ""))
+        step = delete if delete is not None else graph.releasing.get(address)
+        if step is None or vms.prior_demand is None:
+            continue
+        for key in vms.standing:
+            if delete is not None or vms.leaves_early(key):
+                machine = vms.place_before(key).machine
+                freeing.setdefault((vms.prior_demand.site_id, machine), set()).add(step)
+    waits: Waits = {}
+    for address, vms in objects.items():
+        making = graph.making.get(address)
+        if making is None or vms.demand is None or not freeing:
+            continue
+        # Under create_before_destroy the old VMs hold their room until the new ones stand.
+        own = graph.deleting.get((address, "")) if vms.keeps_old else None
+        for key in vms.tokens:
+            steps = freeing.get((vms.demand.site_id, vms.place_after(key).machine), set())
+            waits.setdefault(making, set()).update(steps - {making, own})
+    return waits
+
+
+def _waits_for_rolling(
+    graph: StepGraph, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]
+) -> Waits:
+    """Rolling VMs free their room only as their object is updated: whatever was placed there afterwards
+    waits for that update, except an object that rolled earlier itself.
+    """
+    rolling = {address: vms for address, vms in objects.items() if ROLLING in vms.moves.again.values()}
+    turn = {
+        address: vms.instance.prior.creation
+        for address, vms in rolling.items()
+        if vms.instance.prior is not None
+    }
+    owners = _owners_of_rolling(rolling)
+    waits: Waits = {}
+    for site in sites.values() if rolling else ():
+        for owner, taker in _successions(site, owners, _placed_on(site, objects)):
+            update, making = graph.making.get(owner), graph.making.get(taker)
+            if update is None or making is None or update == making:
+                continue
+            if turn.get(taker, inf) >= turn[owner]:
+                waits.setdefault(making, set()).add(update)
+    return waits
+
+
+def _owners_of_rolling(rolling: Mapping[Address, VmObject]) -> dict[tuple[str, str, int | str], Address]:
+    """Whose the rolling VMs are, by owner, pool and number as the placement rule knows them."""
+    owners = {}
+    for address, vms in rolling.items():
+        for key, trigger in vms.moves.again.items():
+            if trigger == ROLLING and vms.prior_demand is not None:
+                owners[vms.prior_demand.owner, *key] = address
+    return owners
+
+
+def _placed_on(site: SitePlan, objects: Mapping[Address, VmObject]) -> dict[Hashable, tuple[Address, str]]:
+    """The VMs that this plan places on a site, by handle: whose they are, and the machine."""
+    return {
+        token: (address, vms.place_after(key).machine)
+        for address, vms in objects.items()
+        if vms.site is site
+        for key, token in vms.tokens.items()
+    }
+
+
+def _successions(
+    site: SitePlan,
+    owners: Mapping[tuple[str, str, int | str], Address],
+    placed: Mapping[Hashable, tuple[Address, str]],
+) -> Iterator[tuple[Address, Address]]:
+    """Whose rolling VM left a machine, and who was placed on it after that."""
+    if site.base is None:
+        return
+    left: dict[str, set[Address]] = {}  # machine -> whose VMs rolled away
+    for operation in site.operations:
+        if not isinstance(operation, Release):
+            if operation.token in placed:
+                taker, machine = placed[operation.token]
+                for owner in sorted(left.get(machine, ()), key=str):
+                    yield owner, taker
+        elif operation.handle is not None:
+            vm = site.base.vm(operation.handle)
+            owner_of_vm = owners.get((vm.vm.owner, vm.vm.pool, vm.vm.number))
+            if owner_of_vm is not None:
+                left.setdefault(vm.placement.machine, set()).add(owner_of_vm)
+
+
+def _stuck(graph: StepGraph) -> set[int]:
+    """Steps that wait for each other in a circle, or for one that does."""
+    followers: dict[int, list[int]] = {}
+    open_waits: dict[int, int] = {}
+    for draft in graph.drafts:
+        open_waits[draft.id] = len(draft.waits)
+        for other in draft.waits:
+            followers.setdefault(other, []).append(draft.id)
+    ready = [step for step, count in open_waits.items() if count == 0]
+    while ready:
+        for follower in followers.get(ready.pop(), ()):
+            open_waits[follower] -= 1
+            if open_waits[follower] == 0:
+                ready.append(follower)
+    return {step for step, count in open_waits.items() if count > 0}

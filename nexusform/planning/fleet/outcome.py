@@ -1,15 +1,15 @@
-"""What comes out of a fleet's plan: rows, and each placement's computed attributes."""
+"""What comes out of a fleet's plan: rows, each placement's computed attributes, and warnings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.address import Address
-from nexusform.diagnostics import Diagnostic
+from nexusform.diagnostics import Diagnostic, Problem, Severity
 from nexusform.importers.fleet_model import EXTERNAL
 from nexusform.planning.fleet.attributes import (
     write_bindings,
@@ -18,12 +18,16 @@ from nexusform.planning.fleet.attributes import (
     write_snapshot,
     write_statuses,
 )
-from nexusform.planning.fleet.placement import PlacementPlan
+from nexusform.planning.fleet.placement import OLD_NODE_COUNT, PlacementPlan, uses_old_name
+from nexusform.planning.fleet.rounds import Rounds
 from nexusform.planning.fleet.rows import removed_rows
 from nexusform.planning.fleet.selection import availability_tracked, write_selected
+from nexusform.planning.fleet.world import FleetMemberState
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import PlacementChange
 from nexusform.ports import Kind
+from nexusform.scheduling.fleet.explanation import drift
+from nexusform.scheduling.fleet.model import BindingState
 from nexusform.scheduling.fleet.roster import Roster
 from nexusform.scheduling.fleet.status import (
     CLUSTER_SCOPED,
@@ -122,3 +126,114 @@ def _progress(placement: PlacementPlan) -> dict[str, Progress]:
             trackable=trackable,
         )
     return by_cluster
+
+
+# --- warnings ----------------------------------------------------------------------------------
+
+
+def placement_warnings(
+    placements: Sequence[PlacementPlan], members: Mapping[str, FleetMemberState], rounds: Rounds
+) -> Iterator[Diagnostic]:
+    """All warnings, placement by placement."""
+    for placement in placements:
+        yield from _unfulfilled(placement)
+        yield from _older_name(placement, rounds)
+        yield from _not_overridden(placement)
+        yield from _shared(placement, members)
+        yield from _drifted(placement, members, rounds)
+
+
+def _warned(placement: PlacementPlan, kind: str, text: str, path: tuple[str | int, ...] = ()) -> Diagnostic:
+    return placement.instance.problem(Problem(path, kind, text, Severity.WARNING))
+
+
+def _unfulfilled(placement: PlacementPlan) -> Iterator[Diagnostic]:
+    if placement.abort is not None:
+        at = f" at cluster {placement.abort.cluster}" if placement.abort.cluster else ""
+        text = f"The scheduler stops{at}: {placement.abort.message}. What stands is kept."
+        yield _warned(placement, "scheduling-stopped", text)
+        return
+    status = placement.status
+    if status is None or status.fulfilled:
+        return
+    reasons = [f"  - {d.cluster}: {d.reason}" for d in status.unselected]
+    message = status.condition.message
+    text = "\n".join([f"{message[:1].upper()}{message[1:]}.", *reasons])
+    yield _warned(placement, "placement-is-not-fulfilled", text)
+
+
+def _older_name(placement: PlacementPlan, rounds: Rounds) -> Iterator[Diagnostic]:
+    policy = placement.written.policy
+    if policy is None or not uses_old_name(policy) or placement.policy_in(rounds.roster) == policy:
+        return
+    manifest = (placement.instance.config or {}).get("manifest")
+    lines = manifest.splitlines() if isinstance(manifest, str) else []
+    line = next((f"manifest:{n}: " for n, text in enumerate(lines, 1) if OLD_NODE_COUNT in text), "")
+    text = (
+        f"{line}kubernetes.azure.com/node-count is the older name of kubernetes-fleet.io/node-count and is "
+        "read as that: no cluster has a property of the older name. A real hub finds no such property today."
+    )
+    yield _warned(placement, "older-property-name", text, ("manifest",) if line else ("policy",))
+
+
+def _not_overridden(placement: PlacementPlan) -> Iterator[Diagnostic]:
+    for binding in placement.held:
+        rendered = placement.renders.get(binding.cluster)
+        if rendered is not None and rendered.failure:
+            text = f"On cluster {binding.cluster}: {rendered.failure}. The objects are not overridden there."
+            yield _warned(placement, "overrides-cannot-be-applied", text)
+
+
+def _shared(placement: PlacementPlan, members: Mapping[str, FleetMemberState]) -> Iterator[Diagnostic]:
+    """Picked members that stand on the same machines."""
+    standing: dict[tuple[str, str], set[str]] = {}
+    for binding in placement.held:
+        state = members.get(binding.cluster)
+        if binding.state is BindingState.UNSCHEDULED or state is None or state.cluster is None:
+            continue
+        for node in state.cluster.nodes:
+            standing.setdefault((state.cluster.site_id, node.machine), set()).add(binding.cluster)
+    shared = {place: names for place, names in standing.items() if len(names) > 1}
+    if not shared:
+        return
+    (site, machine), names = max(sorted(shared.items(), reverse=True), key=lambda item: len(item[1]))
+    listed = ", ".join(sorted(names))
+    text = (
+        f"Machines that hold nodes of more than one picked cluster: {len(shared)}. The loss of machine "
+        f"{machine} (site {site}) takes nodes of {listed} down at once. Keep the clusters in different racks "
+        "(availability_zones); a nexus_separation_rule makes a plan that mixes them fail."
+    )
+    yield _warned(placement, "members-of-a-placement-share-machines", text)
+
+
+def _drifted(
+    placement: PlacementPlan, members: Mapping[str, FleetMemberState], rounds: Rounds
+) -> Iterator[Diagnostic]:
+    """What a fresh schedule would choose, told where this plan changes members under a placement that
+    stays: information, never an action.
+    """
+    changed = any(m.before != m.now for m in members.values())
+    if placement.created or not changed or placement.abort is not None:
+        return
+    roster = rounds.roster
+    difference = drift(
+        placement.held,
+        roster,
+        placement.policy_in(roster),
+        placement.snapshot,
+        placement.written.namespace,
+    )
+    if not difference.gained and not difference.lost:
+        return
+    gained = f" would hold {', '.join(difference.gained)}" if difference.gained else " would"
+    lost = (
+        f"{' and' if difference.gained else ''} not hold {', '.join(difference.lost)}"
+        if difference.lost
+        else ""
+    )
+    text = (
+        f"With the members as this plan leaves them, a placement made anew{gained}{lost}. Nothing is moved "
+        "for that: existing placements are kept (a fulfilled PickN is not re-evaluated). "
+        f"`nexusform explain {placement.address}` shows every cluster's verdict."
+    )
+    yield _warned(placement, "a-fresh-schedule-would-choose-otherwise", text)

@@ -14,15 +14,13 @@ from nexusform.configuration.model import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, has_errors
 from nexusform.importers.fleet_model import FleetPlacement
 from nexusform.plain_data import Path
-from nexusform.planning.fleet.hub import read_hub
-from nexusform.planning.fleet.members import note_members, read_members
-from nexusform.planning.fleet.outcome import FleetOutcome, conclude_placement
+from nexusform.planning.fleet.hub import note_members, read_hub, read_members
+from nexusform.planning.fleet.outcome import FleetOutcome, conclude_placement, placement_warnings
 from nexusform.planning.fleet.placement import PlacementPlan, begin
-from nexusform.planning.fleet.resources import note_resources, prepare_resources
 from nexusform.planning.fleet.rollout import evict_once, roll_out_all
 from nexusform.planning.fleet.rounds import place_pods, run_rounds
 from nexusform.planning.fleet.rows import binding_rows, removed_rows
-from nexusform.planning.fleet.warnings import placement_warnings
+from nexusform.planning.fleet.selection import note_resources, prepare_resources
 from nexusform.planning.fleet.world import FleetMemberState, Pods
 from nexusform.planning.instances.arguments import undecided, undecided_error
 from nexusform.planning.instances.blocks import Blocks, show

@@ -1,4 +1,4 @@
-"""Prior against planned: what changes, and what a change means for the object."""
+"""Prior against planned: what changes, what a change means for the object, and the action that follows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nexusform.plain_data import Path, unknown_paths
+from nexusform.planning.instances.instance import Instance
+from nexusform.planning.plan import Action
 from nexusform.schema import BlockSchema, NestedBlock, Nesting, OnChange, order_attribute
 from nexusform.value_types import ListType, MapType, PrimitiveType, SetType
 from nexusform.values import UNKNOWN
@@ -193,3 +195,41 @@ def _with_element_taken_over(items: list[Any], before: list[Any], path: Path) ->
         copy[index] = dict(copy[index])
         _take_over(copy[index], before[index], rest)
     return copy
+
+
+# --- what becomes of an instance ---------------------------------------------------------------
+
+
+def decide(instance: Instance, computed: Mapping[str, Any], *, requested: bool) -> None:
+    """Work out the planned attributes and the action."""
+    assert instance.config is not None
+    schema = instance.type.schema
+    prior = instance.before
+    instance.planned = planned_attributes(schema, instance.config, prior, computed)
+    if prior is None:
+        instance.action = Action.CREATE
+        return
+    assert instance.prior is not None
+    instance.replace_paths = replacing_paths(schema, prior, instance.config)
+    reason = ""
+    if instance.prior.tainted:
+        reason = "replace_because_tainted"
+    elif requested:
+        reason = "replace_by_request"
+    elif instance.forced:
+        reason = instance.forced
+    elif instance.replace_paths:
+        reason = "replace_because_cannot_update"
+    if reason:
+        instance.reason = reason
+        instance.action = Action.REPLACE_CREATE_FIRST if instance.create_first else Action.REPLACE
+        if computed or instance.replace_paths:
+            instance.planned = planned_attributes(schema, instance.config, None, computed)
+        return
+    instance.action = Action.NO_OP if same(instance.planned, prior) else Action.UPDATE
+    instance.replace_paths = tuple(sorted(pool_replacing_paths(schema, prior, instance.config)))
+
+
+def same(planned: Mapping[str, Any], prior: Mapping[str, Any]) -> bool:
+    """Whether nothing differs; an attribute that state does not know yet counts when it is set."""
+    return all(prior.get(name) == value for name, value in planned.items())

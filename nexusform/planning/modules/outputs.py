@@ -1,4 +1,4 @@
-"""Root outputs before and after, and the variables as the plan saw them."""
+"""Root outputs before and after, the variables as the plan saw them, and the data blocks that it read."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from nexusform.configuration.model import Output
+from nexusform.address import Address
+from nexusform.configuration.model import Configuration, Output
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.plain_data import to_plain
 from nexusform.planning.names.evaluation import Evaluation
-from nexusform.planning.plan import Action, Mode, OutputChange, VariableValue
+from nexusform.planning.plan import Action, InventoryRead, Mode, OutputChange, VariableValue
+from nexusform.planning.preparation.order import modules
 from nexusform.planning.preparation.selection import Selection
 from nexusform.planning.request import PlanRequest
 from nexusform.state.model import OutputState
 from nexusform.value_types import DYNAMIC
 from nexusform.values import UNKNOWN, Value, null
+
+# A data source whose result has this attribute tells when its figures were taken.
+TAKEN_AT = "exported_at"
 
 
 class Outputs(Struct, frozen=True):
@@ -82,3 +87,29 @@ def variable_values(request: PlanRequest) -> dict[str, VariableValue]:
         sensitive = declared.sensitive or value.has_marks
         values[name] = VariableValue(to_plain(value)[0], value.type, sensitive, is_set)
     return values
+
+
+# --- data blocks -------------------------------------------------------------------------------
+
+
+def read_all_data(configuration: Configuration, evaluation: Evaluation) -> None:
+    """Data blocks that nothing refers to are read all the same: what is wrong with them is to be told."""
+    for module in modules(configuration.root):
+        for block in module.resources.values():
+            if block.mode == "data":
+                for instance in evaluation.module_instances(module.path):
+                    evaluation.resource(instance, block)
+
+
+def inventories_read(evaluation: Evaluation) -> tuple[InventoryRead, ...]:
+    """Every inventory that was read, by address."""
+    inventories = []
+    for (module, mode, kind, name), view in evaluation.resources.items():
+        if mode != "data":
+            continue
+        for key, item in view.items.items():
+            if item.attributes is not None and TAKEN_AT in item.attributes:
+                address = Address(module, "data", kind, name, key)
+                taken_at = item.attributes[TAKEN_AT]
+                inventories.append(InventoryRead(str(address), taken_at if isinstance(taken_at, str) else ""))
+    return tuple(sorted(inventories, key=lambda inventory: inventory.address))

@@ -16,10 +16,9 @@ from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.instances import arguments
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.modules.outputs import shown_secrets
-from nexusform.planning.names.bodies import PreparedBodies
 from nexusform.planning.names.evaluation import Evaluation, ModuleInstance, Setting
 from nexusform.planning.names.repetition import ONCE
-from nexusform.planning.names.setting import setting_for
+from nexusform.planning.names.setting import PreparedBodies, setting_for
 from nexusform.planning.preparation.order import modules, planning_order
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.vms.surroundings import vm_skus

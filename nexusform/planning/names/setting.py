@@ -1,4 +1,4 @@
-"""What a plan's passes share: functions, data sources, SKUs, and what stood before."""
+"""What names are evaluated in: checked bodies, functions and data sources, and the names as they stand."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from nexusform.address import parse_address
-from nexusform.configuration.evaluation import PreparedBody
+from nexusform.address import Address, ConfigAddress, Mode, parse_address
+from nexusform.configuration.evaluation import PreparedBody, prepare_resource
 from nexusform.configuration.model import ResourceBlock
-from nexusform.diagnostics import Diagnostic, Problem, Severity, diagnostic
+from nexusform.diagnostics import Diagnostic, Problem, Severity, diagnostic, has_errors
 from nexusform.plain_data import Path, unknown_paths
-from nexusform.planning.names.bodies import PreparedBodies
-from nexusform.planning.names.evaluation import Setting
+from nexusform.planning.names.evaluation import Evaluation, ModuleInstance, Setting
+from nexusform.planning.names.views import ObjectView, ResourceView
 from nexusform.planning.request import PlanRequest
 from nexusform.ports import ReadContext, ResourceType
+from nexusform.schema import BlockSchema
 from nexusform.state.model import State
 
 
@@ -155,3 +156,77 @@ def _managed(request: PlanRequest, state: State) -> frozenset[str]:
         name = str(attributes.get("name"))
         names.add(f"{cluster}/{name}" if cluster else name)
     return frozenset(names)
+
+
+# --- bodies of blocks --------------------------------------------------------------------------
+
+
+class PreparedBodies:
+    """Bodies checked against their schema, once per block."""
+
+    def __init__(self, schemas: Mapping[Mode, Mapping[str, BlockSchema]]) -> None:
+        self._schemas = schemas
+        self._known: dict[ConfigAddress, PreparedBody | None] = {}
+        self.diagnostics: list[Diagnostic] = []
+        self.flawed: set[ConfigAddress] = set()
+
+    def of(self, block: ResourceBlock) -> PreparedBody | None:
+        """The block's body, None for an unknown type. What is wrong with it was reported, its block
+        is `flawed`, and what is wrong reads as unknown.
+        """
+        if block.address not in self._known:
+            schema = self._schemas[block.mode].get(block.type)
+            body = None
+            if schema is not None:
+                body, problems = prepare_resource(block, schema)
+                self.diagnostics += problems
+                if has_errors(problems):
+                    self.flawed.add(block.address)
+            self._known[block.address] = body
+        return self._known[block.address]
+
+
+# --- names as they stand -----------------------------------------------------------------------
+
+
+class StandingEvaluation(Evaluation):
+    """An evaluation in which a resource is what the state holds of it; what it lacks is unknown."""
+
+    def __init__(self, setting: Setting, request: PlanRequest) -> None:
+        super().__init__(setting)
+        self._state: State = request.state
+        self._types = request.registries.resource_types
+
+    def resource(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
+        """The instances of a block, of data blocks too."""
+        key = (instance.path, block.mode, block.type, block.name)
+        if block.mode == "data" or key in self.resources:
+            return super().resource(instance, block)
+        kind = self._types.get(block.type)
+        view = ResourceView("") if kind is None else self._standing(instance, block, kind)
+        self.resources[key] = view
+        return view
+
+    def _standing(self, instance: ModuleInstance, block: ResourceBlock, kind: ResourceType) -> ResourceView:
+        expansion, problems = self.expansion(block, self.scope(instance))
+        self.diagnostics += problems
+        if expansion is None or expansion.unknown:
+            return ResourceView("")
+        view = ResourceView(expansion.shape)
+        for repetition in expansion.repetitions:
+            address = Address(instance.path, "managed", block.type, block.name, repetition.key)
+            known = self._state.instances.get(address)
+            current = known.current if known is not None else None
+            view.items[repetition.key] = ObjectView(
+                current.attributes if current is not None else None,
+                current.sensitive if current is not None else (),
+                kind.schema,
+                kind.present,
+            )
+        return view
+
+
+def standing_evaluation(request: PlanRequest) -> StandingEvaluation:
+    """The names of the request's configuration over its state."""
+    bodies = PreparedBodies(request.registries.schemas)
+    return StandingEvaluation(setting_for(request, bodies, request.state), request)

@@ -23,7 +23,7 @@ from nexusform.language.syntax import (
 from nexusform.plain_data import to_plain
 from nexusform.planning.names.evaluation import Evaluation, InstanceScope
 from nexusform.planning.names.repetition import ONCE, Repetition, expand
-from nexusform.planning.names.standing import standing_evaluation
+from nexusform.planning.names.setting import standing_evaluation
 from nexusform.planning.preparation.moves import apply_moves
 from nexusform.planning.preparation.order import modules
 from nexusform.planning.request import Imported, PlanRequest

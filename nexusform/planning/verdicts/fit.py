@@ -1,24 +1,31 @@
-"""What to say when VMs do not fit: which pool, how many, and what stood in the way."""
+"""What to say when VMs do not fit: which pool, how many, and what was in the way; which VMs stand against
+their placement group, and which machines became smaller than what stands on them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
 from nexusform.address import Address
-from nexusform.demands import PoolDemand
+from nexusform.demands import GroupRule, PlacedVm, PoolDemand
 from nexusform.diagnostics import Diagnostic, Problem, Severity, error
+from nexusform.planning.instances.instance import Instance
+from nexusform.planning.plan import Action
+from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_object import VmObject
-from nexusform.scheduling.racks.model import Demand
+from nexusform.scheduling.racks.model import Demand, Machine, Placement
 from nexusform.scheduling.racks.shortage import Shortage
 
-MOST_CULPRITS = 5
+MOST_NAMED = 5
 DOES_NOT_FIT = "does-not-fit"
+BROKEN_GROUP = "vms-stand-against-their-placement-group"
 
 
 class Unplaced(Struct, frozen=True):
-    """A pool of which not every VM vms a place. `placed` counts those that stand or were placed,
+    """A pool of which not every VM found a place. `placed` counts those that stand or were placed,
     `standing` those that stood before.
     """
 
@@ -55,7 +62,7 @@ def fit_failures(objects: Iterable[VmObject], left_out: Sequence[str] = ()) -> F
 
 
 def _shortage(vms: VmObject, pool: PoolDemand) -> Shortage | None:
-    """What the first VM of a pool that vms no place fell short of; None when all have one."""
+    """What the first VM of a pool that found no place fell short of; None when all have one."""
     keys = ((pool.pool, number) for number in pool.numbers)
     return next((vms.failed[key] for key in keys if key in vms.failed), None)
 
@@ -102,6 +109,122 @@ def _error(vms: VmObject, pool: PoolDemand, shortage: Shortage, left_out: Sequen
 def _left_out(addresses: Sequence[str]) -> str:
     if not addresses:
         return ""
-    named = ", ".join(addresses[:MOST_CULPRITS])
-    more = f" and {len(addresses) - MOST_CULPRITS} more" if len(addresses) > MOST_CULPRITS else ""
+    named = ", ".join(addresses[:MOST_NAMED])
+    more = f" and {len(addresses) - MOST_NAMED} more" if len(addresses) > MOST_NAMED else ""
     return f" -target or -exclude leave these out of the plan, so that their room is not seen: {named}{more}."
+
+
+# --- placement groups that are not kept --------------------------------------------------------
+
+
+def broken_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
+    """A warning per hard anti-affinity group of which more VMs share a place than it allows, because they
+    stood there before.
+    """
+    for vms in objects:
+        if vms.demand is None or vms.going or not vms.moves.stay:
+            continue
+        rules = dict.fromkeys(rule for pool in vms.demand.pools for rule in pool.groups)
+        for rule in rules:
+            too_many = list(_too_many(vms, rule)) if rule.hard and not rule.affinity else []
+            if too_many:
+                yield _heal_warning(vms, rule, too_many)
+
+
+def _too_many(vms: VmObject, rule: GroupRule) -> Iterator[tuple[str, list[str]]]:
+    """Each place with too many VMs of the group, and those to be healed: the newest beyond its bound."""
+    members: dict[str, list[PlacedVm]] = {}
+    for vm in vms.placed_vms():
+        where = _where(vm.placement, rule.scope)
+        if where and vm.pool in rule.pools:
+            members.setdefault(where, []).append(vm)
+    for where, sharing in members.items():
+        beyond = [vm.name for vm in sharing[rule.most :] if (vm.pool, vm.number) not in vms.tokens]
+        if beyond:
+            yield where, beyond
+
+
+def _where(place: Placement, scope: str) -> str:
+    if scope == "machine":
+        return place.machine
+    return place.rack if scope == "rack" else ""
+
+
+def _heal_warning(vms: VmObject, rule: GroupRule, too_many: list[tuple[str, list[str]]]) -> Diagnostic:
+    places = [where for where, _ in too_many]
+    names = [name for _, beyond in too_many for name in beyond]
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    heal = " ".join(f"-replace='{vms.instance.address}:{name}'" for name in names[:MOST_NAMED])
+    listed = ", ".join(places[:MOST_NAMED]) + (" and others" if len(places) > MOST_NAMED else "")
+    group = rule.name.removeprefix("the others of ")
+    return vms.instance.problem(
+        Problem(
+            (),
+            BROKEN_GROUP,
+            f"{group} allows {rule.most} of its VMs on one {rule.scope}, and more stand on {listed}. "
+            f"A rule moves no VM that stands. To part them, heal: {heal}{more}.",
+            Severity.WARNING,
+        )
+    )
+
+
+# --- machines that became smaller --------------------------------------------------------------
+
+
+def overfull(
+    instances: Mapping[Address, Instance], sites: Mapping[str, SitePlan], objects: Iterable[VmObject]
+) -> list[Diagnostic]:
+    """A warning per rack or machine resource that this plan changes and whose machines are then smaller
+    than the VMs that stay on them.
+    """
+    if not any(vms.moves.stay for vms in objects):
+        return []
+    changed = {str(a): i for a, i in instances.items() if i.type.offer and i.action is not Action.NO_OP}
+    too_small: dict[str, list[str]] = {}  # address of what offers the machines -> their names
+    for site in sites.values():
+        watched = {machine for machine, address in site.offered_by.items() if address in changed}
+        for machine in _exceeded(site, watched):
+            too_small.setdefault(site.offered_by[machine], []).append(machine)
+    return [_overfull_warning(changed[address], machines) for address, machines in too_small.items()]
+
+
+def _exceeded(site: SitePlan, watched: set[str]) -> list[str]:
+    """Those of the watched machines that hold more than they have."""
+    if not watched:
+        return []
+    cpus: Counter[tuple[str, int]] = Counter()
+    memory: Counter[tuple[str, int]] = Counter()
+    disk: Counter[str] = Counter()
+    for vm in site.scheduler.vms():
+        machine = vm.placement.machine
+        if machine in watched:
+            disk[machine] += vm.sku.disk_gib
+            for cell in vm.placement.cells:
+                cpus[machine, cell] += vm.sku.cpus_in_cell
+                memory[machine, cell] += vm.sku.memory_in_cell
+
+    small = {name for name, used in disk.items() if used > site.machines[name].disk_gib}
+    small |= {
+        name
+        for (name, cell), used in cpus.items()
+        if not _holds(site.machines[name], cell, used, memory[name, cell])
+    }
+    return [name for name in site.machines if name in small]
+
+
+def _holds(machine: Machine, cell: int, cpus: int, memory: int) -> bool:
+    return cell < machine.cells and cpus <= machine.cpus_per_cell and memory <= machine.memory_gib_per_cell
+
+
+def _overfull_warning(instance: Instance, machines: list[str]) -> Diagnostic:
+    named = ", ".join(machines[:MOST_NAMED])
+    more = f" and {len(machines) - MOST_NAMED} more" if len(machines) > MOST_NAMED else ""
+    return instance.problem(
+        Problem(
+            (),
+            "machine-smaller-than-what-stands-on-it",
+            f"With these figures {named}{more} of {instance.address} cannot hold the VMs that stand there. "
+            "They stay and are counted; the machine takes no new VM until there is room again.",
+            Severity.WARNING,
+        )
+    )

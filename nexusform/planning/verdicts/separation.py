@@ -21,8 +21,7 @@ from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import SeparationVerdict, SeparationViolation
 from nexusform.planning.verdicts.certainty import SiteCertainty
 from nexusform.planning.vms.sites import SitePlan
-from nexusform.planning.vms.triggers import VmKey
-from nexusform.planning.vms.vm_object import VmObject
+from nexusform.planning.vms.vm_object import VmKey, VmObject
 from nexusform.ports import Kind
 from nexusform.scheduling.racks.certainty import Token
 from nexusform.scheduling.racks.model import Placement

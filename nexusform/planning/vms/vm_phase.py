@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from nexusform.demands import GroupRule, PlacedVm, PoolDemand, VmDemand
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vms.sites import at_machine, demand_for, sku_of, vm_name
-from nexusform.planning.vms.triggers import Situation, VmKey, batch_size, compare
-from nexusform.planning.vms.vm_object import ROLLING, VmObject
+from nexusform.planning.vms.vm_object import ROLLING, Situation, VmKey, VmObject, batch_size, compare
 from nexusform.planning.vms.vm_world import VmWorld
 from nexusform.scheduling.racks.model import CONTROL_PLANE, Hint, HintScope, Placement
 from nexusform.scheduling.racks.shortage import Shortage

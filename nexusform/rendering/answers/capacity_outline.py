@@ -9,9 +9,8 @@ from msgspec.structs import replace
 
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.scheduling.racks.model import VmSku
-from nexusform.whatif.capacity import CapacityAnswer, SkuRoom, ZoneRoom
+from nexusform.whatif.capacity import CapacityAnswer, MixAnswer, MixPart, SkuRoom, ZoneRoom
 from nexusform.whatif.fragmentation import BrokenBy, Fragmentation
-from nexusform.whatif.mix import MixAnswer, MixPart
 from nexusform.words import counted, form, listed
 
 

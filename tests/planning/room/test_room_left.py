@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from collections import Counter
+
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.occupancy import SiteRoom
-from nexusform.planning.room.room_left import with_room
+from nexusform.planning.occupancy import SiteRoom, SiteVms
+from nexusform.planning.plan import Mode
+from nexusform.planning.room.room_left import Side, occupied_sites, with_room
+from nexusform.planning.saved import plan_file
 from nexusform.state.model import EMPTY
 from tests.planning.harness import all_types, applied, plan
 
@@ -103,3 +107,128 @@ def test_what_is_gone_and_what_is_in_error_has_no_room() -> None:
     assert errored.plan.errored
     assert rooms(errored) == ()
     assert rooms(plan(site(), EMPTY)) == ()
+
+
+# --- the sites on each side --------------------------------------------------------------------
+
+
+PLAIN = """
+resource "nexus_bare_metal_machine" "m" {
+  rack_id     = nexus_rack.r[0].id
+  name        = "extra"
+  slot        = 9
+  machine_sku = "bom-1.7.3"
+  occupied {
+    name       = "legacy"
+    cpu_cores  = 8
+    memory_gib = 32
+  }
+}
+resource "nexus_virtual_machine" "v" {
+  site_id    = nexus_site.s.id
+  name       = "jump"
+  cpu_cores  = 4
+  memory_gib = 16
+  disk_gib   = 10
+}
+"""
+
+
+def the_site(result: PlanResult) -> SiteVms:
+    (only,) = with_room(result, all_types()).plan.sites
+    return only
+
+
+def before(result: PlanResult) -> set[str]:
+    return {vm.name for pool in the_site(result).pools for vm in pool.before}
+
+
+def after(result: PlanResult) -> set[str]:
+    return {vm.name for pool in the_site(result).pools for vm in pool.after}
+
+
+def test_the_sites_are_those_that_planning_left() -> None:
+    result = plan(site() + PLAIN + cluster("a", 3) + cluster("b", 2))
+    rebuilt = occupied_sites(result.plan, result.objects, all_types(), Side.AFTER)["s"]
+    left = result.sites["s"].scheduler
+    assert Counter((vm.vm, vm.sku, vm.placement) for vm in rebuilt.site.scheduler.vms()) == Counter(
+        (vm.vm, vm.sku, vm.placement) for vm in left.vms()
+    )
+    assert rebuilt.site.machines == result.sites["s"].machines
+    assert [vm.name for vm in the_site(result).outsiders] == ["legacy"]
+    assert after(result) >= {"jump", "a-control-plane-0", "b-np-1"}
+    assert [(pool.cluster, pool.pool) for pool in the_site(result).pools] == [
+        ("nexus_virtual_machine.v", "vm"),
+        ("a", "control-plane"),
+        ("a", "np"),
+        ("b", "control-plane"),
+        ("b", "np"),
+    ]
+    assert before(result) == set()
+
+
+def test_before_is_what_stood() -> None:
+    first = plan(site() + PLAIN + cluster("a", 3))
+    second = plan(site() + PLAIN + cluster("a", 1) + cluster("b", 2), applied(first))
+    assert before(second) - after(second) == {"a-np-1", "a-np-2"}
+    assert after(second) - before(second) == {"b-control-plane-0", "b-np-0", "b-np-1"}
+
+
+def test_a_vm_that_stays_is_the_very_record_that_was_read_from_state() -> None:
+    first = plan(site() + cluster("a", 3))
+    second = plan(site() + cluster("a", 4), applied(first))
+    read = {id(vm) for vms in second.objects.values() for vm in vms.standing.values()}
+    kept = [vm for pool in the_site(second).pools for vm in pool.kept]
+    assert len(kept) == 4
+    assert all(id(vm) in read for vm in kept)
+
+
+def test_what_moves_is_there_on_both_sides() -> None:
+    first = plan(site() + cluster("a", 3))
+    second = plan(site().replace("= 2", "= 1") + cluster("a", 3), applied(first))
+    moved = {row.object for row in second.plan.placements}
+    pools = the_site(second).pools
+    assert moved
+    assert {vm.name for pool in pools for vm in pool.left} == moved
+    assert {vm.name for pool in pools for vm in pool.came} == moved
+    gone = [machine for machine in the_site(second).machines if not machine.after]
+    assert len(gone) == 3
+    assert all(machine.before for machine in gone)
+
+
+def test_a_plan_in_error_shows_what_stands() -> None:
+    first = plan(site() + cluster("a", 3))
+    errored = plan(site() + cluster("a", 99), applied(first))
+    assert errored.plan.errored
+    assert before(errored) == after(errored)
+    assert len(after(errored)) == 4
+
+
+def test_a_destroy_leaves_nobody() -> None:
+    first = plan(site() + cluster("a", 3) + cluster("b", 1))
+    gone = plan(site() + cluster("a", 3) + cluster("b", 1), applied(first), mode=Mode.DESTROY)
+    assert len(before(gone)) == 6
+    assert after(gone) == set()
+    part = plan(
+        site() + cluster("a", 3) + cluster("b", 1),
+        applied(first),
+        mode=Mode.DESTROY,
+        targets=("nexus_kubernetes_cluster.b",),
+    )
+    assert after(part) == {"a-control-plane-0", "a-np-0", "a-np-1", "a-np-2"}
+
+
+def test_pools_are_listed_by_number_whatever_the_order_of_names() -> None:
+    result = plan(site(6) + cluster("a", 12))
+    names = [vm.name for pool in the_site(result).pools for vm in pool.after]
+    assert names == ["a-control-plane-0", *(f"a-np-{n}" for n in range(12))]
+
+
+def test_a_saved_plan_brings_its_sites_and_its_room_back() -> None:
+    first = plan(site() + PLAIN + cluster("a", 3))
+    second = plan(site() + PLAIN + cluster("a", 1) + cluster("b", 2), applied(first))
+    whole = with_room(second, all_types()).plan
+    saved, problems = plan_file.read(plan_file.write(whole, {}))
+    assert saved is not None, problems
+    assert whole.room
+    assert (saved.plan.sites, saved.plan.room) == (whole.sites, whole.room)

@@ -15,10 +15,9 @@ from nexusform.rendering.answers.outline_page import outline_page
 from nexusform.rendering.answers.outline_text import outline_text
 from nexusform.rendering.answers.runtime_upgrade_outline import runtime_upgrade_outline
 from nexusform.rendering.notation.colours import strip_colours
-from nexusform.whatif.capacity import find_capacity
+from nexusform.whatif.capacity import MixPart, find_capacity
 from nexusform.whatif.failure import Scope, lose_machines
 from nexusform.whatif.kubernetes_upgrade import simulate_kubernetes_upgrade
-from nexusform.whatif.mix import MixPart
 from nexusform.whatif.runtime_upgrade import UpgradeOptions, simulate_runtime_upgrade
 from nexusform.whatif.world_view import SiteView
 from tests.whatif.test_pods_down import ALONE, BUDGET, seen, web
