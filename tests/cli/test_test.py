@@ -186,8 +186,8 @@ def test_unknown_values_in_a_planned_assertion_ask_for_apply(capsys: pytest.Capt
         ("var.rack == 6", 'Did you mean "racks"?'),
         ("run.two.x == 1", 'No run block named "two" has run before this one.'),
         ("run.first.x == 1", "This object does not have an attribute named"),
-        ('tonumber("x") == 1', "cannot convert"),
-        ("[]", "A condition must be true or false"),
+        ('tonumber("x${var.racks}") == 1', "cannot convert"),
+        ("[var.racks]", "A condition must be true or false"),
     ],
 )
 def test_a_wrong_assertion_is_an_error_at_its_place(
@@ -206,7 +206,7 @@ def test_variables_come_from_many_places_the_run_having_the_last_word(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def racks(text: str, *arguments: str) -> str:
-        _, _, err = told(capsys, text + a_run(asserting("false", "it is ${var.racks}")), *arguments)
+        _, _, err = told(capsys, text + a_run(asserting("var.racks == 0", "it is ${var.racks}")), *arguments)
         return err.rpartition("it is ")[2].partition(" ")[0]
 
     monkeypatch.setenv("NF_VAR_racks", "2")
@@ -343,7 +343,7 @@ def test_without_tests_nothing_fails(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_json_events(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("a.nftest.hcl").write_text(THREE + a_run(asserting("false", "why")) + a_run("", "two"))
+    Path("a.nftest.hcl").write_text(THREE + a_run(asserting("var.racks == 0", "why")) + a_run("", "two"))
     assert run(["test", "-json"]) == 1
     events: list[dict[str, Any]] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [e["type"] for e in events] == [
@@ -369,7 +369,10 @@ def test_json_events(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_junit(capsys: pytest.CaptureFixture[str]) -> None:
     text = (
-        THREE + a_run(asserting("false", "why <so>")) + a_run(asserting("nope"), "two") + a_run("", "three")
+        THREE
+        + a_run(asserting("var.racks == 0", "why <so>"))
+        + a_run(asserting("nope"), "two")
+        + a_run("", "three")
     )
     assert told(capsys, text, "-junit-xml=out.xml")[0] == 1
     root = ET.parse("out.xml").getroot()
