@@ -98,12 +98,12 @@ def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
 def _compares(requirement: Requirement, value: str) -> bool:
     if len(requirement.values) != 1:
         return False
-    found, asked = _whole_number(value), _whole_number(requirement.values[0])
-    if found is None or asked is None:
+    number, asked = _whole_number(value), _whole_number(requirement.values[0])
+    if number is None or asked is None:
         return False
     if requirement.operator == GREATER:
-        return found > asked
-    return requirement.operator == LESS and found < asked
+        return number > asked
+    return requirement.operator == LESS and number < asked
 
 
 def _whole_number(text: str) -> int | None:
@@ -129,84 +129,84 @@ def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> T
 
 def selector_problems(selector: LabelSelector) -> tuple[str, ...]:
     """Why Kubernetes refuses a label selector; empty when it does not."""
-    found: list[str] = []
+    problems: list[str] = []
     for key, value in selector.match_labels:
-        found += [f"key: {problem}" for problem in qualified_name_problems(key)]
-        found += [f"value of {key!r}: {problem}" for problem in label_value_problems(value)]
+        problems += [f"key: {problem}" for problem in qualified_name_problems(key)]
+        problems += [f"value of {key!r}: {problem}" for problem in label_value_problems(value)]
     for requirement in selector.match_expressions:
-        found += requirement_problems(requirement)
-    return tuple(found)
+        problems += requirement_problems(requirement)
+    return tuple(problems)
 
 
 def requirement_problems(requirement: Requirement) -> tuple[str, ...]:
     """Why Kubernetes refuses an expression of a label selector; empty when it does not."""
-    found = [f"key: {problem}" for problem in qualified_name_problems(requirement.key)]
+    problems = [f"key: {problem}" for problem in qualified_name_problems(requirement.key)]
     operator = requirement.operator
     if operator in (IN, NOT_IN):
         if not requirement.values:
-            found.append(f"values: for {operator!r} operator, values set can't be empty")
+            problems.append(f"values: for {operator!r} operator, values set can't be empty")
     elif operator in (EXISTS, DOES_NOT_EXIST):
         if requirement.values:
-            found.append(f"values: values set must be empty for {operator!r}")
+            problems.append(f"values: values set must be empty for {operator!r}")
     else:
-        found.append(f'"{operator}" is not a valid label selector operator')
+        problems.append(f'"{operator}" is not a valid label selector operator')
     for value in requirement.values:
-        found += [f"value {value!r}: {problem}" for problem in label_value_problems(value)]
-    return tuple(found)
+        problems += [f"value {value!r}: {problem}" for problem in label_value_problems(value)]
+    return tuple(problems)
 
 
 def qualified_name_problems(name: str) -> tuple[str, ...]:
     """Why a text is no label key: an optional DNS prefix and "/", then a name of 1 to 63 characters."""
     parts = name.split("/")
-    found: list[str] = []
+    problems: list[str] = []
     if len(parts) > 2:
         return (f"a qualified name must {_NAME_RULE}, with an optional DNS subdomain prefix and '/'",)
     if len(parts) == 2:
         if not parts[0]:
-            found.append("prefix part must be non-empty")
+            problems.append("prefix part must be non-empty")
         else:
-            found += [f"prefix part {problem}" for problem in dns_subdomain_problems(parts[0])]
+            problems += [f"prefix part {problem}" for problem in dns_subdomain_problems(parts[0])]
     last = parts[-1]
     if not last:
-        found.append("name part must be non-empty")
+        problems.append("name part must be non-empty")
     elif len(last) > LONGEST_NAME:
-        found.append(f"name part must be no more than {LONGEST_NAME} characters")
+        problems.append(f"name part must be no more than {LONGEST_NAME} characters")
     if not _NAME_PART.fullmatch(last):
-        found.append(f"name part must {_NAME_RULE}")
-    return tuple(found)
+        problems.append(f"name part must {_NAME_RULE}")
+    return tuple(problems)
 
 
 def label_value_problems(value: str) -> tuple[str, ...]:
     """Why a text is no label value: empty, or up to 63 characters like a name."""
-    found: list[str] = []
+    problems: list[str] = []
     if len(value) > LONGEST_NAME:
-        found.append(f"must be no more than {LONGEST_NAME} characters")
+        problems.append(f"must be no more than {LONGEST_NAME} characters")
     if value and not _NAME_PART.fullmatch(value):
-        found.append(f"a valid label must be an empty string or {_NAME_RULE}")
-    return tuple(found)
+        problems.append(f"a valid label must be an empty string or {_NAME_RULE}")
+    return tuple(problems)
 
 
 def dns_subdomain_problems(name: str) -> tuple[str, ...]:
     """Why a text is no lower-case DNS subdomain (RFC 1123), as names of most objects are."""
-    found: list[str] = []
+    problems: list[str] = []
     if len(name) > LONGEST_SUBDOMAIN:
-        found.append(f"must be no more than {LONGEST_SUBDOMAIN} characters")
+        problems.append(f"must be no more than {LONGEST_SUBDOMAIN} characters")
     if not _DNS_SUBDOMAIN.fullmatch(name):
-        found.append(
+        problems.append(
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.',"
             " and must start and end with an alphanumeric character"
         )
-    return tuple(found)
+    return tuple(problems)
 
 
 def dns_label_problems(name: str) -> tuple[str, ...]:
     """Why a text is no lower-case DNS label (RFC 1123), as namespaces are."""
-    found: list[str] = []
+    problems: list[str] = []
     if len(name) > LONGEST_NAME:
-        found.append(f"must be no more than {LONGEST_NAME} characters")
+        problems.append(f"must be no more than {LONGEST_NAME} characters")
     if not _DNS_LABEL.fullmatch(name):
-        found.append(
+        problems.append(
             "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-',"
             " and must start and end with an alphanumeric character"
         )
-    return tuple(found)
+    return tuple(problems)

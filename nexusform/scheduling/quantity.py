@@ -111,10 +111,10 @@ def make_quantity(units: int, form: Form = Form.DECIMAL, scale: int = 0) -> Quan
 @lru_cache(maxsize=65536)
 def parse_quantity(text: str) -> Quantity | Malformed:
     """Read a quantity as Kubernetes does; Malformed says why it is none."""
-    found = _WRITTEN.fullmatch(text)
-    if not text or found is None:
+    match = _WRITTEN.fullmatch(text)
+    if not text or match is None:
         return Malformed(text, WRONG_FORM)
-    sign, whole, _, fraction, suffix = found.groups()
+    sign, whole, _, fraction, suffix = match.groups()
     meaning = _suffix(suffix)
     if meaning is None:
         return Malformed(text, WRONG_SUFFIX)

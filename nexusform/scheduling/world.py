@@ -95,7 +95,7 @@ def site_machines(
     `machines` are the separately described ones by address.
     """
     own = {rack.id: rack for rack in racks if rack.site_id == site_id}
-    found: dict[str, tuple[Machine, str]] = {}
+    by_name: dict[str, tuple[Machine, str]] = {}
     clashes: list[MachineClash] = []
     described: dict[tuple[str, int], tuple[Machine, str]] = {}
     for address, offer in sorted(machines.items()):
@@ -111,9 +111,9 @@ def site_machines(
         made = [(m, rack.id) for m in rack.machines if (rack.id, m.slot) not in described]
         made += [pair for (rack_id, _), pair in described.items() if rack_id == rack.id]
         for machine, source in made:
-            if machine.name in found:
-                clashes.append(MachineClash(site_id, machine.name, found[machine.name][1], source))
+            if machine.name in by_name:
+                clashes.append(MachineClash(site_id, machine.name, by_name[machine.name][1], source))
                 continue
-            found[machine.name] = (machine, source)
-    ordered = sorted((m for m, _ in found.values()), key=lambda m: (m.rack, m.slot, m.name))
+            by_name[machine.name] = (machine, source)
+    ordered = sorted((m for m, _ in by_name.values()), key=lambda m: (m.rack, m.slot, m.name))
     return tuple(ordered), tuple(clashes)

@@ -69,7 +69,7 @@ def _verdict(explanation: Explanation) -> str:
 def _policy(explanation: Explanation) -> str:
     kind = str(explanation.policy.placement_type)
     if explanation.policy.placement_type is PlacementType.PICK_N:
-        number = explanation.wanted
+        number = explanation.number
         kind = f"PickN, {'every eligible cluster' if number is None else number}"
     return f"Policy: {kind} (policy snapshot {explanation.snapshot.index})."
 
@@ -232,7 +232,7 @@ def placement_document(
     document: dict[str, Any] = {
         "address": address,
         "policy_snapshot": explanation.snapshot.index,
-        "wanted": explanation.wanted,
+        "wanted": explanation.number,
         "last_picked": explanation.last_picked,
         "clusters": [
             _cluster_document(each, rows.get(each.cluster), known.get(each.cluster)) for each in shown

@@ -28,10 +28,10 @@ def parse_amount(written: str | int) -> Amount | str:
     """An amount from a number or a text ("25%", "2"), or why it is none."""
     if isinstance(written, int):
         return Amount(written)
-    found = re.fullmatch(r"(-?[0-9]{1,9})(%?)", written, re.ASCII)
-    if found is None:
+    match = re.fullmatch(r"(-?[0-9]{1,9})(%?)", written, re.ASCII)
+    if match is None:
         return f'{written!r} is neither a whole number nor a percentage such as "25%"'
-    return Amount(int(found[1]), bool(found[2]))
+    return Amount(int(match[1]), bool(match[2]))
 
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}

@@ -20,18 +20,18 @@ MOST_STAGES, MOST_BEFORE, MOST_AFTER, LONGEST_STAGE = 31, 1, 2, 63
 
 def check_policy_change(before: Policy | None, after: Policy | None) -> list[Problem]:
     """A policy against the one it follows; paths start at the placement."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     if before is not None and after is None:
-        found.append(invalid(("policy",), "policy cannot be removed once set"))
+        problems.append(invalid(("policy",), "policy cannot be removed once set"))
     old = before.placement_type if before else PlacementType.PICK_ALL
     new = after.placement_type if after else PlacementType.PICK_ALL
     if old is not new:
-        found.append(invalid(("policy", "placement_type"), "placement type is immutable"))
+        problems.append(invalid(("policy", "placement_type"), "placement type is immutable"))
     kept = after.tolerations if after else ()
     if any(toleration not in kept for toleration in (before.tolerations if before else ())):
         text = "tolerations have been updated/deleted, only additions to tolerations are allowed"
-        found.append(invalid(("policy", "toleration"), text))
-    return found
+        problems.append(invalid(("policy", "toleration"), text))
+    return problems
 
 
 def check_strategy_change(before: str, after: str) -> list[Problem]:
@@ -44,66 +44,68 @@ def check_strategy_change(before: str, after: str) -> list[Problem]:
 
 def check_budget(budget: DisruptionBudget, placement_type: PlacementType | None) -> list[Problem]:
     """A disruption budget; `placement_type` None: its placement is not known (yet)."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     if (budget.max_unavailable is None) == (budget.min_available is None):
-        found.append(invalid((), "exactly one of max_unavailable and min_available must be given"))
+        problems.append(invalid((), "exactly one of max_unavailable and min_available must be given"))
     for name, amount in (
         ("max_unavailable", budget.max_unavailable),
         ("min_available", budget.min_available),
     ):
         if amount is not None and amount.value < 0:
-            found.append(invalid((name,), f"{name} must be greater than or equal to 0, got {amount}"))
+            problems.append(invalid((name,), f"{name} must be greater than or equal to 0, got {amount}"))
     if placement_type is not PlacementType.PICK_ALL:
-        return found
+        return problems
     start = "cluster resource placement policy type PickAll is not supported with"
     if budget.max_unavailable is not None:
         text = f"{start} any specified max unavailable {budget.max_unavailable}"
-        found.append(invalid(("max_unavailable",), text))
+        problems.append(invalid(("max_unavailable",), text))
     if budget.min_available is not None and budget.min_available.percent:
         text = f"{start} min available as a percentage {budget.min_available}"
-        found.append(invalid(("min_available",), text))
-    return found
+        problems.append(invalid(("min_available",), text))
+    return problems
 
 
 def check_stages(stages: Iterable[Stage]) -> list[Problem]:
     """The stages of a staged update strategy."""
     every = tuple(stages)
-    found: list[Problem] = []
+    problems: list[Problem] = []
     if len(every) > MOST_STAGES:
-        found.append(invalid(("stage",), f"at most {MOST_STAGES} stages, got {len(every)}"))
+        problems.append(invalid(("stage",), f"at most {MOST_STAGES} stages, got {len(every)}"))
     names = [stage.name for stage in every]
     for i, stage in enumerate(every):
         here: Path = ("stage", i)
         if not re.fullmatch(r"[a-z0-9]+", stage.name, re.ASCII) or len(stage.name) > LONGEST_STAGE:
             text = f"stage name {stage.name!r} must be 1 to {LONGEST_STAGE} lower-case letters and digits"
-            found.append(invalid((*here, "name"), text))
+            problems.append(invalid((*here, "name"), text))
         if stage.name in names[:i]:
-            found.append(invalid((*here, "name"), f"stage name {stage.name!r} is there twice"))
+            problems.append(invalid((*here, "name"), f"stage name {stage.name!r} is there twice"))
         if stage.max_concurrency.value < 1 or (
             stage.max_concurrency.percent and stage.max_concurrency.value > 100
         ):
             text = f"max_concurrency must be at least 1, or from 1% to 100%, got {stage.max_concurrency}"
-            found.append(invalid((*here, "max_concurrency"), text))
-        found += check_selector(stage.label_selector, (*here, "label_selector"))
-        found += _check_tasks(stage.before, (*here, "before_stage_task"), MOST_BEFORE, (APPROVAL,))
-        found += _check_tasks(stage.after, (*here, "after_stage_task"), MOST_AFTER, (APPROVAL, TIMED_WAIT))
-    return found
+            problems.append(invalid((*here, "max_concurrency"), text))
+        problems += check_selector(stage.label_selector, (*here, "label_selector"))
+        problems += _check_tasks(stage.before, (*here, "before_stage_task"), MOST_BEFORE, (APPROVAL,))
+        problems += _check_tasks(stage.after, (*here, "after_stage_task"), MOST_AFTER, (APPROVAL, TIMED_WAIT))
+    return problems
 
 
 def _check_tasks(tasks: tuple[Task, ...], here: Path, most: int, allowed: tuple[str, ...]) -> list[Problem]:
-    found: list[Problem] = []
+    problems: list[Problem] = []
     if len(tasks) > most:
-        found.append(invalid(here, f"at most {most}, got {len(tasks)}"))
+        problems.append(invalid(here, f"at most {most}, got {len(tasks)}"))
     for i, task in enumerate(tasks):
         there = (*here, i)
         if task.type not in allowed:
-            found.append(invalid((*there, "type"), f"task type {task.type} is not allowed here"))
+            problems.append(invalid((*there, "type"), f"task type {task.type} is not allowed here"))
         if task.type in [other.type for other in tasks[:i]]:
-            found.append(invalid((*there, "type"), f"there cannot be more than one task of type {task.type}"))
+            problems.append(
+                invalid((*there, "type"), f"there cannot be more than one task of type {task.type}")
+            )
         if task.type == APPROVAL and task.wait_seconds is not None:
-            found.append(invalid((*there, "wait_time"), "task type is Approval, waitTime is not allowed"))
+            problems.append(invalid((*there, "wait_time"), "task type is Approval, waitTime is not allowed"))
         if task.type == TIMED_WAIT and task.wait_seconds is None:
-            found.append(invalid((*there, "wait_time"), "task type is TimedWait, waitTime is required"))
+            problems.append(invalid((*there, "wait_time"), "task type is TimedWait, waitTime is required"))
         if task.wait_seconds is not None and task.wait_seconds < 0:
-            found.append(invalid((*there, "wait_time"), "waitTime must be a non-negative duration"))
-    return found
+            problems.append(invalid((*there, "wait_time"), "waitTime must be a non-negative duration"))
+    return problems

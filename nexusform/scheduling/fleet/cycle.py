@@ -105,12 +105,12 @@ def _pick_all(ask: Ask, holdings: Holdings, _snapshot: PolicySnapshot) -> _Outco
     screening = screen(ask, holdings.roster, holdings.standing)
     if isinstance(screening, Abort):
         return _Outcome(abort=screening)
-    stood = _listed(holdings, holdings.scheduled, holdings.bound)
+    held = _listed(holdings, holdings.scheduled, holdings.bound)
     picks = [Scored(position, 0, 0) for position in ascending(screening.passing)]
     chosen = _hold(holdings, picks, screening.passing)
     if isinstance(chosen, Abort):
         return _Outcome(abort=chosen)
-    selected = (*chosen, *stood)
+    selected = (*chosen, *held)
     refused = _refused(screening, ask, holdings)
     return _Outcome(
         SchedulingStatus(
@@ -139,9 +139,9 @@ def _pick_fixed(ask: Ask, holdings: Holdings, _snapshot: PolicySnapshot) -> _Out
             invalid.append(decisions.not_eligible(name, why))
         else:
             valid.append(position)
-    wanted = sum(1 << position for position in valid)
+    targets = sum(1 << position for position in valid)
     new = [Scored(position, 0, 0) for position in valid if not holdings.current >> position & 1]
-    stopped = _hold(holdings, new, wanted, scored=False)
+    stopped = _hold(holdings, new, targets, scored=False)
     if isinstance(stopped, Abort):
         return _Outcome(abort=stopped)
     condition = decisions.scheduled_condition(len(valid), not invalid and not missing)
@@ -150,24 +150,24 @@ def _pick_fixed(ask: Ask, holdings: Holdings, _snapshot: PolicySnapshot) -> _Out
 
 def _pick_n(ask: Ask, holdings: Holdings, snapshot: PolicySnapshot) -> _Outcome:
     """Bring the number of clusters to N: fewer, the same, or the best of those that pass."""
-    wanted = _number_wanted(ask, holdings, snapshot)
+    number = _number_of_clusters(ask, holdings, snapshot)
     present = holdings.current.bit_count()
-    if wanted < present or (wanted == present and holdings.obsolete):
-        return _downscale(holdings, wanted, present - wanted)
-    if wanted == present:
+    if number < present or (number == present and holdings.obsolete):
+        return _downscale(holdings, number, present - number)
+    if number == present:
         selected = _listed(holdings, holdings.bound, holdings.scheduled)
-        return _Outcome(_status(wanted, selected, ()))
-    return _upscale(ask, holdings, wanted, wanted - present)
+        return _Outcome(_status(number, selected, ()))
+    return _upscale(ask, holdings, number, number - present)
 
 
-def _number_wanted(ask: Ask, holdings: Holdings, snapshot: PolicySnapshot) -> int:
+def _number_of_clusters(ask: Ask, holdings: Holdings, snapshot: PolicySnapshot) -> int:
     if snapshot.number_of_clusters is not None:
         return snapshot.number_of_clusters
     eligible = cluster_eligibility.admitted(ask, holdings.roster, holdings.standing)
     return (eligible | holdings.current).bit_count()
 
 
-def _downscale(holdings: Holdings, wanted: int, surplus: int) -> _Outcome:
+def _downscale(holdings: Holdings, number: int, surplus: int) -> _Outcome:
     """Drop obsolete bindings, then the surplus: scheduled before bound, low recorded scores first."""
     for position in ascending(holdings.obsolete):
         holdings.release(position, Cause.POLICY)
@@ -181,7 +181,7 @@ def _downscale(holdings: Holdings, wanted: int, surplus: int) -> _Outcome:
         for binding in (*scheduled[:of_scheduled], *bound[:of_bound]):
             holdings.release(holdings.roster.position[binding.cluster], Cause.DOWNSCALE)
         scheduled, bound = scheduled[of_scheduled:], bound[of_bound:]
-    return _Outcome(_status(wanted, (*scheduled, *bound), ()))
+    return _Outcome(_status(number, (*scheduled, *bound), ()))
 
 
 def _worst_first(bindings: tuple[Binding, ...]) -> tuple[Binding, ...]:
@@ -196,36 +196,36 @@ def _worst_first(bindings: tuple[Binding, ...]) -> tuple[Binding, ...]:
     return tuple(sorted(bindings, key=key))
 
 
-def _upscale(ask: Ask, holdings: Holdings, wanted: int, desired: int) -> _Outcome:
+def _upscale(ask: Ask, holdings: Holdings, number: int, missing: int) -> _Outcome:
     """Pick one batch: a single cluster where picks are to be spread, else all that are missing."""
-    limit = min(1, desired) if ask.policy.spread else desired
+    limit = min(1, missing) if ask.policy.spread else missing
     screening = screen(ask, holdings.roster, holdings.standing)
     if isinstance(screening, Abort):
         return _Outcome(abort=screening)
     ranking = rank(ask, holdings.roster, holdings.standing, screening.passing)
     if isinstance(ranking, Abort):
         return _Outcome(abort=ranking)
-    stood = (holdings.scheduled, holdings.bound)
+    held = (holdings.scheduled, holdings.bound)
     picks = list(islice(ranking.best_first(screening.passing), limit))
     picked = sum(1 << scored.position for scored in picks)
     refused = list(islice(_refused(screening, ask, holdings), decisions.MOST_UNSELECTED))
     chosen = _hold(holdings, picks, picked)
     if isinstance(chosen, Abort):
         return _Outcome(abort=chosen)
-    if desired > limit and len(chosen) == limit:
+    if missing > limit and len(chosen) == limit:
         return _Outcome(requeue=True)
-    selected = (*chosen, *_listed(holdings, *stood))
+    selected = (*chosen, *_listed(holdings, *held))
     outscored = _outscored(ranking, screening.passing & ~picked, holdings.roster)
-    return _Outcome(_status(wanted, selected, decisions.unselected(selected, outscored, refused)))
+    return _Outcome(_status(number, selected, decisions.unselected(selected, outscored, refused)))
 
 
-def _status(wanted: int, selected: tuple[Binding, ...], unselected: tuple[Decision, ...]) -> SchedulingStatus:
-    condition = decisions.scheduled_condition(len(selected), len(selected) >= wanted)
+def _status(number: int, selected: tuple[Binding, ...], unselected: tuple[Decision, ...]) -> SchedulingStatus:
+    condition = decisions.scheduled_condition(len(selected), len(selected) >= number)
     return SchedulingStatus(condition, selected, unselected)
 
 
 def _hold(
-    holdings: Holdings, picks: list[Scored], wanted: Mask, *, scored: bool = True
+    holdings: Holdings, picks: list[Scored], targets: Mask, *, scored: bool = True
 ) -> tuple[Binding, ...] | Abort:
     """Bind the picks and let go of obsolete bindings elsewhere.
 
@@ -243,7 +243,7 @@ def _hold(
             pick.position, pick.affinity if scored else None, pick.topology_spread if scored else None
         )
         patched.get(change, created).append(holdings.at(pick.position))
-    for position in ascending(holdings.obsolete & ~wanted):
+    for position in ascending(holdings.obsolete & ~targets):
         holdings.release(position, Cause.POLICY)
     kept = chain.from_iterable(sorted(group, key=lambda b: b.cluster) for group in patched.values())
     return (*created, *kept)

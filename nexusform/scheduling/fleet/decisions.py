@@ -74,14 +74,14 @@ def not_found(cluster: str) -> Decision:
     return Decision(cluster, False, f'Specified cluster "{cluster}" is not found')
 
 
-def scheduled_condition(found: int, fulfilled: bool) -> Condition:
-    """The Scheduled condition of a policy snapshot; `found` counts selected clusters."""
+def scheduled_condition(count: int, fulfilled: bool) -> Condition:
+    """The Scheduled condition of a policy snapshot; `count` counts selected clusters."""
     if fulfilled:
-        text = f"found all cluster needed as specified by the scheduling policy, found {found} cluster(s)"
+        text = f"found all cluster needed as specified by the scheduling policy, found {count} cluster(s)"
         return Condition(SCHEDULED, "True", FULFILLED, text)
     text = (
         "could not find all clusters needed as specified by the scheduling policy,"
-        f" found {found} cluster(s) instead"
+        f" found {count} cluster(s) instead"
     )
     return Condition(SCHEDULED, "False", UNFULFILLED, text)
 
@@ -98,6 +98,6 @@ def unselected(
     if slots <= 0:
         return ()
     most = min(MOST_UNSELECTED, slots)
-    found = list(islice((decision for decision in outscored if decision.cluster not in seen), most))
-    rest = islice(refused, min(MOST_UNSELECTED, slots) - len(found))
-    return (*found, *(decision for decision in rest if decision.cluster not in seen))
+    listed = list(islice((decision for decision in outscored if decision.cluster not in seen), most))
+    rest = islice(refused, min(MOST_UNSELECTED, slots) - len(listed))
+    return (*listed, *(decision for decision in rest if decision.cluster not in seen))

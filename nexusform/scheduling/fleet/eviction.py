@@ -114,10 +114,10 @@ def _invalid(cluster: str, target: Target | None) -> str | None:
         return DELETING_PLACEMENT
     if target.placement_type is PlacementType.PICK_FIXED:
         return PICK_FIXED
-    found = sum(b.cluster == cluster for b in target.bindings)
-    if not found:
+    count = sum(b.cluster == cluster for b in target.bindings)
+    if not count:
         return NO_BINDING
-    return MANY_BINDINGS if found > 1 else None
+    return MANY_BINDINGS if count > 1 else None
 
 
 def _placed(binding: Binding) -> bool:

@@ -95,13 +95,13 @@ class ClusterExplanation(Struct, frozen=True):
 class Explanation(Struct, frozen=True):
     """One placement over the whole fleet, clusters in name order, then names that are not in it.
 
-    `wanted` is N (None: all that pass, or those named), `last_picked` the last of the clusters that would
+    `number` is N (None: all that pass, or those named), `last_picked` the last of the clusters that would
     be picked now; `abort` why the scheduler would stop.
     """
 
     policy: Policy
     snapshot: PolicySnapshot
-    wanted: int | None
+    number: int | None
     clusters: tuple[ClusterExplanation, ...]
     last_picked: str | None = None
     abort: Abort | None = None
@@ -148,7 +148,7 @@ def explain(
     ranking = rank(ask, roster, standing, screening.passing) if picks_n else None
     if isinstance(ranking, Abort):
         return _aborted(ask, holdings, snapshot, ranking)
-    wanted = snapshot.number_of_clusters if picks_n else None
+    number = snapshot.number_of_clusters if picks_n else None
     if ranking is None:
         return Explanation(ask.policy, snapshot, None, _of_all(ask, holdings, screening, {}, frozenset()))
     ranked = list(ranking.best_first(screening.passing))
@@ -157,7 +157,7 @@ def explain(
     last = next(
         (roster.members[s.position].name for s in reversed(ranked) if _name(roster, s) in names), None
     )
-    return Explanation(ask.policy, snapshot, wanted, rows, last)
+    return Explanation(ask.policy, snapshot, number, rows, last)
 
 
 def _name(roster: Roster, scored: Scored) -> str:
@@ -180,7 +180,7 @@ _Places = dict[str, tuple[int, Margin | None]]
 def _ranked(ranked: list[Scored], picks: frozenset[str], roster: Roster, standing: Standing) -> _Places:
     chosen = [scored for scored in ranked if _name(roster, scored) in picks]
     last = chosen[-1] if chosen else None
-    found: _Places = {}
+    places: _Places = {}
     for number, scored in enumerate(ranked, 1):
         margin = None
         if last is not None:
@@ -189,8 +189,8 @@ def _ranked(ranked: list[Scored], picks: frozenset[str], roster: Roster, standin
                 scored.affinity - last.affinity,
                 (standing.obsolete >> scored.position & 1) - (standing.obsolete >> last.position & 1),
             )
-        found[_name(roster, scored)] = (number, margin)
-    return found
+        places[_name(roster, scored)] = (number, margin)
+    return places
 
 
 def _of_all(
@@ -233,15 +233,15 @@ def _refusals(ask: Ask, holdings: Holdings, position: int) -> tuple[Refusal, ...
     """
     roster, standing = holdings.roster, holdings.standing
     held = bool(standing.current >> position & 1)
-    found: list[Refusal] = []
+    refusals: list[Refusal] = []
     for rule in FILTERS:
         if rule.plugin == same_placement_affinity.PLUGIN or (held and rule.plugin == topology_spread.PLUGIN):
             continue
         admitted = rule.admitted(ask, roster, standing)
         if not isinstance(admitted, Abort) and not admitted >> position & 1:
             reason = rule.reason(ask, roster, standing, position)
-            found.append(Refusal(roster.members[position].name, rule.rule, reason))
-    return tuple(found)
+            refusals.append(Refusal(roster.members[position].name, rule.rule, reason))
+    return tuple(refusals)
 
 
 def _reported(

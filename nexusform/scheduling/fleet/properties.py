@@ -33,13 +33,13 @@ def property_of(member: Member, name: str) -> Value:
     written = member.properties.get(name)
     if written is None:
         return None
-    found = parse_quantity(written)
-    if isinstance(found, Malformed):
+    quantity = parse_quantity(written)
+    if isinstance(quantity, Malformed):
         return Unreadable(
             f"value {written} of property {name} from cluster {member.name} is not a valid quantity:"
-            f" {found.message}"
+            f" {quantity.message}"
         )
-    return found
+    return quantity
 
 
 def _resource(member: Member, name: str) -> Value:

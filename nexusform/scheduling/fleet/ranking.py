@@ -63,10 +63,10 @@ def rank(ask: Ask, roster: Roster, standing: Standing, candidates: Mask) -> Rank
 
 def _by_affinity(ask: Ask, roster: Roster) -> tuple[tuple[tuple[int, Mask], ...], Mask]:
     scores, failing = cluster_affinity.scores(ask, roster)
-    found: dict[int, Mask] = {}
+    members_by_score: dict[int, Mask] = {}
     for position, score in enumerate(scores):
-        found[score] = found.get(score, 0) | 1 << position
-    return tuple(sorted(found.items(), reverse=True)), sum(1 << position for position in failing)
+        members_by_score[score] = members_by_score.get(score, 0) | 1 << position
+    return tuple(sorted(members_by_score.items(), reverse=True)), sum(1 << position for position in failing)
 
 
 def _by_spread(ask: Ask, roster: Roster, standing: Standing) -> tuple[tuple[int, Mask], ...]:

@@ -50,20 +50,20 @@ class Roster:
     @cached_property
     def labelled(self) -> dict[str, dict[str, Mask]]:
         """Label key -> value -> members."""
-        found: dict[str, dict[str, Mask]] = {}
+        members_by_label: dict[str, dict[str, Mask]] = {}
         for i, member in enumerate(self.members):
             for key, value in member.labels.items():
-                values = found.setdefault(key, {})
+                values = members_by_label.setdefault(key, {})
                 values[value] = values.get(value, 0) | 1 << i
-        return found
+        return members_by_label
 
     @cached_property
     def tainted(self) -> dict[tuple[Taint, ...], Mask]:
         """List of taints -> the members that have exactly these."""
-        found: dict[tuple[Taint, ...], Mask] = {}
+        members_by_taints: dict[tuple[Taint, ...], Mask] = {}
         for i, member in enumerate(self.members):
-            found[member.taints] = found.get(member.taints, 0) | 1 << i
-        return found
+            members_by_taints[member.taints] = members_by_taints.get(member.taints, 0) | 1 << i
+        return members_by_taints
 
     def selected_by(self, selector: LabelSelector | None) -> Mask | str:
         """The members a label selector selects (None: all), or why it cannot be read."""
@@ -75,20 +75,20 @@ class Roster:
         problems = selector_problems(selector)
         if problems:
             return f"failed to parse label selector: {problems[0]}"
-        found = self.everyone
+        selected = self.everyone
         for key, value in selector.match_labels:
-            found &= self.labelled.get(key, {}).get(value, 0)
+            selected &= self.labelled.get(key, {}).get(value, 0)
         for requirement in selector.match_expressions:
-            found &= self._holding(requirement)
-        return found
+            selected &= self._holding(requirement)
+        return selected
 
     def _holding(self, requirement: Requirement) -> Mask:
         values = self.labelled.get(requirement.key, {})
-        wanted = {*requirement.values}
+        accepted = {*requirement.values}
         with_key, with_value = 0, 0
         for value, members in values.items():
             with_key |= members
-            with_value |= members if value in wanted else 0
+            with_value |= members if value in accepted else 0
         answers = {
             IN: with_value,
             NOT_IN: self.everyone & ~with_value,

@@ -33,10 +33,10 @@ def policy_hash(policy: Policy | None) -> str:
 
 def policy_document(policy: Policy) -> dict[str, Any]:
     """The policy as the API writes it, without what is empty."""
-    found = _policy(policy)
+    document = _policy(policy)
     if policy.number_of_clusters is not None:
-        found["numberOfClusters"] = policy.number_of_clusters
-    return found
+        document["numberOfClusters"] = policy.number_of_clusters
+    return document
 
 
 def selector_document(selector: LabelSelector) -> dict[str, Any]:
@@ -69,11 +69,11 @@ def _policy(policy: Policy) -> dict[str, Any]:
 
 
 def _term(term: ClusterTerm) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    document: dict[str, Any] = {}
     if term.label_selector is not None:
-        found["labelSelector"] = _selector(term.label_selector)
+        document["labelSelector"] = _selector(term.label_selector)
     if term.property_selector is not None:
-        found["propertySelector"] = {
+        document["propertySelector"] = {
             "matchExpressions": [
                 {"name": r.name, "operator": r.operator, "values": list(r.values)}
                 for r in term.property_selector
@@ -81,8 +81,8 @@ def _term(term: ClusterTerm) -> dict[str, Any]:
         }
     if term.property_sorter is not None:
         sorter = term.property_sorter
-        found["propertySorter"] = {"name": sorter.name, "sortOrder": sorter.sort_order}
-    return found
+        document["propertySorter"] = {"name": sorter.name, "sortOrder": sorter.sort_order}
+    return document
 
 
 def _selector(selector: LabelSelector) -> dict[str, Any]:

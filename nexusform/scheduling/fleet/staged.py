@@ -80,14 +80,14 @@ class RunProblem(Struct, frozen=True):
 def initialize(
     bindings: Iterable[Binding],
     snapshot: PolicySnapshot,
-    wanted: int | None,
+    number: int | None,
     fulfilled: bool,
     members: Iterable[Member],
     stages: Iterable[Stage],
 ) -> RunPlan | RunProblem:
     """Put every picked cluster into its stage.
 
-    `wanted` is N of a PickN, the number of names of a PickFixed, None for a PickAll.
+    `number` is N of a PickN, the number of names of a PickFixed, None for a PickAll.
     """
     if not fulfilled:
         return RunProblem("policy snapshot not fully scheduled yet")
@@ -105,10 +105,10 @@ def initialize(
         )
     if not picked and not deletes:
         return RunProblem("no scheduled or to-be-deleted bindings found for the latest policy snapshot")
-    if wanted is not None and wanted != len(picked):
+    if number is not None and number != len(picked):
         return RunProblem(
             f"the number of selected bindings {len(picked)} is not equal to the observed cluster count"
-            f" {wanted}"
+            f" {number}"
         )
     by_name = {member.name: member for member in members}
     plans = _assign(tuple(stages), picked, by_name)
@@ -205,16 +205,16 @@ def steps_of(plan: RunPlan, run: str) -> tuple[RunStep, ...]:
     """Every step of a run in order: tasks before a stage, its clusters in batches, tasks after it; the
     deletions last. Tasks of one stage are waited for side by side.
     """
-    found: list[RunStep] = []
+    steps: list[RunStep] = []
     for stage in plan.stages:
-        found += _tasks(stage.before, stage.name, f"{run}-before-{stage.name}")
+        steps += _tasks(stage.before, stage.name, f"{run}-before-{stage.name}")
         for start in range(0, len(stage.clusters), stage.at_a_time):
             batch = stage.clusters[start : start + stage.at_a_time]
-            found.append(RunStep(StepKind.UPDATE, stage.name, batch))
-        found += _tasks(stage.after, stage.name, f"{run}-after-{stage.name}")
+            steps.append(RunStep(StepKind.UPDATE, stage.name, batch))
+        steps += _tasks(stage.after, stage.name, f"{run}-after-{stage.name}")
     if plan.deletes:
-        found.append(RunStep(StepKind.DELETE, DELETE_STAGE, plan.deletes))
-    return tuple(found)
+        steps.append(RunStep(StepKind.DELETE, DELETE_STAGE, plan.deletes))
+    return tuple(steps)
 
 
 def _tasks(tasks: tuple[Task, ...], stage: str, approval: str) -> list[RunStep]:

@@ -293,7 +293,7 @@ def _outside_condition(reached: Sequence[Progress], prefix: str) -> Condition | 
 
 
 def _cluster_status(cluster: str, decision: str, progress: Progress) -> ClusterStatus:
-    found = [Condition("Scheduled", TRUE, "Scheduled", decision)]
+    conditions = [Condition("Scheduled", TRUE, "Scheduled", decision)]
     for name in steps_of(progress):
         status = getattr(progress, name)
         reason, text = _STEPS[name].cluster[status]
@@ -302,10 +302,10 @@ def _cluster_status(cluster: str, decision: str, progress: Progress) -> ClusterS
         if name == "available" and status == TRUE and not progress.trackable:
             reason = "NotAllWorkAreAvailabilityTrackable"
             text = "The availability of some work objects is not trackable"
-        found.append(Condition(_STEPS[name].type, status, reason, text))
+        conditions.append(Condition(_STEPS[name].type, status, reason, text))
         if status != TRUE:
             break
-    return ClusterStatus(cluster, tuple(found), progress.resource_snapshot)
+    return ClusterStatus(cluster, tuple(conditions), progress.resource_snapshot)
 
 
 def _unscheduled(

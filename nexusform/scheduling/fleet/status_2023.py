@@ -87,29 +87,31 @@ def _placement(states: list[Progress]) -> list[Condition]:
         )
         return [Condition(f"{CLUSTER_SCOPED}Synchronized", FALSE, "SynchronizePending", text)]
     text = f"All {count} cluster(s) are synchronized to the latest resources on the hub cluster"
-    found = [Condition(f"{CLUSTER_SCOPED}Synchronized", TRUE, "SynchronizeSucceeded", text)]
+    synchronized = Condition(f"{CLUSTER_SCOPED}Synchronized", TRUE, "SynchronizeSucceeded", text)
     failed = sum(state.applied == FALSE for state in states)
     if failed:
         text = f"Failed to apply manifests to {failed} clusters, please check the `failedPlacements` status"
-        return [*found, Condition(f"{CLUSTER_SCOPED}Applied", FALSE, "ApplyFailed", text)]
+        return [synchronized, Condition(f"{CLUSTER_SCOPED}Applied", FALSE, "ApplyFailed", text)]
     text = f"Successfully applied resources to {count} member clusters"
     if not count:
         text = "There are no clusters selected to place the resources"
-    return [*found, Condition(f"{CLUSTER_SCOPED}Applied", TRUE, "ApplySucceeded", text)]
+    return [synchronized, Condition(f"{CLUSTER_SCOPED}Applied", TRUE, "ApplySucceeded", text)]
 
 
 def _cluster(decision: Decision, state: Progress) -> ClusterStatus:
     unquoted = decision.reason.replace(f'"{decision.cluster}"', decision.cluster)
-    found = [Condition("ResourceScheduled", TRUE, "ScheduleSucceeded", unquoted)]
+    conditions = [Condition("ResourceScheduled", TRUE, "ScheduleSucceeded", unquoted)]
     if not _synchronized(state):
         text = "In the process of synchronizing or operation is blocked by the rollout strategy"
-        found.append(Condition("WorkSynchronized", FALSE, "WorkSynchronizePending", text))
-        return ClusterStatus(decision.cluster, tuple(found), state.resource_snapshot)
+        conditions.append(Condition("WorkSynchronized", FALSE, "WorkSynchronizePending", text))
+        return ClusterStatus(decision.cluster, tuple(conditions), state.resource_snapshot)
     text = "Successfully Synchronized work(s) for placement"
-    found.append(Condition("WorkSynchronized", TRUE, "WorkSynchronizeSucceeded", text))
+    conditions.append(Condition("WorkSynchronized", TRUE, "WorkSynchronizeSucceeded", text))
     if state.applied == TRUE:
-        found.append(Condition("ResourceApplied", TRUE, "ApplySucceeded", "Successfully applied resources"))
+        conditions.append(
+            Condition("ResourceApplied", TRUE, "ApplySucceeded", "Successfully applied resources")
+        )
     else:
         text = "Failed to apply manifests, please check the `failedPlacements` status"
-        found.append(Condition("ResourceApplied", state.applied, "ApplyFailed", text))
-    return ClusterStatus(decision.cluster, tuple(found), state.resource_snapshot)
+        conditions.append(Condition("ResourceApplied", state.applied, "ApplyFailed", text))
+    return ClusterStatus(decision.cluster, tuple(conditions), state.resource_snapshot)

@@ -82,23 +82,23 @@ def sentence(clause: str) -> str:
 
 def check_name(name: str) -> list[Problem]:
     """A placement's name: a DNS subdomain of at most 63 characters."""
-    found = [invalid(("name",), problem) for problem in dns_subdomain_problems(name)]
+    problems = [invalid(("name",), problem) for problem in dns_subdomain_problems(name)]
     if len(name) > LONGEST_NAME:
-        found.append(invalid(("name",), f"the name field cannot have length exceeding {LONGEST_NAME}"))
-    return found
+        problems.append(invalid(("name",), f"the name field cannot have length exceeding {LONGEST_NAME}"))
+    return problems
 
 
 def check_policy(policy: Policy) -> list[Problem]:
     """A policy by itself; paths start below `policy`."""
-    found = _unwanted(policy)
+    problems = _unwanted(policy)
     if policy.placement_type is PlacementType.PICK_FIXED:
-        return found + _check_names(policy.cluster_names)
+        return problems + _check_names(policy.cluster_names)
     if policy.placement_type is PlacementType.PICK_N:
-        found += _check_number(policy.number_of_clusters)
+        problems += _check_number(policy.number_of_clusters)
         for i, constraint in enumerate(policy.spread):
-            found += _check_spread(constraint, ("topology_spread_constraint", i))
-        found += _check_preferred(policy)
-    return found + _check_required(policy) + check_tolerations(policy.tolerations)
+            problems += _check_spread(constraint, ("topology_spread_constraint", i))
+        problems += _check_preferred(policy)
+    return problems + _check_required(policy) + check_tolerations(policy.tolerations)
 
 
 def _unwanted(policy: Policy) -> list[Problem]:
@@ -145,24 +145,24 @@ def _check_names(names: tuple[str, ...]) -> list[Problem]:
     here: Path = ("cluster_names",)
     if not names:
         return [invalid(here, "cluster names cannot be empty for policy type PickFixed")]
-    found = [
+    problems = [
         invalid((*here, i), f"PickFixed cluster name {name} is not a valid member name: {problem}")
         for i, name in enumerate(names)
         for problem in dns_subdomain_problems(name)
     ]
-    found += [
+    problems += [
         invalid((*here, i), f"PickFixed cluster name {name} cannot have length exceeding {LONGEST_NAME}")
         for i, name in enumerate(names)
         if len(name) > LONGEST_NAME
     ]
-    found += [
+    problems += [
         invalid((*here, i), f"cluster names must be unique for policy type PickFixed: {name} is there twice")
         for i, name in enumerate(names)
         if name in names[:i]
     ]
     if len(names) > MOST_NAMES:
-        found.append(invalid(here, f"at most {MOST_NAMES} cluster names, got {len(names)}"))
-    return found
+        problems.append(invalid(here, f"at most {MOST_NAMES} cluster names, got {len(names)}"))
+    return problems
 
 
 def _check_number(number: int | None) -> list[Problem]:
@@ -176,50 +176,52 @@ def _check_number(number: int | None) -> list[Problem]:
 
 
 def _check_spread(constraint: SpreadConstraint, here: Path) -> list[Problem]:
-    found: list[Problem] = []
+    problems: list[Problem] = []
     if constraint.when_unsatisfiable not in ("DoNotSchedule", "ScheduleAnyway"):
         text = f"unknown unsatisfiable type {constraint.when_unsatisfiable}"
-        found.append(invalid((*here, "when_unsatisfiable"), text))
+        problems.append(invalid((*here, "when_unsatisfiable"), text))
     if constraint.max_skew < 1:
-        found.append(invalid((*here, "max_skew"), f"max_skew must be 1 or more, got {constraint.max_skew}"))
-    return found
+        problems.append(
+            invalid((*here, "max_skew"), f"max_skew must be 1 or more, got {constraint.max_skew}")
+        )
+    return problems
 
 
 def _check_required(policy: Policy) -> list[Problem]:
     terms = policy.required or ()
-    found: list[Problem] = []
+    problems: list[Problem] = []
     if len(terms) > MOST_TERMS:
-        found.append(invalid(_REQUIRED, f"at most {MOST_TERMS} cluster selector terms, got {len(terms)}"))
+        problems.append(invalid(_REQUIRED, f"at most {MOST_TERMS} cluster selector terms, got {len(terms)}"))
     for i, term in enumerate(terms):
         here: Path = (*_REQUIRED, i)
-        found += check_selector(term.label_selector, (*here, "label_selector"))
+        problems += check_selector(term.label_selector, (*here, "label_selector"))
         if term.property_sorter is not None:
             text = "PropertySorter is not allowed for RequiredDuringSchedulingIgnoredDuringExecution affinity"
-            found.append(invalid((*here, "property_sorter"), text))
-        found += _check_properties(term.property_selector or (), (*here, "property_selector"))
-    return found
+            problems.append(invalid((*here, "property_sorter"), text))
+        problems += _check_properties(term.property_selector or (), (*here, "property_selector"))
+    return problems
 
 
 def _check_preferred(policy: Policy) -> list[Problem]:
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for i, term in enumerate(policy.preferred):
         here: Path = (*_PREFERRED, i)
         if abs(term.weight) > LARGEST_WEIGHT:
-            found.append(invalid((*here, "weight"), f"weight must be from -100 to 100, got {term.weight}"))
+            problems.append(invalid((*here, "weight"), f"weight must be from -100 to 100, got {term.weight}"))
         here = (*here, "preference")
-        found += check_selector(term.preference.label_selector, (*here, "label_selector"))
+        problems += check_selector(term.preference.label_selector, (*here, "label_selector"))
         if term.preference.property_selector is not None:
             text = (
                 "PropertySelector is not allowed for PreferredDuringSchedulingIgnoredDuringExecution affinity"
             )
-            found.append(invalid((*here, "property_selector"), text))
+            problems.append(invalid((*here, "property_selector"), text))
         sorter = term.preference.property_sorter
         if sorter is not None:
-            found += _check_property_name(sorter.name, (*here, "property_sorter", "name"))
+            problems += _check_property_name(sorter.name, (*here, "property_sorter", "name"))
             if sorter.sort_order not in (ASCENDING, DESCENDING):
                 text = f"invalid property sort order {sorter.sort_order}"
-                found.append(invalid((*here, "property_sorter", "sort_order"), text))
-    return found
+                problems.append(invalid((*here, "property_sorter", "sort_order"), text))
+    return problems
 
 
 def check_selector(selector: LabelSelector | None, here: Path) -> list[Problem]:
@@ -228,19 +230,19 @@ def check_selector(selector: LabelSelector | None, here: Path) -> list[Problem]:
 
 
 def _check_properties(requirements: Iterable[PropertyRequirement], here: Path) -> list[Problem]:
-    found: list[Problem] = []
+    problems: list[Problem] = []
     by_name: dict[str, list[tuple[int, PropertyRequirement]]] = {}
     for i, requirement in enumerate(requirements):
         there: Path = (*here, "match_expression", i)
-        found += _check_property_name(requirement.name, (*there, "name"))
-        found += _check_values(requirement, there)
+        problems += _check_property_name(requirement.name, (*there, "name"))
+        problems += _check_values(requirement, there)
         by_name.setdefault(requirement.name, []).append((i, requirement))
     for name, group in by_name.items():
         problem = contradiction([requirement for _, requirement in group])
         if problem is not None:
             text = f"inconsistent requirements on property {name}: {problem}"
-            found.append(invalid((*here, "match_expression", group[-1][0]), text))
-    return found
+            problems.append(invalid((*here, "match_expression", group[-1][0]), text))
+    return problems
 
 
 def _check_values(requirement: PropertyRequirement, here: Path) -> list[Problem]:
@@ -265,21 +267,21 @@ def _check_property_name(name: str, here: Path) -> list[Problem]:
         return [
             invalid(here, f"property name {name} is not valid: {p}") for p in qualified_name_problems(name)
         ]
-    found: list[Problem] = []
+    problems: list[Problem] = []
     if dns_subdomain_problems(first) and qualified_name_problems(first):
         text = (
             f"property name first segment {first} is neither a valid DNS subdomain nor a valid qualified name"
         )
-        found.append(invalid(here, text))
-    found += [
+        problems.append(invalid(here, text))
+    problems += [
         invalid(here, f"property name segment {segment} is not valid: {problem}")
         for segment in rest
         for problem in qualified_name_problems(segment)
     ]
     if name in _TEXT_PROPERTIES:
         text = f"{name} is a text, not a quantity: the scheduler stops at it"
-        found.append(unusual(here, text))
-    return found
+        problems.append(unusual(here, text))
+    return problems
 
 
 def _check_resource_name(name: str, here: Path) -> list[Problem]:
@@ -291,87 +293,93 @@ def _check_resource_name(name: str, here: Path) -> list[Problem]:
         supported = " ".join(CAPACITY_TYPES)
         text = f"invalid capacity type in resource property name {name}, supported values are [{supported}]"
         return [invalid(here, text)]
-    found = [invalid(here, f"property name {name} is not valid: {p}") for p in qualified_name_problems(name)]
-    if not found and (not resource or "-" in resource):
+    problems = [
+        invalid(here, f"property name {name} is not valid: {p}") for p in qualified_name_problems(name)
+    ]
+    if not problems and (not resource or "-" in resource):
         text = (
             f"{name} passes the webhook, but the scheduler stops at it: no resource name, or one with a dash"
         )
-        found.append(unusual(here, text))
-    return found
+        problems.append(unusual(here, text))
+    return problems
 
 
 def check_tolerations(tolerations: tuple[Toleration, ...]) -> list[Problem]:
     """A policy's tolerations."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     if len(tolerations) > MOST_TOLERATIONS:
-        found.append(
+        problems.append(
             invalid(("toleration",), f"at most {MOST_TOLERATIONS} tolerations, got {len(tolerations)}")
         )
     for i, toleration in enumerate(tolerations):
         here: Path = ("toleration", i)
-        found += _check_toleration(toleration, here)
+        problems += _check_toleration(toleration, here)
         if toleration in tolerations[:i]:
-            found.append(invalid(here, "toleration already exists, tolerations must be unique"))
-    return found
+            problems.append(invalid(here, "toleration already exists, tolerations must be unique"))
+    return problems
 
 
 def _check_toleration(toleration: Toleration, here: Path) -> list[Problem]:
-    found: list[Problem] = []
+    problems: list[Problem] = []
     if toleration.key:
-        found += [
+        problems += [
             invalid((*here, "key"), f"invalid toleration key: {problem}")
             for problem in qualified_name_problems(toleration.key)
         ]
     if toleration.operator not in (EQUAL, EXISTS):
-        found.append(invalid((*here, "operator"), f"unsupported toleration operator {toleration.operator}"))
+        problems.append(
+            invalid((*here, "operator"), f"unsupported toleration operator {toleration.operator}")
+        )
     if toleration.operator == EXISTS and toleration.value:
-        found.append(invalid((*here, "value"), "toleration value needs to be empty, when operator is Exists"))
+        problems.append(
+            invalid((*here, "value"), "toleration value needs to be empty, when operator is Exists")
+        )
     if toleration.operator == EQUAL and not toleration.key:
-        found.append(invalid((*here, "key"), "toleration key cannot be empty, when operator is Equal"))
+        problems.append(invalid((*here, "key"), "toleration key cannot be empty, when operator is Equal"))
     if toleration.operator == EQUAL:
-        found += [
+        problems += [
             invalid((*here, "value"), f"invalid toleration value: {problem}")
             for problem in label_value_problems(toleration.value)
         ]
     if toleration.effect not in ("", NO_SCHEDULE):
-        found.append(
+        problems.append(
             invalid((*here, "effect"), f"unsupported effect {toleration.effect}: only NoSchedule exists")
         )
-    return found
+    return problems
 
 
 def check_taints(taints: tuple[Taint, ...]) -> list[Problem]:
     """A member cluster's taints."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for i, taint in enumerate(taints):
         here: Path = ("taint", i)
-        found += [
+        problems += [
             invalid((*here, "key"), f"invalid taint key: {problem}")
             for problem in qualified_name_problems(taint.key)
         ]
-        found += [
+        problems += [
             invalid((*here, "value"), f"invalid taint value: {problem}")
             for problem in label_value_problems(taint.value)
         ]
         if taint.effect != NO_SCHEDULE:
-            found.append(
+            problems.append(
                 invalid((*here, "effect"), f"unsupported effect {taint.effect}: only NoSchedule exists")
             )
         if taint in taints[:i]:
-            found.append(invalid(here, "taint already exists, taints must be unique"))
-    return found
+            problems.append(invalid(here, "taint already exists, taints must be unique"))
+    return problems
 
 
 def check_member(member: Member) -> list[Problem]:
     """A member's name, labels and taints. Properties may be any text: not all are quantities."""
-    found = [invalid(("name",), problem) for problem in dns_subdomain_problems(member.name)]
+    problems = [invalid(("name",), problem) for problem in dns_subdomain_problems(member.name)]
     if len(member.name) > LONGEST_NAME:
-        found.append(invalid(("name",), f"the name field cannot have length exceeding {LONGEST_NAME}"))
+        problems.append(invalid(("name",), f"the name field cannot have length exceeding {LONGEST_NAME}"))
     for key, value in sorted(member.labels.items()):
         here: Path = ("labels", key)
-        found += [invalid(here, problem) for problem in qualified_name_problems(key)]
-        found += [invalid(here, problem) for problem in label_value_problems(value)]
-    return found + check_taints(member.taints)
+        problems += [invalid(here, problem) for problem in qualified_name_problems(key)]
+        problems += [invalid(here, problem) for problem in label_value_problems(value)]
+    return problems + check_taints(member.taints)
 
 
 def read_usage(
@@ -380,14 +388,16 @@ def read_usage(
     """A member's resource usage from texts, without those that are no quantities; paths start at the three
     maps.
     """
-    found: list[Problem] = []
+    problems: list[Problem] = []
 
     def read(name: str, texts: Mapping[str, str]) -> dict[str, Quantity]:
         amounts: dict[str, Quantity] = {}
         for resource, text in sorted(texts.items()):
             amount = parse_quantity(text)
             if isinstance(amount, Malformed):
-                found.append(invalid((name, resource), f'"{text}" is not a valid quantity: {amount.message}'))
+                problems.append(
+                    invalid((name, resource), f'"{text}" is not a valid quantity: {amount.message}')
+                )
             else:
                 amounts[resource] = amount
         return amounts
@@ -395,27 +405,27 @@ def read_usage(
     usage = ResourceUsage(
         read("total", total), read("allocatable", allocatable), read("available", available)
     )
-    return usage, found
+    return usage, problems
 
 
 def check_rolling_update(
     max_unavailable: Amount, max_surge: Amount, unavailable_period_seconds: int, *, external: bool = False
 ) -> list[Problem]:
     """The rolling_update block of a strategy; paths start below it."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     if external:
-        found.append(invalid((), "rolling_update is not valid for the External strategy type"))
+        problems.append(invalid((), "rolling_update is not valid for the External strategy type"))
     for name, amount in (("max_unavailable", max_unavailable), ("max_surge", max_surge)):
         if amount.value < 0:
-            found.append(invalid((name,), f"{name} must be greater than or equal to 0, got {amount}"))
+            problems.append(invalid((name,), f"{name} must be greater than or equal to 0, got {amount}"))
         if amount.percent and amount.value > WHOLE:
-            found.append(invalid((name,), f"{name} must be a number, or from 0% to 100%, got {amount}"))
+            problems.append(invalid((name,), f"{name} must be a number, or from 0% to 100%, got {amount}"))
     if unavailable_period_seconds < 0:
         text = (
             f"unavailable_period_seconds must be greater than or equal to 0, got {unavailable_period_seconds}"
         )
-        found.append(invalid(("unavailable_period_seconds",), text))
+        problems.append(invalid(("unavailable_period_seconds",), text))
     if max_unavailable.value == max_surge.value == 0:
         text = "max_unavailable and max_surge are both 0: no rollout can make progress"
-        found.append(unusual((), text))
-    return found
+        problems.append(unusual((), text))
+    return problems

@@ -77,13 +77,13 @@ def member_changes(before: Iterable[Member], after: Iterable[Member]) -> tuple[M
     """The changes between two states of the fleet that queue placements, by member name."""
     old = {member.name: member for member in before}
     new = {member.name: member for member in after}
-    found: list[MemberChange] = []
+    changes: list[MemberChange] = []
     for name in sorted({*old, *new}):
         was, now = old.get(name), new.get(name)
         trigger = None if was is now else trigger_for(was, now)
         if trigger is not None:
-            found.append(MemberChange(name, trigger))
-    return tuple(found)
+            changes.append(MemberChange(name, trigger))
+    return tuple(changes)
 
 
 def queued(
@@ -92,13 +92,13 @@ def queued(
     """The placements that the changes between two states of the fleet queue, in the order given."""
     every = member_changes(before, after)
     departures = tuple(change for change in every if change.trigger is Trigger.CLUSTER_LEFT)
-    found: list[Queued] = []
+    queue: list[Queued] = []
     for placement in placements:
         idle = placement.fulfilled and placement.placement_type is not PlacementType.PICK_ALL
         changes = departures if idle else every
         if changes:
-            found.append(Queued(placement.key, changes))
-    return tuple(found)
+            queue.append(Queued(placement.key, changes))
+    return tuple(queue)
 
 
 class Observation(Struct, frozen=True):
@@ -111,22 +111,22 @@ class Observation(Struct, frozen=True):
 
 def observations(before: Member | None, after: Member, ask: Ask) -> tuple[Observation, ...]:
     """What a placement that holds `after` would refuse in it now and did not before."""
-    found: list[Observation] = []
+    observed: list[Observation] = []
     ineligible = cluster_eligibility.ineligible(after)
     if ineligible is not None and (before is None or cluster_eligibility.ineligible(before) is None):
-        found.append(Observation(after.name, Trigger.CLUSTER_BECAME_INELIGIBLE, ineligible))
+        observed.append(Observation(after.name, Trigger.CLUSTER_BECAME_INELIGIBLE, ineligible))
     if ask.policy.placement_type is PlacementType.PICK_FIXED:
-        return tuple(found)
+        return tuple(observed)
     tolerations = ask.policy.tolerations
     taint = taint_toleration.untolerated(after.taints, tolerations)
     if taint is not None and (
         before is None or taint_toleration.untolerated(before.taints, tolerations) is None
     ):
         reason = taint_toleration.reason(ask, Roster([after]), Standing(), 0)
-        found.append(Observation(after.name, Trigger.TAINT_ADDED, reason))
+        observed.append(Observation(after.name, Trigger.TAINT_ADDED, reason))
     if not _matches(after, ask) and (before is None or _matches(before, ask)):
-        found.append(Observation(after.name, Trigger.LABELS_NO_LONGER_MATCH, cluster_affinity.REASON))
-    return tuple(found)
+        observed.append(Observation(after.name, Trigger.LABELS_NO_LONGER_MATCH, cluster_affinity.REASON))
+    return tuple(observed)
 
 
 def _matches(member: Member, ask: Ask) -> bool:

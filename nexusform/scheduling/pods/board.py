@@ -84,13 +84,13 @@ class Board:
 
     def group(self, spec: PodSpec) -> Group:
         """The pods of this spec: one object per spec, also before the first pod."""
-        found = self._groups.get(spec)
-        if found is None:
-            found = self._groups[spec] = Group(spec)
+        group = self._groups.get(spec)
+        if group is None:
+            group = self._groups[spec] = Group(spec)
             for pair in spec.labels:
-                self._by_pair.setdefault(pair, []).append(found)
-            self._index_terms(found)
-        return found
+                self._by_pair.setdefault(pair, []).append(group)
+            self._index_terms(group)
+        return group
 
     def _index_terms(self, group: Group) -> None:
         spec = group.spec
@@ -99,11 +99,11 @@ class Board:
         for term in terms:
             if term.selector is None:
                 continue
-            wanted = asked_pairs(term.selector)
-            if wanted is None:
+            label_pairs = asked_pairs(term.selector)
+            if label_pairs is None:
                 self._terms_anywhere.append(group)
                 return
-            pairs.update(wanted)
+            pairs.update(label_pairs)
         for pair in sorted(pairs):
             self._terms_by_pair.setdefault(pair, []).append(group)
 
@@ -119,15 +119,15 @@ class Board:
 
     def topology(self, key: str) -> Topology:
         """The domains of a key; hostname's are what the label says, like every other key's."""
-        found = self._topologies.get(key)
-        if found is None:
+        topology = self._topologies.get(key)
+        if topology is None:
             numbers: dict[str, int] = {}
             domain = []
             for node in self.nodes:
                 value = node.labels.get(key)
                 domain.append(-1 if value is None else numbers.setdefault(value, len(numbers)))
-            found = self._topologies[key] = Topology(key, domain, list(numbers))
-        return found
+            topology = self._topologies[key] = Topology(key, domain, list(numbers))
+        return topology
 
     def selected(self, selector: LabelSelector, namespace: str | None = None) -> list[Group]:
         """Groups with pods that a selector selects, of one namespace or of all."""
@@ -148,11 +148,11 @@ class Board:
 
     def looking_at(self, group: Group) -> list[Group]:
         """Groups with pods whose terms may look at pods of this group (to be checked term by term)."""
-        found = {id(other): other for other in self._terms_anywhere}
+        others = {id(other): other for other in self._terms_anywhere}
         for pair in group.spec.labels:
             for other in self._terms_by_pair.get(pair, ()):
-                found[id(other)] = other
-        return [other for other in found.values() if other.nodes]
+                others[id(other)] = other
+        return [other for other in others.values() if other.nodes]
 
     def chosen(self, term: PodTerm) -> list[Group]:
         """Groups with pods that a term of somebody else selects."""

@@ -19,22 +19,22 @@ from nexusform.scheduling.pods.run import Run
 _UNBOUNDED = 10**9
 
 
-def reach(run: Run, wanted: int) -> Reach:
-    """How many of `wanted` further pods can be placed, at least and at most."""
-    room = _room(run, wanted)
+def reach(run: Run, further: int) -> Reach:
+    """How many of `further` further pods can be placed, at least and at most."""
+    room = _room(run, further)
     anti, spread = _own_keys(run, room)
     if _starts_company(run):
-        return _company(run, room, wanted, anti, spread)
+        return _company(run, room, further, anti, spread)
     keys = {id(t.domain) for t in anti} | {id(t.domain) for t in spread}
     if len(keys) > 1 or len(spread) > 1 or len(run.counts.affinity) > 1:
-        return _bounds(run, room, wanted, anti, spread)
-    total = min(_total(room, anti, spread), wanted)
+        return _bounds(run, room, further, anti, spread)
+    total = min(_total(room, anti, spread), further)
     return Reach(total, total, exact=True)
 
 
-def _room(run: Run, wanted: int) -> dict[int, int]:
+def _room(run: Run, further: int) -> dict[int, int]:
     # Pods of the spec that each node could still take, by what is there now and by its own usage.
-    found = {}
+    room = {}
     counts, starts = run.counts, _starts_company(run)
     spec, nodes, usage = run.group.spec, run.board.nodes, run.board.usage
     for bucket in run.buckets():
@@ -44,8 +44,8 @@ def _room(run: Run, wanted: int) -> dict[int, int]:
         if any(_skewed_by_others(tally, node) for tally in counts.hard):
             continue
         for at in (node, *bucket):
-            found[at] = _capacity(spec, nodes[at], usage[at], wanted)
-    return found
+            room[at] = _capacity(spec, nodes[at], usage[at], further)
+    return room
 
 
 def _skewed_by_others(tally: SpreadTally, node: int) -> bool:
@@ -60,11 +60,11 @@ def _skewed_by_others(tally: SpreadTally, node: int) -> bool:
     )
 
 
-def _capacity(spec: PodSpec, node: Node, usage: Usage, wanted: int) -> int:
+def _capacity(spec: PodSpec, node: Node, usage: Usage, further: int) -> int:
     # At least 1: the node is known to take one.
     if spec.host_ports:
         return 1
-    most = min(wanted, node.pods - usage.pods)
+    most = min(further, node.pods - usage.pods)
     asked = spec.requests
     if asked.cpu:
         most = min(most, (node.cpu - usage.cpu) // asked.cpu)
@@ -121,11 +121,11 @@ def _level(tally: SpreadTally, domains: Mapping[int, int]) -> dict[int, int]:
 
 def _starts_company(run: Run) -> bool:
     # The first pod of a group that wants its own company chooses where all others go.
-    return bool(run.counts.affinity) and run.counts.matches_itself and not run.counts.affinity_found
+    return bool(run.counts.affinity) and run.counts.matches_itself and not run.counts.has_company
 
 
 def _company(
-    run: Run, room: Mapping[int, int], wanted: int, anti: Sequence[Tally], spread: Sequence[SpreadTally]
+    run: Run, room: Mapping[int, int], further: int, anti: Sequence[Tally], spread: Sequence[SpreadTally]
 ) -> Reach:
     counts = run.counts
     tally = counts.affinity[0]
@@ -133,11 +133,11 @@ def _company(
     for node, pods in room.items():
         if all(t.domain[node] >= 0 for t in counts.affinity) and not _rejected(run, node):
             by_domain.setdefault(tally.domain[node], {})[node] = pods
-    totals = [min(wanted, _total(part, anti, spread)) for part in by_domain.values()] or [0]
+    totals = [min(further, _total(part, anti, spread)) for part in by_domain.values()] or [0]
     simple = len(counts.affinity) == 1 and not anti and not spread
     if simple:
         return Reach(min(totals), max(totals), exact=True)
-    return Reach(min(1, wanted, max(totals)), max(totals), exact=False)
+    return Reach(min(1, further, max(totals)), max(totals), exact=False)
 
 
 def _rejected(run: Run, node: int) -> bool:
@@ -146,12 +146,12 @@ def _rejected(run: Run, node: int) -> bool:
 
 
 def _bounds(
-    run: Run, room: Mapping[int, int], wanted: int, anti: Sequence[Tally], spread: Sequence[SpreadTally]
+    run: Run, room: Mapping[int, int], further: int, anti: Sequence[Tally], spread: Sequence[SpreadTally]
 ) -> Reach:
     most = min(
         [_total(room, [tally], []) for tally in anti]
         + [_total(room, [], [tally]) for tally in spread]
-        + [wanted],
+        + [further],
         default=_UNBOUNDED,
     )
     if spread or len(run.counts.affinity) > 1:

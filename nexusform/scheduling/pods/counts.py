@@ -100,7 +100,7 @@ class Counts:
         spec = group.spec
         self._own: list[tuple[Tally, int]] = []
         self.affinity = [self._tally(term) for term in spec.affinity]
-        self.affinity_found = False
+        self.has_company = False
         self.matches_itself = bool(spec.affinity) and all(board.chooses(t, group) for t in spec.affinity)
         self.anti_affinity = [self._counted(term) for term in spec.anti_affinity]
         self.existing: list[Tally] = []
@@ -132,7 +132,7 @@ class Counts:
         for other in self.board.chosen(terms[0]):
             if all(self.board.chooses(term, other) for term in terms[1:]):
                 for tally in self.affinity:
-                    self.affinity_found = _pour(other, tally, 1) or self.affinity_found
+                    self.has_company = _pour(other, tally, 1) or self.has_company
         if self.matches_itself:
             self._own += [(tally, 1) for tally in self.affinity]
 
@@ -161,10 +161,10 @@ class Counts:
         return [term for term in terms if self.board.chooses(term, self.group)]
 
     def _keyed(self, tallies: dict[str, Tally], term: PodTerm) -> Tally:
-        found = tallies.get(term.topology_key)
-        if found is None:
-            found = tallies[term.topology_key] = self._tally(term)
-        return found
+        tally = tallies.get(term.topology_key)
+        if tally is None:
+            tally = tallies[term.topology_key] = self._tally(term)
+        return tally
 
     def _spread(self, constraints: Iterable[SpreadConstraint]) -> list[SpreadTally]:
         listed = list(constraints)
@@ -173,7 +173,7 @@ class Counts:
         keys = [self.board.topology(c.topology_key) for c in listed]
         complete = [all(domain >= 0 for domain in row) for row in zip(*(k.domain for k in keys), strict=True)]
         spec, nodes = self.group.spec, self.board.nodes
-        found = []
+        tallies = []
         for constraint, topology in zip(listed, keys, strict=True):
             if constraint.hard or self._all_soft_keys:
                 eligible = [
@@ -183,8 +183,8 @@ class Counts:
                 eligible = [_included(constraint, spec, node) for node in nodes]
             own = constraint.selector is not None and matches(constraint.selector, self.group.labels)
             tally = self._spread_tally(constraint, topology.domain, len(topology.values), eligible, int(own))
-            found.append(tally)
-        return found
+            tallies.append(tally)
+        return tallies
 
     def _spread_tally(
         self, constraint: SpreadConstraint, domain: list[int], size: int, eligible: list[bool], own: int
@@ -212,7 +212,7 @@ class Counts:
         for tally, amount in self._own:
             tally.add(node, amount)
         if self.matches_itself and any(tally.domain[node] >= 0 for tally in self.affinity):
-            self.affinity_found = True
+            self.has_company = True
         for spread in self._spreads:
             spread.add_one(node)
 

@@ -53,9 +53,9 @@ def consider(cluster: Cluster, others: Iterable[StandingPod], spec: PodSpec) -> 
 
 def _verdicts(run: Run) -> tuple[NodeVerdict, ...]:
     points = run.scored()
-    found = []
+    verdicts = []
     for at, node in enumerate(run.board.nodes):
         parts = points.get(at)
         total = None if parts is None else sum(parts.values())
-        found.append(NodeVerdict(node.name, tuple(run.refusals(at)), parts or {}, total))
-    return tuple(sorted(found, key=lambda v: (v.total is None, -(v.total or 0), v.node)))
+        verdicts.append(NodeVerdict(node.name, tuple(run.refusals(at)), parts or {}, total))
+    return tuple(sorted(verdicts, key=lambda v: (v.total is None, -(v.total or 0), v.node)))

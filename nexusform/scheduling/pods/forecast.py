@@ -57,13 +57,13 @@ class Reach(Struct, frozen=True):
 
 
 class WorkloadForecast(Struct, frozen=True):
-    """A workload after the prediction: wanted and running pods, their counts per machine and per zone.
+    """A workload after the prediction: the pods it asks for, and those that run by machine and zone.
 
     Counts leave out nodes whose machine or zone nobody knows. `stuck`: a rolling update cannot go on.
     """
 
     workload: Workload
-    wanted: int
+    replicas: int
     running: int
     reach: Reach
     per_machine: Mapping[str, int]

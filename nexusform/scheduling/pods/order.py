@@ -25,13 +25,13 @@ def removal_order(kind: str, pods: Sequence[StandingPod]) -> list[StandingPod]:
     return sorted(pods, key=lambda pod: (bool(pod.node), -company[pod.node], -pod.age, -pod.number))
 
 
-def free_numbers(taken: Iterable[int], first: int, wanted: int) -> list[int]:
-    """The lowest `wanted` numbers from `first` on that nobody has."""
+def free_numbers(taken: Iterable[int], first: int, count: int) -> list[int]:
+    """The lowest `count` numbers from `first` on that nobody has."""
     used = set(taken)
-    found: list[int] = []
+    free: list[int] = []
     number = first
-    while len(found) < wanted:
+    while len(free) < count:
         if number not in used:
-            found.append(number)
+            free.append(number)
         number += 1
-    return found
+    return free

@@ -70,20 +70,22 @@ def _one_by_one(session: Session, workload: Workload, state: Rollout, place: Pla
 
 def _surging(session: Session, workload: Workload, state: Rollout, place: PlacePod) -> None:
     """Deployment: at most `max_surge` pods too many, at most `max_unavailable` too few."""
-    wanted = workload.replicas
-    missing = max(0, wanted - state.standing - len(state.made))
+    replicas = workload.replicas
+    missing = max(0, replicas - state.standing - len(state.made))
     ahead = [pod.number for pod in state.remaining][:missing]
     while ahead or state.remaining:
         moved = False
         for number in state.waits():
             state.made[number] = place(number)
             moved = moved or bool(state.made[number].node)
-        while ahead and len(state.remaining) + state.standing + len(state.made) < wanted + workload.max_surge:
+        while (
+            ahead and len(state.remaining) + state.standing + len(state.made) < replicas + workload.max_surge
+        ):
             number = ahead.pop(0)
             state.made[number] = place(number)
             moved = True
         running = state.standing + len(state.made) - len(state.waits())
-        spare = len(state.remaining) + running - (wanted - workload.max_unavailable)
+        spare = len(state.remaining) + running - (replicas - workload.max_unavailable)
         for pod in removal_order(workload.kind, state.remaining)[: max(0, spare)]:
             _drop(session, state, pod)
             moved = True

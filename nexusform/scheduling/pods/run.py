@@ -212,10 +212,10 @@ class Run:
     def _bucket(self, node: int) -> _Bucket:
         assert self._buckets is not None
         name = self._name[node]
-        found = self._buckets.get(name)
-        if found is None:
-            found = self._buckets[name] = _Bucket()
-        return found
+        bucket = self._buckets.get(name)
+        if bucket is None:
+            bucket = self._buckets[name] = _Bucket()
+        return bucket
 
     def _enter(self, node: int, score: int) -> None:
         if score >= 0:
@@ -248,10 +248,10 @@ class Run:
         if spec.host_ports or spec.requests.others:
             return _usage_score(spec, seen, usage)
         key = (self._shape[node], usage.pods, usage.cpu, usage.memory, usage.scored_cpu, usage.scored_memory)
-        found = self._scores.get(key)
-        if found is None:
-            found = self._scores[key] = _usage_score(spec, seen, usage)
-        return found
+        score = self._scores.get(key)
+        if score is None:
+            score = self._scores[key] = _usage_score(spec, seen, usage)
+        return score
 
     # --- points -------------------------------------------------------------------------------
 

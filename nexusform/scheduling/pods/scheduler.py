@@ -154,7 +154,7 @@ class Predictor:
     def _prepare_daemons(self, work: _Work, pods: list[StandingPod]) -> None:
         # One pod per node that permits it; a pod whose node is gone goes with it.
         spec = work.workload.pod
-        wanted = [
+        eligible = [
             n.name
             for n in self.nodes.values()
             if not any(rule.refuse(spec, n) for rule in profile.NODE_FILTERS)
@@ -163,13 +163,13 @@ class Predictor:
         for pod in pods:
             if not self._stands(pod):
                 work.gone.append((pod, forecast.NODE_REMOVED))
-            elif pod.node in wanted:
+            elif pod.node in eligible:
                 have.add(pod.node)
                 work.keeps.append(pod)
             else:
                 self.session.remove(pod)
                 work.gone.append((pod, forecast.SCALE_IN))
-        missing = [name for name in sorted(wanted) if name not in have]
+        missing = [name for name in sorted(eligible) if name not in have]
         numbers = free_numbers([pod.number for pod in pods], 0, len(missing))
         trigger = forecast.SCALE_OUT if work.had_pods else forecast.NEW
         work.asked = [
@@ -310,9 +310,9 @@ class Predictor:
         names = [pod.node for pod in (*work.keeps, *work.outdated)]
         names += [outcome.node for outcome in work.made.values() if outcome.node]
         nodes = [self.nodes[name] for name in names]
-        wanted = workload.replicas
+        replicas = workload.replicas
         if workload.kind == "DaemonSet":
-            wanted = len(work.keeps) + len(work.made)
+            replicas = len(work.keeps) + len(work.made)
         running = len(names)
         reach = work.reach
         if running < reach.least or running > reach.most:
@@ -320,7 +320,7 @@ class Predictor:
             reach = Reach(min(running, reach.least), max(running, reach.most), exact=False)
         return WorkloadForecast(
             workload=workload,
-            wanted=wanted,
+            replicas=replicas,
             running=running,
             reach=reach,
             per_machine=_tally(node.machine for node in nodes),

@@ -107,8 +107,8 @@ class Session:
         return Verdict(node, certain, 1)
 
     def _refused(self, run: Run, group: Group) -> Verdict:
-        found = [run.refusal(node) for node in range(len(self._names))]
-        refusals = tuple(refusal for refusal in found if refusal is not None)
+        answers = [run.refusal(node) for node in range(len(self._names))]
+        refusals = tuple(refusal for refusal in answers if refusal is not None)
         certain = not self._blurred & run.facts.mask and not (self._blurred and _related(run))
         verdict = Verdict("", certain, 0, None, message(refusals, len(self._names)), refusals)
         self._failures[id(group)] = (self.board.version, verdict)

@@ -92,16 +92,16 @@ def warnings_of(cluster: Cluster, prediction: Prediction) -> tuple[PodWarning, .
     for outcome in prediction.outcomes:
         by_workload.setdefault(outcome.workload, []).append(outcome)
     placed = Counter(pod.spec.priority for pod in prediction.standing() if pod.node)
-    found: list[PodWarning] = []
+    warnings: list[PodWarning] = []
     for key, forecast in prediction.forecasts.items():
         nodes = tuple(cluster.nodes[at] for at in statics.of(forecast.workload.pod).points)
         outcomes = tuple(by_workload.get(key, ()))
         running = tuple(outcome for outcome in outcomes if outcome.node)
         scene = _Scene(cluster, board, nodes, by_name, forecast.workload, forecast, outcomes, running)
         for rule in _RULES:
-            found += rule(scene)
-        found += _passed_over(scene, placed)
-    return tuple(found)
+            warnings += rule(scene)
+        warnings += _passed_over(scene, placed)
+    return tuple(warnings)
 
 
 # --- hardware ----------------------------------------------------------------------------------
@@ -260,14 +260,14 @@ _EFFECTS: Final = {
 
 
 def _too_many(scene: _Scene) -> Iterator[PodWarning]:
-    wanted = scene.workload.replicas
+    replicas = scene.workload.replicas
     if scene.workload.kind == "DaemonSet":
         return
     for term in scene.about_itself(scene.workload.pod.anti_affinity):
         domains = _domains(scene, term.topology_key)
-        if domains is not None and wanted > domains > 0:
+        if domains is not None and replicas > domains > 0:
             detail = (
-                f"{wanted} replicas must not share a {term.topology_key}, and its workers have {domains}: "
+                f"{replicas} replicas must not share a {term.topology_key}, and its workers have {domains}: "
                 f"at most {domains} can run. Use fewer replicas, add hardware, or make the rule preferred."
             )
             yield scene.warn(TOO_MANY, detail, topology_key=term.topology_key)
@@ -320,7 +320,7 @@ def _pending(scene: _Scene) -> Iterator[PodWarning]:
     if not waiting or scene.forecast.stuck:
         return
     names = tuple(outcome.name for outcome in waiting)
-    share = f"{len(names)} of {scene.forecast.wanted} pods"
+    share = f"{len(names)} of {scene.forecast.replicas} pods"
     detail = f"{share} ({_few(names)}) would stay Pending: {waiting[0].reason}"
     yield scene.warn(PENDING, detail, pods=names)
 

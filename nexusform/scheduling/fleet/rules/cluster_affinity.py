@@ -7,6 +7,7 @@ unreadable value stops the cycle only where it is reached.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from functools import partial
 
@@ -19,13 +20,14 @@ from nexusform.scheduling.quantity import Malformed, Quantity, parse_quantity
 PLUGIN = "ClusterAffinity"
 REASON = "cluster does not match with any of the required cluster affinity terms"
 
+# The property's value stands on the left, the requirement's on the right.
 _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
-    "Gt": lambda found, asked: found > asked,
-    "Ge": lambda found, asked: found >= asked,
-    "Lt": lambda found, asked: found < asked,
-    "Le": lambda found, asked: found <= asked,
-    "Eq": lambda found, asked: found == asked,
-    "Ne": lambda found, asked: found != asked,
+    "Gt": operator.gt,
+    "Ge": operator.ge,
+    "Lt": operator.lt,
+    "Le": operator.le,
+    "Eq": operator.eq,
+    "Ne": operator.ne,
 }
 OPERATORS = tuple(_COMPARISONS)
 ASCENDING, DESCENDING = "Ascending", "Descending"
@@ -49,8 +51,8 @@ def _matching(terms: tuple[ClusterTerm, ...], roster: Roster) -> Mask | Abort:
     aborts: list[tuple[int, Abort]] = []
     stopped: Mask = 0
     for term in terms:
-        found, unreadable = _matching_term(term, roster, roster.everyone & ~matched & ~stopped)
-        matched |= found
+        matching, unreadable = _matching_term(term, roster, roster.everyone & ~matched & ~stopped)
+        matched |= matching
         for position, abort in unreadable:
             stopped |= 1 << position
             aborts.append((position, abort))
@@ -64,13 +66,13 @@ def _matching_term(term: ClusterTerm, roster: Roster, among: Mask) -> tuple[Mask
     among &= selected
     unreadable: list[tuple[int, Abort]] = []
     for requirement in term.property_selector or ():
-        found, failing = _meeting(requirement, roster)
+        meeting, failing = _meeting(requirement, roster)
         unreadable += [
             (position, _abort(roster, position, message))
             for position, message in failing.items()
             if among >> position & 1
         ]
-        among &= found
+        among &= meeting
     return among, unreadable
 
 
@@ -105,22 +107,22 @@ def _compare_all(requirement: PropertyRequirement, roster: Roster) -> tuple[Mask
 def _asked(requirement: PropertyRequirement) -> Quantity | str:
     if len(requirement.values) != 1:
         return "more than one value in the property selector expression"
-    found = parse_quantity(requirement.values[0])
-    if isinstance(found, Malformed):
+    quantity = parse_quantity(requirement.values[0])
+    if isinstance(quantity, Malformed):
         return (
             f"value specified in property selector {requirement.values[0]} is not a valid resource quantity:"
-            f" {found.message}"
+            f" {quantity.message}"
         )
-    return found
+    return quantity
 
 
 def prepare(ask: Ask, roster: Roster) -> Abort | None:
     """Why no score can be given at all: a sorter's property is unreadable somewhere in the fleet."""
     for term in ask.policy.preferred:
         sorter = term.preference.property_sorter
-        found = extremes_of(roster, sorter.name) if sorter else None
-        if isinstance(found, Unreadable):
-            return Abort(PLUGIN, "", f"failed to prepare plugin state: {found.message}")
+        extremes = extremes_of(roster, sorter.name) if sorter else None
+        if isinstance(extremes, Unreadable):
+            return Abort(PLUGIN, "", f"failed to prepare plugin state: {extremes.message}")
     return None
 
 
@@ -177,18 +179,18 @@ def interpolate(value: Quantity, extremes: Extremes, sort_order: str) -> float |
     least, greatest = extremes.least, extremes.greatest
     if least is None or greatest is None:
         return None
-    found, low, high = value.as_float(), least.as_float(), greatest.as_float()
-    if math.isinf(low) or math.isinf(high) or low > high or found < low or found > high:
+    observed, low, high = value.as_float(), least.as_float(), greatest.as_float()
+    if math.isinf(low) or math.isinf(high) or low > high or observed < low or observed > high:
         return (
-            f"cannot interpolate weight, observed value {_written(found)}, observed min {_written(low)},"
+            f"cannot interpolate weight, observed value {_written(observed)}, observed min {_written(low)},"
             f" observed max {_written(high)}"
         )
     if low == high:
         return None
     if sort_order == DESCENDING:
-        return (found - low) / (high - low)
+        return (observed - low) / (high - low)
     if sort_order == ASCENDING:
-        return 1 - (found - low) / (high - low)
+        return 1 - (observed - low) / (high - low)
     return f"cannot interpolate weight as sort order {sort_order} is invalid"
 
 
@@ -199,5 +201,6 @@ def _written(value: float) -> str:
 def round_half_away(value: float) -> int:
     """To the nearest whole number, halves away from zero."""
     whole = math.floor(abs(value))
-    whole += 1 if abs(value) - whole >= 0.5 else 0
+    if abs(value) - whole >= 0.5:
+        whole += 1
     return whole if value >= 0 else -whole

@@ -95,13 +95,13 @@ def judge(ask: Ask, roster: Roster, standing: Standing) -> Verdict:
 
 
 def _add(by_score: dict[int, Mask], deltas: dict[int, Mask]) -> dict[int, Mask]:
-    found: dict[int, Mask] = {}
+    totals: dict[int, Mask] = {}
     for score, members in by_score.items():
         for delta, concerned in deltas.items():
             both = members & concerned
             if both:
-                found[score + delta] = found.get(score + delta, 0) | both
-    return found
+                totals[score + delta] = totals.get(score + delta, 0) | both
+    return totals
 
 
 def admitted(ask: Ask, roster: Roster, standing: Standing) -> Mask:

@@ -39,7 +39,7 @@ def _affinity_holds(counts: Counts, node: int) -> bool:
             return False
         all_have_pods = all_have_pods and tally.count[domain] > 0
     # The first pod of a group that wants its own company may go anywhere.
-    return all_have_pods or (counts.matches_itself and not counts.affinity_found)
+    return all_have_pods or (counts.matches_itself and not counts.has_company)
 
 
 def raw(counts: Counts, node: int, _sizes: Sequence[int]) -> int:
