@@ -21,6 +21,7 @@ from nexusform.value_types import (
     SetType,
     TupleType,
     friendly_name,
+    has_dynamic,
 )
 from nexusform.values import DYNAMIC_UNKNOWN, EMPTY_TUPLE, NO_MARKS, UNKNOWN, Value, object_value, tuple_value
 
@@ -298,6 +299,8 @@ def _splat_sequence(node: Splat, source: Value, run: Evaluation) -> Value:
     assert isinstance(source.type, (ListType, SetType))
     if results:
         kind = results[0].type
+        if any(has_dynamic(r.type) for r in results) and any(r.type != kind for r in results):
+            return DYNAMIC_UNKNOWN  # whether they come to be of one type, and so a list, is open
         return (
             Value(ListType(kind), tuple(results))
             if all(r.type == kind for r in results)
