@@ -7,7 +7,10 @@ from collections.abc import Collection, Iterable
 from msgspec import Struct
 
 from nexusform.demands import PlacedVm
+from nexusform.planning.vms.sites import demand_for
+from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.model import Placement
+from nexusform.scheduling.racks.shortage import Shortage
 from nexusform.whatif.world_view import Cluster, Kind, Pool, SiteView
 
 
@@ -21,6 +24,33 @@ class Replacement(Struct, frozen=True):
 
     vm: PlacedVm
     place: Placement | None
+
+
+class PlacedAnew(Struct, frozen=True):
+    """VMs of a pool that the rule placed anew: their replacements, the scheduler's handles of those that
+    have room, and what the first one without room fell short of.
+    """
+
+    replacements: tuple[Replacement, ...]
+    handles: tuple[int, ...]
+    shortage: Shortage | None
+
+
+def place_anew(scheduler: RackScheduler, pool: Pool, vms: Iterable[PlacedVm]) -> PlacedAnew:
+    """Ask the rule for a new place for each of these VMs of a pool, beside those that stand."""
+    replacements: list[Replacement] = []
+    handles: list[int] = []
+    shortage: Shortage | None = None
+    for vm in vms:
+        answer = scheduler.place(demand_for(pool.owner, pool.demand, vm.number))
+        if isinstance(answer, Shortage):
+            shortage = shortage or answer
+            replacements.append(Replacement(vm, None))
+            continue
+        handle, place = answer
+        handles.append(handle)
+        replacements.append(Replacement(vm, place))
+    return PlacedAnew(tuple(replacements), tuple(handles), shortage)
 
 
 class PoolLeft(Struct, frozen=True):
@@ -80,3 +110,11 @@ def pools_hit(site: SiteView, machines: Collection[str]) -> tuple[PoolLeft, ...]
             if down:
                 hit.append(pool_left(cluster, pool, down))
     return tuple(hit)
+
+
+def down_by_cluster(pools: Iterable[PoolLeft]) -> dict[str, list[PlacedVm]]:
+    """The VMs of these pools that are down, by cluster id."""
+    down: dict[str, list[PlacedVm]] = {}
+    for pool in pools:
+        down.setdefault(pool.cluster_id, []).extend(pool.down)
+    return down

@@ -132,8 +132,7 @@ def _room(
     planned: Sequence[RackOffer],
     figures: Figures,
 ) -> SkuRoom:
-    pools = [pool for cluster in site.clusters for pool in cluster.pools if pool.sku == sku]
-    terms = common_terms(pool.demand.terms for pool in pools)
+    terms = common_terms(pool.demand.terms for pool in site.pools if pool.sku == sku)
     now = site.scheduler.free_by_rack(anybodys(sku, replace(terms, zones=zones)))
     coming = {rack.name: RackScheduler(rack.machines).count_free(anybodys(sku, terms)) for rack in planned}
     zone_of = {rack.name: rack.availability_zone for rack in planned}
@@ -171,7 +170,11 @@ def _usual_skus(site: SiteView, machines: Sequence[Machine]) -> tuple[VmSku, ...
     largest = largest_sku(site, machines)
     if largest is not None:
         skus.add(largest)
-    return tuple(sorted(skus, key=lambda sku: (-sku.memory_gib, -sku.host_vcpus, sku.name)))
+    return tuple(sorted(skus, key=_larger_first))
+
+
+def _larger_first(sku: VmSku) -> tuple[int, int, str]:
+    return -sku.memory_gib, -sku.host_vcpus, sku.name
 
 
 # --- a mix of SKUs -----------------------------------------------------------------------------
@@ -204,39 +207,53 @@ def fill_with_mix(
     scheduler: RackScheduler, parts: Sequence[MixPart], zones: frozenset[str] | None = None
 ) -> MixAnswer:
     """Find how many whole sets fit. Changes nothing."""
-    ordered = tuple(sorted(parts, key=lambda p: (-p.sku.memory_gib, -p.sku.host_vcpus, p.sku.name)))
-    fewest, most = 0, min(scheduler.count_free(anybodys(p.sku, Terms(zones))) // p.count for p in ordered)
-    while fewest < most:
-        middle = (fewest + most + 1) // 2
-        if _placed(scheduler.copy(), ordered, middle, zones) is None:
-            fewest = middle
-        else:
-            most = middle - 1
-    beyond = _placed(scheduler.copy(), ordered, fewest + 1, zones)
+    ordered = sorted(parts, key=lambda part: _larger_first(part.sku))
+    sets = _most_sets(scheduler, ordered, zones)
+    short, missing = _place_sets(scheduler.copy(), ordered, sets + 1, zones)
     full = scheduler.copy()
-    _placed(full, ordered, fewest, zones)
+    _place_sets(full, ordered, sets, zones)
     return MixAnswer(
         tuple(parts),
-        fewest,
+        sets,
         _one_by_one(scheduler.copy(), ordered, zones),
-        beyond[0] if beyond else None,
-        beyond[1] if beyond else 0,
-        tuple((p.sku, full.count_free(anybodys(p.sku, Terms(zones)))) for p in parts),
+        short,
+        missing,
+        tuple((part.sku, _count_free(full, part.sku, zones)) for part in parts),
     )
 
 
-def _placed(
+def _count_free(scheduler: RackScheduler, sku: VmSku, zones: frozenset[str] | None) -> int:
+    return scheduler.count_free(anybodys(sku, Terms(zones)))
+
+
+def _most_sets(scheduler: RackScheduler, parts: Sequence[MixPart], zones: frozenset[str] | None) -> int:
+    """How many sets fit when all VMs are placed at once: no more than fit of any part alone."""
+    fitting = 0
+    bound = min(_count_free(scheduler, part.sku, zones) // part.count for part in parts)
+    while fitting < bound:
+        middle = (fitting + bound + 1) // 2
+        short, _ = _place_sets(scheduler.copy(), parts, middle, zones)
+        if short is None:
+            fitting = middle
+        else:
+            bound = middle - 1
+    return fitting
+
+
+def _place_sets(
     scheduler: RackScheduler, parts: Sequence[MixPart], sets: int, zones: frozenset[str] | None
-) -> tuple[VmSku, int] | None:
-    """Place so many sets. None when all fit, else the first SKU that fell short, and by how many."""
+) -> tuple[VmSku | None, int]:
+    """Place so many sets. Gives the first SKU that falls short and by how many; None and 0 when all fit."""
     for index, part in enumerate(parts):
-        for number in range(sets * part.count):
+        count = sets * part.count
+        for number in range(count):
             if scheduler.attempt(_demand(index, part, number, zones)) is None:
-                return part.sku, sets * part.count - number
-    return None
+                return part.sku, count - number
+    return None, 0
 
 
 def _one_by_one(scheduler: RackScheduler, parts: Sequence[MixPart], zones: frozenset[str] | None) -> int:
+    """How many sets fit when each is placed whole before the next."""
     sets = 0
     while True:
         for index, part in enumerate(parts):

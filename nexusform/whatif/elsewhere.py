@@ -10,7 +10,7 @@ from msgspec import Struct
 from nexusform.scheduling.racks.model import Demand, Machine, VmSku
 from nexusform.scheduling.racks.rules import hints
 from nexusform.scheduling.racks.standing import StandingVm
-from nexusform.whatif.world_view import SiteView
+from nexusform.whatif.world_view import SiteView, holds_when_empty, lists_hardware
 
 
 class Need(StrEnum):
@@ -62,44 +62,36 @@ def find_ways(site: SiteView, demand: Demand, besides: str) -> tuple[Way, ...]:
 def _names(site: SiteView) -> dict[int, str]:
     """The names of the managed VMs by the scheduler's handles."""
     names: dict[int, str] = {}
-    for cluster in site.clusters:
-        for pool in cluster.pools:
-            names |= {handle: name for name, handle in pool.handles.items()}
+    for pool in site.pools:
+        names |= {handle: name for name, handle in pool.handles.items()}
     return names
 
 
 def _way(
     machine: Machine, demand: Demand, standing: Sequence[StandingVm], names: Mapping[int, str], rule: str
 ) -> Way:
-    sku = demand.sku
-    needs: list[Need] = []
+    sku, zone = demand.sku, machine.availability_zone
+    listed, large_enough = lists_hardware(sku, machine), holds_when_empty(machine, sku)
     leaving: tuple[str, ...] = ()
-    if machine.refusal:
-        needs.append(Need.OPEN)
-    if sku.machine_skus and machine.machine_sku not in (None, *sku.machine_skus):
-        needs.append(Need.HARDWARE)
-    elif not _holds_when_empty(machine, sku):
-        needs.append(Need.SIZE)
-    else:
+    if listed and large_enough:
         leaving = tuple(names.get(vm.handle, vm.vm.cluster) for vm in _leaving(machine, sku, standing))
-        needs += [Need.LEAVE] if leaving else []
-    if demand.zones is not None and machine.availability_zone not in demand.zones:
-        needs.append(Need.ZONE)
-    if any(hint.hard and hints.violated(hint, machine.name, machine.rack) for hint in demand.hints):
-        needs.append(Need.HINT)
-    if rule:
-        needs.append(Need.RULE)
-    zone = machine.availability_zone
-    return Way(machine.name, machine.rack, zone, tuple(needs), leaving, machine.refusal, rule)
+    in_the_way = {
+        Need.OPEN: bool(machine.refusal),
+        Need.HARDWARE: not listed,
+        Need.SIZE: listed and not large_enough,
+        Need.LEAVE: bool(leaving),
+        Need.ZONE: demand.zones is not None and zone not in demand.zones,
+        Need.HINT: _is_hinted_away(machine, demand),
+        Need.RULE: bool(rule),
+    }
+    needs = tuple(need for need, applies in in_the_way.items() if applies)
+    return Way(machine.name, machine.rack, zone, needs, leaving, machine.refusal, rule)
 
 
-def _holds_when_empty(machine: Machine, sku: VmSku) -> bool:
-    return (
-        machine.cells >= sku.numa_cells
-        and machine.cpus_per_cell >= sku.cpus_in_cell
-        and machine.memory_gib_per_cell >= sku.memory_in_cell
-        and machine.disk_gib >= sku.disk_gib
-    )
+def _is_hinted_away(machine: Machine, demand: Demand) -> bool:
+    """Whether a hard hint forbids the machine."""
+    hard = [hint for hint in demand.hints if hint.hard]
+    return any(hints.violated(hint, machine.name, machine.rack) for hint in hard)
 
 
 def _leaving(machine: Machine, sku: VmSku, standing: Sequence[StandingVm]) -> list[StandingVm]:

@@ -12,10 +12,15 @@ from enum import StrEnum
 from msgspec import Struct
 
 from nexusform.demands import PlacedVm
-from nexusform.planning.vms.sites import demand_for
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.shortage import Shortage
-from nexusform.whatif.availability import PoolLeft, Replacement, pool_left, pools_hit
+from nexusform.whatif.availability import (
+    PoolLeft,
+    Replacement,
+    down_by_cluster,
+    place_anew,
+    pool_left,
+    pools_hit,
+)
 from nexusform.whatif.pods_down import (
     NO_PODS,
     ClusterPods,
@@ -158,11 +163,12 @@ def lose_site(site: SiteView, pods: Mapping[str, ClusterPods] = NO_PODS) -> Fail
 
 def _workloads(pools: Sequence[PoolLeft], pods: Mapping[str, ClusterPods]) -> Iterable[WorkloadLeft]:
     """The workloads that lose pods, cluster by cluster; power is lost, nothing is drained."""
-    for cluster_id in dict.fromkeys(pool.cluster_id for pool in pools):
+    for cluster_id, vms in down_by_cluster(pools).items():
         if cluster_id in pods:
-            here = pods[cluster_id]
-            down = {vm.name for pool in pools if pool.cluster_id == cluster_id for vm in pool.down}
-            yield from take_down(here, here.standing, down, drained=False)[0]
+            own = pods[cluster_id]
+            nodes = {vm.name for vm in vms}
+            workloads, _ = take_down(own, own.standing, nodes, drained=False)
+            yield from workloads
 
 
 def _comebacks(site: SiteView, scheduler: RackScheduler, lost: frozenset[str]) -> Iterable[PoolComeback]:
@@ -179,28 +185,21 @@ def _comebacks(site: SiteView, scheduler: RackScheduler, lost: frozenset[str]) -
 def _comeback(
     cluster: Cluster, pool: Pool, down: Iterable[PlacedVm], scheduler: RackScheduler
 ) -> PoolComeback:
-    replacements: list[Replacement] = []
-    reason = ""
-    for vm in down:
-        answer = scheduler.place(demand_for(pool.owner, pool.demand, vm.number))
-        if isinstance(answer, Shortage):
-            reason = reason or answer.reason
-            replacements.append(Replacement(vm, None))
-        else:
-            replacements.append(Replacement(vm, answer[1]))
-    return PoolComeback(cluster.id, cluster.name, pool.name, pool.sku.name, tuple(replacements), reason)
+    placed = place_anew(scheduler, pool, down)
+    reason = placed.shortage.reason if placed.shortage is not None else ""
+    return PoolComeback(cluster.id, cluster.name, pool.name, pool.sku.name, placed.replacements, reason)
 
 
 def _deletions(pools: Sequence[PoolLeft], machines: Sequence[str]) -> Iterable[NodeDeletion]:
     """Cluster by cluster; control planes that lost their quorum cannot answer."""
-    silent = {pool.cluster_id for pool in pools if pool.control_plane and pool.lost}
-    clusters = {pool.cluster_id: pool.cluster for pool in pools if pool.kind is Kind.NKS}
-    for cluster_id, cluster in clusters.items():
-        down = [vm for pool in pools if pool.cluster_id == cluster_id for vm in pool.down]
+    of_clusters = [pool for pool in pools if pool.kind is Kind.NKS]
+    names = {pool.cluster_id: pool.cluster for pool in of_clusters}
+    silent = {pool.cluster_id for pool in of_clusters if pool.control_plane and pool.lost}
+    for cluster_id, down in down_by_cluster(of_clusters).items():
         hit = {vm.placement.machine for vm in down}
         yield NodeDeletion(
             cluster_id,
-            cluster,
+            names[cluster_id],
             tuple(machine for machine in machines if machine in hit),
             tuple(vm.name for vm in down),
             cluster_id not in silent,

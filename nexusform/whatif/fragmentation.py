@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from nexusform.scheduling.racks.model import Machine, VmSku
 from nexusform.scheduling.racks.standing import StandingVm
-from nexusform.whatif.world_view import SiteView
+from nexusform.whatif.world_view import SiteView, holds_when_empty, lists_hardware
 
 
 class BrokenBy(Struct, frozen=True):
@@ -82,7 +82,7 @@ class CellKind(StrEnum):
 
 def skus_in_use(site: SiteView) -> set[VmSku]:
     """The SKUs of all pools of the site."""
-    return {pool.sku for cluster in site.clusters for pool in cluster.pools}
+    return {pool.sku for pool in site.pools}
 
 
 def largest_sku(site: SiteView, machines: Sequence[Machine]) -> VmSku | None:
@@ -90,12 +90,14 @@ def largest_sku(site: SiteView, machines: Sequence[Machine]) -> VmSku | None:
     used = {sku.name for sku in skus_in_use(site)}
     kinds = _kinds_of_hardware(machines)
     one_cell = [sku for sku in site.skus.values() if sku.numa_cells == 1]
-    fitting = [sku for sku in one_cell if any(_holds_when_empty(machine, sku) for machine in kinds)]
+
+    def fits_somewhere(sku: VmSku) -> bool:
+        return any(_may_hold(machine, sku) for machine in kinds)
 
     def smallness(sku: VmSku) -> tuple[int, int, int, bool, str]:
         return -sku.memory_gib, -sku.host_vcpus, sku.disk_gib, sku.name not in used, sku.name
 
-    return min(fitting, key=smallness, default=None)
+    return min(filter(fits_somewhere, one_cell), key=smallness, default=None)
 
 
 def find_fragmentation(
@@ -169,7 +171,7 @@ def _take(cell: _Cell, vm: StandingVm) -> None:
 def _kind(cell: _Cell, sku: VmSku | None) -> CellKind:
     if cell.machine.refusal:
         return CellKind.CLOSED
-    if sku is None or not _holds_when_empty(cell.machine, sku):
+    if sku is None or not _may_hold(cell.machine, sku):
         return CellKind.SMALL
     if cell.vcpus >= sku.cpus_in_cell and cell.memory >= sku.memory_in_cell:
         return CellKind.OPEN if cell.disk >= sku.disk_gib else CellKind.SPOILED
@@ -178,15 +180,8 @@ def _kind(cell: _Cell, sku: VmSku | None) -> CellKind:
     return CellKind.TAKEN if largest >= share else CellKind.BROKEN
 
 
-def _holds_when_empty(machine: Machine, sku: VmSku) -> bool:
-    roomy = machine.cpus_per_cell >= sku.cpus_in_cell and machine.memory_gib_per_cell >= sku.memory_in_cell
-    whole = machine.disk_gib >= sku.disk_gib and machine.cells >= sku.numa_cells
-    return _is_listed(machine, sku) and roomy and whole
-
-
-def _is_listed(machine: Machine, sku: VmSku) -> bool:
-    """Whether the SKU lists the machine's hardware, as far as both say anything."""
-    return not sku.machine_skus or machine.machine_sku in (None, *sku.machine_skus)
+def _may_hold(machine: Machine, sku: VmSku) -> bool:
+    return lists_hardware(sku, machine) and holds_when_empty(machine, sku)
 
 
 def _kinds_of_hardware(machines: Iterable[Machine]) -> list[Machine]:
@@ -215,4 +210,4 @@ class _Usable:
 
     def _takes(self, sku: VmSku, cell: _Cell) -> bool:
         fits = cell.free_vcpus >= sku.cpus_in_cell and cell.free_memory >= sku.memory_in_cell
-        return fits and cell.disk >= sku.disk_gib and _is_listed(cell.machine, sku)
+        return fits and cell.disk >= sku.disk_gib and lists_hardware(sku, cell.machine)

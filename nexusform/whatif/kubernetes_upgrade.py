@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from nexusform.demands import PlacedVm
-from nexusform.planning.vms.sites import demand_for, vm_name
+from nexusform.planning.vms.sites import vm_name
 from nexusform.planning.vms.vm_object import batch_size
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.shortage import Shortage
-from nexusform.whatif.availability import Replacement, quorum_of
+from nexusform.whatif.availability import PlacedAnew, Replacement, place_anew, quorum_of
 from nexusform.whatif.pods_down import ClusterPods, strict_budgets
 from nexusform.whatif.world_view import Cluster, Pool, SiteView
 
@@ -126,8 +126,8 @@ class _Walk(Struct, frozen=True):
 
 def _pool(scheduler: RackScheduler, pool: Pool) -> PoolUpgrade:
     count = len(pool.vms)
-    surge = 1 if pool.control_plane else batch_size(pool.demand.max_surge, count)
-    unavailable = 0 if pool.control_plane else batch_size(pool.demand.max_unavailable, count)
+    max_surge, max_unavailable = _settings(pool)
+    surge, unavailable = batch_size(max_surge, count), batch_size(max_unavailable, count)
     before = scheduler.copy()
     walk = _walk(scheduler, pool, surge, unavailable)
     reason, fitting, in_place = "", 0, False
@@ -141,8 +141,8 @@ def _pool(scheduler: RackScheduler, pool: Pool) -> PoolUpgrade:
         pool.control_plane,
         pool.sku.name,
         count,
-        "1" if pool.control_plane else pool.demand.max_surge,
-        "0" if pool.control_plane else pool.demand.max_unavailable,
+        max_surge,
+        max_unavailable,
         surge,
         unavailable,
         pool.drain_timeout,
@@ -151,6 +151,13 @@ def _pool(scheduler: RackScheduler, pool: Pool) -> PoolUpgrade:
         fitting,
         in_place,
     )
+
+
+def _settings(pool: Pool) -> tuple[str, str]:
+    """max_surge and max_unavailable as written; a control plane always surges by one."""
+    if pool.control_plane:
+        return "1", "0"
+    return pool.demand.max_surge, pool.demand.max_unavailable
 
 
 def _fitting_surge(before: RackScheduler, pool: Pool, most: int) -> int:
@@ -165,39 +172,30 @@ def _walk(scheduler: RackScheduler, pool: Pool, surge: int, unavailable: int) ->
     size = surge or max(unavailable, 1)
     batches: list[Batch] = []
     for start in range(0, len(pool.vms), size):
-        batch, shortage = _batch(scheduler, pool, pool.vms[start : start + size], surging=surge > 0)
-        up = len(pool.vms) - (0 if surge else len(batch))
-        batches.append(Batch(len(batches) + 1, batch, up))
-        if shortage is not None:
-            return _Walk(tuple(batches), shortage)
+        vms = pool.vms[start : start + size]
+        placed = _upgrade_batch(scheduler, pool, vms, surging=surge > 0)
+        up = len(pool.vms) if surge else len(pool.vms) - len(vms)
+        batches.append(Batch(len(batches) + 1, placed.replacements, up))
+        if placed.shortage is not None:
+            return _Walk(tuple(batches), placed.shortage)
     return _Walk(tuple(batches), None)
 
 
-def _batch(
+def _upgrade_batch(
     scheduler: RackScheduler, pool: Pool, vms: Sequence[PlacedVm], *, surging: bool
-) -> tuple[tuple[Replacement, ...], Shortage | None]:
+) -> PlacedAnew:
     """Place the new VMs of one batch; when one finds no room, everything is as before the batch."""
     old = [pool.handles[vm.name] for vm in vms]
     if not surging:
         _leave(scheduler, old)
-    placed: list[int] = []
-    moves: list[Replacement] = []
-    shortage: Shortage | None = None
-    for vm in vms:
-        answer = scheduler.place(demand_for(pool.owner, pool.demand, vm.number))
-        if isinstance(answer, Shortage):
-            shortage = shortage or answer
-            moves.append(Replacement(vm, None))
-        else:
-            placed.append(answer[0])
-            moves.append(Replacement(vm, answer[1]))
-    if shortage is None:
-        _leave(scheduler, old if surging else [])
-        return tuple(moves), None
-    _leave(scheduler, placed)
-    if not surging:
-        _come_back(scheduler, pool, vms)
-    return tuple(moves), shortage
+    placed = place_anew(scheduler, pool, vms)
+    if placed.shortage is not None:
+        _leave(scheduler, placed.handles)
+        if not surging:
+            _come_back(scheduler, pool, vms)
+    elif surging:
+        _leave(scheduler, old)
+    return placed
 
 
 def _leave(scheduler: RackScheduler, handles: Sequence[int]) -> None:

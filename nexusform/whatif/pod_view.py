@@ -109,11 +109,20 @@ def _pods(cluster: Cluster, nodes: tuple[Node, ...], brought: _Brought) -> Clust
 
 
 def _standing(workload: Workload, pods: Mapping[str, Any] | None, nodes: set[str]) -> Iterable[StandingPod]:
+    """The pods of a workload as they were planned; on no node where that one is not there any more."""
     for name, place in (pods or {}).items():
-        node = str(place.get("node") or "") if isinstance(place, Mapping) else ""
-        number = name.rpartition("-")[2]
-        whole = int(number) if number.isdecimal() and workload.kind != "Pod" else 0
-        yield StandingPod(workload.key, whole, node if node in nodes else "", workload.pod)
+        node = _node_named(place)
+        yield StandingPod(workload.key, _number(workload, name), node if node in nodes else "", workload.pod)
+
+
+def _node_named(place: Any) -> str:
+    return str(place.get("node") or "") if isinstance(place, Mapping) else ""
+
+
+def _number(workload: Workload, pod: str) -> int:
+    """The number in a pod's name as `Workload.pod_name` makes it."""
+    digits = pod.rpartition("-")[2]
+    return int(digits) if digits.isdecimal() and workload.kind != "Pod" else 0
 
 
 # --- nodes -------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
+from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
@@ -87,17 +88,24 @@ class WorkloadLeft(Struct, frozen=True):
     held_up_by: tuple[str, ...] = ()
 
     @property
+    def certain(self) -> bool:
+        """Whether any run of the scheduler would decide so for each of its pods."""
+        return all(move.certain for move in self.moves)
+
+    @property
     def pending(self) -> int:
         """Pods without a node meanwhile; a DaemonSet's go with theirs and wait for nothing."""
         return 0 if self.kind == _DAEMONS else sum(not move.node for move in self.moves)
 
     def outcome(self, *, drained: bool) -> PodsOutcome:
         """In a word. Without a drain nothing runs until replacements do, so losing every pod is a loss."""
-        if self.before and (not self.running or (not drained and not self.at_once)):
+        all_at_once = self.before > 0 and self.at_once == 0
+        none_left = self.before > 0 and self.running == 0
+        if none_left or (all_at_once and not drained):
             return PodsOutcome.LOST
         if self.pending:
             return PodsOutcome.REDUCED
-        return PodsOutcome.RESTARTED if self.before and not self.at_once else PodsOutcome.KEPT
+        return PodsOutcome.RESTARTED if all_at_once else PodsOutcome.KEPT
 
 
 class WorkloadVerdict(Struct, frozen=True):
@@ -143,6 +151,7 @@ class PodsWalk(Struct):
         lefts = [left for _, left in hits]
         running = _running(self.pods.standing)[workload.key]
         outcomes = [left.outcome(drained=self.drained) for left in lefts]
+        budgets = chain.from_iterable(left.held_up_by for left in lefts)
         return WorkloadVerdict(
             self.pods.cluster_id,
             workload.key,
@@ -152,8 +161,8 @@ class PodsWalk(Struct):
             max((left.pending for left in lefts), default=0),
             tuple(number for number, _ in hits),
             max(outcomes, key=_RANK.index, default=PodsOutcome.UNTOUCHED),
-            all(move.certain for left in lefts for move in left.moves),
-            tuple(dict.fromkeys(name for left in lefts for name in left.held_up_by)),
+            all(left.certain for left in lefts),
+            tuple(dict.fromkeys(budgets)),
         )
 
 

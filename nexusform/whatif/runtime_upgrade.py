@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.whatif.availability import PoolLeft, pools_hit, quorum_of
+from nexusform.whatif.availability import PoolLeft, down_by_cluster, pools_hit, quorum_of
 from nexusform.whatif.pods_down import (
     NO_PODS,
     ClusterPods,
@@ -152,16 +152,17 @@ def simulate_runtime_upgrade(
         tuple(waves),
         tuple(_verdicts(site, waves)),
         _unexpected(racks),
-        tuple(verdict for walk in walks for verdict in walk.verdicts()),
+        tuple(chain.from_iterable(walk.verdicts() for walk in walks)),
     )
 
 
 def _workloads(wave: Wave, walks: Iterable[PodsWalk]) -> Iterable[WorkloadLeft]:
     """The workloads that lose pods in this wave; the walks go on from wave to wave."""
+    down = down_by_cluster(wave.pools)
     for walk in walks:
-        down = {vm.name for pool in wave.pools if pool.cluster_id == walk.pods.cluster_id for vm in pool.down}
-        if down:
-            yield from walk.wave(wave.number, down)
+        vms = down.get(walk.pods.cluster_id)
+        if vms:
+            yield from walk.wave(wave.number, {vm.name for vm in vms})
 
 
 def _waves(site: SiteView, rack: str, at_once: int | None, first: int) -> Iterable[Wave]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import cached_property
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct, field
@@ -105,6 +106,11 @@ class SiteView(Struct, frozen=True, dict=True):
     skus: Mapping[str, VmSku]
 
     @cached_property
+    def pools(self) -> tuple[Pool, ...]:
+        """The pools of all clusters, in order of creation."""
+        return tuple(chain.from_iterable(cluster.pools for cluster in self.clusters))
+
+    @cached_property
     def active_racks(self) -> tuple[str, ...]:
         """Names of the racks that have machines now, in byte order."""
         return tuple(sorted({m.rack for m in self.machines.values()}, key=str.encode))
@@ -127,8 +133,11 @@ class SiteView(Struct, frozen=True, dict=True):
 
         Beside it the new handle of every VM by the old one.
         """
-        left = [replace(m, refusal=reason) if m.name in machines else m for m in self.scheduler.machines]
-        scheduler = RackScheduler(left, self.scheduler.spread, self.scheduler.seed)
+        all_machines = [
+            replace(machine, refusal=reason) if machine.name in machines else machine
+            for machine in self.scheduler.machines
+        ]
+        scheduler = RackScheduler(all_machines, self.scheduler.spread, self.scheduler.seed)
         handles = {
             vm.handle: scheduler.occupy(vm.vm, vm.sku, vm.placement)
             for vm in self.scheduler.vms()
@@ -144,7 +153,7 @@ class WorldView(Struct, frozen=True):
 
     def clusters(self) -> tuple[Cluster, ...]:
         """Every cluster of every site."""
-        return tuple(cluster for site in self.sites.values() for cluster in site.clusters)
+        return tuple(chain.from_iterable(site.clusters for site in self.sites.values()))
 
 
 def view_world(things: Iterable[Thing], registries: Registries, catalogue: str = "") -> WorldView:
@@ -229,6 +238,24 @@ def _kind_of(kind: ResourceType) -> Kind:
     if kind.name in _NKS_TYPES:
         return Kind.NKS
     return Kind.VM if kind.name == _PLAIN_VM else Kind.GROUP
+
+
+# --- what a machine may hold -------------------------------------------------------------------
+
+
+def lists_hardware(sku: VmSku, machine: Machine) -> bool:
+    """Whether the SKU lists the machine's hardware, as far as both say anything."""
+    return not sku.machine_skus or machine.machine_sku in (None, *sku.machine_skus)
+
+
+def holds_when_empty(machine: Machine, sku: VmSku) -> bool:
+    """Whether the machine, with nobody on it, has the cells, vCPUs, memory and disk of the SKU."""
+    return (
+        machine.cells >= sku.numa_cells
+        and machine.cpus_per_cell >= sku.cpus_in_cell
+        and machine.memory_gib_per_cell >= sku.memory_in_cell
+        and machine.disk_gib >= sku.disk_gib
+    )
 
 
 # --- the objects that questions are asked of ---------------------------------------------------
