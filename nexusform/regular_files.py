@@ -16,6 +16,7 @@ from typing import Final
 
 PRIVATE: Final = 0o600
 _NOT_FOLLOWED: Final = getattr(os, "O_NOFOLLOW", 0)  # Windows has neither these flags nor such links
+_CHUNK: Final = 1 << 20
 _AT_ONCE: Final = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOT_FOLLOWED | _AT_ONCE
 
@@ -52,7 +53,10 @@ def open_regular(path: str | Path, flags: int = os.O_RDONLY, *, follow: bool = T
 def read_regular(path: str | Path, most: int, *, follow: bool = True) -> bytes:
     """The whole content of a regular file. Raises OSError, NotRegular, TooLarge (more bytes than `most`)."""
     with os.fdopen(open_regular(path, follow=follow), "rb") as file:
-        content = file.read(most + 1)
+        # As many bytes are set aside as are asked for, so not the most at once.
+        content = file.read(min(os.fstat(file.fileno()).st_size, most) + 1)
+        while len(content) <= most and (further := file.read(_CHUNK)):
+            content += further
     if len(content) > most:
         raise TooLarge(most)
     return content

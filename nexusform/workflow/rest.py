@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic, error, warning
 from nexusform.planning.plan import Plan, StepKind
-from nexusform.planning.saved import plan_file
-from nexusform.planning.saved.plan_file import SavedPlan
 from nexusform.words import counted
 from nexusform.workflow.stored import Stored
+
+if TYPE_CHECKING:  # most plans find nothing left
+    from nexusform.planning.saved.plan_file import SavedPlan
 
 
 class Rest(Struct, frozen=True):
@@ -35,6 +38,8 @@ def rest_of(stored: Stored) -> tuple[Rest | None, list[Diagnostic]]:
     remaining = stored.remaining
     if remaining is None:
         return None, []
+    from nexusform.planning.saved import plan_file
+
     document = remaining.document()
     saved, problems = plan_file.read(document or b"", "the plan in the journal")
     if saved is None:
