@@ -469,3 +469,40 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "zones-pinned": "zones-pinned: pool pinned to availability zones",
     "zones-too-small": "zones-too-small: fewer machines in the zones than VMs in the pool",
 }
+
+# Warnings worth knowing by which nothing fails; every other warning says that something does not work.
+ADVICE: Final = frozenset(
+    {
+        "a-fresh-schedule-would-choose-otherwise",
+        "a-real-hub-treats-this-differently",
+        "age-of-the-inventory-unknown",
+        "backend-configuration-ignored",
+        "deprecated-envelope",
+        "document-read-with-a-correction",
+        "incomplete-list",
+        "members-of-a-placement-share-machines",
+        "more-findings",
+        "not-read-for-placement",
+        "object-will-be-forgotten",
+        "old-inventory",
+        "older-property-name",
+        "older-state",
+        "part-of-the-manifest-is-left-out",
+        "pods-are-not-predicted",
+        "read-with-a-correction",
+        "replicas-are-changed-by-an-autoscaler",
+        "resource-targeting-is-in-effect",
+        "room-of-forgotten-vms-counts-as-free",
+        "shared-machine",
+        "shared_machine",
+        "shared_rack",
+        "sku-catalogue-ignored",
+        "sku-mismatch",
+        "small-before-large",
+        "staged-run-waits-for-an-approval",
+        "the-state-stays-on-this-machine",
+        "value-for-undeclared-variable",
+        "zones-pinned",
+        "zones-too-small",
+    }
+)

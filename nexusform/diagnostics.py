@@ -42,8 +42,10 @@ class Diagnostic(Struct, frozen=True):
     table says, or a headline with figures. `error` and `warning` make one.
     `address` is the resource instance concerned. `subject` is the offending range; `context` the wider
     construct to show around it. `block` is the header of the block that the subject stands in, as shown
-    after the line number (`resource "t" "n"`). `function` is the function call being evaluated. `extra`
-    is data for the JSON form only (for example `fit`: the ways out of a placement that does not fit).
+    after the line number (`resource "t" "n"`). `function` is the function call being evaluated. `brief` is
+    a line such as `cluster-d/pool1: an upgrade would fail`: of what, and what of it; "" where summary and
+    detail are short enough. `extra` is data for the JSON form only (for example `fit`: the ways out of a
+    placement that does not fit).
     """
 
     severity: Severity
@@ -56,6 +58,7 @@ class Diagnostic(Struct, frozen=True):
     id: str = ""
     values: tuple[ValueNote, ...] = ()
     function: str = ""
+    brief: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 

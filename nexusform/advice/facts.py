@@ -129,12 +129,14 @@ class Facts(Struct, frozen=True):
     """Everything that rules look at.
 
     `pools` in the order in which they are created; `vm_skus` are the SKUs of the catalogue. Where
-    no state is known (`validate`), every pool counts as new.
+    no state is known (`validate`), every pool counts as new. `costless` asks for advice too that would
+    change nothing today.
     """
 
     pools: tuple[PoolFacts, ...]
     sites: Mapping[str, SiteFacts] = field(default_factory=dict)
     vm_skus: tuple[VmSku, ...] = ()
+    costless: bool = False
 
     def site(self, pool: PoolFacts) -> SiteFacts:
         """The pool's site; an empty one when nothing is known of it."""

@@ -42,8 +42,14 @@ def rule(facts: Facts) -> list[Diagnostic]:
             continue
         free = site.count_free(pool.demand(0))
         if free < needed:
-            findings.append(finding(ID, _detail(pool, needed, free), pool))
+            findings.append(finding(ID, _detail(pool, needed, free), pool, brief=_brief(pool, needed, free)))
     return findings
+
+
+def _brief(pool: PoolFacts, needed: int, free: int) -> str:
+    where = f" in the zones {listed(sorted(pool.zones), NAMED)}" if pool.zones else ""
+    room = f"{free} of {needed} {pool.sku.name} fit" if free else f"no {pool.sku.name} fits"
+    return f"{pool.cluster}/{pool.pool}: an upgrade would fail, {room}{where}"
 
 
 def _detail(pool: PoolFacts, needed: int, free: int) -> str:

@@ -29,7 +29,9 @@ def rule(facts: Facts) -> list[Diagnostic]:
         site = facts.site(pools[0])
         if _pins_explain_it(pools, site, facts):
             continue
-        findings.append(finding(ID, _detail(pools, shared, site), _first_new(pools)))
+        houses = counted(len(shared), "machine houses", "machines house")
+        brief = f"{pools[0].cluster}: {houses} two or more of its VMs"
+        findings.append(finding(ID, _detail(pools, shared, site), _first_new(pools), brief=brief))
     return findings
 
 

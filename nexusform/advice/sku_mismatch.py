@@ -29,7 +29,10 @@ def rule(facts: Facts) -> list[Diagnostic]:
             continue
         detail = _detail(pool, site, machines, facts.vm_skus)
         if detail:
-            findings.append(finding(ID, detail, pool))
+            brief = (
+                f"{pool.cluster}/{pool.pool}: {pool.sku.name} is made for other hardware than its zones have"
+            )
+            findings.append(finding(ID, detail, pool, brief=brief))
     return findings
 
 

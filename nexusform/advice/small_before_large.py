@@ -17,6 +17,14 @@ from nexusform.words import counted, listed
 ID: Final = "small-before-large"
 
 
+class _Gain(NamedTuple):
+    """What another order gains, in a sentence and in a clause; both "" where nothing can be measured."""
+
+    words: str = ""
+    brief: str = ""
+    nothing: bool = False
+
+
 class Group(NamedTuple):
     """Pools that are created together: a cluster's, in order."""
 
@@ -42,9 +50,9 @@ def rule(facts: Facts) -> list[Diagnostic]:
         pools = facts.on_site(site_id)
         created = [group for group in _groups(pools) if _is_new(group.pools)]
         site = facts.sites.get(site_id) or SiteFacts(site_id)
-        findings += _clusters(created, pools, site)
+        findings += _clusters(created, pools, site, costless=facts.costless)
         for group in created:
-            findings += _inside(group, pools, site)
+            findings += _inside(group, pools, site, costless=facts.costless)
     return findings
 
 
@@ -62,25 +70,30 @@ def _is_new(pools: Sequence[PoolFacts]) -> bool:
     )
 
 
-def _clusters(created: Sequence[Group], pools: Sequence[PoolFacts], site: SiteFacts) -> list[Diagnostic]:
+def _clusters(
+    created: Sequence[Group], pools: Sequence[PoolFacts], site: SiteFacts, *, costless: bool
+) -> list[Diagnostic]:
     findings: list[Diagnostic] = []
-    gain = ""
+    gain = None
     for position, group in enumerate(created):
         larger = [later for later in created[position + 1 :] if later.memory_gib > group.memory_gib]
         if not larger:
             continue
         gain = gain or _gain_of_clusters(created, pools, site)
+        if gain.nothing and not costless:
+            return []
         sizes = listed([f"{later.name} ({later.memory_gib:,} GiB)" for later in larger], NAMED)
         was, when = ("was", " when they are created again") if group.stands else ("is", "")
         detail = (
             f"{group.name} ({group.memory_gib:,} GiB in all) {was} created before {sizes}. Put larger "
-            f"clusters first{when}: larger blocks of free cells stay whole. {gain}"
+            f"clusters first{when}: larger blocks of free cells stay whole. {gain.words}"
         )
-        findings.append(finding(ID, detail.rstrip(), group.pools[0]))
+        brief = f"{group.name}: {gain.brief or 'created before a larger cluster'}"
+        findings.append(finding(ID, detail.rstrip(), group.pools[0], brief=brief))
     return findings
 
 
-def _gain_of_clusters(created: Sequence[Group], pools: Sequence[PoolFacts], site: SiteFacts) -> str:
+def _gain_of_clusters(created: Sequence[Group], pools: Sequence[PoolFacts], site: SiteFacts) -> _Gain:
     """What it would gain to create the larger clusters first."""
     order = sorted(created, key=lambda group: -group.memory_gib)
     best: list[PoolFacts] = []
@@ -90,7 +103,7 @@ def _gain_of_clusters(created: Sequence[Group], pools: Sequence[PoolFacts], site
     return _gain(names, pools, _reordered(pools, best), site)
 
 
-def _inside(group: Group, pools: Sequence[PoolFacts], site: SiteFacts) -> list[Diagnostic]:
+def _inside(group: Group, pools: Sequence[PoolFacts], site: SiteFacts, *, costless: bool) -> list[Diagnostic]:
     agent_pools = [pool for pool in group.pools if not pool.is_control_plane]
     for position, pool in enumerate(agent_pools):
         larger = [later for later in agent_pools[position + 1 :] if later.memory_gib > pool.memory_gib]
@@ -100,12 +113,16 @@ def _inside(group: Group, pools: Sequence[PoolFacts], site: SiteFacts) -> list[D
         order = [*control, *sorted(agent_pools, key=lambda p: -p.memory_gib)]
         names = ", ".join(p.pool for p in order if not p.is_control_plane)
         sizes = listed([f"{later.pool} ({later.memory_gib:,} GiB)" for later in larger], NAMED)
+        gain = _gain(names, pools, _reordered(pools, order), site)
+        if gain.nothing and not costless:
+            return []
         was, when = ("was", " when the cluster is created again") if group.stands else ("is", "")
         detail = (
             f"In {group.name}, {pool.pool} ({pool.memory_gib:,} GiB in all) {was} placed before {sizes}. "
-            f"Put larger pools first{when}. {_gain(names, pools, _reordered(pools, order), site)}"
+            f"Put larger pools first{when}. {gain.words}"
         )
-        return [finding(ID, detail.rstrip(), pool)]
+        brief = f"{group.name}/{pool.pool}: {gain.brief or 'placed before a larger pool'}"
+        return [finding(ID, detail.rstrip(), pool, brief=brief)]
     return []
 
 
@@ -116,20 +133,36 @@ def _reordered(pools: Sequence[PoolFacts], order: Sequence[PoolFacts]) -> list[P
     return [next(queue) if id(pool) in moved else pool for pool in pools]
 
 
-def _gain(names: str, pools: Sequence[PoolFacts], better: Sequence[PoolFacts], site: SiteFacts) -> str:
-    """What the order of these names would gain, measured; "" when nothing can be measured."""
+def _gain(names: str, pools: Sequence[PoolFacts], better: Sequence[PoolFacts], site: SiteFacts) -> _Gain:
+    """What the order of these names would gain, measured."""
     if site.rehearse is None:
-        return ""
+        return _Gain()
     again = any(pool.stands for pool in pools)
-    gains = _differences(site.rehearse(pools), site.rehearse(better), again=again)
+    now, then = site.rehearse(pools), site.rehearse(better)
+    gains = _differences(now, then, again=again)
+    brief = f"in another order {_briefly(now, then)}" if gains else "another order would gain nothing today"
     if again:
         lead = f"Were all VMs of the site placed again in the order {names}"
         nothing = "nothing would be gained: as many VMs would fit, and as many cells would stay free"
-        return f"{lead}, {listed(gains, NAMED) or nothing}."
+        return _Gain(f"{lead}, {listed(gains, NAMED) or nothing}.", brief, not gains)
     lead = f"In the order {names}"
     if gains:
-        return f"{lead}, {listed(gains, NAMED)}."
-    return f"{lead} nothing would be gained today: as many VMs fit, and as many cells stay free."
+        return _Gain(f"{lead}, {listed(gains, NAMED)}.", brief)
+    words = f"{lead} nothing would be gained today: as many VMs fit, and as many cells stay free."
+    return _Gain(words, brief, nothing=True)
+
+
+def _briefly(now: Outcome, then: Outcome) -> str:
+    """What is better then, as a clause."""
+    gains = []
+    if then.unplaced < now.unplaced:
+        gains.append(f"{now.unplaced - then.unplaced:,} more VMs fit")
+    fewer = sum(now.shared.values()) - sum(then.shared.values())
+    if fewer > 0:
+        gains.append(f"{counted(fewer, 'fewer machine is', 'fewer machines are')} shared")
+    if then.free_largest > now.free_largest:
+        gains.append(f"{then.free_largest:,} instead of {now.free_largest:,} {then.largest} stay free")
+    return ", ".join(gains)
 
 
 def _differences(now: Outcome, then: Outcome, *, again: bool) -> list[str]:

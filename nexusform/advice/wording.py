@@ -12,6 +12,8 @@ from nexusform.source import Span
 NAMED: Final = 6
 
 
-def finding(rule: str, detail: str, pool: PoolFacts, subject: Span | None = None) -> Diagnostic:
-    """A warning of a rule about a pool."""
-    return warning(rule, detail, subject or pool.span, address=pool.address, block=pool.block)
+def finding(
+    rule: str, detail: str, pool: PoolFacts, subject: Span | None = None, *, brief: str
+) -> Diagnostic:
+    """A warning of a rule about a pool; `brief` is the same in a line, after a name and a colon."""
+    return warning(rule, detail, subject or pool.span, address=pool.address, block=pool.block, brief=brief)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
+from msgspec import Struct
+
 from nexusform.advice.facts import Facts, Outcome, PoolFacts, Rehearse, SiteFacts
 from nexusform.advice.wording import NAMED, finding
 from nexusform.diagnostics import Diagnostic
@@ -26,17 +28,30 @@ def rule(facts: Facts) -> list[Diagnostic]:
         site = facts.site(pool)
         if not pool.zones or not pool.new_numbers or _is_spread_by_hand(pool, site):
             continue
-        cost = ""
+        cost = _UNMEASURED
         if site.rehearse is not None and len(findings) < MAX_REHEARSALS:
             if site.id not in as_written:
                 as_written[site.id] = site.rehearse(facts.on_site(site.id))
             cost = _measured(pool, facts, as_written[site.id], site.rehearse)
-        findings.append(finding(ID, _detail(pool, site, cost), pool, pool.zones_span))
+            if not cost.brief and not facts.costless:
+                continue
+        brief = f"{pool.cluster}/{pool.pool}: {cost.brief or 'pinned, which costs nothing today'}"
+        findings.append(finding(ID, _detail(pool, site, cost.words), pool, pool.zones_span, brief=brief))
     return findings
 
 
-def _measured(pool: PoolFacts, facts: Facts, pinned: Outcome, rehearse: Rehearse) -> str:
-    """What the pin costs, in words: the site's pools are played once more without it."""
+class _Cost(Struct, frozen=True):
+    """What a pin costs, in sentences and in a clause; the clause is "" when it costs nothing."""
+
+    words: str
+    brief: str = ""
+
+
+_UNMEASURED: Final = _Cost("", "pinned to few racks")
+
+
+def _measured(pool: PoolFacts, facts: Facts, pinned: Outcome, rehearse: Rehearse) -> _Cost:
+    """What the pin costs: the site's pools are played once more without it."""
     pools = facts.on_site(pool.site_id)
     freed = rehearse([other.in_zones(None) if other is pool else other for other in pools])
     tell = _cost_again if facts.is_replayed(pool.site_id) else _cost
@@ -73,29 +88,30 @@ def _why(pool: PoolFacts, site: SiteFacts) -> str:
     )
 
 
-def _cost(pool: PoolFacts, pinned: Outcome, freed: Outcome) -> str:
+def _cost(pool: PoolFacts, pinned: Outcome, freed: Outcome) -> _Cost:
     shared = pinned.shared.get(pool.owner, 0) - freed.shared.get(pool.owner, 0)
     unplaced = pinned.unplaced - freed.unplaced
     words = []
+    costs = []
     if unplaced > 0:
-        words.append(f"{counted(unplaced, 'VM does', 'VMs do')} not fit because of it.")
+        costs.append(f"{counted(unplaced, 'VM does', 'VMs do')} not fit because of it")
+        words.append(f"{costs[-1]}.")
     if shared > 0:
-        words.append(
-            f"{counted(shared, 'machine')} will house {_several(pool, pinned)} VMs of {pool.cluster} "
-            "because of it."
-        )
+        several = f"{_several(pool, pinned)} VMs of {pool.cluster} because of it"
+        costs.append(f"{counted(shared, 'machine houses', 'machines house')} {several}")
+        words.append(f"{counted(shared, 'machine')} will house {several}.")
     if not words:
-        return (
+        return _Cost(
             f"It costs nothing in this plan: no more machines house two VMs of {pool.cluster} than without "
             "it. Growth and repairs will find fewer machines."
         )
     if not freed.unplaced:
         vms, machines = freed.vms.get(pool.owner, 0), freed.machines.get(pool.owner, 0)
         words.append(f"Without the pin all {counted(vms, 'VM')} fit on {counted(machines, 'machine')}.")
-    return " ".join(words)
+    return _Cost(" ".join(words), " and ".join(costs))
 
 
-def _cost_again(pool: PoolFacts, pinned: Outcome, freed: Outcome) -> str:
+def _cost_again(pool: PoolFacts, pinned: Outcome, freed: Outcome) -> _Cost:
     """What the pin of VMs that may stand for long would cost: all of the site are placed again."""
     shared = pinned.shared.get(pool.owner, 0) - freed.shared.get(pool.owner, 0)
     unplaced = pinned.unplaced - freed.unplaced
@@ -106,15 +122,17 @@ def _cost_again(pool: PoolFacts, pinned: Outcome, freed: Outcome) -> str:
         machines = counted(shared, "machine")
         costs.append(f"{machines} would house {_several(pool, pinned)} VMs of {pool.cluster} because of it")
     if not costs:
-        return (
+        return _Cost(
             "Were all VMs of the site placed again, it would cost nothing: no more machines would house two "
             f"VMs of {pool.cluster} than without it. Growth and repairs find fewer machines."
         )
     words = f"Were all VMs of the site placed again, {listed(costs, NAMED)}."
+    brief = f"placed again, {' and '.join(costs)}"
     if freed.unplaced:
-        return words
+        return _Cost(words, brief)
     vms, on = freed.vms.get(pool.owner, 0), freed.machines.get(pool.owner, 0)
-    return f"{words} Without the pin all {counted(vms, 'VM')} would fit on {counted(on, 'machine')}."
+    freely = f"Without the pin all {counted(vms, 'VM')} would fit on {counted(on, 'machine')}."
+    return _Cost(f"{words} {freely}", brief)
 
 
 def _several(pool: PoolFacts, outcome: Outcome) -> str:

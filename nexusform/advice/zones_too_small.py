@@ -29,7 +29,8 @@ def rule(facts: Facts) -> list[Diagnostic]:
             f"{pool.count} VMs: some machines must house several, and they fail together. "
             f"{_gain(pool, site, wider, enough, facts)}"
         )
-        findings.append(finding(ID, detail, pool, pool.zones_span))
+        brief = f"{pool.cluster}/{pool.pool}: {pool.count} VMs on {have} of the zones {zones}: some share one"
+        findings.append(finding(ID, detail, pool, pool.zones_span, brief=brief))
     return findings
 
 

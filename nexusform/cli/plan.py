@@ -53,7 +53,7 @@ class Showing(Struct, frozen=True):
         """Tell the plan, unless a report takes the place of the text on stdout; write the reports."""
         project = run.project
         if not to_stdout(self.reports):
-            view = PlanView(project.registries, self.shown.detail, saved_to, hints)
+            view = PlanView(project.registries, self.shown, saved_to, hints)
             self.voice.plan(plan, project.sources, view)
         elif plan.errored:
             self.voice.diagnostics(plan.diagnostics, project.sources)
@@ -66,7 +66,7 @@ class Showing(Struct, frozen=True):
             plan=plan,
             sources=project.sources,
             registries=project.registries,
-            detail=self.shown.detail,
+            shown=self.shown,
             configuration=project.configuration,
             prior=run.stored.state,
             show_sensitive=self.show_sensitive,

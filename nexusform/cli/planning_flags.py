@@ -82,15 +82,24 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
 
 
 class PlacementFlags(Struct, frozen=True, kw_only=True):
-    """Which placements are listed, and in which further forms the plan is written."""
+    """How much of a plan is shown, and in which further forms it is written."""
 
     placements: str = choice("Which placements to list", ("changed", "all", "none"))
+    details: bool = switch("Show every argument of every object, and every warning in full")
+    compat: str = choice(
+        "Show what tools made for Terraform read; implies -details", ("", "terraform"), metavar="terraform"
+    )
     report: tuple[str, ...] = texts("Also write the plan to a file (- is stdout)", metavar="FORMAT:PATH")
 
     @property
     def detail(self) -> Detail:
         """-placements."""
         return Detail(self.placements)
+
+    @property
+    def terraform(self) -> bool:
+        """-compat=terraform."""
+        return self.compat == "terraform"
 
 
 def _addresses(paths: Iterable[str]) -> list[str]:

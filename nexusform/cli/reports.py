@@ -9,12 +9,12 @@ from typing import Final
 import click
 from msgspec import Struct
 
+from nexusform.cli.planning_flags import PlacementFlags
 from nexusform.cli.screen import no_log_commands
 from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import did_you_mean
 from nexusform.planning.plan import Plan
 from nexusform.ports import Registries
-from nexusform.rendering.report.placement_rows import Detail
 from nexusform.source import SourceFile
 from nexusform.state.model import State
 from nexusform.workflow.writing import write_output
@@ -29,7 +29,7 @@ class Subject(Struct, frozen=True):
     plan: Plan
     sources: Mapping[str, SourceFile]
     registries: Registries
-    detail: Detail
+    shown: PlacementFlags
     configuration: Configuration | None
     prior: State
     show_sensitive: bool = False
@@ -37,9 +37,16 @@ class Subject(Struct, frozen=True):
 
 
 def _text(subject: Subject) -> bytes:
-    from nexusform.rendering.text.terminal import PlanTextOptions, render_plan
+    from nexusform.rendering.text.plan_options import PlanTextOptions
+    from nexusform.rendering.text.terminal import render_plan
 
-    options = PlanTextOptions(placements=subject.detail, hints=False, registries=subject.registries)
+    options = PlanTextOptions(
+        placements=subject.shown.detail,
+        details=subject.shown.details,
+        terraform=subject.shown.terraform,
+        hints=False,
+        registries=subject.registries,
+    )
     return render_plan(subject.plan, subject.sources, options).encode()
 
 
@@ -50,7 +57,7 @@ def _markdown(subject: Subject) -> bytes:
         subject.plan,
         subject.sources,
         subject.registries,
-        subject.detail,
+        subject.shown.detail,
         max_bytes=subject.max_bytes,
     ).encode()
 
@@ -64,7 +71,7 @@ def _json(subject: Subject) -> bytes:
         subject.prior,
         registries=subject.registries,
         files=subject.sources,
-        placements=subject.detail,
+        placements=subject.shown.detail,
         show_sensitive=subject.show_sensitive,
     )
     return json_bytes(document)

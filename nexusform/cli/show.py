@@ -68,7 +68,7 @@ def _subject(shown: Shown, arguments: ShowArguments) -> Subject:
         shown.saved.plan,
         shown.sources or {},
         registries(),
-        arguments.shown.detail,
+        arguments.shown,
         shown.configuration,
         shown.state,
         arguments.show_sensitive,
@@ -98,13 +98,16 @@ def _write_json(shown: Shown, arguments: ShowArguments) -> None:
 
 
 def _plan_text(shown: Shown, arguments: ShowArguments, screen: Screen) -> str:
-    from nexusform.rendering.text.terminal import PlanTextOptions, render_plan
+    from nexusform.rendering.text.plan_options import PlanTextOptions
+    from nexusform.rendering.text.terminal import render_plan
 
     assert shown.saved is not None, "checked by the caller"
     options = PlanTextOptions(
         colour=screen.colour,
         width=screen.width,
         placements=arguments.shown.detail,
+        details=arguments.shown.details,
+        terraform=arguments.shown.terraform,
         hints=False,
         registries=registries(),
     )

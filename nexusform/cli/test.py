@@ -74,8 +74,9 @@ def _shown(result: FileResult, screen: Screen, *, verbose: bool) -> ShownFile:
 
 def _details(run: RunResult, sources: Mapping[str, SourceFile], screen: Screen) -> str:
     """The state that an apply run left, or the plan of a plan run."""
+    from nexusform.rendering.text.plan_options import PlanTextOptions
     from nexusform.rendering.text.state_text import render_state
-    from nexusform.rendering.text.terminal import PlanTextOptions, render_plan
+    from nexusform.rendering.text.terminal import render_plan
     from nexusform.resource_types.registry import registries
 
     if run.state is not None:
@@ -85,6 +86,7 @@ def _details(run: RunResult, sources: Mapping[str, SourceFile], screen: Screen) 
     options = PlanTextOptions(
         colour=screen.colour,
         width=screen.width,
+        details=True,
         hints=False,
         diagnostics=False,
         registries=registries(),

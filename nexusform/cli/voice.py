@@ -15,13 +15,13 @@ from nexusform.applying.agreement import Miss
 from nexusform.applying.events import Outcome, StepEvent
 from nexusform.applying.outcomes import path_text
 from nexusform.cli.live_bar import LiveBar, PlanningLine
+from nexusform.cli.planning_flags import PlacementFlags
 from nexusform.cli.screen import Screen
-from nexusform.diagnostics import Diagnostic, error
+from nexusform.diagnostics import Diagnostic, Severity, error
 from nexusform.planning.plan import Mode, Plan
 from nexusform.ports import Registries
 from nexusform.rendering.json import json_stream
 from nexusform.rendering.notation.colours import Painter
-from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.text import progress_text
 from nexusform.source import SourceFile
 from nexusform.state.model import OutputState
@@ -95,7 +95,7 @@ class PlanView(Struct, frozen=True):
     """How a plan is to be shown."""
 
     registries: Registries
-    detail: Detail
+    shown: PlacementFlags
     saved_to: str = ""
     hints: bool = True
 
@@ -130,21 +130,27 @@ class TextVoice:
 
     def plan(self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanView) -> None:
         """The whole text of the plan, then its errors on stderr."""
-        from nexusform.rendering.text.terminal import PlanTextOptions, render_plan
+        from nexusform.rendering.text.plan_options import PlanTextOptions
+        from nexusform.rendering.text.terminal import render_plan
 
+        details = view.shown.details or view.shown.terraform
         options = PlanTextOptions(
             colour=self.screen.colour,
             width=self.screen.width,
-            placements=view.detail,
+            placements=view.shown.detail,
+            details=view.shown.details,
+            terraform=view.shown.terraform,
             hints=view.hints and not self.screen.in_automation,
             saved_to=view.saved_to,
-            diagnostics=not plan.errored,
+            diagnostics=not (plan.errored and details),
+            errors=False,
             compact_warnings=self.screen.compact_warnings,
             registries=view.registries,
         )
         self.screen.out(f"\n{render_plan(plan, sources, options)}", end="")
         if plan.errored:
-            self.screen.diagnostics(plan.diagnostics, sources)
+            boxed = [each for each in plan.diagnostics if details or each.severity is Severity.ERROR]
+            self.screen.diagnostics(boxed, sources)
 
     @contextmanager
     def planning(self) -> Iterator[None]:

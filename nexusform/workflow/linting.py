@@ -47,7 +47,8 @@ def lint(
 
     With `everything` they judge all that stands after it, as if it were created again from the start:
     what stands in the order of its creation, then what the plan adds. With `literal_only` nothing is
-    measured, and only the rules that look at arguments speak.
+    measured, and only the rules that look at arguments speak. Advice that would change nothing today is
+    given with `everything` alone.
     """
     catalogue = CATALOGUES.get(result.plan.catalogue) or CATALOGUES[NEWEST]
     skus = tuple(catalogue.vm_skus.values())
@@ -56,7 +57,7 @@ def lint(
     sites = {site_id: _site(site, judged) for site_id, site in result.sites.items()}
     if literal_only:
         sites = {i: SiteFacts(site.id, site.machines) for i, site in sites.items()}
-    facts = Facts(pools, sites, skus)
+    facts = Facts(pools, sites, skus, costless=everything)
     ignored_at = {
         str(address): vms.instance.block.ignored_rules
         for address, vms in result.objects.items()

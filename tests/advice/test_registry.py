@@ -61,8 +61,10 @@ def pool(cluster: str, name: str, sku: str, count: int, zones: Sequence[str] = (
 SPAN = Span("main.nf.hcl", Position(1, 1, 0), Position(1, 5, 4))
 
 
-def planned(site: tuple[Machine, ...], pools: Sequence[PoolFacts], stood: Sequence[str] = ()) -> Facts:
-    """Facts of a plan that places all pools but those of the clusters that stood before."""
+def planned(
+    site: tuple[Machine, ...], pools: Sequence[PoolFacts], stood: Sequence[str] = (), *, costless: bool = True
+) -> Facts:
+    """Facts of a plan that places all pools but those of the clusters that stood before, as `advise` asks."""
     scheduler, before = RackScheduler(site), RackScheduler(site)
     placed = []
     for one in pools:
@@ -77,7 +79,7 @@ def planned(site: tuple[Machine, ...], pools: Sequence[PoolFacts], stood: Sequen
         new = () if one.cluster in stood else one.numbers
         placed.append(replace(one, vms=vms, new_numbers=new))
     lab = SiteFacts("lab", site, rehearsal(before), scheduler.count_free)
-    return Facts(tuple(placed), {"lab": lab}, tuple(SKUS.values()))
+    return Facts(tuple(placed), {"lab": lab}, tuple(SKUS.values()), costless=costless)
 
 
 def literal(site: tuple[Machine, ...], pools: Sequence[PoolFacts]) -> Facts:
@@ -134,6 +136,25 @@ class TestTheDocument:
     def test_a_pin_that_costs_nothing_says_so(self) -> None:
         (finding,) = of("zones-pinned", advise(planned(SITE, UP_TO["c"])))
         assert "costs nothing in this plan" in finding.detail
+        assert finding.brief == "cluster-c/pool1: pinned, which costs nothing today"
+
+    def test_a_plan_is_silent_about_what_changes_nothing_today(self) -> None:
+        assert {d.id for d in advise(planned(SITE, UP_TO["c"]))} == {"zones-pinned", "small-before-large"}
+        assert advise(planned(SITE, UP_TO["c"], costless=False)) == []
+        told = advise(planned(SITE, DOCUMENT, costless=False))
+        assert [(d.id, d.address[-1]) for d in told] == [
+            ("zones-pinned", "d"),
+            ("small-before-large", "a"),
+            ("small-before-large", "c"),
+            ("no-surge-room", "d"),
+        ]
+        gain = "in another order 6 fewer machines are shared, 54 instead of 46 NC_P46_224_v1 stay free"
+        assert [d.brief for d in told] == [
+            "cluster-d/pool1: 6 machines house two VMs of cluster-d because of it",
+            f"cluster-a: {gain}",
+            f"cluster-c: {gain}",
+            "cluster-d/pool1: an upgrade would fail, no NC_P46_224_v1 fits in the zones 7 and 8",
+        ]
 
     def test_clusters_that_stand_are_left_alone(self) -> None:
         stood = ["cluster-a", "cluster-b", "cluster-c", "cluster-d"]

@@ -37,7 +37,7 @@ def test_that_other_racks_have_machines_left_is_not_denied(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "main.nf.hcl").write_text(UNEVEN)
-    assert run(["plan"]) == 0
+    assert run(["plan", "-details"]) == 0
     told = " ".join(capsys.readouterr().out.replace("│", "").split())
     assert "shared-machine" in told
     assert "A rack is chosen before a machine, and in the racks chosen no machine" in told

@@ -76,4 +76,6 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RealPlan]:
         "hardware-aware": planned(copied("hardware-aware", where)),
         "nexus-document": half_full(where),
         "repaired": repaired(where),
+        "separation": planned(copied("separation", where), "-var", "apart=true"),
+        "nexus-document-from-nothing": planned(copied("nexus-document", where / "from-nothing")),
     }

@@ -10,7 +10,8 @@ import pytest
 
 from nexusform.rendering.json.json_document import json_bytes, plan_document
 from nexusform.rendering.pull_request.markdown import render_markdown
-from nexusform.rendering.text.terminal import PlanTextOptions, render_plan
+from nexusform.rendering.text.plan_options import PlanTextOptions
+from nexusform.rendering.text.terminal import render_plan
 from tests.rendering.real_plans import REGISTRIES, RealPlan
 
 EXAMPLES = ["quickstart", "inventory", "nexus-document", "fleet", "end-to-end", "hardware-aware"]
@@ -25,8 +26,18 @@ PLACES = {
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_text(name: str, examples: dict[str, RealPlan], golden: Callable[[str, str], None]) -> None:
     real = examples[name]
-    options = PlanTextOptions(width=100, hints=False, registries=REGISTRIES)
+    options = PlanTextOptions(details=True, width=100, hints=False, registries=REGISTRIES)
     golden(f"examples/{name}.txt", render_plan(real.saved.plan, real.sources, options))
+
+
+@pytest.mark.parametrize("name", [*EXAMPLES, "separation", "nexus-document-from-nothing", "repaired"])
+def test_short_text(name: str, examples: dict[str, RealPlan], golden: Callable[[str, str], None]) -> None:
+    real = examples[name]
+    options = PlanTextOptions(saved_to="p.plan", registries=REGISTRIES)
+    text = render_plan(real.saved.plan, real.sources, options)
+    golden(f"short/{name}.txt", text)
+    assert max(map(len, text.split("\n"))) <= 80
+    assert len(text.split("\n")) <= 60
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

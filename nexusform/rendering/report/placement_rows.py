@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -21,6 +21,9 @@ from nexusform.words import form, spans
 NAMED_MACHINES = 5
 SINGLE_MOVES = 10
 NAMED_RACKS = 4
+
+
+SayPlace: TypeAlias = Callable[[Place], str]
 
 
 class Detail(StrEnum):
@@ -116,10 +119,11 @@ def _summary(kind: str, actions: Counter[PlacementAction]) -> PlacementSummary:
 # --- groups ------------------------------------------------------------------------------------
 
 
-def placement_groups(plan: Plan, detail: Detail) -> tuple[PlacementGroup, ...]:
+def placement_groups(plan: Plan, detail: Detail, say: SayPlace = place_text) -> tuple[PlacementGroup, ...]:
     """The pools that the plan touches (all of them with `all`), in the plan's order.
 
-    Observations (kept, with a trigger) are always shown; plain kept rows only with `all`.
+    Observations (kept, with a trigger) are always shown; plain kept rows only with `all`. `say` is how
+    the place of a single object is written.
     """
     if detail is Detail.NONE:
         return ()
@@ -131,7 +135,7 @@ def placement_groups(plan: Plan, detail: Detail) -> tuple[PlacementGroup, ...]:
     if detail is not Detail.ALL:
         tables = {pool: table for pool, table in tables.items() if pool in rows}
     pools = dict.fromkeys([*tables, *rows])
-    return tuple(_group(rows.get(pool, []), tables.get(pool), plan.tie_breaks, detail) for pool in pools)
+    return tuple(_group(rows.get(pool, []), tables.get(pool), plan.tie_breaks, detail, say) for pool in pools)
 
 
 _PoolKey: TypeAlias = tuple[str, str, str, str]
@@ -153,7 +157,11 @@ def _pool_key(site_id: str, address: Address, cluster: str, kind: str, pool: str
 
 
 def _group(
-    rows: Sequence[PlacementChange], table: PlacementTable | None, tie_breaks: int, detail: Detail
+    rows: Sequence[PlacementChange],
+    table: PlacementTable | None,
+    tie_breaks: int,
+    detail: Detail,
+    say: SayPlace,
 ) -> PlacementGroup:
     """The lines of one pool: rows that do the same for the same reason are one run."""
     runs: dict[tuple[str, str, _States], list[PlacementChange]] = {}
@@ -161,7 +169,7 @@ def _group(
         runs.setdefault((row.action.value, row.trigger, _states(row)), []).append(row)
     lines: list[PlacementLine] = []
     for run in runs.values():
-        lines += _lines(run, detail)
+        lines += _lines(run, detail, say)
     kind = rows[0].kind if rows else "vm"
     name = f"{table.cluster}/{table.pool}" if table else _group_name(rows[0])
     certainty = certainty_text(table) if table and table.placed and tie_breaks else ""
@@ -182,11 +190,11 @@ def certainty_text(table: PlacementTable) -> str:
     return f"{racks}, machines for {table.machines_certain} of {table.placed}"
 
 
-def _lines(run: Sequence[PlacementChange], detail: Detail) -> list[PlacementLine]:
+def _lines(run: Sequence[PlacementChange], detail: Detail, say: SayPlace) -> list[PlacementLine]:
     """The lines of rows with one action, one trigger and the same states: one each, or one for all."""
     few_moves = run[0].action is PlacementAction.MOVE and len(run) <= SINGLE_MOVES
     if detail is Detail.ALL or len(run) == 1 or few_moves:
-        return [_single(row) for row in run]
+        return [_single(row, say) for row in run]
     return [_folded(sorted(run, key=_by_number))]
 
 
@@ -240,10 +248,10 @@ def _number(row: PlacementChange) -> int | str:
 _WITHOUT_ORIGIN = (PlacementAction.PLACE, PlacementAction.KEEP)
 
 
-def _single(row: PlacementChange) -> PlacementLine:
+def _single(row: PlacementChange, say: SayPlace) -> PlacementLine:
     """The line of one row."""
-    origin = _place_in_row(row, row.source) if row.source else ""
-    target = _place_in_row(row, row.target) if row.target else ""
+    origin = _place_in_row(row, row.source, say) if row.source else ""
+    target = _place_in_row(row, row.target, say) if row.target else ""
     stays = row.action is PlacementAction.UPDATE and origin == target
     if row.action in _WITHOUT_ORIGIN or stays:
         origin = ""
@@ -253,11 +261,20 @@ def _single(row: PlacementChange) -> PlacementLine:
 # --- places ------------------------------------------------------------------------------------
 
 
-def _place_in_row(row: PlacementChange, place: Place) -> str:
+def brief_place(place: Place) -> str:
+    """The same in as few words as tell it: the machine, with its rack where its name does not say that."""
+    if isinstance(place, Placement):
+        return place.machine if place.rack in place.machine else f"{place.rack} / {place.machine}"
+    if isinstance(place, PodPlace):
+        return place.machine or place.node or "Pending"
+    return place_text(place)
+
+
+def _place_in_row(row: PlacementChange, place: Place, say: SayPlace) -> str:
     # A binding is called by its cluster: only its state is worth saying beside it.
     if isinstance(place, Binding) and row.object == place.cluster:
         return str(place.state)
-    return place_text(place)
+    return say(place)
 
 
 # --- folding -----------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from nexusform.rendering.report.placement_rows import (
 )
 from nexusform.schema import BlockSchema
 from nexusform.source import Span
-from nexusform.words import form
+from nexusform.words import counted, form
 
 # Computed maps of placements: their rows stand in the placement part, not in the stanza.
 # The kind of their rows stands beside each.
@@ -118,7 +118,7 @@ def build_report(plan: Plan, registries: Registries, detail: Detail = Detail.CHA
     placements_follow = detail is not Detail.NONE
     stanzas = []
     for change in plan.changes:
-        if _is_shown(change):
+        if is_shown(change):
             counts = placement_counts.get(change.address, _NO_PLACEMENTS)
             stanzas.append(_stanza(change, schema_of, counts, placements_follow=placements_follow))
     groups = placement_groups(plan, detail)
@@ -129,8 +129,10 @@ def build_report(plan: Plan, registries: Registries, detail: Detail = Detail.CHA
         verdict=wording.plan_line(plan) if plan.has_changes else wording.NO_CHANGES[plan.mode][0],
         actions=frozenset(change.action for change in plan.changes) - {Action.NO_OP},
         stanzas=tuple(stanzas),
-        drift=tuple(_drift_stanza(drift, schema_of) for drift in _shown_drift(plan)),
-        outputs=tuple(_output(output) for output in plan.outputs if output.action is not Action.NO_OP),
+        drift=tuple(_drift_stanza(drift, schema_of) for drift in shown_drift(plan)),
+        outputs=tuple(
+            output_difference(output) for output in plan.outputs if output.action is not Action.NO_OP
+        ),
         summaries=summaries(plan),
         groups=groups,
         tables=tuple(group.table for group in groups if group.table is not None),
@@ -144,7 +146,7 @@ def build_report(plan: Plan, registries: Registries, detail: Detail = Detail.CHA
     )
 
 
-def _shown_drift(plan: Plan) -> tuple[Drift, ...]:
+def shown_drift(plan: Plan) -> tuple[Drift, ...]:
     """Drift that the plan responds to; in a refresh-only plan, all of it."""
     if plan.mode is Mode.REFRESH_ONLY:
         return plan.drift
@@ -155,7 +157,8 @@ def _is_folded(group: PlacementGroup) -> bool:
     return any(line.count > 1 for line in group.lines)
 
 
-def _is_shown(change: Change) -> bool:
+def is_shown(change: Change) -> bool:
+    """Whether a plan has something to say of the object."""
     moved = change.previous_address is not None and change.previous_address != change.address
     return change.action is not Action.NO_OP or bool(change.importing) or moved
 
@@ -212,7 +215,8 @@ def _drift_stanza(drift: Drift, schema_of: SchemaOf) -> Stanza:
     )
 
 
-def _output(output: OutputChange) -> Difference:
+def output_difference(output: OutputChange) -> Difference:
+    """The change of an output as a tree."""
     whole: tuple[Path, ...] = ((),) if output.sensitive else ()
     marks = Marks.of(whole, whole)
     before = ABSENT if output.action is Action.CREATE else output.before
@@ -234,8 +238,12 @@ class _PlacementCounts:
 
     def words(self, kind: str) -> list[str]:
         """`53 placed`, `2 moved`: what happens to objects of a kind."""
+        return [f"{count} {word}" for count, word in self.numbers(kind)]
+
+    def numbers(self, kind: str) -> list[tuple[int, str]]:
+        """How many objects of a kind have each thing happen to them; none that is nought."""
         counts = [(self.counts[kind, action], word) for action, word in _WORDS]
-        return [f"{count} {word}" for count, word in counts if count]
+        return [(count, word) for count, word in counts if count]
 
 
 _NO_PLACEMENTS: Final = _PlacementCounts()
@@ -257,6 +265,20 @@ def _placement_counts(plan: Plan) -> dict[Address, _PlacementCounts]:
             counts.counts[row.kind, row.action] += 1
             counts.objects.add((row.kind, row.object))
     return by_address
+
+
+def placement_words(plan: Plan) -> dict[Address, tuple[str, ...]]:
+    """`2 VMs moved`, by the resource whose placements change."""
+    words: dict[Address, tuple[str, ...]] = {}
+    for address, counts in _placement_counts(plan).items():
+        clauses = []
+        for kind, noun in _NOUNS.items():
+            clauses += [f"{counted(count, noun)} {word}" for count, word in counts.numbers(kind)]
+        words[address] = tuple(clauses)
+    return words
+
+
+_NOUNS: Final = {"vm": "VM", "binding": "binding", "pod": "pod"}
 
 
 # The attributes of an object on one side of a change; None where it is not there.

@@ -21,7 +21,7 @@ class RoomRow(Struct, frozen=True):
     worse: tuple[bool, ...]
 
 
-class _Moment(Struct, frozen=True):
+class Moment(Struct, frozen=True):
     """One site at one moment: the room for its largest SKU, its clusters, and those that cannot surge."""
 
     largest: Room
@@ -29,22 +29,24 @@ class _Moment(Struct, frozen=True):
     no_surge: tuple[str, ...]
 
 
-class _Site(Struct, frozen=True):
+class SiteSummary(Struct, frozen=True):
+    """One site before the plan and after it; None where it does not stand. `sku` is its largest in play."""
+
     name: str
     sku: str
     cells: int
-    before: _Moment | None
-    after: _Moment | None
+    before: Moment | None
+    after: Moment | None
 
 
 def sites_with_room(room: Sequence[SiteRoom]) -> tuple[str, ...]:
     """The names of the sites of which the table speaks, in its order."""
-    return tuple(site.name for site in _sites(room))
+    return tuple(site.name for site in site_rooms(room))
 
 
 def room_rows(room: Sequence[SiteRoom]) -> tuple[RoomRow, ...]:
     """The rows of the table; none when there is no room to speak of."""
-    sites = _sites(room)
+    sites = site_rooms(room)
     if not sites:
         return ()
     skus = {site.sku for site in sites}
@@ -57,21 +59,22 @@ def room_rows(room: Sequence[SiteRoom]) -> tuple[RoomRow, ...]:
     )
 
 
-def _sites(room: Sequence[SiteRoom]) -> list[_Site]:
+def site_rooms(room: Sequence[SiteRoom]) -> list[SiteSummary]:
+    """What the room of every site comes to, in the plan's order."""
     by_site: dict[str, list[SiteRoom]] = {}
     for row in room:
         by_site.setdefault(row.site_id, []).append(row)
     return [_site(rows) for rows in by_site.values()]
 
 
-def _site(rows: Sequence[SiteRoom]) -> _Site:
+def _site(rows: Sequence[SiteRoom]) -> SiteSummary:
     largest = rows[0]
     before = _moment([row.before for row in rows if row.before is not None])
     after = _moment([row.after for row in rows if row.after is not None])
-    return _Site(largest.site, largest.sku, largest.cells, before, after)
+    return SiteSummary(largest.site, largest.sku, largest.cells, before, after)
 
 
-def _moment(rooms: Sequence[Room]) -> _Moment | None:
+def _moment(rooms: Sequence[Room]) -> Moment | None:
     """A site's rooms by SKU, largest first, at one moment; None when it is not there then."""
     if not rooms:
         return None
@@ -80,14 +83,14 @@ def _moment(rooms: Sequence[Room]) -> _Moment | None:
     for room in rooms:
         clusters.update(dict.fromkeys(room.clusters))
         no_surge.update(dict.fromkeys(room.no_surge))
-    return _Moment(rooms[0], tuple(clusters), tuple(no_surge))
+    return Moment(rooms[0], tuple(clusters), tuple(no_surge))
 
 
 def _row(
     label: str,
-    sites: Iterable[_Site],
-    text: Callable[[_Moment], str],
-    badness: Callable[[_Moment], int],
+    sites: Iterable[SiteSummary],
+    text: Callable[[Moment], str],
+    badness: Callable[[Moment], int],
 ) -> RoomRow:
     """One figure of every site, before and after; a greater `badness` after is worse."""
     values: list[tuple[str, str]] = []
@@ -99,15 +102,15 @@ def _row(
     return RoomRow(label, tuple(values), tuple(worse))
 
 
-def _free(moment: _Moment) -> str:
+def _free(moment: Moment) -> str:
     return f"{moment.largest.free:,}"
 
 
-def _rack_lost(moment: _Moment) -> str:
+def _rack_lost(moment: Moment) -> str:
     return f"{moment.largest.rack_lost:,}"
 
 
-def _surge(moment: _Moment) -> str:
+def _surge(moment: Moment) -> str:
     if moment.no_surge:
         return f"no: {first_of(moment.no_surge, _MOST_NAMES)}"
     return "yes" if moment.clusters else "-"

@@ -9,12 +9,11 @@ from nexusform.rendering.notation.colours import PLAIN, Painter, column_widths, 
 from nexusform.rendering.report.placement_rows import (
     PlacementGroup,
     PlacementLine,
-    PlacementSummary,
     table_row,
 )
 from nexusform.rendering.report.report import Report
+from nexusform.rendering.text.placement_counts import placement_count_lines
 
-_KIND_WORDS = {"vm": "VMs", "binding": "Fleet bindings", "pod": "Pods"}
 _LINE_COLOURS = {"+": "green", "-": "red", "~": "yellow", "=": "grey"}
 _WIDEST_LABEL = 44
 _WIDEST_TARGET = 72
@@ -24,7 +23,7 @@ def placement_text(report: Report, paint: Painter = PLAIN, width: int = 80) -> s
     """Everything after the `Plan:` line that only nexusform has; "" when there is no placement."""
     if not report.summaries[0].anything:
         return ""
-    parts = ["\n".join(_summary_lines(report.summaries, paint))]
+    parts = ["\n".join(placement_count_lines(report.summaries, paint))]
     if report.tables:
         parts.append("\n".join(f"  {line}" for line in table_lines(report.tables, width - 2, paint)))
     lines = _group_lines(report.groups, paint)
@@ -34,25 +33,6 @@ def placement_text(report: Report, paint: Painter = PLAIN, width: int = 80) -> s
     if lines:
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
-
-
-def _summary_lines(summaries: Sequence[PlacementSummary], paint: Painter) -> list[str]:
-    """The `Placements:` line, and one per kind where there are several."""
-    total = summaries[0]
-    lines = [f"{paint('Placements:', 'bold')} {_counts(total, paint)}."]
-    for kind in summaries[1:]:
-        more = f", {kind.update} to update" if kind.update else ""
-        lines.append(f"  {_KIND_WORDS[kind.kind]}: {_counts(kind, paint)}{more}.")
-    if len(summaries) == 1 and total.update:
-        lines.append(f"  {total.update} to update without moving.")
-    return lines
-
-
-def _counts(summary: PlacementSummary, paint: Painter) -> str:
-    moves = f"{summary.move} to move"
-    if summary.move:
-        moves = paint(moves, "bold", "yellow")
-    return f"{summary.place} to place, {moves}, {summary.remove} to remove, {summary.keep} kept"
 
 
 # --- tables ------------------------------------------------------------------------------------

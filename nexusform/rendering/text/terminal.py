@@ -1,54 +1,36 @@
-"""A plan for the terminal: OpenTofu's layout where tools parse it, then nexusform's own part."""
+"""A plan for the terminal: short, or with every argument in OpenTofu's layout and nexusform's own part."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct, field
-
 from nexusform.planning.plan import Mode, Plan, SeparationVerdict
-from nexusform.ports import Registries
 from nexusform.rendering.notation.colours import Painter, harmless, wrap
 from nexusform.rendering.report import wording
-from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.report.report import Report, build_report
 from nexusform.rendering.text.diagnostic_text import render_diagnostics
 from nexusform.rendering.text.placement_text import placement_text
+from nexusform.rendering.text.plan_options import PlanTextOptions
+from nexusform.rendering.text.short_plan import FAILED, render_short
 from nexusform.rendering.text.stanza_text import head_symbol, output_lines, stanza_text
 from nexusform.source import SourceFile
 from nexusform.words import form
 
 
-class PlanTextOptions(Struct, frozen=True):
-    """How a plan is drawn.
-
-    `width` in terminal columns. `placements` is the flag of that name. `hints` false leaves out
-    the next step (NF_IN_AUTOMATION). `saved_to` names the plan file that was written, "" = none.
-    `diagnostics` false leaves the plan's warnings out. `registries` gives the schemas.
-    """
-
-    colour: bool = False
-    width: int = 80
-    placements: Detail = Detail.CHANGED
-    hints: bool = True
-    saved_to: str = ""
-    diagnostics: bool = True
-    compact_warnings: bool = False
-    registries: Registries = field(default_factory=Registries)
-
-
 def render_plan(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions | None = None) -> str:
     """The whole text of a plan, with a newline at the end. `sources` are the files by name."""
     options = options or PlanTextOptions()
+    if not options.details and not options.terraform:
+        return render_short(plan, sources, options)
     return render_report(build_report(plan, options.registries, options.placements), sources, options)
 
 
 def render_report(report: Report, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> str:
-    """The same from a report that was built before."""
+    """Every argument, from a report that was built before."""
     paint = Painter(options.colour)
     width = options.width
-    parts = [*_drift_parts(report, paint, width), *_action_parts(report, paint)]
+    parts = [*_drift_parts(report, paint, width), *_action_parts(report, paint, options)]
     parts += _verdict_parts(report, paint, width)
     parts.append(_separation_part(report.separations, paint))
     parts += _output_parts(report, paint, width)
@@ -83,12 +65,14 @@ def _drift_parts(report: Report, paint: Painter, width: int) -> list[str]:
     return parts
 
 
-def _action_parts(report: Report, paint: Painter) -> list[str]:
+def _action_parts(report: Report, paint: Painter, options: PlanTextOptions) -> list[str]:
     """The legend and every stanza; of a plan in error one sentence."""
     if report.errored:
         # What was planned up to an error may be a mere consequence of it, and would bury it.
-        return ["Planning failed. nexusform encountered an error while generating this plan."]
-    head = "nexusform will perform the following actions:"
+        return [FAILED]
+    # Tools made for Terraform look for its name.
+    who = "Terraform" if options.terraform else "nexusform"
+    head = f"{who} will perform the following actions:"
     if not report.stanzas:
         return []
     parts = [_legend(report, paint)] if report.actions else []

@@ -1,0 +1,88 @@
+"""Warnings and advice of a plan as entries of a line or two, and what held before the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from nexusform.diagnostic_kinds import ADVICE
+from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.planning.occupancy import SiteRoom
+from nexusform.planning.plan import Plan
+from nexusform.source import Span
+
+
+class Entry(Struct, frozen=True):
+    """Diagnostics that say the same: of whom (`subjects`, "" where it is said of nobody), what, and where.
+
+    `fails` says that something does not work; the rest is advice. `places` are `file:line`.
+    """
+
+    fails: bool
+    id: str
+    subjects: tuple[str, ...]
+    text: str
+    places: tuple[str, ...]
+
+
+class Entries(Struct, frozen=True):
+    """Entries in their order: what fails first. `standing` held before this plan as it does after it."""
+
+    caused: tuple[Entry, ...] = ()
+    standing: tuple[Entry, ...] = ()
+
+
+def plan_entries(plan: Plan) -> Entries:
+    """The warnings of a plan; its errors have boxes of their own."""
+    warnings = [each for each in plan.diagnostics if each.severity is Severity.WARNING]
+    without_room = _without_surge_room(plan)
+    standing = [each for each in warnings if each.id == "no-surge-room" and each.address in without_room]
+    caused = [each for each in warnings if each not in standing]
+    return Entries(_entries(caused), _entries(standing))
+
+
+def _without_surge_room(plan: Plan) -> frozenset[str]:
+    """Resources whose clusters had no room for surge VMs before the plan, for any SKU that has none after."""
+    newly = {(row.site_id, cluster) for row in plan.room for cluster in _newly_without(row)}
+    addresses: dict[str, bool] = {}
+    for site in plan.sites:
+        for pool in site.pools:
+            address = str(pool.address)
+            stood = (site.id, pool.cluster) not in newly
+            addresses[address] = addresses.get(address, True) and stood
+    return frozenset(address for address, stood in addresses.items() if stood)
+
+
+def _newly_without(row: SiteRoom) -> set[str]:
+    after = set(row.after.no_surge) if row.after is not None else set()
+    return after - set(row.before.no_surge) if row.before is not None else after
+
+
+def _entries(warnings: Iterable[Diagnostic]) -> tuple[Entry, ...]:
+    """One entry for those that say the same of different objects."""
+    groups: dict[tuple[bool, str, str], list[tuple[str, str]]] = {}
+    for warning in warnings:
+        subject, text = _said(warning)
+        key = (warning.id not in ADVICE, warning.id, text)
+        groups.setdefault(key, []).append((subject, place_of(warning.subject)))
+    entries = []
+    for (fails, kind, text), said in groups.items():
+        subjects = tuple(dict.fromkeys(subject for subject, _ in said if subject))
+        places = tuple(dict.fromkeys(place for _, place in said if place))
+        entries.append(Entry(fails, kind, subjects, text, places))
+    return tuple(sorted(entries, key=lambda entry: not entry.fails))
+
+
+def _said(warning: Diagnostic) -> tuple[str, str]:
+    """Of whom a warning speaks, and what it says."""
+    if warning.brief:
+        subject, _, text = warning.brief.partition(": ")
+        return subject, text
+    first = warning.detail.split("\n\n")[0].replace("\n", " ").strip()
+    return warning.address, first or warning.summary
+
+
+def place_of(span: Span | None) -> str:
+    """`main.nf.hcl:12`."""
+    return f"{span.filename}:{span.start.line}" if span is not None else ""

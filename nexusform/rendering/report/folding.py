@@ -1,0 +1,220 @@
+"""Runs of names and of objects that are alike, put together so that each stands in exactly one fold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from nexusform.address import Address
+from nexusform.rendering.notation.hcl_text import quoted
+from nexusform.words import spans
+
+_NUMBERED: Final = re.compile(r"(.*?)([0-9]{1,15})", re.DOTALL)
+_MOST_RUNS: Final = 6
+_LONGEST_KEYS: Final = 32  # characters of keys in an address
+_LONGEST_LIST: Final = 2  # numbers in a row that are listed rather than written as a span
+
+Key: TypeAlias = int | str | None
+
+
+class NameRun(Struct, frozen=True):
+    """Names that differ in the number at their end alone: `prefix` and the numbers as they are written.
+
+    A name without a number is its own prefix; `numbers` is then ("",).
+    """
+
+    prefix: str
+    numbers: tuple[str, ...]
+
+    @property
+    def first(self) -> str:
+        """The name with the lowest number."""
+        return f"{self.prefix}{self.numbers[0]}"
+
+    @property
+    def last(self) -> str:
+        """The name with the highest number."""
+        return f"{self.prefix}{self.numbers[-1]}"
+
+    @property
+    def span(self) -> str:
+        """The numbers in short: `1..8`, `7,8`, `4`, ""."""
+        if len(self.numbers) > _LONGEST_LIST:
+            return f"{self.numbers[0]}..{self.numbers[-1]}"
+        return ",".join(self.numbers)
+
+
+def name_runs(names: Iterable[str]) -> list[NameRun]:
+    """Runs without a gap; every name is in exactly one. In the order of the first of each prefix.
+
+    Numbers of one run are padded to one width (`08`, `09`, `10`) or not at all (`8`, `9`, `10`).
+    """
+    parts = [_split(name) for name in dict.fromkeys(names)]
+    padded = {(prefix, len(digits)) for prefix, digits in parts if _is_padded(digits)}
+    groups: dict[tuple[str, int], list[str]] = {}
+    for prefix, digits in parts:
+        width = len(digits) if (prefix, len(digits)) in padded else 0
+        groups.setdefault((prefix, width if digits else -1), []).append(digits)
+    runs: list[NameRun] = []
+    for (prefix, width), numbers in groups.items():
+        runs += [NameRun(prefix, ("",))] if width < 0 else _number_runs(prefix, numbers)
+    return runs
+
+
+def _number_runs(prefix: str, numbers: Sequence[str]) -> list[NameRun]:
+    """The runs among numbers that are padded alike."""
+    written = {int(number): number for number in numbers}
+    runs = []
+    for low, high in spans(sorted(written)):
+        runs.append(NameRun(prefix, tuple(written[number] for number in range(low, high + 1))))
+    return runs
+
+
+def _split(name: str) -> tuple[str, str]:
+    """The name without the number at its end, and that number; "" where there is none."""
+    match = _NUMBERED.fullmatch(name)
+    return (match.group(1), match.group(2)) if match else (name, "")
+
+
+def _is_padded(digits: str) -> bool:
+    return len(digits) > 1 and digits.startswith("0")
+
+
+def names_text(names: Iterable[str], most: int = _MOST_RUNS) -> str:
+    """`rack1,2,4..7, db`: runs with their prefix said once; beyond `most` prefixes, how many names more."""
+    different = list(dict.fromkeys(names))
+    texts: dict[str, list[str]] = {}
+    for run in name_runs(different):
+        texts.setdefault(run.prefix, []).append(run.span)
+    if len(texts) > most:
+        return f"{', '.join(different[: most - 1])} and {len(different) - most + 1:,} more"
+    return ", ".join(f"{prefix}{','.join(numbers)}" for prefix, numbers in texts.items())
+
+
+def keys_text(keys: Sequence[int | str]) -> str:
+    """Instance keys as they stand in brackets: `[0..7,9]`, `["1".."8"]`, `["a", "b"]`."""
+    numbers = sorted(key for key in keys if isinstance(key, int))
+    texts = [run.span for run in name_runs(map(str, numbers))]
+    names = [key for key in keys if isinstance(key, str)]
+    for run in name_runs(names):
+        if len(run.numbers) > _LONGEST_LIST:
+            texts.append(f"{quoted(run.first)}..{quoted(run.last)}")
+        else:
+            texts += [quoted(f"{run.prefix}{number}") for number in run.numbers]
+    return f"[{(', ' if names else ',').join(texts)}]"
+
+
+# --- addresses ---------------------------------------------------------------------------------
+
+_Shape: TypeAlias = tuple[object, ...]
+
+
+class Folded(Struct, frozen=True):
+    """Addresses that differ in one thing: which are at these positions of what was folded, and one text.
+
+    `keys` says which instances they are where the text only counts them.
+    """
+
+    members: tuple[int, ...]
+    text: str
+    keys: str = ""
+
+
+def fold_addresses(addresses: Sequence[Address], kinds: Sequence[object]) -> list[Folded]:
+    """Addresses of one kind that differ in one instance key, or in the number at the end of their name.
+
+    `kinds` says of each address what it is alike in. Every position is in exactly one fold; folds stand in
+    the order of their first members.
+    """
+    by_key: dict[object, list[int]] = {}
+    for position, address in enumerate(addresses):
+        slot = _last_key(address)
+        shape = (kinds[position], _without(address, slot), slot if slot is not None else str(address))
+        by_key.setdefault(shape, []).append(position)
+    folds: list[Folded] = []
+    single: dict[object, list[int]] = {}
+    for members in by_key.values():
+        address = addresses[members[0]]
+        if _last_key(address) is None:
+            single.setdefault((kinds[members[0]], address.mode, address.type, address.module), []).extend(
+                members
+            )
+        else:
+            folds.append(_keyed(members, addresses))
+    for members in single.values():
+        folds += _named(members, addresses)
+    return sorted(folds, key=lambda fold: fold.members[0])
+
+
+def _last_key(address: Address) -> int | None:
+    """Which key an address may be folded by: -1 its own, 0, 1, ... that of a module; None when it has none.
+
+    Its own key comes first, then that of the innermost module.
+    """
+    if address.key is not None:
+        return -1
+    for position in range(len(address.module) - 1, -1, -1):
+        if address.module[position].key is not None:
+            return position
+    return None
+
+
+def _without(address: Address, slot: int | None) -> _Shape:
+    """The address without the key of that slot."""
+    modules = [
+        (step.name, None if position == slot else step.key) for position, step in enumerate(address.module)
+    ]
+    return (tuple(modules), address.mode, address.type, address.name, None if slot == -1 else address.key)
+
+
+def _keyed(members: Sequence[int], addresses: Sequence[Address]) -> Folded:
+    """Instances of one block, or of one block in instances of one module."""
+    first = addresses[members[0]]
+    if len(members) == 1:
+        return Folded(tuple(members), str(first))
+    slot = _last_key(first)
+    assert slot is not None, "folded by a key"
+    keys: list[int | str] = []
+    for member in members:
+        address = addresses[member]
+        key = address.key if slot == -1 else address.module[slot].key
+        assert key is not None, "of one shape"
+        keys.append(key)
+    text = keys_text(keys)
+    if len(text) <= _LONGEST_KEYS:
+        return Folded(tuple(members), _text_with(first, slot, text))
+    return Folded(
+        tuple(members), _text_with(first, slot, f"[{len(keys):,} keys]"), names_text(map(str, keys))
+    )
+
+
+def _text_with(address: Address, slot: int, keys: str) -> str:
+    """The address with this text in place of the key of that slot."""
+    steps: list[str] = []
+    for position, step in enumerate(address.module):
+        key = keys if position == slot else _bracketed(step.key)
+        steps.append(f"module.{step.name}{key}")
+    data = ["data"] if address.mode == "data" else []
+    own = keys if slot == -1 else _bracketed(address.key)
+    return ".".join([*steps, *data, address.type, f"{address.name}{own}"])
+
+
+def _bracketed(key: Key) -> str:
+    return "" if key is None else keys_text([key])
+
+
+def _named(members: Sequence[int], addresses: Sequence[Address]) -> list[Folded]:
+    """Blocks of one type without keys: those whose names are one run."""
+    by_name: Mapping[str, int] = {addresses[member].name: member for member in members}
+    if len(by_name) < len(members):  # deposed objects share an address
+        return [Folded((member,), str(addresses[member])) for member in members]
+    folds: list[Folded] = []
+    for run in name_runs(by_name):
+        positions = tuple(by_name[f"{run.prefix}{number}"] for number in run.numbers)
+        first = addresses[positions[0]]
+        front = str(first).removesuffix(first.name)
+        folds.append(Folded(positions, f"{front}{run.prefix}{run.span}"))
+    return folds

@@ -1,0 +1,318 @@
+"""What a plan does to each object, in a line: what it is, or what a person changed about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.address import Address
+from nexusform.planning.plan import Action, Change, Drift, Plan
+from nexusform.rendering.notation.hcl_text import SENSITIVE, scalar
+from nexusform.rendering.notation.marks import Marks
+from nexusform.rendering.report import wording
+from nexusform.rendering.report.body import body_difference
+from nexusform.rendering.report.difference import CREATED, DELETED, Difference, Kind
+from nexusform.rendering.report.folding import fold_addresses, names_text
+from nexusform.rendering.report.report import PLACEMENT_MAPS, SchemaOf, is_shown, placement_words
+from nexusform.schema import BlockSchema, order_attribute
+from nexusform.words import counted, form
+
+_LONGEST_VALUE: Final = 40
+_Attributes = Mapping[str, Any]
+
+
+class ObjectRow(Struct, frozen=True):
+    """One object: its address, its name ("" when the address says it), and clauses about it."""
+
+    address: Address
+    symbol: str
+    name: str
+    words: tuple[str, ...]
+    deposed: str = ""
+
+
+class ObjectFold(Struct, frozen=True):
+    """Objects of which the same is said: their addresses and names as one text each."""
+
+    rows: tuple[ObjectRow, ...]
+    symbol: str
+    label: str
+    name: str
+    words: tuple[str, ...]
+
+
+def object_folds(plan: Plan, schema_of: SchemaOf) -> tuple[ObjectFold, ...]:
+    """What applying does to objects, those that are alike put together. Linear in what changes."""
+    placed = placement_words(plan)
+    rows = [
+        _row(change, schema_of(change.address), placed.get(change.address, ()))
+        for change in plan.changes
+        if is_shown(change)
+    ]
+    return fold_rows(rows)
+
+
+def drift_folds(drift: Iterable[Drift], schema_of: SchemaOf) -> tuple[ObjectFold, ...]:
+    """What changed outside, in the same way."""
+    return fold_rows([_drift_row(each, schema_of(each.address)) for each in drift])
+
+
+def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
+    """Rows whose symbol and clauses are the same as one; every row is in exactly one fold."""
+    listed = list(rows)
+    kinds = [(row.symbol, row.words, row.deposed, bool(row.name)) for row in listed]
+    folds = []
+    for fold in fold_addresses([row.address for row in listed], kinds):
+        members = tuple(listed[position] for position in fold.members)
+        first = members[0]
+        deposed = f" (deposed object {first.deposed})" if first.deposed else ""
+        names = [row.name for row in members if row.name]
+        text = names_text(names) or fold.keys
+        words = _of_each(first.words) if len(members) > 1 else first.words
+        folds.append(ObjectFold(members, first.symbol, f"{fold.text}{deposed}", text, words))
+    return tuple(folds)
+
+
+def _of_each(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Clauses as they are said of several objects: a count is that of each."""
+    return tuple(f"{word} each" if word[:1].isdigit() else word for word in words)
+
+
+# --- one object --------------------------------------------------------------------------------
+
+
+def _row(change: Change, schema: BlockSchema | None, placed: tuple[str, ...]) -> ObjectRow:
+    attributes = (change.before if change.after is None else change.after) or {}
+    if change.action in (Action.CREATE, Action.READ):
+        words = _about(attributes)
+    elif change.action in (Action.DELETE, Action.FORGET):
+        words = _about(change.before or {})
+    else:
+        words = _changed(change, schema) or placed
+    note = _note(change)
+    return ObjectRow(
+        change.address,
+        wording.SYMBOLS[change.action],
+        _name(change.address, attributes),
+        (*words, note) if note else words,
+        change.deposed,
+    )
+
+
+def _drift_row(drift: Drift, schema: BlockSchema | None) -> ObjectRow:
+    name = _name(drift.address, drift.before)
+    if drift.after is None:
+        return ObjectRow(drift.address, DELETED, name, ("has been deleted",))
+    marks = Marks.of(drift.sensitive, drift.sensitive)
+    tree = body_difference(drift.before, drift.after, schema, marks=marks)
+    return ObjectRow(drift.address, "~", name, tuple(_clauses(tree, None, "")) or ("has changed",))
+
+
+def _name(address: Address, attributes: _Attributes) -> str:
+    """The object's name where its address does not say it."""
+    name = attributes.get("name")
+    said = {address.name, address.key}
+    return name if isinstance(name, str) and name not in said else ""
+
+
+_NOTES: Final = {
+    "replace_because_tainted": "tainted",
+    "replace_by_request": "as requested",
+    "replace_by_triggers": "by replace_triggered_by",
+    "delete_because_no_resource_config": "not in configuration",
+    "delete_because_no_module": "its module is not in configuration",
+    "delete_because_count_index": "out of range for count",
+    "delete_because_each_key": "not in for_each",
+    "delete_because_wrong_repetition": "count or for_each changed",
+    "delete_because_no_move_target": "moved to what is not in configuration",
+    "delete_because_enabled_false": "enabled is false",
+    "read_because_config_unknown": "read during apply",
+    "read_because_dependency_pending": "read during apply",
+    "read_because_check_nested": "read during apply",
+}
+
+
+def _note(change: Change) -> str:
+    """Why, or under which name it came."""
+    notes = []
+    if change.action is Action.FORGET:
+        notes.append("leaves the state, is not destroyed")
+    if change.reason in _NOTES:
+        notes.append(f"({_NOTES[change.reason]})")
+    if change.importing:
+        notes.append(f'imported from "{change.importing}"')
+    if change.previous_address is not None and change.reason != "delete_because_no_move_target":
+        notes.append(f"moved from {change.previous_address}")
+    return ", ".join(notes)
+
+
+# --- what it is --------------------------------------------------------------------------------
+
+
+def _vms(attributes: _Attributes) -> str:
+    """`33 VMs in 3 pools`, `7 VMs`."""
+    count = attributes.get("node_count")
+    if not isinstance(count, int):
+        vnfcs = attributes.get("vnfcs")
+        return counted(len(vnfcs), "VM") if isinstance(vnfcs, dict) and vnfcs else ""
+    pools = attributes.get("agent_pool")
+    if not isinstance(pools, dict):
+        return counted(count, "VM")
+    number = len(pools) + (attributes.get("control_plane") is not None)
+    return f"{counted(count, 'VM')} in {counted(number, 'pool')}"
+
+
+def _machines(attributes: _Attributes) -> str:
+    count = attributes.get("machine_count")
+    return counted(count, "machine") if isinstance(count, int) and count else ""
+
+
+def _text(name: str) -> Callable[[_Attributes], str]:
+    """The attribute of that name where it is a text."""
+
+    def text(attributes: _Attributes) -> str:
+        value = attributes.get(name)
+        return value if isinstance(value, str) else ""
+
+    return text
+
+
+def _status(attributes: _Attributes) -> str:
+    status = attributes.get("status")
+    return status if isinstance(status, str) and status not in ("", "active") else ""
+
+
+def _policy(attributes: _Attributes) -> str:
+    """`PickN 2` of a placement on clusters."""
+    policy = attributes.get("policy")
+    if not isinstance(policy, dict):
+        return ""
+    kind, number = policy.get("placement_type"), policy.get("number_of_clusters")
+    if not isinstance(kind, str):
+        return ""
+    return f"{kind} {number}" if isinstance(number, int) else kind
+
+
+def _objects(attributes: _Attributes) -> str:
+    """`Deployment shop, Service shop` of a manifest."""
+    objects = attributes.get("objects")
+    if not isinstance(objects, list):
+        return ""
+    names = [f"{each.get('kind')} {each.get('name')}" for each in objects if isinstance(each, dict)]
+    return names_text(names, 3)
+
+
+# What a reader asks about an object first, whatever its type; the first that say something are shown.
+_FACTS: Final[tuple[Callable[[_Attributes], str], ...]] = (
+    _vms,
+    _machines,
+    _text("vm_sku_name"),
+    _text("machine_sku"),
+    _policy,
+    _text("location"),
+    _objects,
+    _status,
+)
+
+
+def _about(attributes: _Attributes) -> tuple[str, ...]:
+    facts = (fact(attributes) for fact in _FACTS)
+    return tuple(fact for fact in facts if fact)
+
+
+# --- what changed ------------------------------------------------------------------------------
+
+
+def _changed(change: Change, schema: BlockSchema | None) -> tuple[str, ...]:
+    """What a person changed; figures that follow from it are left out."""
+    if change.before is None or change.after is None:
+        return ()
+    marks = Marks.of(change.sensitive_before, change.sensitive_after, change.replace_paths)
+    tree = body_difference(change.before, change.after, schema, marks=marks)
+    return tuple(_clauses(tree, schema, "")) or tuple(_followed(tree))
+
+
+def _followed(tree: Difference) -> list[str]:
+    """The names of computed figures that change though nobody changed an argument."""
+    names = [child.name for child in tree.children if child.symbol and child.name not in PLACEMENT_MAPS]
+    return [f"computed: {names_text(names)}"] if names else []
+
+
+def _clauses(tree: Difference, schema: BlockSchema | None, path: str) -> list[str]:
+    """`pool1 count 24 -> 30` for every argument that differs, nested blocks too."""
+    hidden = {order_attribute(name) for name in schema.blocks} if schema else set()
+    clauses = []
+    for child in tree.children:
+        if not child.symbol or child.name in hidden or child.name in PLACEMENT_MAPS:
+            continue
+        attribute = schema.attributes.get(child.name) if schema else None
+        if schema is None or (attribute is not None and attribute.configurable):
+            clauses.append(f"{path}{child.name} {_value(child)}")
+    for block in tree.blocks:
+        inner = schema.blocks.get(block.name) if schema else None
+        title = f"{path}{block.label or block.name}"
+        if block.symbol in (CREATED, DELETED):
+            clauses.append(f"{block.symbol} {title}{_contents(block, inner.schema if inner else None)}")
+        elif block.symbol:
+            clauses += _clauses(block, inner.schema if inner else None, f"{title} ")
+    return clauses
+
+
+def _contents(block: Difference, schema: BlockSchema | None) -> str:
+    """` (evacuate = true)`: what a block that comes or goes says, as far as it is short."""
+    words = []
+    for child in block.children:
+        attribute = schema.attributes.get(child.name) if schema else None
+        value = child.old if child.symbol == DELETED else child.new
+        if child.kind is Kind.LEAF and (attribute is None or value != attribute.default):
+            words.append(f"{child.name} = {scalar(value)}")
+    text = ", ".join(words)
+    return f" ({text})" if 0 < len(text) <= _LONGEST_VALUE else ""
+
+
+def _leaf(node: Difference) -> str:
+    return scalar(node.old if node.symbol == DELETED else node.new)
+
+
+def _value(node: Difference) -> str:
+    """`24 -> 30`, `+ 3`, `2 added, 1 removed`; what is long is counted."""
+    forces = " (forces replacement)" if node.forces else ""
+    match node.kind:
+        case Kind.LEAF:
+            return f"{_scalars(node)}{forces}"
+        case Kind.SENSITIVE:
+            return f"{SENSITIVE}{forces}"
+        case Kind.SET | Kind.LIST | Kind.MAP | Kind.OBJECT:
+            return f"{_parts(node)}{forces}"
+        case _:
+            return f"changed{forces}"
+
+
+def _scalars(node: Difference) -> str:
+    old, new = scalar(node.old), scalar(node.new)
+    if len(old) + len(new) > _LONGEST_VALUE:
+        return "changed"
+    if node.symbol == CREATED:
+        return f"= {new}"
+    return f"{old} removed" if node.symbol == DELETED else f"{old} -> {new}"
+
+
+_PART_WORDS: Final = ((CREATED, "added"), (DELETED, "removed"), ("~", "changed"))
+
+
+def _parts(node: Difference) -> str:
+    """`"1" added, "8" removed`; beyond a line, how many."""
+    texts, counts = [], []
+    for symbol, word in _PART_WORDS:
+        parts = [child for child in node.children if child.symbol == symbol]
+        if parts:
+            texts.append(f"{', '.join(child.name or _short(child) for child in parts)} {word}")
+            counts.append(f"{len(parts)} {word}")
+    text = ", ".join(texts)
+    return text if text and len(text) <= _LONGEST_VALUE else ", ".join(counts) or "changed"
+
+
+def _short(node: Difference) -> str:
+    return _leaf(node) if node.kind is Kind.LEAF else form(1, "item")

@@ -1,0 +1,194 @@
+"""What the short plan says, format-neutral: objects, outputs, places, entries and the verdict."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.planning.plan import Action, Mode, PlacementAction, Plan
+from nexusform.ports import Registries
+from nexusform.rendering.report import wording
+from nexusform.rendering.report.difference import Difference
+from nexusform.rendering.report.entries import Entries, plan_entries
+from nexusform.rendering.report.folding import names_text
+from nexusform.rendering.report.object_rows import ObjectFold, drift_folds, object_folds
+from nexusform.rendering.report.overview import inventory_text
+from nexusform.rendering.report.placement_rows import (
+    Detail,
+    PlacementGroup,
+    PlacementSummary,
+    brief_place,
+    placement_groups,
+    summaries,
+)
+from nexusform.rendering.report.pool_rows import SitePools, site_pools
+from nexusform.rendering.report.report import output_difference, schema_lookup, shown_drift
+from nexusform.rendering.report.room import SiteSummary, site_rooms
+from nexusform.words import counted, form
+
+MOST_SITES: Final = 6
+FEW_VMS: Final = 12  # that many new VMs are listed by machine beside the table
+
+
+class ShortReport(Struct, frozen=True):
+    """Everything that the short plan says.
+
+    `verdict` are (heading, sentence) pairs; `worst` whether something in the sentence is bad. `plan_line` is
+    "" where applying would change no object and no output.
+    """
+
+    mode: Mode
+    errored: bool
+    objects: tuple[ObjectFold, ...]
+    outputs: tuple[Difference, ...]
+    drift: tuple[ObjectFold, ...]
+    pools: tuple[SitePools, ...]
+    groups: tuple[PlacementGroup, ...]
+    summaries: tuple[PlacementSummary, ...]
+    entries: Entries
+    verdict: tuple[tuple[str, str], ...]
+    plan_line: str
+    tie_breaks: int
+    machines_sure: int
+    placed: int
+
+
+def short_report(plan: Plan, registries: Registries, detail: Detail) -> ShortReport:
+    """The short report of a plan. Linear in the size of what changes."""
+    schema_of = schema_lookup(registries)
+    groups = placement_groups(plan, detail, brief_place)
+    tables = [group.table for group in groups if group.table is not None]
+    outputs = [output for output in plan.outputs if output.action is not Action.NO_OP]
+    return ShortReport(
+        plan.mode,
+        plan.errored,
+        object_folds(plan, schema_of),
+        tuple(output_difference(output) for output in outputs),
+        drift_folds(shown_drift(plan), schema_of),
+        site_pools(plan, tables),
+        _listed(plan, groups, detail),
+        summaries(plan),
+        plan_entries(plan),
+        () if plan.errored else tuple(_verdict(plan)),
+        wording.plan_line(plan) if plan.has_changes else "",
+        plan.tie_breaks,
+        sum(table.machines_certain for table in plan.placement_tables),
+        sum(table.placed for table in plan.placement_tables) if detail is not Detail.NONE else 0,
+    )
+
+
+def _listed(plan: Plan, groups: tuple[PlacementGroup, ...], detail: Detail) -> tuple[PlacementGroup, ...]:
+    """The groups with the lines that no table says: many new VMs stand there by pool and rack."""
+    new = sum(row.kind == "vm" and row.action is PlacementAction.PLACE for row in plan.placements)
+    if new <= FEW_VMS or detail is Detail.ALL:
+        return groups
+    listed = []
+    for group in groups:
+        lines = group.lines
+        if group.table is not None:
+            lines = tuple(line for line in lines if line.trigger != "new")
+        if lines:
+            listed.append(PlacementGroup(group.name, group.kind, lines, group.table, group.certainty))
+    return tuple(listed)
+
+
+# --- verdict -----------------------------------------------------------------------------------
+
+
+def _verdict(plan: Plan) -> list[tuple[str, str]]:
+    sites = [site for site in site_rooms(plan.room) if site.after is not None]
+    sentences = [*_rooms(sites), ("Upgrades", _upgrades(sites)), ("Certainty", _certainty(plan))]
+    sentences += _separations(plan)
+    sentences += [("Conditions", _conditions(plan)), ("Inventory", _inventory(plan))]
+    return [(heading, sentence) for heading, sentence in sentences if sentence]
+
+
+def _rooms(sites: list[SiteSummary]) -> list[tuple[str, str]]:
+    """What is left on every site: `46 more NC_P46_224_v1 fit, 37 with any one rack lost`."""
+    shown = [(f"Room on {site.name}", _room(site)) for site in sites[:MOST_SITES]]
+    if len(sites) > MOST_SITES:
+        shown.append(("Room", f"{len(sites) - MOST_SITES} more sites: -report=html:FILE shows them."))
+    return shown
+
+
+def _room(site: SiteSummary) -> str:
+    before, after = site.before, site.after
+    assert after is not None, "sites that stand"
+    free, lost = after.largest.free, after.largest.rack_lost
+    text = f"{free:,} more {site.sku} {form(free, 'fits', 'fit')}, {lost:,} with any one rack lost"
+    if before is None or (before.largest.free, before.largest.rack_lost) == (free, lost):
+        return f"{text}."
+    return f"{text} (before: {before.largest.free:,} and {before.largest.rack_lost:,})."
+
+
+def _upgrades(sites: list[SiteSummary]) -> str:
+    """Which clusters could not be upgraded: `no surge room for cluster-d; the other 4 clusters have it`."""
+    clusters: list[str] = []
+    without: list[str] = []
+    for site in sites:
+        assert site.after is not None, "sites that stand"
+        clusters += site.after.clusters
+        without += site.after.no_surge
+    if not clusters:
+        return ""
+    if not without:
+        return "every cluster has room for its surge VMs."
+    others = len(clusters) - len(without)
+    rest = f"; the other {counted(others, 'cluster')} {form(others, 'has', 'have')} it" if others else ""
+    return f"no surge room for {names_text(without)}{rest}."
+
+
+def _certainty(plan: Plan) -> str:
+    placed = sum(table.placed for table in plan.placement_tables)
+    if not placed:
+        return ""
+    if not plan.tie_breaks:
+        return "not computed (no tie-breaks were repeated)."
+    racks = sum(table.racks_certain for table in plan.placement_tables)
+    machines = sum(table.machines_certain for table in plan.placement_tables)
+    return f"VMs per rack for {racks:,} of {placed:,}, machines for {machines:,} of {placed:,}."
+
+
+def _separations(plan: Plan) -> list[tuple[str, str]]:
+    """Each rule that does not hold in every outcome; the others together."""
+    sentences = []
+    kept = [verdict for verdict in plan.separation_rules if verdict.holds == "always"]
+    for verdict in plan.separation_rules:
+        if verdict in kept:
+            continue
+        shared = counted(len(verdict.violations), verdict.scope)
+        runs = f" (in {verdict.held} of {verdict.runs} tie-breaks)" if verdict.runs else ""
+        word = "is broken" if verdict.holds == "never" else "may be broken"
+        sentences.append(f"{verdict.address} {word}{runs}: {shared} shared, {verdict.enforcement}.")
+    if kept:
+        names = names_text(f"{verdict.address.name}" for verdict in kept)
+        most = max(verdict.runs for verdict in kept)
+        where = f"in the plan and in {most} tie-breaks" if most else "in the plan"
+        sentences.append(f"{names} {form(len(kept), 'holds', 'hold')}, {where}.")
+    return [("Separation", sentence) for sentence in sentences]
+
+
+_CONDITIONS: Final = {
+    "pass": ("holds", "hold"),
+    "fail": ("fails", "fail"),
+    "error": ("cannot be evaluated", "cannot be evaluated"),
+    "unknown": ("is not known yet", "are not known yet"),
+}
+
+
+def _inventory(plan: Plan) -> str:
+    age = inventory_text(plan)
+    return f"{age}." if age else ""
+
+
+def _conditions(plan: Plan) -> str:
+    """Conditions of a plan are held against what it predicts."""
+    statuses = Counter(check.status for check in plan.checks)
+    texts = []
+    for status, (singular, plural) in _CONDITIONS.items():
+        count = statuses[status]
+        if count:
+            texts.append(f"{count:,} {form(count, singular, plural)}")
+    return f"{', '.join(texts)}, as far as the plan predicts." if texts else ""

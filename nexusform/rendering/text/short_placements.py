@@ -1,0 +1,148 @@
+"""Where things go, in the short plan: a table per site, then what moves, comes and goes and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from nexusform.planning.plan import PlacementAction
+from nexusform.rendering.notation.colours import Painter, column_widths, columns, harmless, pad
+from nexusform.rendering.report.placement_rows import PlacementGroup, PlacementLine
+from nexusform.rendering.report.pool_rows import PoolRow, SitePools
+from nexusform.rendering.report.short_report import ShortReport
+from nexusform.rendering.text.columns import hanging
+from nexusform.words import counted
+
+_HEADS: Final[tuple[str, ...]] = ("cluster", "pool", "SKU", "VMs", "racks", "per rack", "sure")
+_TO_THE_RIGHT: Final = (3, 5, 6)
+_COLOURS: Final = {"+": "green", "-": "red", "~": "yellow", "=": "grey"}
+_WIDEST_LABEL: Final = 30
+_MOST_LINES: Final = 60
+
+
+def placement_parts(report: ShortReport, width: int, paint: Painter) -> list[str]:
+    """The tables and lines, each part without a newline at its end."""
+    parts = [_site(site, report, width, paint) for site in report.pools]
+    if report.pools:
+        note = _sure_note(report)
+        parts[-1] += f"\n{note}" if note else ""
+    lines = _group_lines(report.groups, width, paint)
+    if lines:
+        parts.append("\n".join(lines))
+    return parts
+
+
+def _site(site: SitePools, report: ShortReport, width: int, paint: Painter) -> str:
+    repeated = f"{report.tie_breaks} tie-breaks" if report.tie_breaks else "certainty not computed"
+    how = f" (predicted, {repeated})" if report.placed else ""
+    title = f"{paint(f'Where VMs land on {harmless(site.site)}', 'bold')}{how}:"
+    lines = [title, *(f"  {line}" for line in _table(site.rows, width - 2, paint))]
+    if site.left_out:
+        lines.append(f"  and {counted(site.left_out, 'more pool')}; -details shows each.")
+    return "\n".join(lines)
+
+
+# --- the table ---------------------------------------------------------------------------------
+
+
+def _table(rows: Sequence[PoolRow], width: int, paint: Painter) -> list[str]:
+    """A line per pool, a cluster named once; in records of two lines where it is too wide."""
+    sure = any(row.sure for row in rows)
+    heads: Sequence[str] = _HEADS if sure else _HEADS[:-1]
+    cells: list[tuple[str, ...]] = []
+    previous = ""
+    for row in rows:
+        cluster = "" if row.cluster == previous else row.cluster
+        previous = row.cluster
+        texts = (cluster, row.pool, row.sku, row.count, row.racks, row.per_rack, row.sure or "-")
+        cells.append(tuple(harmless(text) for text in texts[: len(heads)]))
+    widths = column_widths([heads, *cells])
+    if sum(widths) + 2 * (len(widths) - 1) > width:
+        return _records(rows, width, paint)
+    lines = [paint(_line_of(heads, widths), "bold")]
+    for row, texts in zip(rows, cells, strict=True):
+        lines.append(_line_of(texts, widths))
+        if row.note:
+            lines += _note(row.note, widths[0] + 4, width)
+    return lines
+
+
+def _line_of(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = [pad(cell, widths[k], right=k in _TO_THE_RIGHT) for k, cell in enumerate(cells)]
+    return "  ".join(padded).rstrip()
+
+
+def _note(note: str, indent: int, width: int) -> list[str]:
+    return hanging("", harmless(note), indent, width)
+
+
+def _records(rows: Sequence[PoolRow], width: int, paint: Painter) -> list[str]:
+    lines: list[str] = []
+    for row in rows:
+        sure = f", sure {row.sure}" if row.sure else ""
+        text = f"{row.count} x {row.sku} on {row.racks}, {row.per_rack} per rack{sure}"
+        lines.append(paint(harmless(f"{row.cluster}/{row.pool}"), "bold"))
+        lines += hanging("", harmless(text), 4, width)
+        lines += _note(row.note, 4, width) if row.note else []
+    return lines
+
+
+def _sure_note(report: ShortReport) -> str:
+    if not report.placed or not report.tie_breaks:
+        return ""
+    lines = ["  sure: VMs whose rack holds that many of its pool in every tie-break."]
+    sure = report.machines_sure
+    machines = f"The machine is sure for {sure} of {report.placed}." if sure else "No machine is sure."
+    lines.append(f"  {machines} -placements=all lists every VM.")
+    return "\n".join(lines)
+
+
+# --- lines -------------------------------------------------------------------------------------
+
+
+def _group_lines(groups: Sequence[PlacementGroup], width: int, paint: Painter) -> list[str]:
+    """What moves first, then the rest; VMs say whose they are, bindings and pods stand under a name."""
+    moving = [group for group in groups if _moves(group)]
+    ordered = [*moving, *(group for group in groups if not _moves(group))]
+    labels = [columns(harmless(line.label)) for group in ordered for line in group.lines]
+    indent = min(max(labels, default=0), _WIDEST_LABEL) + 6
+    lines: list[str] = []
+    hidden = 0
+    for group in ordered:
+        if len(lines) > _MOST_LINES:
+            hidden += sum(line.count for line in group.lines)
+            continue
+        if group.kind != "vm" and group.lines:
+            lines.append(f"  {paint(harmless(group.name), 'bold')}:")
+        for line in group.lines:
+            lines += _line(line, indent, width, paint)
+    if hidden:
+        lines.append(f"    and {counted(hidden, 'more placement')}; -details -placements=all lists each.")
+    title = paint("What goes where, and why:", "bold")
+    return [title, *lines] if lines else []
+
+
+def _moves(group: PlacementGroup) -> bool:
+    return any(line.action is PlacementAction.MOVE for line in group.lines)
+
+
+def _line(line: PlacementLine, indent: int, width: int, paint: Painter) -> list[str]:
+    """`  ~ cluster-a-pool1-5  rack3-bm12 -> rack3-bm13 (machine_evacuated)`."""
+    label = harmless(line.label)
+    if line.action is PlacementAction.MOVE:
+        label = paint(label, "bold")
+    trigger = f" ({line.trigger})" if line.trigger else ""
+    text = harmless(f"{_where(line)}{trigger}")
+    return hanging(f"  {paint(line.symbol, _COLOURS[line.symbol])} {label}", text, indent, width)
+
+
+def _where(line: PlacementLine) -> str:
+    match line.action:
+        case PlacementAction.PLACE:
+            return f"-> {line.target}"
+        case PlacementAction.REMOVE:
+            return f"leaves {line.origin}"
+        case PlacementAction.KEEP:
+            return f"stays: {line.target}"
+        case _:
+            return f"{line.origin} -> {line.target}" if line.origin else f"stays: {line.target}"

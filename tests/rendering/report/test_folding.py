@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nexusform.address import Address, ModuleStep
+from nexusform.rendering.report.folding import fold_addresses, name_runs, names_text
+
+NAMES = st.lists(
+    st.one_of(
+        st.builds("{}{}".format, st.sampled_from(["rack", "c-", ""]), st.integers(0, 30)),
+        st.builds("{}{:03d}".format, st.sampled_from(["rack", "c-"]), st.integers(0, 120)),
+        st.text("ab0", min_size=1, max_size=3),
+    ),
+    min_size=1,
+    max_size=30,
+    unique=True,
+)
+
+
+@given(NAMES)
+def test_every_name_is_in_exactly_one_run(names: list[str]) -> None:
+    members = [f"{run.prefix}{number}" for run in name_runs(names) for number in run.numbers]
+    assert sorted(members) == sorted(names)
+
+
+@given(NAMES)
+def test_a_run_says_what_is_in_it(names: list[str]) -> None:
+    # Whoever reads `rack08..10` counts 8, 9, 10 in two digits.
+    for run in name_runs(names):
+        if run.numbers == ("",):
+            continue
+        low, high = run.numbers[0], run.numbers[-1]
+        width = len(low) if low.startswith("0") else 0
+        read = [str(number).zfill(width) for number in range(int(low), int(high) + 1)]
+        assert tuple(read) == run.numbers
+
+
+ADDRESSES = st.builds(
+    lambda module, kind, name, key: Address(
+        tuple(ModuleStep("m", k) for k in module), "managed", kind, name, key
+    ),
+    st.lists(st.sampled_from(["a", "b", 0, None]), max_size=2),
+    st.sampled_from(["rack", "site"]),
+    st.sampled_from(["r1", "r2", "r3", "x"]),
+    st.sampled_from([None, 0, 1, 2, "1", "2", "a"]),
+)
+
+
+@given(st.lists(st.tuples(ADDRESSES, st.sampled_from("+-")), max_size=40))
+def test_every_object_is_in_exactly_one_fold_with_its_like(rows: list[tuple[Address, str]]) -> None:
+    folds = fold_addresses([row[0] for row in rows], [row[1] for row in rows])
+    members = [member for fold in folds for member in fold.members]
+    assert sorted(members) == list(range(len(rows)))
+    for fold in folds:
+        assert len({(rows[member][1], rows[member][0].type) for member in fold.members}) == 1
+
+
+def rack(name: str, key: int | str | None = None, *module: str) -> Address:
+    return Address(tuple(ModuleStep("edge", step) for step in module), "managed", "nexus_rack", name, key)
+
+
+def folded(*addresses: Address) -> list[str]:
+    return [fold.text for fold in fold_addresses(addresses, [""] * len(addresses))]
+
+
+def test_indices_and_names_are_runs() -> None:
+    assert folded(*(rack("r", str(i)) for i in range(1, 9))) == ['nexus_rack.r["1".."8"]']
+    assert folded(*(rack("r", i) for i in (0, 1, 2, 5))) == ["nexus_rack.r[0..2,5]"]
+    assert folded(*(rack("r", i) for i in (0, 1))) == ["nexus_rack.r[0,1]"]
+    assert folded(rack("r", "a"), rack("r", "b")) == ['nexus_rack.r["a", "b"]']
+    assert folded(*(rack(f"c-{i:03d}") for i in range(1, 61))) == ["nexus_rack.c-001..060"]
+    assert folded(rack("r", None, "x1"), rack("r", None, "x2")) == ['module.edge["x1", "x2"].nexus_rack.r']
+    assert folded(rack("r"), rack("s")) == ["nexus_rack.r", "nexus_rack.s"]
+
+
+def test_many_irregular_names_are_counted() -> None:
+    keys = [f"{letter}{letter}" for letter in "abcdefghij"]
+    (fold,) = fold_addresses([rack("r", key) for key in keys], [""] * 10)
+    assert (fold.text, fold.keys) == ("nexus_rack.r[10 keys]", "aa, bb, cc, dd, ee and 5 more")
+    assert names_text(keys) == "aa, bb, cc, dd, ee and 5 more"
+    assert names_text(["rack1", "rack2", "rack4", "db"]) == "rack1,2,4, db"
+
+
+def test_an_address_alone_is_written_as_it_is() -> None:
+    addresses = [rack("r", 'we"ird ${x}'), rack("r0", 7, "m")]
+    assert folded(*addresses) == [str(address) for address in addresses]
+    assert not re.search(r"\.\.", folded(rack("a9"))[0])
