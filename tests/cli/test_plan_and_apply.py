@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import io
 import json
 from collections.abc import Callable
@@ -314,7 +315,7 @@ def test_drift_is_shown_and_adopted(nf: Callable[..., Told]) -> None:
     Path("site.json").write_text(json.dumps([row for row in rows if row["id"] != "lab/r1"]))
     code, out, _ = nf("plan")
     assert code == 0
-    assert "nexus_rack.r[1] has been deleted" in out
+    assert re.search(r"- nexus_rack\.r\[1\] +r1: has been deleted", out)
     assert "Plan: 1 to add" in out
     assert "Plan: " not in nf("plan", "-refresh=false")[1]
     code, out, _ = nf("refresh")

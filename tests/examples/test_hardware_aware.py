@@ -71,8 +71,8 @@ HOSTNAME = ("-var", "topology_key=kubernetes.io/hostname")
 
 
 def said(where: Path, *words: str) -> str:
-    """What a plan says, as one line."""
-    done = nexusform(where, "plan", "-no-color", *words)
+    """What a plan says in full, as one line."""
+    done = nexusform(where, "plan", "-no-color", "-details", *words)
     assert done.returncode == 0, done.stdout + done.stderr
     return " ".join((done.stdout + done.stderr).replace("│", " ").split())
 
