@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import re
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
