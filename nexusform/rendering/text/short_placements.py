@@ -49,12 +49,20 @@ def _table(rows: Sequence[PoolRow], width: int, paint: Painter) -> list[str]:
     """A line per pool, a cluster named once; in records of two lines where it is too wide."""
     sure = any(row.sure for row in rows)
     heads: Sequence[str] = _HEADS if sure else _HEADS[:-1]
-    cells: list[tuple[str, ...]] = []
+    cells: list[Sequence[str]] = []
     previous = ""
     for row in rows:
         cluster = "" if row.cluster == previous else row.cluster
         previous = row.cluster
-        texts = (cluster, row.pool, row.sku, row.count, row.racks, row.per_rack, row.sure or "-")
+        texts: Sequence[str] = (
+            cluster,
+            row.pool,
+            row.sku,
+            row.count,
+            row.racks,
+            row.per_rack,
+            row.sure or "-",
+        )
         cells.append(tuple(harmless(text) for text in texts[: len(heads)]))
     widths = column_widths([heads, *cells])
     if sum(widths) + 2 * (len(widths) - 1) > width:
