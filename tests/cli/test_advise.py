@@ -103,8 +103,14 @@ def test_a_rule_that_is_silenced_says_nothing(lab: Path, capsys: pytest.CaptureF
     assert "No advice" in capsys.readouterr().out
 
 
-def test_a_saved_plan_is_judged_by_what_it_places(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_saved_plan_is_judged_by_what_it_places(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "-out=costless"]) == 0
+    assert "zones-pinned" not in capsys.readouterr().out
+    assert findings(capsys, "-plan=costless") == []
+    assert findings(capsys) == ["zones-pinned"]
+    (lab / "main.nf.hcl").write_text(MAIN.replace("= 4\n    vm_sku", "= 6\n    vm_sku"))
     assert run(["plan", "-out=first"]) == 0
+    assert "i zones-pinned        a/p: 2 machines house two VMs of a because of it" in capsys.readouterr().out
     assert findings(capsys, "-plan=first") == ["zones-pinned"]
     assert run(["apply", "-auto-approve"]) == 0
     assert run(["plan", "-out=second"]) == 0
