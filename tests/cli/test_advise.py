@@ -111,7 +111,7 @@ def test_a_saved_plan_is_judged_by_what_it_places(lab: Path, capsys: pytest.Capt
     (lab / "main.nf.hcl").write_text(MAIN.replace("= 4\n    vm_sku", "= 6\n    vm_sku"))
     assert run(["plan", "-out=first"]) == 0
     assert "i zones-pinned        a/p: 2 machines house two VMs of a because of it" in capsys.readouterr().out
-    assert findings(capsys, "-plan=first") == ["zones-pinned"]
+    assert findings(capsys, "-plan=first") == ["zones-pinned", "zones-too-small"]
     assert run(["apply", "-auto-approve"]) == 0
     assert run(["plan", "-out=second"]) == 0
     assert findings(capsys, "-plan=second") == []
