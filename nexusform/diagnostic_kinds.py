@@ -370,6 +370,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "target-address-is-taken": "Target address is taken",
     "target-generated-file-already-exists": "Target generated file already exists",
     "test-assertion-failed": "Test assertion failed",
+    "the-apply-did-not-finish": "The apply did not finish",
     "the-backend-cannot-be-opened": "The backend cannot be opened",
     "the-backend-cannot-be-remembered": "The backend cannot be remembered",
     "the-backend-changed": "The backend changed",

@@ -28,21 +28,18 @@ from nexusform.state.model import State
 
 PROGRESS_SECONDS: Final = 10.0  # how often a step that takes long is told of
 WIDEST: Final = 32  # times the parallelism: how many quick steps may be handed out ahead
-CHECKPOINT_SECONDS: Final = 20.0  # how often a backend without a journal of its own gets the state
 
 
 class Options(Struct, frozen=True):
     """How to apply.
 
     `parallelism` steps at a time; `fail_fast`: the first failure stops the rest; `stopping` is
-    asked before every step whether somebody wants to stop; `checkpoint` gets the state from time
-    to time.
+    asked before every step whether somebody wants to stop.
     """
 
     parallelism: int = 10
     fail_fast: bool = False
     stopping: Callable[[], bool] = lambda: False
-    checkpoint: Callable[[State], None] | None = None
 
 
 class Applied(Struct, frozen=True):
@@ -188,7 +185,6 @@ class _Run:
         self._failed = False
         self._interrupted = False
         self._problem = ""
-        self._saved_at = self._now()
 
     def run(self) -> Applied:
         """Hand out and take back until nothing is left that may run."""
@@ -204,7 +200,6 @@ class _Run:
             for finished in self._workers.collect(self._patience()):
                 self._take_back(finished)
             self._tell_progress()
-            self._save_now_and_then()
         self._workers.close()
         self._skip_the_rest()
         self._tell()
@@ -343,11 +338,6 @@ class _Run:
             if now - timing.last_told >= PROGRESS_SECONDS:
                 timing.last_told = now
                 self._listener.progressed(self._event(self._steps[step]))
-
-    def _save_now_and_then(self) -> None:
-        if self._options.checkpoint and self._now() - self._saved_at >= CHECKPOINT_SECONDS:
-            self._saved_at = self._now()
-            self._options.checkpoint(self._recorder.state())
 
     def _event(self, step: Step, outcome: Outcome | None = None, error: str = "") -> StepEvent:
         change = self._plan.changes[step.change]

@@ -12,6 +12,7 @@ from typing import Final
 import click
 from msgspec import Struct
 
+from nexusform.applying.events import Listener, StepEvent
 from nexusform.cli.arguments import group, number, optional, switch
 from nexusform.cli.commands import command
 from nexusform.cli.flags import LockFlags, ViewFlags, place_of, state_flag, variable_flags
@@ -236,24 +237,24 @@ def _run(job: _Job, project: Project, work: Callable[[Run], int]) -> int:
 
 def _carry_out(run: Run, job: _Job, plan: Plan, digest: str = "") -> int:
     """Apply an approved plan; a plan without changes leaves the state alone."""
-    outcome = _watched(job, plan, digest, lambda options: apply_plan(run, plan, job.voice, options))
+    outcome = _watched(job, plan, digest, lambda told, options: apply_plan(run, plan, told, options))
     return 0 if _told(run, job, plan, outcome).complete else 1
 
 
 def _carry_out_rest(run: Run, job: _Job, rest: Rest) -> ApplyOutcome:
-    outcome = _watched(job, rest.plan, "", lambda options: apply_rest(run, rest, job.voice, options))
+    outcome = _watched(job, rest.plan, "", lambda told, options: apply_rest(run, rest, told, options))
     return _told(run, job, rest.plan, outcome)
 
 
 def _watched(
-    job: _Job, plan: Plan, digest: str, carry_out: Callable[[ApplyOptions], ApplyOutcome]
+    job: _Job, plan: Plan, digest: str, carry_out: Callable[[Listener, ApplyOptions], ApplyOutcome]
 ) -> ApplyOutcome:
     """Carry out under the progress display, interruptible."""
     voice, flags = job.voice, job.flags
     steps = sum(1 for step in plan.steps if step.kind is not StepKind.GATE)
     with graceful_interrupts(voice.notice) as interrupts, voice.applying(steps):
         options = ApplyOptions(flags.parallelism, flags.fail_fast, interrupts.stopping, plan_digest=digest)
-        return carry_out(options)
+        return carry_out(_WhileSomebodyReads(voice, interrupts), options)
 
 
 def _told(run: Run, job: _Job, plan: Plan, outcome: ApplyOutcome) -> ApplyOutcome:
@@ -334,6 +335,44 @@ class Interrupts:
         return self.received > 0
 
 
+def _stopping_signals() -> list[signal.Signals]:
+    """What ends an apply. A terminal that goes away counts, unless nohup made us ignore it."""
+    signals = [signal.SIGINT, signal.SIGTERM]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signals.append(signal.SIGHUP)
+    return signals
+
+
+class _WhileSomebodyReads:
+    """Tells a voice of steps until its reader is gone (`apply | head`): then no further step is begun."""
+
+    def __init__(self, voice: Voice, interrupts: Interrupts) -> None:
+        self._voice = voice
+        self._interrupts = interrupts
+        self._heard = True
+
+    def started(self, event: StepEvent) -> None:
+        """A step began."""
+        self._tell(self._voice.started, event)
+
+    def progressed(self, event: StepEvent) -> None:
+        """A step goes on."""
+        self._tell(self._voice.progressed, event)
+
+    def ended(self, event: StepEvent) -> None:
+        """A step ended."""
+        self._tell(self._voice.ended, event)
+
+    def _tell(self, tell: Callable[[StepEvent], None], event: StepEvent) -> None:
+        if not self._heard:
+            return
+        try:
+            tell(event)
+        except BrokenPipeError:
+            self._heard = False
+            self._interrupts.received += 1
+
+
 @contextmanager
 def graceful_interrupts(tell: Callable[[str], None]) -> Iterator[Interrupts]:
     """Let the first SIGINT or SIGTERM inside the block end the running steps, the second the process."""
@@ -348,7 +387,7 @@ def graceful_interrupts(tell: Callable[[str], None]) -> Iterator[Interrupts]:
         # Nothing is lost: every intent is on disk, and the next run takes over a dead holder's lock.
         os._exit(1)
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, handle) for number in _stopping_signals()}
     try:
         yield interrupts
     finally:

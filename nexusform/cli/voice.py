@@ -200,6 +200,8 @@ class TextVoice:
         if not applied.complete:
             self.screen.out(f"\n{progress_text.outcome_table(applied.ends, self._paint)}")
             return
+        if not outcome.complete:
+            return  # all was done and not all was saved: the errors say so
         if mode is Mode.DESTROY:
             line = progress_text.destroy_complete_line(applied.destroyed, self._paint)
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.applying.agreement import Miss
-from nexusform.applying.events import Listener
+from nexusform.applying.events import Listener, Outcome
 from nexusform.applying.executor import Applied, Options, execute
 from nexusform.applying.opening import opening_records
 from nexusform.applying.outcomes import known_parts
@@ -31,6 +32,7 @@ from nexusform.state import codec, journal
 from nexusform.state.journal import Finished, Planned
 from nexusform.state.model import OutputState, State
 from nexusform.state.remaining import Remaining, planned_records
+from nexusform.words import counted
 from nexusform.workflow.rest import Rest
 from nexusform.workflow.run import Run, base_request
 from nexusform.workflow.stored import Stored
@@ -127,7 +129,7 @@ def _follow(
     outputs = _outputs(run, plan, applied)
     checks = tuple(_check_document(check) for check in plan.checks)
     recorder.note(Finished(outputs.values, checks))
-    problems = [*outputs.diagnostics]
+    problems = [*outputs.diagnostics, *_unfinished(applied)]
     problems += [_journal_problem(applied.problem)] if applied.problem else []
     state = recorder.state()
     problems += _save(run, recorder, state, complete=applied.complete)
@@ -140,6 +142,23 @@ def _follow(
         following=outputs.misses,
         provider_names=tuple(sorted(name.split(".")[0] for name in taking_part)),
     )
+
+
+def _unfinished(applied: Applied) -> list[Diagnostic]:
+    """An error for an apply that did not do all of its steps."""
+    counts = Counter(end.outcome for end in applied.ends)
+    failed, skipped = counts[Outcome.FAILED], counts[Outcome.SKIPPED]
+    if not failed and not skipped:
+        return []
+    why = f"{counted(failed, 'step')} failed" if failed else "It was interrupted"
+    left = f", {counted(skipped, 'step')} {'was' if skipped == 1 else 'were'} not begun" if skipped else ""
+    return [
+        error(
+            "the-apply-did-not-finish",
+            f"{why}{left}. What was done is saved. `nexusform apply -resume` does the rest as it was "
+            "planned; a new plan starts from what stands.",
+        )
+    ]
 
 
 def _same_request(run: Run, plan: Plan) -> PlanRequest:

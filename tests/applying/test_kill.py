@@ -190,3 +190,29 @@ def test_a_terminal_sees_a_bar_and_every_line(tmp_path: Path) -> None:
     assert b"Applying" in told
     assert b"3/3" in told
     assert told.count(b"Creation complete") == 3
+
+
+def test_a_reader_that_is_gone_lets_running_steps_end(tmp_path: Path) -> None:
+    directory = project(tmp_path, 30)
+    process = start(directory, "apply", "-auto-approve", "-parallelism=1")
+    assert process.stdout is not None
+    while b"r[1]: Creation complete" not in process.stdout.readline():
+        continue
+    process.stdout.close()
+    assert process.wait(timeout=60) != 0
+    reality = objects_of_reality(directory)
+    assert 2 < len(reality) < 31
+    assert objects_of_state(directory) == set(reality)
+
+
+def test_a_terminal_that_goes_away_lets_running_steps_end(tmp_path: Path) -> None:
+    directory = project(tmp_path, 30)
+    process = start(directory, "apply", "-auto-approve", "-parallelism=1")
+    assert process.stdout is not None
+    while b"r[1]: Creation complete" not in process.stdout.readline():
+        continue
+    process.send_signal(signal.SIGHUP)
+    told = process.communicate(timeout=60)[0].decode()
+    assert process.returncode == 1
+    assert "The apply did not finish" in told
+    assert 2 < len(objects_of_reality(directory)) < 31
