@@ -336,6 +336,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "rollout_stuck": "Rollout hangs",
     "room-of-forgotten-vms-counts-as-free": "Room of forgotten VMs counts as free",
     "saved-plan-does-not-match-the-state": "Saved plan does not match the state",
+    "saved-plan-does-not-mean-what-it-shows": "Saved plan does not mean what it shows",
     "saved-plan-has-errors": "Saved plan has errors",
     "saved-plan-has-other-variables": "Saved plan has other variables",
     "saved-plan-is-for-another-workspace": "Saved plan is for another workspace",

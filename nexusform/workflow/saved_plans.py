@@ -17,6 +17,7 @@ from nexusform.plain_data import from_plain, to_plain
 from nexusform.planning.plan import Action, Mode, Plan, VariableValue
 from nexusform.planning.saved import plan_file
 from nexusform.planning.saved.plan_file import SavedPlan
+from nexusform.planning.verification.verification import problem_of
 from nexusform.ports import FileProblem
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
@@ -168,9 +169,20 @@ def judge(run: Run, saved: SavedPlan) -> Verdict:
     refusal = _refusal(run, saved)
     if refusal is not None:
         return Verdict(None, (refusal,))
-    if plan.serial == state.serial:
-        return Verdict(plan)
-    return _still_the_same(run, plan)
+    if plan.serial != state.serial:
+        return _still_the_same(run, plan)
+    problem = problem_of(plan, state, run.project.registries.resource_types)
+    if problem:
+        return Verdict(None, (_disagreeing(problem),))
+    return Verdict(plan)
+
+
+def _disagreeing(problem: str) -> Diagnostic:
+    return error(
+        "saved-plan-does-not-mean-what-it-shows",
+        f"{problem} Steps, changes and placements of a plan agree with each other and with the state; "
+        "somebody changed this one. Plan again and review the new plan.",
+    )
 
 
 def _refusal(run: Run, saved: SavedPlan) -> Diagnostic | None:

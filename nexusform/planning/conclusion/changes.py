@@ -15,7 +15,7 @@ from nexusform.planning.preparation.importing import without_configuration
 from nexusform.planning.preparation.order import Order
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.request import PlanRequest
-from nexusform.state.model import ObjectState
+from nexusform.state.model import ObjectState, State
 
 DEFAULT_PROVIDER = "simulated"
 _DESTROYING = (Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
@@ -159,12 +159,17 @@ def _duplicate(instance: Instance, other: Instance, object_id: str) -> Diagnosti
 
 def find_drift(request: PlanRequest) -> tuple[Drift, ...]:
     """Objects that changed outside nexusform."""
+    return drift_between(request.state, request.refreshed)
+
+
+def drift_between(state: State, refreshed: Mapping[Address, ObjectState | None]) -> tuple[Drift, ...]:
+    """Objects whose attributes were observed otherwise than state has them."""
     drift = []
-    for address in sorted(request.refreshed, key=address_order):
-        instance = request.state.instances.get(address)
+    for address in sorted(refreshed, key=address_order):
+        instance = state.instances.get(address)
         if instance is None or instance.current is None:
             continue
-        recorded, observed = instance.current, request.refreshed[address]
+        recorded, observed = instance.current, refreshed[address]
         attributes = observed.attributes if observed is not None else None
         if attributes != recorded.attributes:
             drift.append(Drift(address, recorded.attributes, attributes, recorded.sensitive))

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct, field
 
 from nexusform.address import Address
+from nexusform.planning.conclusion.machine_use import MachineUse, OnSite
 from nexusform.planning.plan import Action, Change, Step, StepKind
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_object import ROLLING, VmObject
@@ -98,43 +99,45 @@ class StepGraph:
 
 
 def wait_for_room(
-    graph: StepGraph, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]
+    graph: StepGraph,
+    machines: Mapping[Address, MachineUse],
+    objects: Mapping[Address, VmObject],
+    sites: Mapping[str, SitePlan],
 ) -> None:
     """Add these waits, except where references already say the opposite order (an object that used to
     refer to the one whose room it takes): references win.
     """
-    waits = _waits_for_leaving(graph, objects)
+    waits = waits_for_leaving(graph, machines)
     for step, others in _waits_for_rolling(graph, objects, sites).items():
         waits.setdefault(step, set()).update(others)
     for step, others in waits.items():
         graph.drafts[step].waits |= others
-    stuck = _stuck(graph)
+    stuck = stuck_steps(graph)
     for step in stuck:
         against_references = waits.get(step, set()) & stuck
         graph.drafts[step].waits -= against_references
 
 
-def _waits_for_leaving(graph: StepGraph, objects: Mapping[Address, VmObject]) -> Waits:
+def waits_for_leaving(graph: StepGraph, machines: Mapping[Address, MachineUse]) -> Waits:
     """Makers wait for the deletes and releases that free room on their machines."""
-    freeing: dict[tuple[str, str], set[int]] = {}  # site and machine -> steps
-    for address, vms in objects.items():
+    freeing: dict[OnSite, set[int]] = {}
+    for address, use in machines.items():
         delete = graph.deleting.get((address, ""))
         step = delete if delete is not None else graph.releasing.get(address)
-        if step is None or vms.prior_demand is None:
+        if step is None:
             continue
-        for key in vms.standing:
-            if delete is not None or vms.leaves_early(key):
-                machine = vms.place_before(key).machine
-                freeing.setdefault((vms.prior_demand.site_id, machine), set()).add(step)
+        everything = {(site, machine) for site, _, machine in use.stood}
+        for machine in everything if delete is not None else use.left_early:
+            freeing.setdefault(machine, set()).add(step)
     waits: Waits = {}
-    for address, vms in objects.items():
+    for address, use in machines.items():
         making = graph.making.get(address)
-        if making is None or vms.demand is None or not freeing:
+        if making is None or not freeing:
             continue
         # Under create_before_destroy the old VMs hold their room until the new ones stand.
-        own = graph.deleting.get((address, "")) if vms.keeps_old else None
-        for key in vms.tokens:
-            steps = freeing.get((vms.demand.site_id, vms.place_after(key).machine), set())
+        own = graph.deleting.get((address, "")) if use.keeps_old else None
+        for machine in use.taken:
+            steps = freeing.get(machine, set())
             waits.setdefault(making, set()).update(steps - {making, own})
     return waits
 
@@ -205,7 +208,7 @@ def _successions(
                 left.setdefault(vm.placement.machine, set()).add(owner_of_vm)
 
 
-def _stuck(graph: StepGraph) -> set[int]:
+def stuck_steps(graph: StepGraph) -> set[int]:
     """Steps that wait for each other in a circle, or for one that does."""
     followers: dict[int, list[int]] = {}
     open_waits: dict[int, int] = {}

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nexusform.address import Address
+from nexusform.planning.conclusion.machine_use import MachineUse, machine_use
 from nexusform.planning.conclusion.step_graph import StepGraph, wait_for_room
 from nexusform.planning.plan import Action, Change, Step, StepKind
 from nexusform.planning.preparation.prior import Prior
@@ -34,26 +35,48 @@ def build_steps(
     types: Mapping[str, ResourceType],
 ) -> list[Step]:
     """The steps of a plan; `surroundings` are those of the prior objects."""
-    graph = StepGraph(changes)
-    for index, change in enumerate(changes):
-        _own_steps(graph, index, change, objects.get(change.address), surroundings)
-    _wait_for_references(graph)
-    _wait_for_dependents(graph, prior)
-    _wait_for_uses(graph, _Uses(changes, objects, types))
-    wait_for_room(graph, objects, sites)
+    remaining: dict[Address, Values] = {}
+    for change in changes:
+        vms = objects.get(change.address)
+        if change.action is Action.UPDATE and vms is not None and _makes_room(vms):
+            remaining[change.address] = _without_leaving(vms, surroundings)
+    machines = {address: machine_use(vms) for address, vms in objects.items()}
+    graph = draft_steps(changes, remaining, prior, machines, types)
+    wait_for_room(graph, machines, objects, sites)
     return graph.steps()
 
 
-def _own_steps(
-    graph: StepGraph, index: int, change: Change, vms: VmObject | None, surroundings: Surroundings
-) -> None:
+def draft_steps(
+    changes: Sequence[Change],
+    remaining: Mapping[Address, Values],
+    prior: Prior,
+    machines: Mapping[Address, MachineUse],
+    types: Types,
+) -> StepGraph:
+    """The steps of changes with all waits but those for room. `remaining` are the attributes of updated
+    objects once their VMs have left that make room for others; `machines` are those of their VMs.
+    """
+    graph = StepGraph(changes)
+    for index, change in enumerate(changes):
+        _own_steps(graph, index, change, remaining.get(change.address))
+    _wait_for_references(graph)
+    _wait_for_dependents(graph, prior)
+    _wait_for_uses(graph, _Uses(changes, machines, types))
+    return graph
+
+
+def _makes_room(vms: VmObject) -> bool:
+    return any(vms.leaves_early(key) for key in (*vms.moves.leave, *vms.moves.again))
+
+
+def _own_steps(graph: StepGraph, index: int, change: Change, remaining: Values | None) -> None:
     """The steps of one change, in their own order."""
     action, address = change.action, change.address
     if action is Action.FORGET:
         graph.add(StepKind.FORGET, index, change.before, None)
         return
     if action is Action.UPDATE:
-        _update_steps(graph, index, change, vms, surroundings)
+        _update_steps(graph, index, change, remaining)
         return
     block = str(address.config)
     delete = create = None
@@ -71,13 +94,10 @@ def _own_steps(
         graph.wait(second, [first])
 
 
-def _update_steps(
-    graph: StepGraph, index: int, change: Change, vms: VmObject | None, surroundings: Surroundings
-) -> None:
+def _update_steps(graph: StepGraph, index: int, change: Change, remaining: Values | None) -> None:
     """An update, after a release where VMs of the object make room for others."""
     address, prior = change.address, change.before
-    if vms is not None and any(vms.leaves_early(key) for key in (*vms.moves.leave, *vms.moves.again)):
-        remaining = _without_leaving(vms, surroundings)
+    if remaining is not None:
         graph.releasing[address] = graph.add(StepKind.RELEASE, index, prior, remaining, main=False)
         prior = remaining
     update = graph.add(StepKind.UPDATE, index, prior, change.after)
@@ -159,7 +179,9 @@ def _wait_for_former_user(graph: StepGraph, change: Change, uses: _Uses) -> None
 class _Uses:
     """What the objects of a plan use before and after it. Something may be named twice."""
 
-    def __init__(self, changes: Sequence[Change], vms: Mapping[Address, VmObject], types: Types) -> None:
+    def __init__(
+        self, changes: Sequence[Change], machines: Mapping[Address, MachineUse], types: Types
+    ) -> None:
         current = [change for change in changes if not change.deposed]
         before = {change.address: change.before for change in current if change.before is not None}
         after = {change.address: change.after for change in current if change.after is not None}
@@ -169,7 +191,7 @@ class _Uses:
         self._after = _NamedObjects(after, references)
         self._places_before = _racks_and_machines(before, types)
         self._by_text_after = {str(address): address for address in after}
-        self._vms = vms
+        self._machines = machines
 
     def after(self, change: Change) -> Iterator[Address]:
         """What the object uses once it is made."""
@@ -185,24 +207,18 @@ class _Uses:
 
     def _machines_taken(self, address: Address) -> Iterator[Address]:
         """The racks and machines that make room for the VMs which this plan places."""
-        vms = self._vms.get(address)
-        if vms is None or vms.site is None:
-            return
-        machines = {vms.place_after(key).machine for key in vms.tokens}
-        makers = {vms.site.offered_by.get(machine, "") for machine in machines}
-        for maker in makers:
+        use = self._machines.get(address)
+        for maker in use.makers if use is not None else ():
             if maker in self._by_text_after:
                 yield self._by_text_after[maker]
 
     def _machines_held(self, address: Address) -> Iterator[Address]:
         """The racks and machines on which its VMs stood, by the ids that these had."""
-        vms = self._vms.get(address)
-        if vms is None or vms.prior_demand is None:
+        use = self._machines.get(address)
+        if use is None:
             return
-        site = vms.prior_demand.site_id
-        places = [vms.place_before(key) for key in vms.standing]
-        racks = {f"{site}/{place.rack}" for place in places}
-        machines = {f"{site}/{place.rack}/{place.machine}" for place in places}
+        racks = {f"{site}/{rack}" for site, rack, _ in use.stood}
+        machines = {f"{site}/{rack}/{machine}" for site, rack, machine in use.stood}
         for maker in racks | machines:
             if maker in self._places_before:
                 yield self._places_before[maker]

@@ -1,0 +1,1 @@
+"""Whether a plan that was read means what it shows."""

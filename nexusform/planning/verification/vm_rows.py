@@ -1,0 +1,183 @@
+"""Whether the placement rows of a plan are what its changes do to the VMs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from nexusform.address import Address
+from nexusform.demands import PlacedVm
+from nexusform.plain_data import has_unknown
+from nexusform.planning.conclusion.machine_use import MachineUse
+from nexusform.planning.conclusion.placements import REASONS
+from nexusform.planning.plan import Action, Change, PlacementAction, PlacementChange, Plan
+from nexusform.planning.vms.vm_object import ROLLING
+from nexusform.ports import Kind, ResourceType
+from nexusform.scheduling.racks.model import Placement
+
+_FRESH = frozenset({"new", "scale_out"})  # triggers of VMs that were not there before
+_GOES = PlacementAction.REMOVE
+_COMES = (PlacementAction.PLACE, PlacementAction.MOVE)
+
+
+class ChangedVms(Struct, frozen=True):
+    """The VMs of one change before and after it, by name, and the rows about them. The sites are those
+    that the ids of the object begin with.
+    """
+
+    change: Change
+    before: Mapping[str, PlacedVm]
+    after: Mapping[str, PlacedVm]
+    rows: Sequence[PlacementChange]
+
+    @property
+    def site_before(self) -> str:
+        """The site of the VMs that stood."""
+        return _site_of(self.change.before)
+
+    @property
+    def site_after(self) -> str:
+        """The site of the VMs that will stand."""
+        return _site_of(self.change.after)
+
+    def makes_room(self) -> bool:
+        """Whether VMs leave, or are placed anew, before anything takes their room."""
+        return any(_leaves_early(row) for row in self.rows)
+
+    def use(self, makers: Mapping[tuple[str, str, str], str]) -> MachineUse:
+        """The machines of these VMs; `makers` are the addresses of what offers (site, rack, machine), of a
+        rack as such under the machine "".
+        """
+        stood = set()
+        left_early = set()
+        for vm in self.before.values():
+            stood.add((self.site_before, vm.placement.rack, vm.placement.machine))
+        for row in self.rows:
+            if isinstance(row.source, Placement) and _leaves_early(row):
+                left_early.add((self.site_before, row.source.machine))
+        taken = set()
+        made_by = set()
+        for row in self.rows:
+            if isinstance(row.target, Placement) and row.action in _COMES:
+                rack, machine = row.target.rack, row.target.machine
+                taken.add((self.site_after, machine))
+                of_rack = makers.get((self.site_after, rack, ""), "")
+                made_by.add(makers.get((self.site_after, rack, machine), of_rack))
+        create_first = self.change.action is Action.REPLACE_CREATE_FIRST
+        return MachineUse(
+            frozenset(stood), frozenset(left_early), frozenset(taken), frozenset(made_by), create_first
+        )
+
+
+def _leaves_early(row: PlacementChange) -> bool:
+    return row.action is not PlacementAction.KEEP and row.trigger not in (*_FRESH, ROLLING)
+
+
+def _site_of(values: Mapping[str, Any] | None) -> str:
+    return str((values or {}).get("id", "")).partition("/")[0]
+
+
+def changed_vms(plan: Plan, types: Mapping[str, ResourceType]) -> dict[Address, ChangedVms]:
+    """The VMs of every change of a type that has some."""
+    rows: dict[Address, list[PlacementChange]] = {}
+    for row in plan.placements:
+        if row.kind == "vm":
+            rows.setdefault(row.address, []).append(row)
+    changed = {}
+    for change in plan.changes:
+        family = types[change.address.type].vms
+        if family is None or change.deposed:
+            continue
+        before = {vm.name: vm for vm in family.standing(change.before or {})}
+        after = {vm.name: vm for vm in family.standing(change.after or {})}
+        changed[change.address] = ChangedVms(change, before, after, rows.get(change.address, ()))
+    return changed
+
+
+def makers_of_machines(plan: Plan, types: Mapping[str, ResourceType]) -> dict[tuple[str, str, str], str]:
+    """The addresses of racks and machines after the plan, by (site, rack, machine or "")."""
+    makers = {}
+    for change in plan.changes:
+        if change.after is not None and types[change.address.type].kind in (Kind.RACK, Kind.MACHINE):
+            site, _, rest = str(change.after.get("id")).partition("/")
+            rack, _, machine = rest.partition("/")
+            makers[site, rack, machine] = str(change.address)
+    return makers
+
+
+def row_problems(plan: Plan, changed: Mapping[Address, ChangedVms]) -> Iterator[str]:
+    """What is wrong with the rows, a sentence each."""
+    for row in plan.placements:
+        if row.kind == "vm" and row.address not in changed:
+            yield f'A VM "{row.object}" is shown at {row.address}, which has none.'
+    for vms in changed.values():
+        if vms.change.action is Action.FORGET:
+            continue
+        if has_unknown([_place(vm) for vm in vms.after.values()]):
+            yield f"The places of the VMs of {vms.change.address} are not known."
+            continue
+        for row in vms.rows:
+            yield from _row_problems(vms, row)
+        yield from _missing_rows(vms)
+
+
+def _place(vm: PlacedVm) -> list[Any]:
+    place = vm.placement
+    return [vm.pool, vm.number, place.machine, place.rack, place.availability_zone, list(place.cells)]
+
+
+def _row_problems(vms: ChangedVms, row: PlacementChange) -> Iterator[str]:
+    where = f'the VM "{row.object}" of {row.address}'
+    before, after = vms.before.get(row.object), vms.after.get(row.object)
+    stood = row.action in (_GOES, PlacementAction.MOVE, PlacementAction.KEEP)
+    stands = row.action is not _GOES
+    if row.action is PlacementAction.UPDATE:
+        yield f"What happens to {where} is not what happens to VMs."
+        return
+    source = before.placement if before is not None and stood else None
+    target = after.placement if after is not None and stands else None
+    if row.source != source or (stood and source is None):
+        yield f"It says of {where} that it stood elsewhere."
+    if row.target != target or (stands and target is None):
+        yield f"It shows {where} elsewhere than it is placed."
+    vm = after if stands else before
+    if vm is not None and (row.pool, row.number) != (vm.pool, vm.number):
+        yield f"It shows {where} in another pool or under another number."
+    if row.site_id != (vms.site_after if stands else vms.site_before):
+        yield f"It shows {where} on another site."
+    if row.reason != REASONS.get(row.trigger, "") or bool(row.trigger) == (
+        row.action is PlacementAction.KEEP
+    ):
+        yield f"It gives another reason for {where} than its trigger."
+
+
+def _missing_rows(vms: ChangedVms) -> Iterator[str]:
+    goes = [row.object for row in vms.rows if row.action is _GOES]
+    comes = [row.object for row in vms.rows if row.action in _COMES]
+    moved = {row.object for row in vms.rows if row.action is PlacementAction.MOVE}
+    yield from _twice(vms, goes)
+    yield from _twice(vms, comes)
+    gone = {*goes, *moved}
+    anew = vms.change.action in (Action.REPLACE, Action.REPLACE_CREATE_FIRST)
+    for name, vm in vms.before.items():
+        if name not in gone and (anew or name not in vms.after or _elsewhere(vm, vms.after[name])):
+            yield f'It does not show that the VM "{name}" of {vms.change.address} leaves.'
+    for name, vm in vms.after.items():
+        if name not in comes and (anew or name not in vms.before or _elsewhere(vm, vms.before[name])):
+            yield f'It does not show that the VM "{name}" of {vms.change.address} is placed.'
+
+
+def _twice(vms: ChangedVms, names: Iterable[str]) -> Iterator[str]:
+    seen = set()
+    for name in names:
+        if name in seen:
+            yield f'It shows the VM "{name}" of {vms.change.address} twice.'
+        seen.add(name)
+
+
+def _elsewhere(one: PlacedVm, other: PlacedVm) -> bool:
+    """Whether two places differ by more than what stands around a machine."""
+    places = one.placement, other.placement
+    return (places[0].machine, places[0].cells) != (places[1].machine, places[1].cells)
