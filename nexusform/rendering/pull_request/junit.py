@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.advice.registry import RULE_IDS
+from nexusform.diagnostic_kinds import ADVICE
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.plan import CheckResult, Plan, SeparationVerdict
 from nexusform.rendering.notation.markup import Markup, shape
@@ -17,7 +18,7 @@ from nexusform.words import form
 
 class Case(Struct, frozen=True):
     """One test case: `outcome` is "" when it passed, else failure, error or skipped; how many
-    `seconds` it took where that is known.
+    `seconds` it took where that is known. `note` is said of a case that passed.
     """
 
     group: str
@@ -26,6 +27,7 @@ class Case(Struct, frozen=True):
     message: str = ""
     detail: str = ""
     seconds: float | None = None
+    note: str = ""
 
 
 _OUTCOMES: Final = {"pass": "", "fail": "failure", "error": "error", "unknown": "skipped"}
@@ -37,6 +39,7 @@ def render_junit(plan: Plan) -> str:
         "plan": _planning(plan.diagnostics),
         "checks": [_check(check) for check in plan.checks],
         "lint": [_lint(rule, plan.diagnostics) for rule in RULE_IDS],
+        "warnings": _warnings(plan.diagnostics),
         "separation rules": [_separation(verdict) for verdict in plan.separation_rules],
     }
     return junit_document(suites.items())
@@ -44,7 +47,9 @@ def render_junit(plan: Plan) -> str:
 
 def _check(check: CheckResult) -> Case:
     outcome = _OUTCOMES.get(check.status, "error")
-    return Case(check.kind, check.address, outcome, "; ".join(check.problems) or check.status)
+    # What a plan holds a condition against is predicted; apply holds it against what came.
+    message = "; ".join(check.problems) or f"{check.status}, as far as the plan predicts"
+    return Case(check.kind, check.address, outcome, message)
 
 
 def junit_document(suites: Iterable[tuple[str, Sequence[Case]]]) -> str:
@@ -76,7 +81,8 @@ def _suite(name: str, cases: Sequence[Case]) -> Markup:
 def _case(case: Case) -> Markup:
     outcome = shape(case.outcome, case.detail, message=case.message) if case.outcome else None
     time = {} if case.seconds is None else {"time": f"{case.seconds:.3f}"}
-    return shape("testcase", outcome, classname=case.group, name=case.name, **time)
+    note = shape("system-out", case.note) if case.note else None
+    return shape("testcase", outcome, note, classname=case.group, name=case.name, **time)
 
 
 def _planning(diagnostics: Iterable[Diagnostic]) -> list[Case]:
@@ -96,13 +102,29 @@ def _name(diagnostic: Diagnostic) -> str:
 
 
 def _lint(rule: str, diagnostics: Iterable[Diagnostic]) -> Case:
-    """One lint rule: passed, or failed with its findings."""
+    """One lint rule: passed, failed, or passed with advice by which nothing fails."""
     findings = [diagnostic for diagnostic in diagnostics if diagnostic.id == rule]
     if not findings:
         return Case("lint", rule)
     message = f"{len(findings)} {form(len(findings), 'finding')}"
     lines = [f"{_name(finding)}: {finding.detail}" for finding in findings]
+    if rule in ADVICE:
+        return Case("lint", rule, note="\n".join([f"{message}:", *lines]))
     return Case("lint", rule, "failure", message, "\n".join(lines))
+
+
+def _warnings(diagnostics: Iterable[Diagnostic]) -> list[Case]:
+    """Every other warning: what does not work fails, the rest is said of a case that passes."""
+    cases = []
+    for diagnostic in diagnostics:
+        if diagnostic.severity is not Severity.WARNING or diagnostic.id in RULE_IDS:
+            continue
+        name = _name(diagnostic)
+        if diagnostic.id in ADVICE:
+            cases.append(Case(diagnostic.id, name, note=diagnostic.detail or diagnostic.summary))
+        else:
+            cases.append(Case(diagnostic.id, name, "failure", diagnostic.summary, diagnostic.detail))
+    return cases
 
 
 def _separation(verdict: SeparationVerdict) -> Case:

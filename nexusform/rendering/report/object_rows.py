@@ -8,6 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.address import Address
+from nexusform.plain_data import Path
 from nexusform.planning.plan import Action, Change, Drift, Plan
 from nexusform.rendering.notation.hcl_text import SENSITIVE, scalar
 from nexusform.rendering.notation.marks import Marks
@@ -77,21 +78,25 @@ def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
 
 def _of_each(words: tuple[str, ...]) -> tuple[str, ...]:
     """Clauses as they are said of several objects: a count is that of each."""
-    return tuple(f"{word} each" if word[:1].isdigit() else word for word in words)
+    clauses = []
+    for word in words:
+        count, bracket, note = word.partition(" (")
+        clauses.append(f"{count} each{bracket}{note}" if word[:1].isdigit() else word)
+    return tuple(clauses)
 
 
 # --- one object --------------------------------------------------------------------------------
 
 
 def _row(change: Change, schema: BlockSchema | None, placed: tuple[str, ...]) -> ObjectRow:
-    attributes = (change.before if change.after is None else change.after) or {}
-    if change.action in (Action.CREATE, Action.READ):
-        words = _about(attributes)
-    elif change.action in (Action.DELETE, Action.FORGET):
-        words = _about(change.before or {})
+    if change.after is None or change.action is Action.FORGET:
+        attributes = _visible(change.before, change.sensitive_before)
     else:
-        words = _changed(change, schema) or placed
+        attributes = _visible(change.after, change.sensitive_after)
+    words = _about(attributes) if change.action in _WHOLE else _changed(change, schema) or placed
     note = _note(change)
+    if words and note.startswith("("):
+        words, note = (*words[:-1], f"{words[-1]} {note}"), ""
     return ObjectRow(
         change.address,
         wording.SYMBOLS[change.action],
@@ -101,8 +106,20 @@ def _row(change: Change, schema: BlockSchema | None, placed: tuple[str, ...]) ->
     )
 
 
+# What happens to all of an object, so that the line says what it is.
+_WHOLE: Final = (Action.CREATE, Action.READ, Action.DELETE, Action.FORGET)
+
+
+def _visible(attributes: _Attributes | None, sensitive: Iterable[Path]) -> _Attributes:
+    """The attributes without those that hold anything sensitive."""
+    hidden = {path[0] for path in sensitive if path}
+    if () in sensitive:
+        return {}
+    return {name: value for name, value in (attributes or {}).items() if name not in hidden}
+
+
 def _drift_row(drift: Drift, schema: BlockSchema | None) -> ObjectRow:
-    name = _name(drift.address, drift.before)
+    name = _name(drift.address, _visible(drift.before, drift.sensitive))
     if drift.after is None:
         return ObjectRow(drift.address, DELETED, name, ("has been deleted",))
     marks = Marks.of(drift.sensitive, drift.sensitive)

@@ -5,9 +5,10 @@ from types import SimpleNamespace
 
 from msgspec.structs import replace
 
-from nexusform.diagnostics import error
+from nexusform.diagnostics import error, warning
 from nexusform.planning.plan import CheckResult, Plan, SeparationViolation
 from nexusform.rendering.pull_request.junit import render_junit
+from nexusform.rendering.pull_request.sarif import sarif_document
 from tests.rendering.pieces import separation_verdict
 from tests.rendering.real_plans import RealPlan
 
@@ -27,11 +28,37 @@ def cases(text: str) -> dict[tuple[str, str], ET.Element]:
 def test_lint_rules_pass_or_fail(examples: dict[str, RealPlan]) -> None:
     found = cases(render_junit(examples["nexus-document"].saved.plan))
     assert found["plan", "planning"].find("*") is None
-    failure = found["lint", "zones-pinned"].find("failure")
-    assert failure is not None
-    assert "6 machines will house two VMs" in (failure.text or "")
+    assert found["lint", "zones-pinned"].find("failure") is None
+    assert "6 machines will house two VMs" in (found["lint", "zones-pinned"].findtext("system-out") or "")
     assert found["lint", "no-surge-room"].find("*") is None
     assert found["checks", "var.step"].find("*") is None
+
+
+def test_what_fails_is_a_failure_and_every_warning_is_there(plans: SimpleNamespace) -> None:
+    told = (
+        warning("no-surge-room", "The upgrade would fail.", address="a.b"),
+        warning("rollout-does-not-complete", "It hangs.", address="c.d"),
+        warning("old-inventory", "Three days.", address="data.e.f"),
+    )
+    plan = replace(plans.added_cluster(), diagnostics=told)
+    found = cases(render_junit(plan))
+    assert found["lint", "no-surge-room"].find("failure") is not None
+    hangs = found["warnings", "Rollout does not complete c.d"].find("failure")
+    assert hangs is not None
+    assert hangs.text == "It hangs."
+    old = next(case for (suite, _), case in found.items() if case.get("classname") == "old-inventory")
+    assert [child.tag for child in old] == ["system-out"]
+    ids = {case.get("classname") for case in found.values()} | {name for _, name in found}
+    rules = sarif_document(plan)["runs"][0]["tool"]["driver"]["rules"]
+    assert {rule["id"] for rule in rules} <= ids
+
+
+def test_an_open_condition_is_said_to_be_predicted(plans: SimpleNamespace) -> None:
+    checks = (CheckResult("output_value", "output.o", "unknown"),)
+    found = cases(render_junit(replace(plans.added_cluster(), checks=checks)))
+    skipped = found["checks", "output.o"].find("skipped")
+    assert skipped is not None
+    assert skipped.get("message") == "unknown, as far as the plan predicts"
 
 
 def test_checks(plans: SimpleNamespace) -> None:

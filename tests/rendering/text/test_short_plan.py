@@ -1,0 +1,262 @@
+"""What the short plan says, and that it stays short, narrow and whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+from msgspec.structs import replace
+
+from nexusform.diagnostics import warning
+from nexusform.planning.occupancy import PoolVms, Room, SiteRoom, SiteVms
+from nexusform.planning.plan import Action, Change, CheckResult, Mode, PlacementAction, Plan
+from nexusform.rendering.notation.colours import strip_colours
+from nexusform.rendering.report.placement_rows import Detail
+from nexusform.rendering.text.plan_options import PlanTextOptions
+from nexusform.rendering.text.terminal import render_plan
+from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from tests.rendering.pieces import D, address, change, table, vm_row
+
+CASES = [
+    "added_cluster",
+    "changed_placements",
+    "fleet_and_pods",
+    "every_action",
+    "every_shape",
+    "blocks",
+    "drifted",
+    "refresh_only",
+    "outputs_only",
+]
+
+
+def short(plan: Plan, plans: SimpleNamespace, **more: object) -> str:
+    options = replace(PlanTextOptions(registries=plans.registries), **more)
+    return render_plan(plan, plans.files, options)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_short_plan_reads_as_reviewed(
+    name: str, plans: SimpleNamespace, golden: Callable[[str, str], None]
+) -> None:
+    golden(f"short/plans/{name}.txt", short(getattr(plans, name)(), plans))
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_no_line_is_wider_than_the_screen_and_no_name_is_broken(
+    name: str, width: int, plans: SimpleNamespace
+) -> None:
+    plan = getattr(plans, name)()
+    lines = short(plan, plans, width=width).split("\n")
+    assert all(len(line) <= width for line in lines)
+    unbroken = short(plan, plans, width=1000)
+    names = [word for line in lines for word in line.split() if re.fullmatch(r"[a-z][\w.-]{11,}", word)]
+    assert all(word in unbroken for word in names)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("detail", list(Detail))
+def test_colour_adds_escapes_and_nothing_else(name: str, detail: Detail, plans: SimpleNamespace) -> None:
+    plan = getattr(plans, name)()
+    plain = short(plan, plans, placements=detail)
+    coloured = short(plan, plans, placements=detail, colour=True)
+    assert "\x1b" not in plain
+    assert strip_colours(coloured) == plain
+
+
+def test_the_verdict_stands_last(plans: SimpleNamespace) -> None:
+    lines = short(plans.added_cluster(), plans, saved_to="p.plan").rstrip("\n").split("\n")
+    assert lines[-1] == "Plan: 1 to add, 0 to change, 0 to destroy."
+    assert lines[-2].startswith("Placements: 53 to place, 0 to move")
+    saved = lines.index('Saved the plan to: p.plan   (nexusform apply "p.plan")')
+    assert saved > max(i for i, line in enumerate(lines) if line.startswith("i "))
+
+
+def test_a_change_is_what_a_person_changed(plans: SimpleNamespace) -> None:
+    text = short(plans.changed_placements(), plans)
+    (line,) = [line for line in text.split("\n") if "~ nexus_kubernetes_cluster.d" in line]
+    assert line.split() == [
+        "~",
+        "nexus_kubernetes_cluster.d",
+        "cluster-d:",
+        "pool2",
+        "count",
+        "24",
+        "->",
+        "21",
+    ]
+    assert "node_count" not in text
+
+
+def test_a_move_says_from_where_to_where_and_why(plans: SimpleNamespace) -> None:
+    text = short(plans.changed_placements(), plans, colour=True)
+    (line,) = [line for line in text.split("\n") if "machine_evacuated" in line]
+    assert re.search(r"rack\d-bm\d\d -> rack7-bm14 \(machine_evacuated\)$", line)
+    assert "\x1b[1mcluster-d-" in line
+    assert "\x1b[1;33m1 to move\x1b[0m" in text
+
+
+def test_a_replacement_says_what_forces_it(plans: SimpleNamespace) -> None:
+    text = short(plans.every_action(), plans, width=200)
+    assert re.search(r"-/\+ nexus_rack\.j +r: availability_zone .* \(forces replacement\)", text)
+    assert re.search(r"-/\+ nexus_rack\.k +r: \(tainted\)", text)
+    assert re.search(r'nexus_rack\.p +r: imported from "lab/r"', text)
+
+
+def test_secrets_are_not_shown(plans: SimpleNamespace) -> None:
+    secret = {"id": "x", "name": "hunter2", "location": "hunter3", "machine_count": 3}
+    hidden = {"sensitive_before": (("name",), ("location",)), "sensitive_after": (("name",), ("location",))}
+    changes = tuple(
+        plans.change(plans.address("thing", f"t{action.name}x"), action, before, after, **hidden)
+        for action, before, after in (
+            (Action.CREATE, None, secret),
+            (Action.UPDATE, secret, secret | {"location": "hunter4"}),
+            (Action.DELETE, secret, None),
+            (Action.FORGET, secret, secret),
+        )
+    )
+    text = short(Plan(changes=changes), plans)
+    assert "3 machines" in text
+    assert "hunter" not in text
+
+
+def test_what_goes_is_named_with_the_reason(plans: SimpleNamespace) -> None:
+    gone = plans.change(D, Action.DELETE, plans.added_cluster().changes[0].after, None)
+    text = short(Plan(mode=Mode.DESTROY, changes=(gone,)), plans)
+    assert "- nexus_kubernetes_cluster.d  cluster-d: 53 VMs in 3 pools" in text
+    assert "Plan: 0 to add, 0 to change, 1 to destroy." in text
+
+
+def test_no_changes(plans: SimpleNamespace) -> None:
+    kept = plans.change(D, Action.NO_OP, {"id": "x"}, {"id": "x"})
+    text = short(Plan(changes=(kept,), kept=178), plans)
+    assert text.startswith("No changes. Your infrastructure matches the configuration.")
+    assert "Placements: 0 to place, 0 to move, 0 to remove, 178 kept." in text
+    assert "Plan:" not in text
+    assert "Not saved" not in text
+
+
+def test_a_refused_plan_shows_no_change(plans: SimpleNamespace) -> None:
+    text = short(replace(plans.added_cluster(), errored=True), plans)
+    assert text.startswith("Planning failed.")
+    assert "zones-pinned" in text
+    for part in ("Plan:", "Placements:", "Where VMs land", "Saved", "Certainty"):
+        assert part not in text
+
+
+def test_what_fails_stands_before_advice_and_names_everyone(plans: SimpleNamespace) -> None:
+    names = [f"{'ab'[i % 2]}{i}x/pool" for i in range(20)]
+    failing = [warning("no-surge-room", "", brief=f"{name}: an upgrade would fail") for name in names]
+    advice = [warning("zones-pinned", "", brief=f"c{i}/p: reason {i}") for i in range(30)]
+    text = short(replace(plans.added_cluster(), diagnostics=(*advice, *failing)), plans)
+    assert text.index("! no-surge-room") < text.index("i zones-pinned")
+    assert all(name in " ".join(text.split()) for name in names)
+    assert "18 more: zones-pinned" in text
+
+
+def test_an_entry_has_three_lines_at_most(plans: SimpleNamespace) -> None:
+    long = warning("rollout-does-not-complete", "word " * 200, plans.span_of("agent_pool"), address="a.b")
+    text = short(replace(plans.added_cluster(), diagnostics=(long,)), plans)
+    entry = text[text.index("! rollout") : text.index("  -details")].rstrip("\n").split("\n")
+    assert len(entry) == 3
+    assert entry[-1].endswith("...  main.nf.hcl:4")
+
+
+def no_room(address_text: str) -> object:
+    return warning("no-surge-room", "", brief="cluster-d/pool1: an upgrade would fail", address=address_text)
+
+
+@pytest.mark.parametrize(("before", "caused"), [(("cluster-d",), False), ((), True), (None, True)])
+def test_what_held_before_is_not_blamed_on_the_plan(
+    before: tuple[str, ...] | None, caused: bool, plans: SimpleNamespace
+) -> None:
+    sku = CATALOGUES[NEWEST].vm_skus["NC_P46_224_v1"]
+    stood = None if before is None else Room(4, 2, "rack1", ("cluster-d",), before)
+    room = SiteRoom("lab", "lab", sku.name, 1, stood, Room(3, 1, "rack1", ("cluster-d",), ("cluster-d",)))
+    plan = replace(
+        plans.added_cluster(),
+        diagnostics=(no_room(str(D)),),
+        sites=(SiteVms("lab", "lab", pools=(PoolVms(D, "cluster-d", "pool1", sku),)),),
+        room=(room,),
+    )
+    text = short(plan, plans)
+    assert ("! no-surge-room" in text) is caused
+    assert ("not caused by this plan: no-surge-room cluster-d/pool1" in text) is not caused
+    assert "Upgrades:    no surge room for cluster-d." in text
+    assert "Room on lab: 3 more NC_P46_224_v1 fit, 1 with any one rack lost" in text
+
+
+def test_expected_figures_stand_where_they_differ(plans: SimpleNamespace) -> None:
+    uneven = table("pool1", "NC_P46_224_v1", 32, {"r1": 5, "r2": 3, "r3": 8}, expected=8, placed=32)
+    row = vm_row("cluster-d-pool1-0", PlacementAction.PLACE, "new", None, _SPOT)
+    plan = replace(plans.added_cluster(), placement_tables=(uneven,), placements=(row,))
+    assert "expected 4 per rack on 8 racks; r3 gets 8, r1 gets 5, r2 gets 3" in short(plan, plans)
+    even = table("pool1", "NC_P46_224_v1", 32, {f"r{i}": 4 for i in range(8)}, placed=32)
+    assert "expected" not in short(replace(plan, placement_tables=(even,)), plans)
+
+
+_SPOT = {"machine": "r1-bm01", "rack": "r1", "availability_zone": "1", "numa_cells": [0]}
+
+
+def test_uncomputed_certainty_is_never_beside_figures(plans: SimpleNamespace) -> None:
+    text = short(replace(plans.added_cluster(), tie_breaks=0), plans)
+    assert "certainty not computed" in text
+    assert "Certainty: not computed" in text
+    assert "sure" not in text
+    assert " of 53" not in text
+
+
+def test_conditions_are_predictions(plans: SimpleNamespace) -> None:
+    checks = (CheckResult("resource", "a.b", "pass"), CheckResult("check", "check.c", "fail", ("no",)))
+    text = short(replace(plans.added_cluster(), checks=checks), plans)
+    assert re.search(r"Conditions: +1 holds, 1 fails, as far as the plan predicts\.", text)
+
+
+def test_terraforms_header_is_there_for_its_tools(plans: SimpleNamespace) -> None:
+    plan = plans.added_cluster()
+    details = short(plan, plans, details=True)
+    assert "\nnexusform will perform the following actions:\n" in details
+    compatible = short(plan, plans, terraform=True)
+    assert compatible == details.replace("nexusform will perform", "Terraform will perform")
+
+
+def racks(count: int, name: Callable[[int], str]) -> tuple[Change, ...]:
+    return tuple(
+        change(
+            address("nexus_rack", name(i)),
+            Action.CREATE,
+            None,
+            {
+                "id": f"lab/{name(i)}",
+                "name": name(i),
+                "machine_count": 2 + i % 7,
+                "machine_sku": f"s{i % 90}",
+            },
+        )
+        for i in range(count)
+    )
+
+
+@pytest.mark.parametrize("name", ["c-{:04}", "{:x}z"])
+def test_five_thousand_objects_take_two_hundred_lines(name: str, plans: SimpleNamespace) -> None:
+    tables = tuple(
+        replace(
+            table("pool1", "NC_P46_224_v1", 8, {"r1": 4, "r2": 4}, placed=8), cluster=f"c-{i:04}", address=a
+        )
+        for i, a in enumerate(address("nexus_kubernetes_cluster", f"c{i}") for i in range(500))
+    )
+    rows = tuple(
+        replace(
+            vm_row(f"cluster-d-pool1-{i}", PlacementAction.MOVE, "machine_evacuated", _SPOT, _SPOT),
+            address=t.address,
+        )
+        for i, t in enumerate(tables)
+    )
+    plan = Plan(changes=racks(5001, name.format), placement_tables=tables, placements=rows, tie_breaks=10)
+    text = short(plan, plans)
+    assert len(text.split("\n")) <= 200
+    assert "Plan: 5001 to add, 0 to change, 0 to destroy." in text
+    assert "500 to move" in text
