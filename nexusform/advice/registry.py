@@ -20,20 +20,60 @@ from nexusform.diagnostics import Diagnostic
 
 
 class Rule(Struct, frozen=True):
-    """A lint rule. `literal` rules also speak in `validate`, as far as literals tell."""
+    """A lint rule. `literal` rules also speak in `validate`, as far as literals tell.
+
+    `help` says why, and what to do: what code hosts show beside a finding.
+    """
 
     id: str
     check: Callable[[Facts], list[Diagnostic]]
     literal: bool
+    help: str
 
 
 RULES: Final[tuple[Rule, ...]] = (
-    Rule(zones_pinned.ID, zones_pinned.rule, literal=True),
-    Rule(zones_too_small.ID, zones_too_small.rule, literal=True),
-    Rule(small_before_large.ID, small_before_large.rule, literal=True),
-    Rule(sku_mismatch.ID, sku_mismatch.rule, literal=True),
-    Rule(shared_machine.ID, shared_machine.rule, literal=False),
-    Rule(no_surge_room.ID, no_surge_room.rule, literal=False),
+    Rule(
+        zones_pinned.ID,
+        zones_pinned.rule,
+        literal=True,
+        help="Pinned zones are the main reason for VMs of one cluster to share a machine, and leave fewer "
+        "machines for growth and repairs. Leave availability_zones out, or name as many zones as you can.",
+    ),
+    Rule(
+        zones_too_small.ID,
+        zones_too_small.rule,
+        literal=True,
+        help="The zones of the pool have fewer machines than the pool has VMs, so that some share one and "
+        "fail together. Name more zones, or lower the count.",
+    ),
+    Rule(
+        small_before_large.ID,
+        small_before_large.rule,
+        literal=True,
+        help="VMs are placed in the order of creation, and small ones break cells that extra-large ones need "
+        "whole. Create larger clusters and pools first.",
+    ),
+    Rule(
+        sku_mismatch.ID,
+        sku_mismatch.rule,
+        literal=True,
+        help="A SKU made for other hardware strands vCPUs or memory of every NUMA cell. Take the SKU of the "
+        "same size that is made for the machines in the pool's zones.",
+    ),
+    Rule(
+        shared_machine.ID,
+        shared_machine.rule,
+        literal=False,
+        help="VMs of one cluster on one machine fail together. A lower count, or larger clusters created "
+        "first, keeps them apart.",
+    ),
+    Rule(
+        no_surge_room.ID,
+        no_surge_room.rule,
+        literal=False,
+        help="An upgrade adds VMs before it removes any, and fails without room for them. Keep room free, "
+        'widen availability_zones, or set max_surge = "0" and max_unavailable = "1".',
+    ),
 )
 
 RULE_IDS: Final = tuple(rule.id for rule in RULES)

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from nexusform.diagnostic_kinds import SUMMARIES
+from nexusform.advice.registry import RULES
+from nexusform.diagnostic_kinds import ADVICE, SUMMARIES
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.plan import Plan
 from nexusform.rendering.notation.colours import harmless
@@ -14,7 +15,8 @@ from nexusform.source import Span
 
 VERSION: Final = "2.1.0"
 SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-_LEVELS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning"}
+_HELP: Final = {rule.id: rule.help for rule in RULES}
+_SILENCE: Final = "Silenced by `# nexusform:ignore {}` on the line before the block, or in the lint block."
 
 
 def sarif_document(plan: Plan) -> dict[str, Any]:
@@ -56,7 +58,27 @@ def _rule(diagnostic: Diagnostic) -> dict[str, Any]:
     return {
         "id": diagnostic.id,
         "shortDescription": {"text": harmless(text)},
-        "defaultConfiguration": {"level": _LEVELS[diagnostic.severity]},
+        "help": _help(diagnostic.id, text),
+        "defaultConfiguration": {"level": _level(diagnostic)},
+    }
+
+
+def _level(diagnostic: Diagnostic) -> str:
+    """Advice by which nothing fails is a note."""
+    if diagnostic.severity is Severity.ERROR:
+        return "error"
+    return "note" if diagnostic.id in ADVICE else "warning"
+
+
+def _help(rule: str, summary: str) -> dict[str, str]:
+    """What a code host shows beside a finding: why it matters and what to do."""
+    if rule not in _HELP:
+        text = f"{summary}. The finding says what to do; docs/reference/diagnostics.md lists every id."
+        return {"text": text, "markdown": text}
+    silence = _SILENCE.format(rule)
+    return {
+        "text": f"{_HELP[rule]} {silence}",
+        "markdown": f"{_HELP[rule]}\n\n{silence}\n\n`nexusform advise` measures what it costs.",
     }
 
 
@@ -66,7 +88,7 @@ def _result(diagnostic: Diagnostic, number: int, blocks: Mapping[str, Span]) -> 
     result: dict[str, Any] = {
         "ruleId": diagnostic.id,
         "ruleIndex": number,
-        "level": _LEVELS[diagnostic.severity],
+        "level": _level(diagnostic),
         "message": {"text": harmless(f"{diagnostic.summary}{detail}")},
     }
     location = _location(diagnostic, blocks)

@@ -18,7 +18,7 @@ def test_a_finding_points_at_its_line(examples: dict[str, RealPlan]) -> None:
     rules = run["tool"]["driver"]["rules"]
     assert [rule["id"] for rule in rules] == ["zones-pinned"]
     (result,) = run["results"]
-    assert (result["ruleId"], result["ruleIndex"], result["level"]) == ("zones-pinned", 0, "warning")
+    assert (result["ruleId"], result["ruleIndex"], result["level"]) == ("zones-pinned", 0, "note")
     place = result["locations"][0]["physicalLocation"]
     assert place["artifactLocation"] == {"uri": "clusters.nf.hcl", "uriBaseId": "SRCROOT"}
     text = (
@@ -66,6 +66,30 @@ def test_rules_are_listed_once_and_indexed(plans: SimpleNamespace) -> None:
     ]
     assert uris == ["main.nf.hcl", "file:///abs/with%20space.nf.hcl", "../up/main.nf.hcl"]
     assert "locations" not in run["results"][3]
+
+
+def test_every_rule_has_help_and_advice_is_a_note() -> None:
+    told = [
+        warning("zones-pinned"),
+        warning("no-surge-room"),
+        error("unknown-site"),
+        warning("old-inventory"),
+    ]
+    run = findings_document(told)["runs"][0]
+    levels = {rule["id"]: rule["defaultConfiguration"]["level"] for rule in run["tool"]["driver"]["rules"]}
+    assert levels == {
+        "zones-pinned": "note",
+        "no-surge-room": "warning",
+        "unknown-site": "error",
+        "old-inventory": "note",
+    }
+    assert [result["level"] for result in run["results"]] == ["note", "warning", "error", "note"]
+    for rule in run["tool"]["driver"]["rules"]:
+        assert rule["help"]["text"]
+        assert rule["help"]["markdown"]
+    pinned = next(rule for rule in run["tool"]["driver"]["rules"] if rule["id"] == "zones-pinned")
+    assert "Leave availability_zones out" in pinned["help"]["text"]
+    assert "`# nexusform:ignore zones-pinned`" in pinned["help"]["markdown"]
 
 
 def test_no_findings() -> None:
