@@ -8,7 +8,7 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import choice, filled, number, switch, texts
+from nexusform.cli.arguments import choice, filled, number, switch, text, texts
 from nexusform.planning.plan import Mode
 from nexusform.regular_files import read_regular
 from nexusform.rendering.report.placement_rows import Detail
@@ -90,6 +90,9 @@ class PlacementFlags(Struct, frozen=True, kw_only=True):
         "Show what tools made for Terraform read; implies -details", ("", "terraform"), metavar="terraform"
     )
     report: tuple[str, ...] = texts("Also write the plan to a file (- is stdout)", metavar="FORMAT:PATH")
+    source_url: str = text(
+        "Where this directory stands at the code host, for links in reports", metavar="URL"
+    )
 
     @property
     def detail(self) -> Detail:

@@ -9,6 +9,7 @@ from typing import Final
 import click
 from msgspec import Struct
 
+from nexusform.cli.code_host import origin_of
 from nexusform.cli.planning_flags import PlacementFlags
 from nexusform.cli.screen import no_log_commands
 from nexusform.configuration.model import Configuration
@@ -59,6 +60,7 @@ def _markdown(subject: Subject) -> bytes:
         subject.registries,
         subject.shown.detail,
         max_bytes=subject.max_bytes,
+        origin=origin_of(subject.shown.source_url),
     ).encode()
 
 

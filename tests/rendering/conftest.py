@@ -24,7 +24,7 @@ from tests.rendering.change_plans import (
 )
 from tests.rendering.pieces import MAIN, REGISTRIES, D, address, change, span_of
 from tests.rendering.placement_plans import added_cluster, changed_placements, fleet_and_pods
-from tests.rendering.real_plans import RealPlan, copied, half_full, planned, repaired
+from tests.rendering.real_plans import RealPlan, copied, evacuated, half_full, planned, repaired
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -76,6 +76,7 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RealPlan]:
         "hardware-aware": planned(copied("hardware-aware", where)),
         "nexus-document": half_full(where),
         "repaired": repaired(where),
+        "evacuated": evacuated(where / "full"),
         "separation": planned(copied("separation", where), "-var", "apart=true"),
         "nexus-document-from-nothing": planned(copied("nexus-document", where / "from-nothing")),
     }

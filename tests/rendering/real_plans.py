@@ -76,6 +76,26 @@ def half_full(where: Path) -> RealPlan:
     return planned(directory, "-var", "step=half-full")
 
 
+def evacuated(where: Path) -> RealPlan:
+    """The document's site in full, when two machines of a rack are evacuated: three VMs move."""
+    directory = copied("nexus-document", where)
+    nexusform(directory, "apply", "-auto-approve", "-tie-breaks=0")
+    main = directory / "main.nf.hcl"
+    evacuation = """
+  dynamic "machine_override" {
+    for_each = each.key == "3" ? ["rack3-bm11", "rack3-bm12"] : []
+    labels   = [machine_override.value]
+
+    content {
+      evacuate = true
+    }
+  }
+}
+"""
+    main.write_text(main.read_text().rstrip().removesuffix("}") + evacuation)
+    return planned(directory)
+
+
 SMALL = """
 resource "nexus_site" "s" {}
 
@@ -114,6 +134,20 @@ def repaired(where: Path) -> RealPlan:
     more += "    labels   = [machine_override.value]\n\n    content {\n      evacuate = true\n    }\n  }"
     main.write_text(SMALL.replace("WORKERS", "8").replace("MORE", more))
     return planned(directory)
+
+
+def refused(where: Path) -> str:
+    """The comment on a plan with a pool that does not fit."""
+    directory = where / "refused"
+    directory.mkdir()
+    (directory / "main.nf.hcl").write_text(SMALL.replace("WORKERS", "40").replace("MORE", ""))
+    return comment_on(directory)
+
+
+def comment_on(directory: Path, *words: str) -> str:
+    """The comment on the plan of a directory, which is in error."""
+    nexusform(directory, "plan", "-report=markdown:refused.md", *words, code=1)
+    return (directory / "refused.md").read_text(encoding="utf-8")
 
 
 def many(where: Path, count: int = 5000) -> RealPlan:

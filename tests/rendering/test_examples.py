@@ -40,7 +40,9 @@ def test_short_text(name: str, examples: dict[str, RealPlan], golden: Callable[[
     assert len(text.split("\n")) <= 60
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize(
+    "name", [*EXAMPLES, "separation", "nexus-document-from-nothing", "repaired", "evacuated"]
+)
 def test_markdown(name: str, examples: dict[str, RealPlan], golden: Callable[[str, str], None]) -> None:
     real = examples[name]
     golden(f"examples/{name}.md", render_markdown(real.saved.plan, real.sources, REGISTRIES))

@@ -16,9 +16,10 @@ from nexusform.planning.plan import Action, Change, Plan
 from nexusform.rendering.notation.hcl_text import KNOWN_AFTER_APPLY, SENSITIVE, attribute_name, quoted, scalar
 from nexusform.rendering.notation.marks import trie
 from nexusform.rendering.pull_request.markdown_parts import code
-from nexusform.rendering.report.report import Report
+from nexusform.rendering.report.report import Report, SchemaOf
 from nexusform.rendering.report.wording import SYMBOLS, headline
 from nexusform.rendering.text.alike import alike_changes, alike_stanzas, compared, drawn_changes
+from nexusform.schema import BlockSchema
 from nexusform.values import UNKNOWN
 from nexusform.words import first_of, form
 
@@ -33,8 +34,8 @@ _LOST: Final = 40
 _LOSING: Final = frozenset({Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST, Action.FORGET})
 
 
-def change_lines(plan: Plan) -> list[str]:
-    """Changes in a line each, like ones together, with what changed inside those that are updated."""
+def change_lines(plan: Plan, schema_of: SchemaOf) -> list[str]:
+    """Changes in a line each, like ones together, with what a person changed inside updated objects."""
     lines: list[str] = []
     updates = 0
     for group in alike_changes(plan):
@@ -43,15 +44,24 @@ def change_lines(plan: Plan) -> list[str]:
         lines.append(f"{line}{_likewise(group.others, _LOST if change.action in _LOSING else _NAMED)}")
         if change.before is not None and change.after is not None and updates < _UPDATES:
             updates += 1
-            lines += _inside_lines(change, change.before, change.after)
+            lines += _inside_lines(change, schema_of(change.address))
     return lines
 
 
-def _inside_lines(change: Change, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+def _inside_lines(change: Change, schema: BlockSchema | None) -> list[str]:
+    """What changed inside an object; computed figures, which follow, stand with every change."""
     sensitive = (*change.sensitive_before, *change.sensitive_after)
+    before, after = _written(change.before or {}, schema), _written(change.after or {}, schema)
     parts, more = changed_parts(compared(before), compared(after), sensitive, limit=_PLACES)
     lines = [f"  - {code(part.place)}: {_turned(part)}" for part in parts]
     return [*lines, f"  - and {more} more"] if more else lines
+
+
+def _written(attributes: Mapping[str, Any], schema: BlockSchema | None) -> dict[str, Any]:
+    """The attributes without those that nobody can write."""
+    known = schema.attributes if schema is not None else {}
+    computed = {name for name, attribute in known.items() if attribute.computed and not attribute.optional}
+    return {name: value for name, value in attributes.items() if name not in computed}
 
 
 def _likewise(addresses: Sequence[str], most: int) -> str:

@@ -51,7 +51,17 @@ def fenced(body: str, language: str = "") -> str:
 
 def folded(summary: str, body: str, language: str = "") -> str:
     """A block of code that is folded away under its summary."""
-    return f"<details><summary>{plain(summary)}</summary>\n\n{fenced(body, language)}\n\n</details>"
+    return details(summary, fenced(body, language))
+
+
+def details(summary: str, body: str) -> str:
+    """Markdown that is folded away under its summary."""
+    return f"<details><summary>{plain(summary)}</summary>\n\n{body}\n\n</details>"
+
+
+def headed(title: str) -> Callable[[str], str]:
+    """How a part is drawn that has its title above it."""
+    return lambda body: f"**{plain(title)}**\n\n{body}"
 
 
 def _longest_run(text: str) -> int:

@@ -49,7 +49,7 @@ class Overview(Struct, frozen=True):
 
     `denied` is "" when the plan may be applied, else by which rules it may not; `reasons` are what
     it was held against, `risks` the summaries of its `warnings` warnings. `certainty` and
-    `inventory` are "" when unknown.
+    `inventory` are "" when unknown; `inventory_is_old` says that it should be read anew.
     """
 
     headline: str
@@ -60,6 +60,7 @@ class Overview(Struct, frozen=True):
     sites: tuple[str, ...]
     room: tuple[RoomRow, ...]
     inventory: str
+    inventory_is_old: bool
     warnings: int
     risks: tuple[str, ...]
     resources: tuple[ResourceCount, ...]
@@ -77,6 +78,7 @@ def build_overview(plan: Plan, report: Report) -> Overview:
         sites=sites_with_room(plan.room),
         room=room_rows(plan.room),
         inventory=inventory_text(plan),
+        inventory_is_old=inventory_is_old(plan),
         warnings=sum(diagnostic.severity is Severity.WARNING for diagnostic in plan.diagnostics),
         risks=_risks(plan.diagnostics),
         resources=_resources(plan),
@@ -193,12 +195,25 @@ def inventory_text(plan: Plan) -> str:
     """`8 h old`, of the oldest inventory; "" when the plan read none."""
     if not plan.inventories:
         return ""
-    ages = [_age(read.exported_at, plan.timestamp) for read in plan.inventories]
+    ages = _ages(plan)
     known = [age for age in ages if age is not None]
     several = f" (the oldest of {len(ages)})" if len(ages) > 1 else ""
     if len(known) < len(ages):
         return f"of unknown age{several}"
     return f"{age_text(max(known))} old{several}"
+
+
+# What runs on a site changes from day to day.
+_OLD_AFTER: Final = 24 * 3600  # seconds
+
+
+def inventory_is_old(plan: Plan) -> bool:
+    """Whether an inventory is older than a day, or of unknown age."""
+    return any(age is None or age > _OLD_AFTER for age in _ages(plan))
+
+
+def _ages(plan: Plan) -> list[float | None]:
+    return [_age(read.exported_at, plan.timestamp) for read in plan.inventories]
 
 
 def _age(taken_at: str, now: str) -> float | None:

@@ -11,10 +11,20 @@ from msgspec.structs import replace
 from nexusform.diagnostics import error
 from nexusform.planning.plan import Action, CheckResult, InventoryRead, Plan
 from nexusform.rendering.pull_request.markdown import render_markdown
+from nexusform.rendering.pull_request.origin import Origin
 from tests.rendering.pieces import separation_verdict
-from tests.rendering.real_plans import REGISTRIES, RealPlan, many, nexusform, planned
+from tests.rendering.real_plans import (
+    REGISTRIES,
+    RealPlan,
+    comment_on,
+    copied,
+    many,
+    nexusform,
+    planned,
+    refused,
+)
 
-CASES = ["added_cluster", "changed_placements", "every_action", "drifted", "outputs_only"]
+CASES = ["added_cluster", "changed_placements", "fleet_and_pods", "every_action", "drifted", "outputs_only"]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -26,68 +36,118 @@ def test_reads_as_reviewed(name: str, plans: SimpleNamespace, golden: Callable[[
 def test_the_verdict_comes_first(plans: SimpleNamespace) -> None:
     added = render_markdown(plans.added_cluster(), {}).split("\n")
     assert added[0] == "### nexusform: 1 to add, nothing moves"
-    assert added[2].startswith("**Allowed** · 53 placed, **0 moved**")
-    assert added[3] == "Plan: 1 to add, 0 to change, 0 to destroy."
+    assert added[1].startswith("> [!")
+    assert added[2].startswith("> **Allowed. Nothing moves.** 53 VMs are placed.")
+    assert "\n`Plan: 1 to add, 0 to change, 0 to destroy.`" in "\n".join(added)
     moved = render_markdown(plans.changed_placements(), {})
-    assert moved.startswith("### nexusform: 1 to change, **1 placement moves**")
-    assert "**1 moved** (`cluster-d-pool1-2`)" in moved
+    assert moved.startswith("### nexusform: 1 VM is re-created on another machine\n> [!WARNING]\n")
+    assert "| `cluster-d-pool1-2` |" in moved
     nothing = render_markdown(Plan(), {})
-    assert nothing.startswith("### nexusform: no changes")
+    assert nothing.startswith("### nexusform: no changes\n> [!NOTE]\n")
     assert "\nNo changes. Your infrastructure matches the configuration.\n" in nothing
 
 
 def test_a_refused_plan_says_by_what(plans: SimpleNamespace) -> None:
+    detail = "No cell is free.\n\nWays out, tried just now:\n 1. count = 3 fits.\nNothing was changed."
     plan = replace(
         plans.added_cluster(),
         errored=True,
-        diagnostics=(error("does-not-fit", "No cell is free.", headline="3 x NC_P46_224_v1 do not fit"),),
+        diagnostics=(error("does-not-fit", detail, headline="3 x NC_P46_224_v1 do not fit"),),
     )
     text = render_markdown(plan, {})
-    assert text.startswith("### nexusform: planning failed\n\n**Denied** by does-not-fit\n")
-    assert "No cell is free." in text
+    head = "### nexusform: planning failed\n> [!CAUTION]\n> **Denied** by does-not-fit.\n"
+    assert text.startswith(head)
+    shown = text.split("<details>")[0]
+    assert "\n**3 x NC\\_P46\\_224\\_v1 do not fit**\n\nNo cell is free.\n" in shown
+    assert "\n\n1. count = 3 fits.\n\n" in shown
     assert "to add" not in text
+
+
+def test_a_refused_plan_of_a_real_site(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+    text = refused(tmp_path)
+    assert "\n1. count = " in text.split("<details>")[0]
+    golden("markdown/refused.md", text)
+
+
+def test_a_rule_that_does_not_hold_shows_its_ways_out(
+    tmp_path: Path, golden: Callable[[str, str], None]
+) -> None:
+    golden("markdown/separation_refused.md", comment_on(copied("separation", tmp_path)))
 
 
 def test_a_denying_separation_rule_is_named(plans: SimpleNamespace) -> None:
     verdict = separation_verdict("core", "deny", "sometimes")
     finding = error("separation", address=str(verdict.address))
-    refused = replace(
+    refusing = replace(
         plans.added_cluster(),
         errored=True,
         diagnostics=(finding, error("invalid-expression", headline="Also this")),
         separation_rules=(verdict,),
     )
-    denied = render_markdown(refused, {})
-    assert "**Denied** by separation rule nexus\\_separation\\_rule.core; Also this\n" in denied
+    denied = render_markdown(refusing, {})
+    assert "**Denied** by separation rule nexus\\_separation\\_rule.core; Also this." in denied
     holding = replace(plans.added_cluster(), separation_rules=(replace(verdict, holds="always"),))
     kept = render_markdown(holding, {})
-    assert "**Allowed** (separation nexus\\_separation\\_rule.core holds in every outcome)" in kept
-    assert "| `nexus_separation_rule.core` | deny | always | 0 |" in kept
+    assert "> separation nexus\\_separation\\_rule.core holds in every outcome.\n" in kept
+    assert "- `nexus_separation_rule.core` (deny) holds always" in kept
 
 
-def test_the_first_twelve_lines_answer(examples: dict[str, RealPlan]) -> None:
-    for name, room in (("nexus-document", "131 | **82**"), ("inventory", "- | 4")):
-        real = examples[name]
-        lines = render_markdown(real.saved.plan, real.sources, REGISTRIES).split("\n")[:12]
-        head = "\n".join(lines)
-        assert "**Allowed**" in head
-        assert "**0 moved**" in head
-        assert re.search(r"racks certain for \d+ of \d+", head)
-        assert f"| free cells for NC\\_P46\\_224\\_v1 | {room} |" in head
-        assert "the same with any one rack lost" in head
-        assert "room for the surge VMs of every cluster" in head
-    assert lines[11] == "Inventory: 8 h old"
+def test_a_comment_is_narrow(examples: dict[str, RealPlan]) -> None:
+    for name, real in examples.items():
+        shown = render_markdown(real.saved.plan, real.sources, REGISTRIES).split("<details>")[0]
+        rows = [line for line in shown.split("\n") if line.startswith("|")]
+        assert all(row.count(" | ") <= 2 for row in rows), name
+        for picture in re.findall(r"```text\n(.*?)\n```", shown, re.DOTALL):
+            assert max(map(len, picture.split("\n"))) <= 38, name
+
+
+def test_every_warning_is_said_once_in_sight(examples: dict[str, RealPlan]) -> None:
+    for real in examples.values():
+        shown = render_markdown(real.saved.plan, real.sources, REGISTRIES).split("<details>")[0]
+        for finding in real.saved.plan.diagnostics:
+            assert shown.count(f"{finding.id}: {finding.brief.split(': ')[0]}") <= 1
+            assert finding.summary not in shown
+
+
+def test_certainty_is_told_or_not_computed_never_both(examples: dict[str, RealPlan]) -> None:
+    for real in examples.values():
+        shown = render_markdown(real.saved.plan, real.sources, REGISTRIES)
+        for line in shown.split("\n"):
+            assert not ("not computed" in line and re.search(r"\d of \d", line)), line
+    fleet = render_markdown(examples["end-to-end"].saved.plan, {}, REGISTRIES)
+    assert "- **VMs**: 14 placed. Rack certain for 4 of 14, machine for 0 (100 tie-breaks).\n" in fleet
+    assert "- **Pods**: 10 placed. Predicted; certainty not computed.\n" in fleet
+
+
+def test_moves_are_told_from_place_to_place(examples: dict[str, RealPlan]) -> None:
+    real = examples["evacuated"]
+    origin = Origin("https://code.example/o/r/blob/0123", "lab", "0123456789abcdef")
+    text = render_markdown(real.saved.plan, real.sources, REGISTRIES, origin=origin)
+    assert "| `cluster-a-pool1-5` | bm12 → **rack3-bm13** | 17 % |" in text
+    cause = "Because of [main.nf.hcl:17](https://code.example/o/r/blob/0123/lab/main.nf.hcl#L17)."
+    assert f"{cause} The rack is the same in 100 of 100 tie-breaks." in text
+    assert "before  1211  1212  2112  1222\nafter   2221  1212  21xx  2222\n" in text
+    assert "\nNot caused by this plan: cluster-d/pool1: an upgrade would fail" in text
+    assert "| free cells for NC\\_P46\\_224\\_v1 | 46 | **43** |" in text
+    assert "· commit `0123456789ab`" in text
 
 
 def test_checks_and_age_are_told(plans: SimpleNamespace) -> None:
     plan = replace(
         plans.added_cluster(),
+        timestamp="2026-02-28T14:00:00Z",
         checks=(CheckResult("check", "check.a", "pass"), CheckResult("check", "check.b", "fail", ("no",))),
         inventories=(InventoryRead("data.nexus_inventory.a", "2026-02-27T00:00:00Z"), InventoryRead("b", "")),
     )
-    head = "\n".join(render_markdown(plan, {}).split("\n")[:12])
-    assert "**Allowed** (1 check passes; 1 check fails)" in head
-    assert "Inventory: of unknown age (the oldest of 2)" in head
+    head = render_markdown(plan, {}).split("\n\n")[0]
+    assert "\n> [!WARNING]\n" in head
+    assert "\n> 1 check passes; 1 check fails.\n" in head
+    assert "\n> **The inventory is of unknown age (the oldest of 2).**" in head
+    young = replace(plan, inventories=(InventoryRead("a", "2026-02-28T06:00:00Z"),))
+    assert "inventory" not in render_markdown(young, {}).split("\n\n")[0]
+    assert "· inventory 8 h old\n" in render_markdown(young, {})
+    old = replace(plan, inventories=(InventoryRead("a", "2026-02-20T06:00:00Z"),))
+    assert "> **The inventory is 8 days old.**" in render_markdown(old, {})
 
 
 def test_values_cannot_break_out_of_their_fence(plans: SimpleNamespace) -> None:
@@ -166,8 +226,8 @@ def test_five_thousand_different_changes_fit_into_a_comment(plans: SimpleNamespa
     text = render_markdown(plan, plans.files)
     assert len(text.encode()) <= 65_000
     assert "Plan: 0 to add, 5000 to change, 0 to destroy." in text
-    assert "53 placed, **0 moved**" in text
-    assert "| cluster-d | pool1 |" in text
+    assert "**Allowed. Nothing moves.** 53 VMs are placed." in text
+    assert "| cluster-d/pool1 | 24 |" in text
     assert "zones-pinned" in text
     assert re.search(r"_Cut to stay within 65,000 bytes: Every change \(", text)
     assert text == render_markdown(plan, plans.files)
@@ -184,7 +244,7 @@ def test_no_size_is_exceeded_and_what_matters_stays(most: int, plans: SimpleName
         assert "Every change (left out)" in text or "lines shown" in text
 
 
-def test_of_many_sites_the_one_that_changes_is_in_the_first_lines(tmp_path: Path) -> None:
+def test_of_many_sites_the_one_that_changes_has_a_table(tmp_path: Path) -> None:
     site = """
 resource "nexus_site" "NAME" {}
 resource "nexus_rack" "NAME" {
@@ -208,6 +268,7 @@ resource "nexus_kubernetes_cluster" "NAME" {
     grown = site.replace("NAME", "e").replace("count       = 1", "count       = 3")
     (tmp_path / "main.nf.hcl").write_text(text.replace(site.replace("NAME", "e"), grown))
     real = planned(tmp_path)
-    first = render_markdown(real.saved.plan, real.sources, REGISTRIES).split("\n")[:12]
-    assert "| 3 of 6 sites | a before | a after | b before | b after | e before | e after |" in first
-    assert any("**19**" in line for line in first)
+    text = render_markdown(real.saved.plan, real.sources, REGISTRIES)
+    tables = [line for line in text.split("<details>")[0].split("\n") if "| before | after |" in line]
+    assert tables == ["| a | before | after |", "| b | before | after |", "| e | before | after |"]
+    assert "**19**" in text

@@ -1,0 +1,243 @@
+"""Where things go, in a comment: moves from place to place, new VMs, clusters picked and dropped, pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from nexusform.planning.plan import PlacementAction, PlacementChange, PlacementTable, Plan
+from nexusform.rendering.pull_request.markdown_parts import code, plain, table
+from nexusform.rendering.pull_request.origin import Origin, place_of
+from nexusform.rendering.report.causes import causes_of_moves
+from nexusform.rendering.report.folding import names_text
+from nexusform.rendering.report.placement_rows import PlacementGroup, PlacementLine, either_text
+from nexusform.rendering.report.report import Report
+from nexusform.scheduling.racks.model import Placement
+from nexusform.words import first_of, form, listed
+
+_FEW: Final = 12  # that many new VMs are listed one by one
+_NAMED: Final = 10
+_CAUSES: Final = 5
+_NEW: Final = "new"  # the trigger that needs no word in a table of new VMs
+
+
+# --- VMs one by one ----------------------------------------------------------------------------
+
+
+def vm_rows(plan: Plan) -> list[str]:
+    """The VMs that move, and new ones where they are few: `VM | leaves → goes to | this machine`."""
+    moves = _vms(plan, PlacementAction.MOVE)
+    new = _vms(plan, PlacementAction.PLACE)
+    rows = [*moves, *(new if len(new) <= _FEW else ())]
+    if not rows:
+        return []
+    heads = ["VM", "leaves → goes to" if moves else "goes to"]
+    certain = bool(plan.tie_breaks) and any(row.certainty is not None for row in rows)
+    if certain:
+        heads.append("this machine")
+    cells = [_vm_cells(row, certain=certain) for row in rows]
+    return table(heads, cells, figures=1 if certain else 0)
+
+
+def _vms(plan: Plan, action: PlacementAction) -> list[PlacementChange]:
+    return [row for row in plan.placements if row.kind == "vm" and row.action is action]
+
+
+def _vm_cells(row: PlacementChange, *, certain: bool) -> list[str]:
+    cells = [code(row.object), _from_to(row)]
+    if certain:
+        cells.append(_percent(row.certainty.machine) if row.certainty is not None else "-")
+    return [cell.replace("|", "\\|") for cell in cells]
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.0f} %"
+
+
+def _from_to(row: PlacementChange) -> str:
+    target = f"**{_machine(row.target)}**"
+    if row.action is not PlacementAction.MOVE:
+        return target if row.trigger in ("", _NEW) else f"{target} ({plain(row.trigger)})"
+    return f"{_origin(row)} → {target}"
+
+
+def _machine(place: object) -> str:
+    """The machine, after its rack where its name does not say that."""
+    if not isinstance(place, Placement):
+        return ""
+    named = place.rack in place.machine
+    return plain(place.machine if named else f"{place.rack} / {place.machine}")
+
+
+def _origin(row: PlacementChange) -> str:
+    """The machine that a VM leaves, without the rack where it stays there."""
+    source, target = row.source, row.target
+    if not isinstance(source, Placement):
+        return ""
+    same_rack = isinstance(target, Placement) and target.rack == source.rack
+    return plain(source.machine.removeprefix(f"{source.rack}-")) if same_rack else _machine(source)
+
+
+def causes_line(plan: Plan, origin: Origin) -> list[str]:
+    """Why VMs move, `Because of main.nf.hcl:26.`, and how certain their racks are."""
+    moves = _vms(plan, PlacementAction.MOVE)
+    if not moves:
+        return []
+    places = dict.fromkeys(place_of(change.source, origin) for change in causes_of_moves(plan))
+    named = [place for place in places if place]
+    sentences = [f"Because of {first_of(named, _CAUSES)}."] if named else []
+    sentences += _rack_certainty(moves, plan.tie_breaks)
+    return [" ".join(sentences)] if sentences else []
+
+
+def _rack_certainty(moves: Sequence[PlacementChange], tie_breaks: int) -> list[str]:
+    shares = [row.certainty.rack for row in moves if row.certainty is not None]
+    if not tie_breaks or not shares:
+        return []
+    certain = sum(share == 1 for share in shares)
+    whose = "" if certain == len(moves) else f" for {certain} of {len(moves)} VMs that move"
+    return [f"The rack is the same in {tie_breaks} of {tie_breaks} tie-breaks{whose}."]
+
+
+# --- pools -------------------------------------------------------------------------------------
+
+
+def pool_rows(report: Report) -> list[str]:
+    """Where the new VMs of every pool go, if they are too many to be listed."""
+    rows = []
+    total = 0
+    for group in report.groups:
+        new = sum(line.count for line in group.lines if line.action is PlacementAction.PLACE)
+        if group.kind == "vm" and new:
+            total += new
+            rows.append(_pool_cells(group, new))
+    return table(("Pool", "new", "VMs per rack"), rows) if total > _FEW else []
+
+
+def _pool_cells(group: PlacementGroup, new: int) -> tuple[str, str, str]:
+    if group.table is None:
+        places = "; ".join(line.target for line in group.lines if line.action is PlacementAction.PLACE)
+        return plain(group.name), f"{new:,}", plain(places)
+    count = f"{new:,}" if new == group.table.total_count else f"{new:,} of {group.table.total_count:,}"
+    return plain(group.name), count, plain(_spread(group.table))
+
+
+def _spread(pool: PlacementTable) -> str:
+    """`12 on rack7,8`; `4 on rack1,2, 5 on rack3 (expected 4 on 3 racks)`."""
+    racks: dict[int, list[str]] = {}
+    for rack, number in pool.actual_vms_per_rack.items():
+        racks.setdefault(number, []).append(rack)
+    texts = [f"{number} on {names_text(racks[number])}" for number in sorted(racks, reverse=True)]
+    return f"{'; '.join(texts)}{_expected(pool)}"
+
+
+def _expected(pool: PlacementTable) -> str:
+    """What was expected, where something else comes of it."""
+    numbers = set(pool.actual_vms_per_rack.values())
+    as_expected = numbers <= set(pool.expected_vms_per_rack) and pool.actual_racks == pool.expected_racks
+    if as_expected:
+        return ""
+    count = pool.expected_racks
+    return f" (expected {either_text(pool.expected_vms_per_rack)} on {count} {form(count, 'rack')})"
+
+
+def unexpected_pools(report: Report) -> list[str]:
+    """Pools that are spread otherwise than expected, where no table of new VMs says so."""
+    tables = [(group.name, group.table) for group in report.groups if group.table is not None]
+    return [f"- {plain(name)}: {plain(_spread(pool))}" for name, pool in tables if _expected(pool)]
+
+
+# --- bindings, pods, and what leaves -----------------------------------------------------------
+
+
+def binding_lines(plan: Plan) -> list[str]:
+    """`placement` picks **east** (trigger); drops **west** (trigger): a line for every fleet placement."""
+    by_placement: dict[str, list[PlacementChange]] = {}
+    for row in plan.placements:
+        if row.kind == "binding" and (row.action is not PlacementAction.KEEP or row.trigger):
+            by_placement.setdefault(str(row.address), []).append(row)
+    return [f"- {code(name)} {'; '.join(_binding_clauses(rows))}" for name, rows in by_placement.items()]
+
+
+_BINDING_VERBS: Final[Mapping[PlacementAction, str]] = {
+    PlacementAction.PLACE: "picks",
+    PlacementAction.REMOVE: "drops",
+    PlacementAction.MOVE: "moves",
+    PlacementAction.UPDATE: "updates",
+    PlacementAction.KEEP: "keeps",
+}
+
+
+def _binding_clauses(rows: Iterable[PlacementChange]) -> list[str]:
+    groups: dict[tuple[PlacementAction, str], list[str]] = {}
+    for row in rows:
+        groups.setdefault((row.action, row.trigger), []).append(f"**{plain(row.object)}**")
+    clauses = []
+    for action, verb in _BINDING_VERBS.items():
+        for (done, trigger), names in groups.items():
+            if done is action:
+                why = f" ({plain(trigger)})" if trigger else ""
+                clauses.append(f"{verb} {listed(names, _NAMED)}{why}")
+    return clauses
+
+
+def other_lines(report: Report) -> list[str]:
+    """VMs that leave or are told of where they stay, and pods: a line per run."""
+    lines = []
+    for group in report.groups:
+        for line in group.lines:
+            told = line.action in (PlacementAction.PLACE, PlacementAction.MOVE) and group.kind == "vm"
+            if group.kind != "binding" and not told:
+                # A VM's name says whose it is, a pod's does not.
+                whose = f"{plain(group.name)}: " if group.kind == "pod" else ""
+                lines.append(f"- {whose}{_other_line(line)}")
+    return lines
+
+
+def _other_line(line: PlacementLine) -> str:
+    who = code(line.label)
+    target, origin = plain(line.target), plain(line.origin)
+    why = f" ({plain(line.trigger)})" if line.trigger else ""
+    match line.action:
+        case PlacementAction.REMOVE:
+            return f"{who} {form(line.count, 'leaves', 'leave')} {origin}{why}"
+        case PlacementAction.PLACE:
+            return f"{who} → **{target}**{why}"
+        case _:
+            where = f"{origin} → **{target}**" if origin else f"stays: {target}"
+            return f"{who} {where}{why}"
+
+
+# --- counts and certainty ----------------------------------------------------------------------
+
+_KINDS: Final = {"vm": "VMs", "binding": "Fleet bindings", "pod": "Pods"}
+
+
+def kind_lines(plan: Plan, report: Report) -> list[str]:
+    """What happens to each kind, and how surely: `**VMs**: 53 placed, 162 kept. Racks certain for ...`."""
+    summaries = report.summaries[1:] or report.summaries
+    kind_of_all = next((row.kind for row in plan.placements), "vm")
+    lines = []
+    for summary in summaries:
+        if not summary.anything:
+            continue
+        kind = summary.kind or kind_of_all
+        counts = (
+            (summary.place, "placed"),
+            (summary.move, "moved"),
+            (summary.update, "updated"),
+            (summary.remove, "removed"),
+            (summary.keep, "kept"),
+        )
+        said = ", ".join(f"{count:,} {word}" for count, word in counts if count)
+        comes = summary.place + summary.move
+        sure = _certainty(report, kind) if comes else ""
+        lines.append(f"- **{_KINDS.get(kind, plain(kind))}**: {said}.{sure}")
+    return lines
+
+
+def _certainty(report: Report, kind: str) -> str:
+    if kind != "vm" or not report.tie_breaks or not report.placed:
+        return " Predicted; certainty not computed."
+    racks = f"Rack certain for {report.racks_certain:,} of {report.placed:,}"
+    return f" {racks}, machine for {report.machines_certain:,} ({report.tie_breaks:,} tie-breaks)."

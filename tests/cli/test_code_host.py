@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+
+from nexusform.cli.code_host import origin_of
+from nexusform.rendering.pull_request.origin import Origin
+
+
+def github(clone: Path) -> dict[str, str]:
+    return {
+        "GITHUB_SERVER_URL": "https://github.com",
+        "GITHUB_REPOSITORY": "o/r",
+        "GITHUB_SHA": "0123",
+        "GITHUB_WORKSPACE": str(clone),
+    }
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "sites" / "lab").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "sites" / "lab")
+    return tmp_path
+
+
+def test_github_says_where_the_directory_is(lab: Path) -> None:
+    assert origin_of("", github(lab)) == Origin("https://github.com/o/r/blob/0123", "sites/lab", "0123")
+
+
+def test_gitlab_too(lab: Path) -> None:
+    said = {"CI_PROJECT_URL": "https://gl/g/p", "CI_COMMIT_SHA": "4567", "CI_PROJECT_DIR": str(lab / "sites")}
+    assert origin_of("", said) == Origin("https://gl/g/p/-/blob/4567", "lab", "4567")
+
+
+def test_the_flag_wins_and_the_commit_stays(lab: Path) -> None:
+    assert origin_of("https://h/x", github(lab)) == Origin("https://h/x", "", "0123")
+    assert origin_of("https://h/x", {}) == Origin("https://h/x")
+
+
+def test_outside_of_the_clone_nothing_is_linked(lab: Path) -> None:
+    assert origin_of("", github(lab / "elsewhere")) == Origin(commit="0123")
+    assert origin_of("", {}) == Origin()
+
+
+def test_what_is_no_address_is_refused() -> None:
+    with pytest.raises(click.UsageError, match="-source-url"):
+        origin_of("javascript:alert(1)", {})
