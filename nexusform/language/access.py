@@ -29,9 +29,9 @@ def attribute(value: Value, name: str) -> Value | Problem:
     """`value.name`."""
     raw = value.raw
     if raw.__class__ is dict:
-        found: Value | None = raw.get(name)
-        if found is not None:
-            return found.with_marks(value.marks) if value.marks else found
+        member: Value | None = raw.get(name)
+        if member is not None:
+            return member.with_marks(value.marks) if value.marks else member
     of = value.type
     if raw is None:
         return Problem(
@@ -97,8 +97,8 @@ def index(value: Value, key: Value) -> Value | Problem:
         return Problem((), "invalid-index", "Can't use a null value as an indexing key.")
     if value.type is DYNAMIC:
         return DYNAMIC_UNKNOWN.with_marks(marks)
-    found = _index_by_type(value, key)
-    return found if isinstance(found, Problem) else found.with_marks(marks)
+    outcome = _index_by_type(value, key)
+    return outcome if isinstance(outcome, Problem) else outcome.with_marks(marks)
 
 
 def _index_by_type(value: Value, key: Value) -> Value | Problem:
@@ -139,8 +139,8 @@ def _element(value: Value, key: Value) -> Value | Problem:
     if value.raw is UNKNOWN:
         assert isinstance(of, TupleType)
         return Value(of.elements[position], UNKNOWN)
-    found: Value = value.raw[position]
-    return found
+    element: Value = value.raw[position]
+    return element
 
 
 def _too_far(position: int, length: int) -> str:
@@ -168,8 +168,8 @@ def _entry(value: Value, key: Value) -> Value | Problem:
             return Value(kind, UNKNOWN)
         names = [n for n, _ in of.attributes]
     elif name in value.raw:
-        found: Value = value.raw[name]
-        return found
+        entry: Value = value.raw[name]
+        return entry
     else:
         names = list(value.raw)
     shown = '"(sensitive)"' if key.marks else f'"{name}"'

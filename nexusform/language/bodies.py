@@ -97,11 +97,11 @@ def _unsupported_block(block: Block, schema: BodySchema) -> Diagnostic:
 
 
 def _label_complaint(block: Block, labels: tuple[str, ...]) -> Diagnostic | None:
-    given = len(block.labels)
-    if given > len(labels):
+    count = len(block.labels)
+    if count > len(labels):
         return extraneous_label(block.type, labels, block.labels[len(labels)].span)
-    if given < len(labels):
-        return missing_label(block.type, labels, given, _first_character(block.body.span))
+    if count < len(labels):
+        return missing_label(block.type, labels, count, _first_character(block.body.span))
     return None
 
 

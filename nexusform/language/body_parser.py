@@ -67,10 +67,10 @@ class _Brackets:
         """Leave the innermost bracket that waits for this mark, and any inside it; False: none does."""
         if not self._counts[closer]:
             return False
-        found = ""
-        while found != closer:
-            found = self.waiting.pop()
-            self._counts[found] -= 1
+        innermost = ""
+        while innermost != closer:
+            innermost = self.waiting.pop()
+            self._counts[innermost] -= 1
         return True
 
 

@@ -1,4 +1,4 @@
-"""What a body may hold, and what one was found to hold."""
+"""What a body may hold, and what one holds."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Content(Struct, frozen=True):
     end_span: Span
 
 
-def missing_arguments(schema: BodySchema, found: Iterable[str], place: Span) -> list[Diagnostic]:
+def missing_arguments(schema: BodySchema, names: Iterable[str], place: Span) -> list[Diagnostic]:
     """A complaint for every required argument that was not found."""
-    present = set(found)
+    present = set(names)
     return [
         error(
             "missing-required-argument",
@@ -43,9 +43,9 @@ def missing_arguments(schema: BodySchema, found: Iterable[str], place: Span) -> 
     ]
 
 
-def missing_label(block_type: str, labels: tuple[str, ...], given: int, place: Span) -> Diagnostic:
+def missing_label(block_type: str, labels: tuple[str, ...], count: int, place: Span) -> Diagnostic:
     """The complaint about a block with too few labels."""
-    missing = labels[given]
+    missing = labels[count]
     return error(
         "missing-block-label",
         f"All {block_type} blocks must have {len(labels)} labels ({', '.join(labels)}).",

@@ -33,17 +33,17 @@ def convert(value: Value, of: Type) -> Value:
     Where `of` leaves a type open the value's own is kept (elements of a collection are brought to
     one type). Raises ConversionProblem.
     """
-    given = value.type
-    if of is DYNAMIC or given is of:
+    from_type = value.type
+    if of is DYNAMIC or from_type is of:
         return value
     raw = value.raw
     if of.__class__ is PrimitiveType:
         return _to_primitive(value, of)
     if raw is None or raw is UNKNOWN:
-        if given is not DYNAMIC:
-            _require_convertible(given, of)
-        return Value(_filled(settled(of), given), raw, value.marks, _kept(value, of))
-    if given == of and not _fills_in(of):
+        if from_type is not DYNAMIC:
+            _require_convertible(from_type, of)
+        return Value(_filled(settled(of), from_type), raw, value.marks, _kept(value, of))
+    if from_type == of and not _fills_in(of):
         return value
     return _CONVERTERS[of.__class__](value, of)
 
@@ -88,12 +88,12 @@ def _bool_to_string(raw: bool) -> str:
 
 def _string_to_number(raw: str) -> Any:
     try:
-        found = parse_number(raw)
+        number = parse_number(raw)
     except OverflowError:
         raise ConversionProblem((), "a number with fewer digits is required") from None
-    if found is None:
+    if number is None:
         raise ConversionProblem((), "a number is required")
-    return found
+    return number
 
 
 def _string_to_bool(raw: str) -> bool:
@@ -135,7 +135,7 @@ def _elements(value: Value, of: Type) -> tuple[tuple[PathStep, Value], ...]:
 
 
 def _converted(
-    parts: Iterable[tuple[PathStep, Value]], of: ListType | SetType | MapType, given: Type, kind: str
+    parts: Iterable[tuple[PathStep, Value]], of: ListType | SetType | MapType, from_type: Type, kind: str
 ) -> tuple[Type, list[Value]]:
     # Every part as `element`; when that leaves types open, all brought to one type.
     element = of.element
@@ -148,7 +148,7 @@ def _converted(
     if not has_dynamic(element):
         return settled(element), items
     if not items:
-        filled = _filled(of, given)
+        filled = _filled(of, from_type)
         assert isinstance(filled, (ListType, SetType, MapType))
         return settled(filled.element), items
     common = unify([v.type for v in items])
@@ -180,9 +180,9 @@ def _to_map(value: Value, of: MapType) -> Value:
 def _to_tuple(value: Value, of: TupleType) -> Value:
     if not isinstance(value.type, TupleType):
         raise ConversionProblem((), "tuple required")
-    given, wanted = len(value.raw), len(of.elements)
-    if given != wanted:
-        raise ConversionProblem((), f"tuple of {wanted} elements required, not {given}")
+    length, required = len(value.raw), len(of.elements)
+    if length != required:
+        raise ConversionProblem((), f"tuple of {required} elements required, not {length}")
     items = []
     for index, (part, element) in enumerate(zip(value.raw, of.elements, strict=True)):
         try:
@@ -201,13 +201,16 @@ def _to_object(value: Value, of: ObjectType) -> Value:
         raise ConversionProblem((), _missing_attributes(missing))
     defaults = dict(of.defaults)
     items: dict[str, Value] = {}
-    for name, wanted in of.attributes:
+    for name, attribute_type in of.attributes:
         part = raw.get(name)
         default = defaults.get(name)
         if (part is None or part.raw is None) and isinstance(default, Value):
             part = default.with_marks(part.marks if part else frozenset())
         try:
-            items[name] = Value(settled(wanted), None) if part is None else convert(part, wanted)
+            if part is None:
+                items[name] = Value(settled(attribute_type), None)
+            else:
+                items[name] = convert(part, attribute_type)
         except ConversionProblem as problem:
             raise problem.within(name) from None
     return Value(ObjectType(tuple([(n, v.type) for n, v in items.items()])), items, value.marks)
@@ -252,46 +255,47 @@ def settled(of: Type) -> Type:
     return type(of)(settled(of.element))
 
 
-def _filled(of: Type, given: Type) -> Type:
+def _filled(of: Type, from_type: Type) -> Type:
     # `of` with its open parts taken from the type of the value at hand, as far as they are there.
-    if of is DYNAMIC or given is DYNAMIC or not has_dynamic(of):
-        return given if of is DYNAMIC else of
+    if of is DYNAMIC or from_type is DYNAMIC or not has_dynamic(of):
+        return from_type if of is DYNAMIC else of
     if isinstance(of, ObjectType):
-        if not isinstance(given, ObjectType):
+        if not isinstance(from_type, ObjectType):
             return of
-        return ObjectType(tuple([(n, _filled(t, given.attribute(n) or t)) for n, t in of.attributes]))
+        return ObjectType(tuple([(n, _filled(t, from_type.attribute(n) or t)) for n, t in of.attributes]))
     if isinstance(of, TupleType):
-        if not isinstance(given, TupleType):
+        if not isinstance(from_type, TupleType):
             return of
-        return TupleType(tuple([_filled(t, g) for t, g in zip(of.elements, given.elements, strict=True)]))
+        pairs = zip(of.elements, from_type.elements, strict=True)
+        return TupleType(tuple([_filled(element, own) for element, own in pairs]))
     assert not isinstance(of, PrimitiveType)
-    inner = unify(_part_types(given)) if not isinstance(given, PrimitiveType) else None
+    inner = unify(_part_types(from_type)) if not isinstance(from_type, PrimitiveType) else None
     return of if inner is None else type(of)(_filled(of.element, inner))
 
 
-def _require_convertible(given: Type, of: Type) -> None:
+def _require_convertible(from_type: Type, of: Type) -> None:
     # Raises ConversionProblem when no value of the one type could become one of the other.
-    if of is DYNAMIC or given is DYNAMIC or given == of:
+    if of is DYNAMIC or from_type is DYNAMIC or from_type == of:
         return
     if isinstance(of, PrimitiveType):
-        if not isinstance(given, PrimitiveType) or {given.name, of.name} == {"number", "bool"}:
+        if not isinstance(from_type, PrimitiveType) or {from_type.name, of.name} == {"number", "bool"}:
             raise ConversionProblem((), f"{of.name} required")
     elif isinstance(of, ObjectType):
-        _require_object(given, of)
+        _require_object(from_type, of)
     elif isinstance(of, TupleType):
-        if not isinstance(given, TupleType) or len(given.elements) != len(of.elements):
+        if not isinstance(from_type, TupleType) or len(from_type.elements) != len(of.elements):
             raise ConversionProblem((), "tuple required")
-        _require_parts(enumerate(given.elements), of.elements)
+        _require_parts(enumerate(from_type.elements), of.elements)
     else:
-        _require_collection(given, of)
+        _require_collection(from_type, of)
 
 
-def _require_object(given: Type, of: ObjectType) -> None:
-    if isinstance(given, MapType):
+def _require_object(from_type: Type, of: ObjectType) -> None:
+    if isinstance(from_type, MapType):
         return
-    if not isinstance(given, ObjectType):
+    if not isinstance(from_type, ObjectType):
         raise ConversionProblem((), "object required")
-    has = dict(given.attributes)
+    has = dict(from_type.attributes)
     missing = [n for n, _ in of.attributes if n not in has and n not in of.optional]
     if missing:
         raise ConversionProblem((), _missing_attributes(missing))
@@ -299,23 +303,23 @@ def _require_object(given: Type, of: ObjectType) -> None:
     _require_parts([(n, has[n]) for n, _ in both], [t for _, t in both])
 
 
-def _require_collection(given: Type, of: ListType | SetType | MapType) -> None:
-    from_sequence = isinstance(given, (ListType, SetType, TupleType))
-    from_mapping = isinstance(given, (MapType, ObjectType))
+def _require_collection(from_type: Type, of: ListType | SetType | MapType) -> None:
+    from_sequence = isinstance(from_type, (ListType, SetType, TupleType))
+    from_mapping = isinstance(from_type, (MapType, ObjectType))
     if from_mapping if not isinstance(of, MapType) else from_sequence:
         raise ConversionProblem((), f"{friendly_name(of, constraint=True)} required")
-    if isinstance(given, PrimitiveType):
+    if isinstance(from_type, PrimitiveType):
         raise ConversionProblem((), f"{friendly_name(of, constraint=True)} required")
-    if isinstance(given, TupleType):
-        _require_parts(enumerate(given.elements), [of.element] * len(given.elements))
-    elif isinstance(given, ObjectType):
-        _require_parts(given.attributes, [of.element] * len(given.attributes))
+    if isinstance(from_type, TupleType):
+        _require_parts(enumerate(from_type.elements), [of.element] * len(from_type.elements))
+    elif isinstance(from_type, ObjectType):
+        _require_parts(from_type.attributes, [of.element] * len(from_type.attributes))
     else:
-        _require_convertible(given.element, of.element)
+        _require_convertible(from_type.element, of.element)
 
 
-def _require_parts(given: Iterable[tuple[PathStep, Type]], wanted: Sequence[Type]) -> None:
-    for (step, part), of in zip(given, wanted, strict=True):
+def _require_parts(parts: Iterable[tuple[PathStep, Type]], types: Sequence[Type]) -> None:
+    for (step, part), of in zip(parts, types, strict=True):
         try:
             _require_convertible(part, of)
         except ConversionProblem as problem:
@@ -341,12 +345,12 @@ def unify(types: Sequence[Type]) -> Type | None:
     if tuples := _all_of(TupleType, distinct):
         return _unify_tuples(tuples)
     if all(isinstance(t, (ObjectType, MapType)) for t in distinct):
-        common = unify([p for t in distinct for p in _part_types(t)])
+        common = _unify_parts(distinct)
         return _only_object(distinct) if common is None else MapType(common)
     if all(isinstance(t, (ListType, SetType, TupleType)) for t in distinct):
         # A list or a set that is already there decides which of the two it becomes.
         outer = ListType if any(isinstance(t, ListType) for t in distinct) else SetType
-        return _wrap(outer, unify([p for t in distinct for p in _part_types(t)]))
+        return _wrap(outer, _unify_parts(distinct))
     return None
 
 
@@ -370,36 +374,48 @@ def _part_types(of: Type) -> list[Type]:
     return [of.element]
 
 
+def _unify_parts(types: Sequence[Type]) -> Type | None:
+    # The one type for all that collections and structures of these types hold.
+    parts: list[Type] = []
+    for each in types:
+        parts += _part_types(each)
+    return unify(parts)
+
+
 def _all_of(kind: type[Kind], types: Sequence[Type]) -> list[Kind]:
     # The types when they are all of one kind, else nothing.
-    found = [t for t in types if isinstance(t, kind)]
-    return found if len(found) == len(types) else []
+    matching = [t for t in types if isinstance(t, kind)]
+    return matching if len(matching) == len(types) else []
+
+
+def _attribute_names(of: ObjectType) -> list[str]:
+    return [name for name, _ in of.attributes]
 
 
 def _unify_objects(types: Sequence[ObjectType]) -> Type | None:
-    names = [n for n, _ in types[0].attributes]
-    if any([n for n, _ in t.attributes] != names for t in types):
-        return _wrap(MapType, unify([p for t in types for p in _part_types(t)]))
-    parts = _each_unified([[t.attributes[i][1] for t in types] for i in range(len(names))])
+    names = _attribute_names(types[0])
+    if any(_attribute_names(each) != names for each in types):
+        return _wrap(MapType, _unify_parts(types))
+    parts = _each_unified(zip(*map(_part_types, types), strict=True))
     return None if parts is None else ObjectType(tuple(zip(names, parts, strict=True)))
 
 
 def _unify_tuples(types: Sequence[TupleType]) -> Type | None:
     length = len(types[0].elements)
     if any(len(t.elements) != length for t in types):
-        return _wrap(ListType, unify([p for t in types for p in t.elements]))
-    parts = _each_unified([[t.elements[i] for t in types] for i in range(length)])
+        return _wrap(ListType, _unify_parts(types))
+    parts = _each_unified(zip(*map(_part_types, types), strict=True))
     return None if parts is None else TupleType(tuple(parts))
 
 
 def _each_unified(columns: Iterable[Sequence[Type]]) -> list[Type] | None:
-    found: list[Type] = []
+    unified: list[Type] = []
     for column in columns:
         part = unify(column)
         if part is None:
             return None
-        found.append(part)
-    return found
+        unified.append(part)
+    return unified
 
 
 # --- comparing ---------------------------------------------------------------------------------
@@ -480,9 +496,11 @@ def _may_be_same(left: Type, right: Type) -> bool:
         return True
     if left.__class__ is not right.__class__ or isinstance(left, PrimitiveType):
         return False
-    if isinstance(left, ObjectType) and isinstance(right, ObjectType):
-        names = [[n for n, _ in of.attributes] for of in (left, right)]
-        if names[0] != names[1]:
-            return False
+    if (
+        isinstance(left, ObjectType)
+        and isinstance(right, ObjectType)
+        and _attribute_names(left) != _attribute_names(right)
+    ):
+        return False
     mine, theirs = _part_types(left), _part_types(right)
     return len(mine) == len(theirs) and all(map(_may_be_same, mine, theirs))

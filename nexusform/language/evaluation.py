@@ -174,10 +174,10 @@ class Evaluation:
     def follow(self, value: Value, steps: tuple[Step, ...], whole: Expression) -> Value:
         """The value that literal steps into a value lead to."""
         for step in steps:
-            found = step_into(value, step)
-            if isinstance(found, Problem):
-                return self.problem(found.id, found.detail, step.span, whole)
-            value = found
+            outcome = step_into(value, step)
+            if isinstance(outcome, Problem):
+                return self.problem(outcome.id, outcome.detail, step.span, whole)
+            value = outcome
         return value
 
 

@@ -114,21 +114,21 @@ def notes_on(expression: Expression, scope: Scope) -> tuple[ValueNote, ...]:
 
 
 def _literal(node: Literal, run: Evaluation) -> Value:
-    given = node.value
-    if given.__class__ is bool:
-        return TRUE if given else FALSE
-    if given is None:
+    value = node.value
+    if value.__class__ is bool:
+        return TRUE if value else FALSE
+    if value is None:
         return NULL
     try:
-        return _number(given)
+        return _number(value)
     except OverflowError:
         detail = "The number has too many digits: at most 4000 may stand before or after the point."
         return run.problem("number-too-large", detail, node)
 
 
 @lru_cache(maxsize=1024)
-def _number(given: Decimal | int) -> Value:
-    return Value(NUMBER, number_from_decimal(given) if isinstance(given, Decimal) else normalised(given))
+def _number(number: Decimal | int) -> Value:
+    return Value(NUMBER, number_from_decimal(number) if isinstance(number, Decimal) else normalised(number))
 
 
 def _string_literal(node: StringLiteral, _run: Evaluation) -> Value:
@@ -159,11 +159,11 @@ def _index(node: Index, run: Evaluation) -> Value:
     collection, key = run.value(node.collection), run.value(node.key)
     if len(run.diagnostics) > before and has_errors(run.diagnostics[before:]):
         return DYNAMIC_UNKNOWN
-    found = index(collection, key)
-    if isinstance(found, Problem):
-        at = node.key if found.id == "invalid-index" else node.collection
-        return run.problem(found.id, found.detail, at, node)
-    return found
+    outcome = index(collection, key)
+    if isinstance(outcome, Problem):
+        at = node.key if outcome.id == "invalid-index" else node.collection
+        return run.problem(outcome.id, outcome.detail, at, node)
+    return outcome
 
 
 # --- operators ---------------------------------------------------------------------------------
@@ -172,12 +172,12 @@ def _index(node: Index, run: Evaluation) -> Value:
 def _unary(node: Unary, run: Evaluation) -> Value:
     before = len(run.diagnostics)
     operand = run.value(node.operand)
-    wanted = operand_type(node.operator) or DYNAMIC
-    failed = Value(wanted, UNKNOWN, operand.marks)
+    required = operand_type(node.operator) or DYNAMIC
+    failed = Value(required, UNKNOWN, operand.marks)
     if len(run.diagnostics) > before and has_errors(run.diagnostics[before:]):
         return failed
     try:
-        return apply_unary(node.operator, convert(operand, wanted))
+        return apply_unary(node.operator, convert(operand, required))
     except ConversionProblem as problem:
         detail = f"Unsuitable value for unary operand: {describe(problem)}."
         run.problem("invalid-operand", detail, node.operand, node)
@@ -189,18 +189,18 @@ def _unary(node: Unary, run: Evaluation) -> Value:
 def _operand(
     node: Binary, expression: Expression, side: str, run: Evaluation
 ) -> tuple[Value, list[Diagnostic]]:
-    wanted = operand_type(node.operator)
+    required = operand_type(node.operator)
 
     def find() -> Value:
         value = run.value(expression)
-        if wanted is None or value.type is wanted:
+        if required is None or value.type is required:
             return value
         try:
-            return convert(value, wanted)
+            return convert(value, required)
         except ConversionProblem as problem:
             detail = f"Unsuitable value for {side} operand: {describe(problem)}."
             run.problem("invalid-operand", detail, expression, node)
-            return Value(wanted, UNKNOWN, value.marks)
+            return Value(required, UNKNOWN, value.marks)
 
     return run.attempt_all(find)
 
@@ -351,14 +351,14 @@ def _key_text(key: ObjectKey, run: Evaluation, whole: ObjectCons) -> Value | Non
     if isinstance(expression, Literal) and expression.value is None:
         return Value(STRING, "null")
     before = len(run.diagnostics)
-    given = run.value(expression)
+    value = run.value(expression)
     if len(run.diagnostics) > before and has_errors(run.diagnostics[before:]):
         return None
-    if given.raw is None:
+    if value.raw is None:
         run.problem("null-value-as-key", "Can't use a null value as a key.", expression, whole)
         return None
     try:
-        return convert(given, STRING)
+        return convert(value, STRING)
     except ConversionProblem as problem:
         detail = f"Can't use this value as a key: {describe(problem)}."
         run.problem("incorrect-key-type", detail, expression, whole)
@@ -408,18 +408,18 @@ def _expanded(node: Call, function: Function, last: Value, run: Evaluation) -> V
 
 
 def _count_fits(node: Call, function: Function, count: int, run: Evaluation) -> bool:
-    wanted = len(function.parameters)
-    if count < wanted:
+    expected = len(function.parameters)
+    if count < expected:
         at_least = "at least " if function.variadic else ""
         missing = function.parameters[count].name
         detail = (
-            f'Function "{node.name}" expects {at_least}{wanted} argument(s). Missing value for "{missing}".'
+            f'Function "{node.name}" expects {at_least}{expected} argument(s). Missing value for "{missing}".'
         )
         run.problem("not-enough-function-arguments", detail, node, function=signature(function))
         return False
-    if count > wanted and function.variadic is None:
-        detail = f'Function "{node.name}" expects only {wanted} argument(s).'
-        position = min(wanted, len(node.arguments) - 1)
+    if count > expected and function.variadic is None:
+        detail = f'Function "{node.name}" expects only {expected} argument(s).'
+        position = min(expected, len(node.arguments) - 1)
         run.problem(
             "too-many-function-arguments",
             detail,

@@ -80,13 +80,13 @@ def format_text(source: SourceFile) -> tuple[str, list[Diagnostic]]:
     if diagnostics:
         return source.text, diagnostics
     row = _tokens(scan(source.text, comments=True))
-    found = _Found()
-    _look(body, source.text, found)
+    old_style = _OldStyle()
+    _look(body, source.text, old_style)
     for token in row:
-        if token.start in found.bare_labels:
+        if token.start in old_style.bare_labels:
             token.text = f'"{token.text}"'
             token.kind = STRING
-    lines = _lines(_unwrapped(row, found.wrapped))
+    lines = _lines(_unwrapped(row, old_style.wrapped))
     for line in lines:
         _split(line)
         _space(line.lead)
@@ -140,24 +140,24 @@ def _unwrapped(row: list[_Token], wrapped: set[int]) -> list[_Token]:
     return result
 
 
-class _Found(Struct):
+class _OldStyle(Struct):
     """What is written in an older way, by character offset: wrapped values and bare labels."""
 
     wrapped: set[int] = field(default_factory=set)
     bare_labels: set[int] = field(default_factory=set)
 
 
-def _look(body: Body, text: str, found: _Found) -> None:
+def _look(body: Body, text: str, old_style: _OldStyle) -> None:
     for attribute in body.attributes:
         if isinstance(attribute.expression, TemplateWrap):
-            found.wrapped.add(_offset(text, attribute.expression.span.start.byte))
+            old_style.wrapped.add(_offset(text, attribute.expression.span.start.byte))
     for block in body.blocks:
         for label in block.labels:
             begin = _offset(text, label.span.start.byte)
             if text[begin] != '"':
-                found.bare_labels.add(begin)
+                old_style.bare_labels.add(begin)
         if isinstance(block.body, Body):
-            _look(block.body, text, found)
+            _look(block.body, text, old_style)
 
 
 def _offset(text: str, byte: int) -> int:
@@ -302,14 +302,14 @@ def _align_comments(lines: list[_Line]) -> None:
             line.comment[0].spaces = widest - _width([*line.lead, *line.assign]) + 1
 
 
-def _chains(lines: list[_Line], wanted: list[bool]) -> list[list[_Line]]:
-    """The runs of neighbouring lines that are wanted."""
+def _chains(lines: list[_Line], selected: list[bool]) -> list[list[_Line]]:
+    """The runs of neighbouring lines that are selected."""
     chains: list[list[_Line]] = []
     previous = False
-    for line, want in zip(lines, wanted, strict=True):
-        if want and previous:
+    for line, is_selected in zip(lines, selected, strict=True):
+        if is_selected and previous:
             chains[-1].append(line)
-        elif want:
+        elif is_selected:
             chains.append([line])
-        previous = want
+        previous = is_selected
     return chains

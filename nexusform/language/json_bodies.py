@@ -71,8 +71,7 @@ def _add(each: JsonProperty, attributes: dict[str, Attribute], diagnostics: list
             error(
                 "duplicate-argument",
                 f'The argument "{each.name}" was already set at {describe(earlier.name_span)}. Each '
-                "argument may be "
-                "set only once.",
+                "argument may be set only once.",
                 each.name_span,
             )
         )
@@ -104,13 +103,13 @@ class _Unpacking:
 
     def blocks(self) -> list[Block]:
         """All of them, in source order."""
-        found: list[Block] = []
-        self._unpack(self.block.value, (), found)
-        return found
+        blocks: list[Block] = []
+        self._unpack(self.block.value, (), blocks)
+        return blocks
 
-    def _unpack(self, value: JsonValue, labels: tuple[Label, ...], found: list[Block]) -> None:
+    def _unpack(self, value: JsonValue, labels: tuple[Label, ...], blocks: list[Block]) -> None:
         if len(labels) == len(self.label_names):
-            self._bodies(value, labels, found)
+            self._bodies(value, labels, blocks)
             return
         for holder in _holders(value):
             if not isinstance(holder, JsonObject):
@@ -118,9 +117,9 @@ class _Unpacking:
                 continue
             for each in holder.properties:
                 if each.name != COMMENT_NAME:
-                    self._unpack(each.value, (*labels, Label(each.name, each.name_span)), found)
+                    self._unpack(each.value, (*labels, Label(each.name, each.name_span)), blocks)
 
-    def _bodies(self, value: JsonValue, labels: tuple[Label, ...], found: list[Block]) -> None:
+    def _bodies(self, value: JsonValue, labels: tuple[Label, ...], blocks: list[Block]) -> None:
         name_span = labels[-1].span if labels else self.block.name_span
         for holder in _holders(value):
             if not isinstance(holder, JsonObject):
@@ -128,24 +127,23 @@ class _Unpacking:
                 continue
             span = name_span.to(holder.span) if holder is value else holder.span
             body = JsonBody((holder,), holder.span)
-            found.append(Block(self.block.name, labels, body, span, name_span, self.block.name_span))
+            blocks.append(Block(self.block.name, labels, body, span, name_span, self.block.name_span))
 
-    def _wrong_label_level(self, value: JsonValue, given: int) -> Diagnostic:
+    def _wrong_label_level(self, value: JsonValue, level: int) -> Diagnostic:
         if isinstance(value, JsonScalar):
             return error(
                 "incorrect-json-value-type",
                 f"A JSON object is required, whose keys represent the {self.block.name} block's "
-                f"{self.label_names[given]}.",
+                f"{self.label_names[level]}.",
                 value.span,
             )
-        return missing_label(self.block.name, self.label_names, given, value.span)
+        return missing_label(self.block.name, self.label_names, level, value.span)
 
     def _wrong_body(self, value: JsonValue) -> Diagnostic:
         return error(
             "incorrect-json-value-type",
             "Either a JSON object or a JSON array of objects is required, representing the contents "
-            "of one or "
-            f'more "{self.block.name}" blocks.',
+            f'of one or more "{self.block.name}" blocks.',
             value.span,
         )
 

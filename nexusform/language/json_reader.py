@@ -64,15 +64,15 @@ class _Reader:
 
     def advance(self) -> None:
         """Go to the next token."""
-        found = _TOKEN.match(self.text, self.at)
-        group = found.lastindex if found else None
-        if found is None or group is None:
+        match = _TOKEN.match(self.text, self.at)
+        group = match.lastindex if match else None
+        if match is None or group is None:
             self.group, self.word = _END, ""
             self.begin = self.at = len(self.text)
             return
         self.group = group
-        self.word = found.group(group)
-        begin, end = found.span(group)
+        self.word = match.group(group)
+        begin, end = match.span(group)
         if group == _PLAIN:
             begin, end = begin - 1, end + 1
         self.begin, self.at = begin, end
@@ -107,8 +107,7 @@ class _Reader:
         if self.group == _WORD:
             return self.wrong(
                 f'"{self.word}" is not a JSON value. The only words that may stand without quotation '
-                "marks are "
-                "true, false and null."
+                "marks are true, false and null."
             )
         if self.word == '"':
             return self.wrong("This string has no closing quotation mark on its line.")
@@ -150,22 +149,22 @@ class _Reader:
 
     def _plain_members(self, properties: list[JsonProperty]) -> None:
         """Go on from a brace or comma: over plain string properties, to the token after them."""
-        match, text, span = _MEMBER.match, self.text, self.positions.span
-        found = match(text, self.at)
+        next_member, text, span = _MEMBER.match, self.text, self.positions.span
+        match = next_member(text, self.at)
         comma = False
-        while found is not None:
-            name, value, mark = found.groups()
-            begin, end = found.span(1)
+        while match is not None:
+            name, value, mark = match.groups()
+            begin, end = match.span(1)
             place = span(begin - 1, end + 1)
-            begin, end = found.span(2)
+            begin, end = match.span(2)
             scalar = JsonScalar(normalized(value), span(begin - 1, end + 1))
             properties.append(JsonProperty(normalized(name), scalar, place))
-            self.at = found.end()
+            self.at = match.end()
             comma = mark == ","
             if not comma:
                 self.at -= 1
                 break
-            found = match(text, self.at)
+            match = next_member(text, self.at)
         self.advance()
         if comma:
             self._no_closing("}", "property")
@@ -210,15 +209,15 @@ class _Reader:
             return normalized(self.word)
         begin = self.begin
 
-        def replace(found: re.Match[str]) -> str:
-            code, letter = found.groups()
+        def replace(escape: re.Match[str]) -> str:
+            code, letter = escape.groups()
             if code:
                 return chr(int(code, 16))
             if letter not in _SIMPLE:
                 raise MalformedJsonError(
                     f'"\\{letter}" is not a JSON escape sequence.',
-                    begin + 1 + found.start(),
-                    begin + 1 + found.end(),
+                    begin + 1 + escape.start(),
+                    begin + 1 + escape.end(),
                 )
             return _SIMPLE[letter]
 

@@ -24,23 +24,23 @@ def parse_number(text: str) -> Number | None:
     return number_from_decimal(text) if _DECIMAL.match(text) else None
 
 
-def normalised(given: Number) -> Number:
+def normalised(number: Number) -> Number:
     """A result of exact arithmetic rounded to what a number can hold.
 
     Raises OverflowError when it has too many digits.
     """
-    if given.__class__ is int and given.bit_length() <= PRECISION:
-        return given
-    return round_number(given.numerator, given.denominator)
+    if number.__class__ is int and number.bit_length() <= PRECISION:
+        return number
+    return round_number(number.numerator, number.denominator)
 
 
-def number_text(given: Number) -> str:
+def number_text(number: Number) -> str:
     """The shortest decimal text, without exponent, that reads back as the same number."""
-    if given.__class__ is int and given.bit_length() <= PRECISION:
-        return str(given)
-    if given < 0:
-        return "-" + number_text(-given)
-    digits, point = shortest_digits(given)
+    if number.__class__ is int and number.bit_length() <= PRECISION:
+        return str(number)
+    if number < 0:
+        return "-" + number_text(-number)
+    digits, point = shortest_digits(number)
     if point <= 0:
         return "0." + "0" * -point + digits
     if len(digits) <= point:
@@ -48,14 +48,14 @@ def number_text(given: Number) -> str:
     return f"{digits[:point]}.{digits[point:]}"
 
 
-def shortest_digits(given: Number) -> tuple[str, int]:
+def shortest_digits(number: Number) -> tuple[str, int]:
     """The digits d1 d2 ... of the shortest decimal 0.d1d2... * 10**point for a number above zero."""
-    # The fewest digits that lie nearer to this number
-    # than half the distance to its neighbours of PRECISION bits.
-    numerator, denominator = given.numerator, given.denominator
+    # The fewest digits that lie nearer to this number than half the distance to its neighbours of
+    # PRECISION bits.
+    numerator, denominator = number.numerator, number.denominator
     shift = PRECISION - numerator.bit_length()
     mantissa = numerator << shift if shift >= 0 else numerator >> -shift
-    # given == exact / scale, and half a step between neighbours is half / scale.
+    # number == exact / scale, and half a step between neighbours is half / scale.
     grow, shrink = max(shift + 1, 0), max(-shift - 1, 0)
     scale = denominator << grow
     exact, half = 2 * mantissa << shrink, 1 << shrink
@@ -117,6 +117,6 @@ def remainder(left: Number, right: Number) -> Number:
     return normalised(left - normalised(right * whole))
 
 
-def whole_number(given: Number) -> int | None:
+def whole_number(number: Number) -> int | None:
     """The number as an int when it is whole."""
-    return given if isinstance(given, int) else None
+    return number if isinstance(number, int) else None

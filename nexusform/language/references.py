@@ -57,7 +57,10 @@ def body_traversals(body: Body | JsonBody) -> tuple[Traversal, ...]:
     In JSON every string is taken for a template, since only a schema could tell.
     """
     if isinstance(body, JsonBody):
-        return tuple(found for each in body.objects for found in _in_json(each, _NONE))
+        free: list[Traversal] = []
+        for each in body.objects:
+            free.extend(_in_json(each, _NONE))
+        return tuple(free)
     return tuple(_in_body(body, _NONE))
 
 

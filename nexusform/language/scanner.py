@@ -127,17 +127,17 @@ class _Scanner:
 
     def _code(self, inside: _Sequence | None) -> None:
         """Names, numbers and operators, until a template begins or ends."""
-        match, text, at, size = _NORMAL.match, self.text, self.at, len(self.text)
+        next_token, text, at, size = _NORMAL.match, self.text, self.at, len(self.text)
         kinds, starts, ends = self.tokens.kinds, self.tokens.starts, self.tokens.ends
         plain = (None, IDENT, NEWLINE, STRING, None, None, NUMBER)
         wide = not text.isascii()
         while at < size:
-            found = match(text, at)
-            group = found.lastindex if found else None
-            if found is None or group is None:
+            match = next_token(text, at)
+            group = match.lastindex if match else None
+            if match is None or group is None:
                 at = size
                 break
-            begin, at = found.span(group)
+            begin, at = match.span(group)
             if group == 4 or group == 11:  # noqa: PLR1714 - a set would be built for every token
                 kinds.append(text[begin:at])
             elif group < 4 or group == 6:
@@ -225,9 +225,9 @@ class _Scanner:
 
     def _quoted(self) -> None:
         """The next piece of a quoted template."""
-        found = _QUOTED.match(self.text, self.at)
-        assert found is not None
-        group, begin, end = found.lastindex, self.at, found.end()
+        match = _QUOTED.match(self.text, self.at)
+        assert match is not None
+        group, begin, end = match.lastindex, self.at, match.end()
         self.at = end
         if group == 1:
             self.tokens.add(QUOTED_TEXT, begin, end)
@@ -250,15 +250,15 @@ class _Scanner:
         text, begin = self.text, self.at
         if inside.marker and inside.line_start and self._closes(inside.marker):
             return
-        found = _PLAIN.match(text, begin)
-        assert found is not None
-        self.at = end = found.end()
-        if found.lastindex == 1:
+        match = _PLAIN.match(text, begin)
+        assert match is not None
+        self.at = end = match.end()
+        if match.lastindex == 1:
             inside.line_start = text[end - 1] == "\n"
             self.tokens.add(PLAIN_TEXT, begin, end)
         else:
             inside.line_start = False
-            self._enter(INTERPOLATION if found.lastindex == 2 else DIRECTIVE, begin, end)
+            self._enter(INTERPOLATION if match.lastindex == 2 else DIRECTIVE, begin, end)
 
     def _closes(self, marker: str) -> bool:
         """Whether the line here is the heredoc's end marker; takes it when it is."""

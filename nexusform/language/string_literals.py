@@ -26,14 +26,14 @@ def decode_quoted(text: str, complain: Complain) -> str:
     if "\\" not in text and "{" not in text:
         return normalized(text)
 
-    def replace(found: re.Match[str]) -> str:
-        escape = found.group()
+    def replace(match: re.Match[str]) -> str:
+        escape = match.group()
         simple = _SIMPLE.get(escape)
         if simple is not None:
             return simple
         problem, meaning = _unusual(escape)
         if problem:
-            complain(problem, *found.span())
+            complain(problem, *match.span())
         return meaning
 
     return normalized(_ESCAPE.sub(replace, text))

@@ -92,10 +92,10 @@ def template_if(node: TemplateIf, run: Evaluation) -> Value:
 def condition_of(expression: Expression, run: Evaluation, whole: Expression) -> Value | None:
     """A condition as a bool, perhaps unknown; None after a diagnostic."""
     before = len(run.diagnostics)
-    given = run.value(expression)
-    if len(run.diagnostics) > before and given == DYNAMIC_UNKNOWN:
+    condition = run.value(expression)
+    if len(run.diagnostics) > before and condition == DYNAMIC_UNKNOWN:
         return None
-    if given.raw is None:
+    if condition.raw is None:
         run.problem(
             "null-condition",
             "The condition value is null. Conditions must either be true or false.",
@@ -104,7 +104,7 @@ def condition_of(expression: Expression, run: Evaluation, whole: Expression) -> 
         )
         return None
     try:
-        return convert(given, BOOL)
+        return convert(condition, BOOL)
     except ConversionProblem as problem:
         run.problem(
             "incorrect-condition-type",

@@ -56,8 +56,8 @@ def type_expression(expression: Expression) -> tuple[Type | None, list[Diagnosti
     Defaults of optional attributes are converted to the attribute's type; `convert` applies them.
     """
     reader = _TypeReader()
-    found = reader.type_of(expression)
-    return (None if reader.diagnostics else found), reader.diagnostics
+    named_type = reader.type_of(expression)
+    return (None if reader.diagnostics else named_type), reader.diagnostics
 
 
 class _NoNames:

@@ -81,9 +81,9 @@ def value_notes(
     """
     notes: dict[str, ValueNote] = {}
     for traversal in islice(_traversals(expression), _MOST_NOTES):
-        found = look_up(traversal)
-        if found is not None:
-            text, value = found
+        part = look_up(traversal)
+        if part is not None:
+            text, value = part
             notes.setdefault(text, ValueNote(text, describe_value(value)))
     return tuple(notes.values())
 

@@ -30,16 +30,16 @@ def encryption_of(
     body, diagnostics = parse_file(SourceFile(VARIABLE, text))
     if has_errors(diagnostics):
         return None, diagnostics
-    given = decode_encryption(body, diagnostics)
+    from_environment = decode_encryption(body, diagnostics)
     if has_errors(diagnostics):
         return None, diagnostics
     if configured is None:
-        return given, diagnostics
+        return from_environment, diagnostics
     merged = Encryption(
-        {**configured.key_providers, **given.key_providers},
-        {**configured.methods, **given.methods},
-        given.state or configured.state,
-        given.plan or configured.plan,
+        {**configured.key_providers, **from_environment.key_providers},
+        {**configured.methods, **from_environment.methods},
+        from_environment.state or configured.state,
+        from_environment.plan or configured.plan,
     )
     return merged, diagnostics
 

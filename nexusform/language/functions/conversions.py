@@ -35,26 +35,26 @@ from nexusform.values import FALSE, SENSITIVE, TRUE, UNKNOWN, Value
 
 
 def _converter(of: Type) -> Callable[[Value], Value]:
-    def body(given: Value) -> Value:
+    def body(value: Value) -> Value:
         try:
-            return convert(given, of)
+            return convert(value, of)
         except ConversionProblem as problem:
-            raise FunctionProblem(_why_not(given, of, problem), 0) from None
+            raise FunctionProblem(_why_not(value, of, problem), 0) from None
 
     return body
 
 
-def _why_not(given: Value, of: Type, problem: ConversionProblem) -> str:
+def _why_not(value: Value, of: Type, problem: ConversionProblem) -> str:
     name = friendly_name(of, constraint=True)
-    if given.type == STRING and isinstance(of, PrimitiveType) and isinstance(given.raw, str):
-        shown = "the sensitive text" if given.is_sensitive else quoted(given.raw)
-        wanted = (
+    if value.type == STRING and isinstance(of, PrimitiveType) and isinstance(value.raw, str):
+        shown = "the sensitive text" if value.is_sensitive else quoted(value.raw)
+        requirement = (
             "given string must be a decimal representation of a number"
             if of is NUMBER
             else 'only the strings "true" or "false" are allowed'
         )
-        return f"cannot convert {shown} to {name}; {wanted}"
-    return f"cannot convert {friendly_name(given.type)} to {name}: {describe(problem)}"
+        return f"cannot convert {shown} to {name}; {requirement}"
+    return f"cannot convert {friendly_name(value.type)} to {name}: {describe(problem)}"
 
 
 def _conversion(name: str, of: Type, description: str, *examples: Example) -> Function:

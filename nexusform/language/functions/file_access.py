@@ -109,8 +109,8 @@ def _ask(question: Callable[[], _T]) -> _T:
 
 def _file_set(reader: FileReader) -> Function:
     def body(path: Value, pattern: Value) -> Value:
-        found = reader.glob(path.raw, pattern.raw)
-        return set_value([Value(STRING, name) for name in found], STRING)
+        names = reader.glob(path.raw, pattern.raw)
+        return set_value([Value(STRING, name) for name in names], STRING)
 
     return Function(
         "fileset",

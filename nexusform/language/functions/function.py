@@ -106,13 +106,13 @@ Functions: TypeAlias = Mapping[str, Function]
 NULL_ARGUMENT: Final = "argument must not be null"
 
 
-def converted_argument(function: Function, position: int, given: Value) -> Value:
+def converted_argument(function: Function, position: int, argument: Value) -> Value:
     """An argument as its parameter's type. Raises FunctionProblem."""
-    wanted = function.parameter(position).type
-    if given.type is wanted:
-        return given
+    required = function.parameter(position).type
+    if argument.type is required:
+        return argument
     try:
-        return convert(given, wanted)
+        return convert(argument, required)
     except ConversionProblem as problem:
         raise FunctionProblem(describe(problem), position) from None
 
@@ -126,21 +126,21 @@ def call(function: Function, arguments: Sequence[Value]) -> Value:
     passed: list[Value] = []
     dynamic = unknown = False
     for position, argument in enumerate(arguments):
-        given = argument
+        value = argument
         parameter = function.parameter(position)
-        if given.raw is None and not parameter.allow_null:
+        if value.raw is None and not parameter.allow_null:
             raise FunctionProblem(NULL_ARGUMENT, position)
         if parameter.inner_marks:
-            marks |= given.marks
-            given = given.without_marks()
-        elif not parameter.allow_marked and (given.marks or given.raw.__class__ in _COMPOUND):
-            given, more = unmark_deep(given)
+            marks |= value.marks
+            value = value.without_marks()
+        elif not parameter.allow_marked and (value.marks or value.raw.__class__ in _COMPOUND):
+            value, more = unmark_deep(value)
             marks |= more
-        if given.type is DYNAMIC and given.raw is UNKNOWN and not parameter.allow_dynamic:
+        if value.type is DYNAMIC and value.raw is UNKNOWN and not parameter.allow_dynamic:
             dynamic = True
-        if given.raw is UNKNOWN and not parameter.allow_unknown:
+        if value.raw is UNKNOWN and not parameter.allow_unknown:
             unknown = True
-        passed.append(given)
+        passed.append(value)
     if dynamic:
         fixed = function.returns if not callable(function.returns) else DYNAMIC
         result = Value(fixed, UNKNOWN)

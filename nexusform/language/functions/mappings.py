@@ -35,13 +35,13 @@ def _keys_type(arguments: Sequence[Value]) -> Type:
     raise FunctionProblem("must have map or object type", 0)
 
 
-def _keys(given: Value) -> Value:
-    kind = _keys_type([given])
-    if isinstance(given.type, ObjectType):
-        return Value(kind, tuple([Value(STRING, n) for n, _ in given.type.attributes]))
-    if given.raw is UNKNOWN:
+def _keys(mapping: Value) -> Value:
+    kind = _keys_type([mapping])
+    if isinstance(mapping.type, ObjectType):
+        return Value(kind, tuple([Value(STRING, n) for n, _ in mapping.type.attributes]))
+    if mapping.raw is UNKNOWN:
         return Value(kind, UNKNOWN)
-    return Value(kind, tuple([Value(STRING, k) for k in given.raw]))
+    return Value(kind, tuple([Value(STRING, k) for k in mapping.raw]))
 
 
 def _values_type(arguments: Sequence[Value]) -> Type:
@@ -53,8 +53,8 @@ def _values_type(arguments: Sequence[Value]) -> Type:
     raise FunctionProblem("values() requires a map as the first argument")
 
 
-def _values(given: Value) -> Value:
-    return Value(_values_type([given]), tuple(given.raw.values()))
+def _values(mapping: Value) -> Value:
+    return Value(_values_type([mapping]), tuple(mapping.raw.values()))
 
 
 def _lookup_type(arguments: Sequence[Value]) -> Type:
@@ -63,17 +63,17 @@ def _lookup_type(arguments: Sequence[Value]) -> Type:
         return of.element
     if not isinstance(of, ObjectType):
         raise FunctionProblem("lookup() requires a map as the first argument", 0)
-    found = None if key is UNKNOWN else of.attribute(key)
-    return found or DYNAMIC
+    attribute_type = None if key is UNKNOWN else of.attribute(key)
+    return attribute_type or DYNAMIC
 
 
-def _lookup(given: Value, key: Value, *default: Value) -> Value:
+def _lookup(mapping: Value, key: Value, *default: Value) -> Value:
     if len(default) > 1:
         raise FunctionProblem("lookup() takes two or three arguments")
-    of = given.type
-    if given.type is DYNAMIC:
+    of = mapping.type
+    if mapping.type is DYNAMIC:
         return DYNAMIC_UNKNOWN
-    kind = _lookup_type([given, key])
+    kind = _lookup_type([mapping, key])
     fallback = default[0] if default else None
     if fallback is not None and isinstance(of, MapType):
         try:
@@ -82,24 +82,24 @@ def _lookup(given: Value, key: Value, *default: Value) -> Value:
             raise FunctionProblem(
                 "the default value must have the same type as the map elements", 2
             ) from None
-    if given.raw is UNKNOWN or key.raw is UNKNOWN:
+    if mapping.raw is UNKNOWN or key.raw is UNKNOWN:
         return Value(kind, UNKNOWN)
-    found: Value | None = given.raw.get(key.raw)
-    if found is not None:
-        return found
+    element: Value | None = mapping.raw.get(key.raw)
+    if element is not None:
+        return element
     if fallback is not None:
         return fallback
-    hint = did_you_mean(key.raw, given.raw)
+    hint = did_you_mean(key.raw, mapping.raw)
     if isinstance(of, ObjectType):
         raise FunctionProblem(f'the given object has no attribute "{key.raw}"{hint.rstrip("?")}', 0)
     raise FunctionProblem(f'lookup failed to find key "{key.raw}"{hint.rstrip("?")}')
 
 
 def _merge(*maps: Value) -> Value:
-    for position, given in enumerate(maps):
-        if given.type is not DYNAMIC and not isinstance(given.type, (MapType, ObjectType)):
+    for position, mapping in enumerate(maps):
+        if mapping.type is not DYNAMIC and not isinstance(mapping.type, (MapType, ObjectType)):
             raise FunctionProblem(
-                f'arguments must be maps or objects, got "{friendly_name(given.type)}"', position
+                f'arguments must be maps or objects, got "{friendly_name(mapping.type)}"', position
             )
     marks = NO_MARKS.union(*[m.marks for m in maps])
     kind = maps[0].type if maps else None
@@ -110,8 +110,8 @@ def _merge(*maps: Value) -> Value:
             return Value(kind, UNKNOWN, marks)
         return _merged_unknown(maps).with_marks(marks)
     items: dict[str, Value] = {}
-    for given in maps:
-        items.update(given.raw or {})
+    for mapping in maps:
+        items.update(mapping.raw or {})
     if same_map:
         assert kind is not None
         return Value(kind, {k: items[k] for k in sorted(items)}, marks)
@@ -121,32 +121,35 @@ def _merge(*maps: Value) -> Value:
 def _merged_unknown(maps: Sequence[Value]) -> Value:
     # Objects have known attributes even when they are unknown themselves.
     attributes: dict[str, Type] = {}
-    for given in maps:
-        if given.raw is None:
+    for mapping in maps:
+        if mapping.raw is None:
             continue
-        if isinstance(given.type, ObjectType):
-            attributes.update(dict(given.type.attributes))
-        elif given.raw is UNKNOWN:
+        if isinstance(mapping.type, ObjectType):
+            attributes.update(dict(mapping.type.attributes))
+        elif mapping.raw is UNKNOWN:
             return DYNAMIC_UNKNOWN
         else:
-            attributes.update({k: v.type for k, v in given.raw.items()})
+            attributes.update({k: v.type for k, v in mapping.raw.items()})
     return Value(ObjectType.of(attributes), UNKNOWN)
 
 
-def _transpose(given: Value) -> Value:
+def _transpose(mapping: Value) -> Value:
     kind = MapType(_STRINGS)
-    if not given.is_wholly_known:
+    if not mapping.is_wholly_known:
         return Value(kind, UNKNOWN)
-    found: dict[str, list[str]] = {}
-    for key, values in given.raw.items():
+    keys_by_value: dict[str, list[str]] = {}
+    for key, values in mapping.raw.items():
         if values.raw is None:
             raise FunctionProblem("input must not contain null list", 0)
         for value in values.raw:
             if value.raw is None:
                 raise FunctionProblem("input must not contain null string", 0)
-            found.setdefault(value.raw, []).append(key)
-    lists = {k: Value(_STRINGS, tuple([Value(STRING, s) for s in found[k]])) for k in sorted(found)}
-    return Value(kind, lists)
+            keys_by_value.setdefault(value.raw, []).append(key)
+    return Value(kind, {value: _string_list(keys_by_value[value]) for value in sorted(keys_by_value)})
+
+
+def _string_list(texts: Sequence[str]) -> Value:
+    return Value(_STRINGS, tuple([Value(STRING, text) for text in texts]))
 
 
 def _zip_map_type(arguments: Sequence[Value]) -> Type:

@@ -69,16 +69,18 @@ def _network_at(base: _Network, first: int, length: int) -> str:
 
 def _subnet(prefix: str, new_bits: Any, number: Any) -> str:
     network = _network(prefix)
-    bits, wanted = _whole(new_bits, "newbits", 1), _whole(number, "netnum", 2)
+    bits, subnet_number = _whole(new_bits, "newbits", 1), _whole(number, "netnum", 2)
     length = network.prefixlen + bits
     if bits < 0:
         raise FunctionProblem("must extend prefix by a number of bits that is not negative", 1)
     if length > network.max_prefixlen:
         raise FunctionProblem(f"insufficient address space to extend prefix of {network.prefixlen} by {bits}")
     count = 1 << bits
-    if not -count <= wanted < count:
-        raise FunctionProblem(f"prefix extension of {bits} does not accommodate a subnet numbered {wanted}")
-    first = int(network.network_address) + (wanted % count << (network.max_prefixlen - length))
+    if not -count <= subnet_number < count:
+        raise FunctionProblem(
+            f"prefix extension of {bits} does not accommodate a subnet numbered {subnet_number}"
+        )
+    first = int(network.network_address) + (subnet_number % count << (network.max_prefixlen - length))
     return _network_at(network, first, length)
 
 
@@ -90,9 +92,9 @@ def _subnets(prefix: Value, *new_bits: Value) -> Value:
     network = _network(prefix.raw, 0)
     at = int(network.network_address)
     end = at + network.num_addresses
-    found: list[Value] = []
-    for position, given in enumerate(new_bits, 1):
-        bits = _whole(given.raw, "newbits", position)
+    subnets: list[Value] = []
+    for position, extension in enumerate(new_bits, 1):
+        bits = _whole(extension.raw, "newbits", position)
         length = network.prefixlen + bits
         if bits < 1:
             raise FunctionProblem("must extend prefix by at least one bit", position)
@@ -107,14 +109,14 @@ def _subnets(prefix: Value, *new_bits: Value) -> Value:
         size = 1 << (network.max_prefixlen - length)
         first = -(-at // size) * size
         if first + size > end:
-            after = f" after {found[-1].raw}" if found else ""
+            after = f" after {subnets[-1].raw}" if subnets else ""
             raise FunctionProblem(
                 f"not enough remaining address space for a subnet with a prefix of {length} bits{after}",
                 position,
             )
-        found.append(Value(STRING, _network_at(network, first, length)))
+        subnets.append(Value(STRING, _network_at(network, first, length)))
         at = first + size
-    return Value(ListType(STRING), tuple(found))
+    return Value(ListType(STRING), tuple(subnets))
 
 
 def _contains(prefix: str, inner: str) -> bool:

@@ -59,9 +59,9 @@ def _power(base: Any, exponent: Any) -> Any:
 
 
 def _parsed_type(arguments: Sequence[Value]) -> Type:
-    given = arguments[0].type
-    if given != STRING:
-        raise FunctionProblem(f"first argument must be a string, not {friendly_name(given)}", 0)
+    text_type = arguments[0].type
+    if text_type != STRING:
+        raise FunctionProblem(f"first argument must be a string, not {friendly_name(text_type)}", 0)
     return NUMBER
 
 
@@ -70,17 +70,17 @@ def _parse_integer(text: Value, base: Value) -> Value:
     radix = base.raw
     if radix.__class__ is not int or not 2 <= radix <= 62:
         raise FunctionProblem("base must be a whole number between 2 and 62 inclusive", 1)
-    given = text.raw
-    digits = given[1:] if given[:1] in {"-", "+"} else given
+    numeral = text.raw
+    digits = numeral[1:] if numeral[:1] in {"-", "+"} else numeral
     if radix <= 36:
         digits = digits.lower()
     values = [_DIGITS.find(d) for d in digits]
     if not digits or len(digits) > 1200 or not all(0 <= v < radix for v in values):
-        raise FunctionProblem(f'cannot parse "{given}" as a base {radix} integer', 0)
+        raise FunctionProblem(f'cannot parse "{numeral}" as a base {radix} integer', 0)
     result = 0
     for value in values:
         result = result * radix + value
-    return Value(NUMBER, normalised(-result if given[0] == "-" else result))
+    return Value(NUMBER, normalised(-result if numeral[0] == "-" else result))
 
 
 def _sum(numbers: Value) -> Value:

@@ -75,9 +75,9 @@ def _with_templates(functions: dict[str, Function], files: Files, base_directory
     reader = file_access.FileReader(files, base_directory)
     for each in templating.template_functions(reader, renderer):
         functions[each.name] = each
-    found = MappingProxyType(dict(sorted(functions.items())))
-    renderer.functions = found
-    return found
+    ordered = MappingProxyType(dict(sorted(functions.items())))
+    renderer.functions = ordered
+    return ordered
 
 
 def _outside_families(

@@ -100,67 +100,67 @@ def _coalesced_list_type(arguments: Sequence[Value]) -> Type:
 def _coalesce_list(*lists: Value) -> Value:
     if not lists:
         raise FunctionProblem("at least one argument is required")
-    for position, given in enumerate(lists):
-        if given.raw is UNKNOWN:
+    for position, argument in enumerate(lists):
+        if argument.raw is UNKNOWN:
             break
-        if not isinstance(given.type, (ListType, TupleType)):
+        if not isinstance(argument.type, (ListType, TupleType)):
             raise FunctionProblem("coalescelist arguments must be lists or tuples", position)
-    for given in lists:
-        if given.raw is UNKNOWN:
+    for argument in lists:
+        if argument.raw is UNKNOWN:
             return Value(_coalesced_list_type(lists), UNKNOWN)
-        if given.raw:
-            return given
+        if argument.raw:
+            return argument
     raise FunctionProblem("no non-null arguments")
 
 
-def _one(given: Value) -> Value:
-    if isinstance(given.type, TupleType):
-        if len(given.type.elements) > 1:
+def _one(sequence: Value) -> Value:
+    if isinstance(sequence.type, TupleType):
+        if len(sequence.type.elements) > 1:
             raise FunctionProblem(_ONE, 0)
-        kind = given.type.elements[0] if given.type.elements else DYNAMIC
-    elif isinstance(given.type, (ListType, SetType)):
-        kind = given.type.element
-    elif given.type is DYNAMIC:
+        kind = sequence.type.elements[0] if sequence.type.elements else DYNAMIC
+    elif isinstance(sequence.type, (ListType, SetType)):
+        kind = sequence.type.element
+    elif sequence.type is DYNAMIC:
         return DYNAMIC_UNKNOWN
     else:
         raise FunctionProblem(_ONE, 0)
-    if given.raw is UNKNOWN:
+    if sequence.raw is UNKNOWN:
         return Value(kind, UNKNOWN)
-    if isinstance(given.type, SetType) and len(given.raw) > 1 and not given.is_wholly_known:
+    if isinstance(sequence.type, SetType) and len(sequence.raw) > 1 and not sequence.is_wholly_known:
         return Value(kind, UNKNOWN)
-    if len(given.raw) > 1:
+    if len(sequence.raw) > 1:
         raise FunctionProblem(_ONE, 0)
-    found: Value = given.raw[0] if given.raw else Value(kind, None)
-    return found
+    element: Value = sequence.raw[0] if sequence.raw else Value(kind, None)
+    return element
 
 
 _ONE: Final = "must be a list, set, or tuple value with either zero or one elements"
 
 
 def _element_type(arguments: Sequence[Value]) -> Type:
-    given = arguments[0].type
-    if not isinstance(given, (ListType, TupleType)):
-        raise FunctionProblem(f"cannot read elements from {friendly_name(given)}", 0)
-    return given.element if isinstance(given, ListType) else DYNAMIC
+    sequence_type = arguments[0].type
+    if not isinstance(sequence_type, (ListType, TupleType)):
+        raise FunctionProblem(f"cannot read elements from {friendly_name(sequence_type)}", 0)
+    return sequence_type.element if isinstance(sequence_type, ListType) else DYNAMIC
 
 
-def _element(given: Value, position: Value) -> Value:
-    _element_type([given])
+def _element(sequence: Value, position: Value) -> Value:
+    _element_type([sequence])
     if not isinstance(position.raw, int):
         raise FunctionProblem("the index must be a whole number", 1)
-    if not given.raw:
+    if not sequence.raw:
         raise FunctionProblem("cannot use element function with an empty list")
-    found: Value = given.raw[position.raw % len(given.raw)]
-    return found
+    element: Value = sequence.raw[position.raw % len(sequence.raw)]
+    return element
 
 
-def _index(given: Value, wanted: Value) -> Value:
-    if not isinstance(given.type, (ListType, TupleType)):
+def _index(sequence: Value, value: Value) -> Value:
+    if not isinstance(sequence.type, (ListType, TupleType)):
         raise FunctionProblem("argument must be a list or tuple", 0)
-    if not given.raw:
+    if not sequence.raw:
         raise FunctionProblem("cannot search an empty list")
-    for position, item in enumerate(given.raw):
-        same = equals(item, wanted).raw
+    for position, item in enumerate(sequence.raw):
+        same = equals(item, value).raw
         if same is UNKNOWN:
             return Value(NUMBER, UNKNOWN)
         if same:
@@ -168,11 +168,11 @@ def _index(given: Value, wanted: Value) -> Value:
     raise FunctionProblem("item not found")
 
 
-def _contains(given: Value, wanted: Value) -> Value:
-    _require_sequence(given, "argument must be list, tuple, or set")
+def _contains(sequence: Value, value: Value) -> Value:
+    _require_sequence(sequence, "argument must be list, tuple, or set")
     unknown = False
-    for item in given.raw:
-        same = equals(item, wanted).raw
+    for item in sequence.raw:
+        same = equals(item, value).raw
         if same is UNKNOWN:
             unknown = True
         elif same:
@@ -180,8 +180,8 @@ def _contains(given: Value, wanted: Value) -> Value:
     return Value(BOOL, UNKNOWN) if unknown else FALSE
 
 
-def _length(given: Value) -> Value:
-    of, raw = given.type, given.raw
+def _length(value: Value) -> Value:
+    of, raw = value.type, value.raw
     if isinstance(of, TupleType):
         return Value(NUMBER, len(of.elements))
     if isinstance(of, ObjectType):
@@ -191,16 +191,16 @@ def _length(given: Value) -> Value:
     if of == STRING and raw is not UNKNOWN:
         return Value(NUMBER, len(clusters(raw)))
     # Unknown elements of a set may turn out to be equal, so even of a known one only bounds may be known.
-    known = refinement_of(given)
+    known = refinement_of(value)
     if known.shortest == known.longest:
         return Value(NUMBER, known.shortest)
     bounds = Refinement(not_null=True, lowest=known.shortest, highest=known.longest)
     return Value(NUMBER, UNKNOWN, refinement=bounds)
 
 
-def _length_with_marks(given: Value) -> Value:
-    marks = given.marks
-    return _length(given).with_marks(marks)
+def _length_with_marks(value: Value) -> Value:
+    marks = value.marks
+    return _length(value).with_marks(marks)
 
 
 # --- making ------------------------------------------------------------------------------------
@@ -210,18 +210,18 @@ def _chunked_type(arguments: Sequence[Value]) -> Type:
     return ListType(arguments[0].type)
 
 
-def _chunk_list(given: Value, size: Value) -> Value:
+def _chunk_list(sequence: Value, size: Value) -> Value:
     if not isinstance(size.raw, int) or size.raw < 0:
         raise FunctionProblem("the size argument must be a whole number that is not negative", 1)
-    step = size.raw or max(len(given.raw), 1)
-    pieces = [Value(given.type, given.raw[i : i + step]) for i in range(0, len(given.raw), step)]
-    return Value(ListType(given.type), tuple(pieces))
+    step = size.raw or max(len(sequence.raw), 1)
+    pieces = [Value(sequence.type, sequence.raw[i : i + step]) for i in range(0, len(sequence.raw), step)]
+    return Value(ListType(sequence.type), tuple(pieces))
 
 
-def _compact(given: Value) -> Value:
-    if not given.is_wholly_known:
+def _compact(strings: Value) -> Value:
+    if not strings.is_wholly_known:
         return Value(ListType(STRING), UNKNOWN)
-    return Value(ListType(STRING), tuple([v for v in given.raw if v.raw]))
+    return Value(ListType(STRING), tuple([v for v in strings.raw if v.raw]))
 
 
 def _concatenated_type(arguments: Sequence[Value]) -> Type:
@@ -249,58 +249,60 @@ def _concatenated_type(arguments: Sequence[Value]) -> Type:
 
 def _concat(*arguments: Value) -> Value:
     kind = _concatenated_type(arguments)
-    items = [v for a in arguments for v in a.raw]
+    items: list[Value] = []
+    for argument in arguments:
+        items += argument.raw
     if isinstance(kind, ListType):
         return Value(kind, tuple([_convert(v, kind.element) for v in items]))
     return Value(kind, tuple(items))
 
 
-def _distinct(given: Value) -> Value:
-    if not given.is_wholly_known:
-        return Value(given.type, UNKNOWN)
+def _distinct(sequence: Value) -> Value:
+    if not sequence.is_wholly_known:
+        return Value(sequence.type, UNKNOWN)
     kept: dict[Any, Value] = {}
-    for item in given.raw:
+    for item in sequence.raw:
         kept.setdefault(order_key(item), item)
-    return Value(given.type, tuple(kept.values()))
+    return Value(sequence.type, tuple(kept.values()))
 
 
-def _flatten(given: Value) -> Value:
-    _require_sequence(given, "can only flatten lists, sets and tuples", 0)
-    found: list[Value] = []
+def _flatten(sequence: Value) -> Value:
+    _require_sequence(sequence, "can only flatten lists, sets and tuples", 0)
+    elements: list[Value] = []
     marks: list[frozenset[str]] = []
-    known = _collect_flat(given, found, marks)
-    return (tuple_value(found) if known else DYNAMIC_UNKNOWN).with_marks(NO_MARKS.union(*marks))
+    known = _collect_flat(sequence, elements, marks)
+    return (tuple_value(elements) if known else DYNAMIC_UNKNOWN).with_marks(NO_MARKS.union(*marks))
 
 
-def _collect_flat(given: Value, found: list[Value], marks: list[frozenset[str]]) -> bool:
+def _collect_flat(sequence: Value, elements: list[Value], marks: list[frozenset[str]]) -> bool:
     # Whether everything is known that decides how many elements there are; `marks` gathers those
     # of the lists that are opened.
-    marks.append(given.marks)
-    if isinstance(given.type, SetType) and not given.is_wholly_known:
+    marks.append(sequence.marks)
+    if isinstance(sequence.type, SetType) and not sequence.is_wholly_known:
         return False
-    for item in given.raw:
+    for item in sequence.raw:
         if item.raw is UNKNOWN and (item.type is DYNAMIC or isinstance(item.type, _SEQUENCES)):
             return False
         if isinstance(item.type, _SEQUENCES) and item.raw is not None:
-            if not _collect_flat(item, found, marks):
+            if not _collect_flat(item, elements, marks):
                 return False
         else:
-            found.append(item)
+            elements.append(item)
     return True
 
 
-def _match_keys(values: Value, keys: Value, wanted: Value) -> Value:
+def _match_keys(values: Value, keys: Value, searchset: Value) -> Value:
     if len(values.raw) != len(keys.raw):
         raise FunctionProblem("length of keys and values should be equal")
     assert isinstance(keys.type, ListType)
-    assert isinstance(wanted.type, ListType)
-    common = unify([keys.type.element, wanted.type.element])
+    assert isinstance(searchset.type, ListType)
+    common = unify([keys.type.element, searchset.type.element])
     if common is None:
         raise FunctionProblem("keys and searchset must be of the same type")
-    if not keys.is_wholly_known or not wanted.is_wholly_known:
+    if not keys.is_wholly_known or not searchset.is_wholly_known:
         return Value(values.type, UNKNOWN)
     try:
-        chosen = {order_key(_convert(w, common)) for w in wanted.raw}
+        chosen = {order_key(_convert(key, common)) for key in searchset.raw}
         pairs = zip(keys.raw, values.raw, strict=True)
         return Value(values.type, tuple([v for k, v in pairs if order_key(_convert(k, common)) in chosen]))
     except ConversionProblem as problem:
@@ -317,17 +319,17 @@ def _range(*limits: Value) -> Value:
         raise FunctionProblem("end must be less than start when step is negative", 2)
     if len(numbers) == 3 and end < start and step > 0:
         raise FunctionProblem("end must be greater than start when step is positive", 2)
-    found: list[Value] = []
+    elements: list[Value] = []
     current = start
     while (current < end) if end > start else (current > end):
-        if len(found) == RANGE_LIMIT:
+        if len(elements) == RANGE_LIMIT:
             raise FunctionProblem(
                 f"more than {RANGE_LIMIT} values were generated; either decrease the difference between "
                 "start and end or use a smaller step"
             )
-        found.append(Value(NUMBER, current))
+        elements.append(Value(NUMBER, current))
         current = normalised(current + step)
-    return Value(ListType(NUMBER), tuple(found))
+    return Value(ListType(NUMBER), tuple(elements))
 
 
 def _reversed_type(arguments: Sequence[Value]) -> Type:
@@ -339,47 +341,48 @@ def _reversed_type(arguments: Sequence[Value]) -> Type:
     raise FunctionProblem(f"can only reverse list or tuple values, not {friendly_name(of)}", 0)
 
 
-def _reverse(given: Value) -> Value:
-    kind = _reversed_type([given])
-    if isinstance(given.type, SetType) and not given.is_wholly_known:
-        return Value(kind, UNKNOWN, refinement=refinement_of(given))  # where unknown elements stand is open
-    return Value(kind, given.raw[::-1])
+def _reverse(sequence: Value) -> Value:
+    kind = _reversed_type([sequence])
+    if isinstance(sequence.type, SetType) and not sequence.is_wholly_known:
+        # How many elements there are is kept; where the unknown ones stand is open.
+        return Value(kind, UNKNOWN, refinement=refinement_of(sequence))
+    return Value(kind, sequence.raw[::-1])
 
 
 def _sliced_type(arguments: Sequence[Value]) -> Type:
-    given, start, end = arguments
-    if isinstance(given.type, ListType):
-        return given.type
-    if not isinstance(given.type, TupleType):
+    sequence, start, end = arguments
+    if isinstance(sequence.type, ListType):
+        return sequence.type
+    if not isinstance(sequence.type, TupleType):
         raise FunctionProblem("must be a list or tuple value", 0)
     if start.raw is UNKNOWN or end.raw is UNKNOWN:
         return DYNAMIC
-    return TupleType(given.type.elements[start.raw : end.raw])
+    return TupleType(sequence.type.elements[start.raw : end.raw])
 
 
-def _slice(given: Value, start: Value, end: Value) -> Value:
-    if isinstance(given.type, SetType):
+def _slice(sequence: Value, start: Value, end: Value) -> Value:
+    if isinstance(sequence.type, SetType):
         raise FunctionProblem("cannot slice a set, because its elements do not have indices", 0)
-    if not isinstance(given.type, (ListType, TupleType)):
+    if not isinstance(sequence.type, (ListType, TupleType)):
         raise FunctionProblem("must be a list or tuple value", 0)
     if not isinstance(start.raw, int) or start.raw < 0:
         raise FunctionProblem("start index must be a whole number that is not negative", 1)
     if not isinstance(end.raw, int) or end.raw < 0:
         raise FunctionProblem("end index must be a whole number that is not negative", 2)
-    if end.raw > len(given.raw):
+    if end.raw > len(sequence.raw):
         raise FunctionProblem("end index must not be greater than the length of the list", 2)
     if start.raw > end.raw:
         raise FunctionProblem("start index must not be greater than end index", 1)
-    return Value(_sliced_type([given, start, end]), given.raw[start.raw : end.raw])
+    return Value(_sliced_type([sequence, start, end]), sequence.raw[start.raw : end.raw])
 
 
-def _sort(given: Value) -> Value:
-    if any(v.raw is None for v in given.raw):
+def _sort(strings: Value) -> Value:
+    if any(v.raw is None for v in strings.raw):
         raise FunctionProblem("given list element is null; a null string cannot be sorted", 0)
-    if not given.is_wholly_known:
+    if not strings.is_wholly_known:
         # Only how many there will be is certain.
-        return Value(given.type, (Value(STRING, UNKNOWN),) * len(given.raw))
-    return Value(given.type, tuple(sorted(given.raw, key=lambda v: str(v.raw))))
+        return Value(strings.type, (Value(STRING, UNKNOWN),) * len(strings.raw))
+    return Value(strings.type, tuple(sorted(strings.raw, key=lambda v: str(v.raw))))
 
 
 def _own_type(arguments: Sequence[Value]) -> Type:

@@ -35,8 +35,8 @@ def _operation(combine: _Combine) -> Callable[..., Value]:
         if not all(s.is_wholly_known for s in sets):
             return Value(kind, UNKNOWN)
         result: dict[Any, Value] | None = None
-        for given in sets:
-            items = {order_key(v): v for v in convert(given, kind).raw}
+        for operand in sets:
+            items = {order_key(v): v for v in convert(operand, kind).raw}
             result = items if result is None else combine(result, items)
         return set_value((result or {}).values(), _element(kind))
 
@@ -46,7 +46,10 @@ def _operation(combine: _Combine) -> Callable[..., Value]:
 def _union(*sets: Value) -> Value:
     # An element that is not known yet takes nothing away from the others.
     kind = _common_type(sets)
-    return set_value([v for given in sets for v in convert(given, kind).raw], _element(kind))
+    items: list[Value] = []
+    for operand in sets:
+        items += convert(operand, kind).raw
+    return set_value(items, _element(kind))
 
 
 def _product_elements(of: Type, position: int) -> Type:

@@ -31,9 +31,9 @@ class _TemplateScope:
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         name = traversal.root.name
-        found = self._variables.get(name)
-        if found is not None:
-            return found, 0, []
+        value = self._variables.get(name)
+        if value is not None:
+            return value, 0, []
         hint = did_you_mean(name, self._variables)
         detail = f'vars map does not contain key "{name}".{hint}'
         problem = error("unknown-template-variable", detail, traversal.root.span)
@@ -57,13 +57,13 @@ class TemplateRenderer:
 
         if self._depth >= DEEPEST:
             raise FunctionProblem(f"templates render one another more than {DEEPEST} levels deep")
-        given = _checked(variables)
+        by_name = _checked(variables)
         expression, problems = parse_template(SourceFile(name, text))
         if expression is None or has_errors(problems):
             raise FunctionProblem(_sentence(problems))
         self._depth += 1
         try:
-            value, problems = evaluate(expression, _TemplateScope(given, self.functions))
+            value, problems = evaluate(expression, _TemplateScope(by_name, self.functions))
         finally:
             self._depth -= 1
         if has_errors(problems):
@@ -81,8 +81,8 @@ def _checked(variables: Value) -> Mapping[str, Value]:
                 "more letters, digits, and underscores",
                 1,
             )
-    found: Mapping[str, Value] = variables.raw
-    return found
+    by_name: Mapping[str, Value] = variables.raw
+    return by_name
 
 
 def _sentence(problems: Sequence[Diagnostic]) -> str:

@@ -25,7 +25,7 @@ def clusters(text: str) -> list[str]:
     """The text cut into grapheme clusters."""
     if text.isascii() and "\r\n" not in text:
         return list(text)
-    found: list[str] = []
+    pieces: list[str] = []
     start = 0
     while start < len(text):
         end = start + 1
@@ -33,9 +33,9 @@ def clusters(text: str) -> list[str]:
             unicodedata.combining(text[end]) or count_clusters(text[start : end + 1]) == 1
         ):
             end += 1
-        found.append(text[start:end])
+        pieces.append(text[start:end])
         start = end
-    return found
+    return pieces
 
 
 def _each_character(change: Callable[[str], str]) -> Callable[[str], str]:
@@ -108,8 +108,8 @@ def _join(separator: Value, *lists: Value) -> Value:
     if not lists:
         raise FunctionProblem("at least one list is required")
     pieces: list[str] = []
-    for position, given in enumerate(lists, 1):
-        for place, item in enumerate(given.raw):
+    for position, strings in enumerate(lists, 1):
+        for place, item in enumerate(strings.raw):
             if item.raw is UNKNOWN:
                 return Value(STRING, UNKNOWN)
             if item.raw is None:

@@ -92,11 +92,11 @@ def _shifted(lines: list[str]) -> list[str]:
 def _lines(value: Value, indent: int) -> list[str]:
     # The block form of a collection that is not empty, which stands at a column.
     if isinstance(value.raw, tuple):
-        found: list[str] = []
+        item_lines: list[str] = []
         for item in value.raw:
             inner = _item(item, indent + 2, indent + 2)
-            found += [f"- {inner[0]}", *_shifted(inner[1:])]
-        return found
+            item_lines += [f"- {inner[0]}", *_shifted(inner[1:])]
+        return item_lines
     lines: list[str] = []
     for key, item in value.raw.items():
         lines += _entry(key, item, indent)
@@ -293,10 +293,10 @@ def _mergeable(value: Value) -> dict[str, Value]:
     if isinstance(value.raw, dict):
         return value.raw
     if isinstance(value.raw, tuple) and all(isinstance(v.raw, dict) for v in value.raw):
-        found: dict[str, Value] = {}
+        merged: dict[str, Value] = {}
         for part in value.raw:
-            found = {**part.raw, **found}
-        return found
+            merged = {**part.raw, **merged}
+        return merged
     raise FunctionProblem("cannot merge a value that is not a mapping", 0)
 
 
