@@ -27,7 +27,7 @@ def test_commands() -> None:
 
 
 def test_flags_with_as_many_dashes_as_typed() -> None:
-    assert found("plan", "-det") == ["-detailed-exitcode"]
+    assert found("plan", "-det") == ["-detailed-exitcode", "-details"]
     assert found("plan", "--out") == ["--out="]
     assert found("-ch") == ["-chdir="]
     assert "-report=" in found("show", "-re")

@@ -360,11 +360,11 @@ def test_a_name_that_could_lead_elsewhere_is_refused(backend: StateBackend, name
 
 WORKER = """
 import os, socket, sys, time
-from nexusform.backends.registry import BACKENDS, Place
+from nexusform.backends.registry import BACKENDS, Directories
 from nexusform.ports import BackendProblem, LockHeld, LockInfo
 
 kind, directory, settings, task = sys.argv[1], sys.argv[2], eval(sys.argv[3]), sys.argv[4]
-backend = BACKENDS[kind].open(settings, Place(directory, directory + "/.nexusform"))
+backend = BACKENDS[kind].open(settings, Directories(directory, directory + "/.nexusform"))
 me = f"id-{os.getpid()}"
 info = LockInfo(me, "apply", "me", "0", "now", "p", socket.gethostname(), os.getpid())
 
@@ -418,7 +418,7 @@ elif task == "crowd":
             children.append(child)
             continue
         # A client of its own: none of them may live through a fork.
-        backend = BACKENDS[kind].open(settings, Place(directory, directory + "/.nexusform"))
+        backend = BACKENDS[kind].open(settings, Directories(directory, directory + "/.nexusform"))
         mine = LockInfo(f"id-{number}", "apply", "me", "0", "now", "p", socket.gethostname(), os.getpid())
         while True:
             try:
