@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -121,3 +121,8 @@ def by_number(vm: PlacedVm) -> tuple[bool, int, str]:
     if isinstance(vm.number, int):
         return False, vm.number, ""
     return True, 0, vm.number
+
+
+def machines_of(vms: Iterable[PlacedVm]) -> list[str]:
+    """The machines of VMs, one entry for each."""
+    return [vm.placement.machine for vm in vms]

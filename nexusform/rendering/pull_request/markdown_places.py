@@ -10,9 +10,14 @@ from nexusform.rendering.pull_request.markdown_parts import code, plain, table
 from nexusform.rendering.pull_request.origin import Origin, place_of
 from nexusform.rendering.report.causes import causes_of_moves
 from nexusform.rendering.report.folding import names_text
-from nexusform.rendering.report.placement_rows import PlacementGroup, PlacementLine, either_text
+from nexusform.rendering.report.placement_rows import (
+    PlacementGroup,
+    PlacementLine,
+    VmJourney,
+    either_text,
+    vm_journeys,
+)
 from nexusform.rendering.report.report import Report
-from nexusform.scheduling.racks.model import Placement
 from nexusform.words import first_of, form, listed
 
 _FEW: Final = 12  # that many new VMs are listed one by one
@@ -26,61 +31,37 @@ _NEW: Final = "new"  # the trigger that needs no word in a table of new VMs
 
 def vm_rows(plan: Plan) -> list[str]:
     """The VMs that move, and new ones where they are few: `VM | leaves → goes to | this machine`."""
-    moves = _vms(plan, PlacementAction.MOVE)
-    new = _vms(plan, PlacementAction.PLACE)
-    rows = [*moves, *(new if len(new) <= _FEW else ())]
-    if not rows:
+    moves = vm_journeys(plan, PlacementAction.MOVE)
+    new = vm_journeys(plan, PlacementAction.PLACE)
+    journeys = [*moves, *(new if len(new) <= _FEW else ())]
+    if not journeys:
         return []
     heads = ["VM", "leaves → goes to" if moves else "goes to"]
-    certain = bool(plan.tie_breaks) and any(row.certainty is not None for row in rows)
+    certain = any(journey.machine_share is not None for journey in journeys)
     if certain:
         heads.append("this machine")
-    cells = [_vm_cells(row, certain=certain) for row in rows]
+    cells = [_vm_cells(journey, certain=certain) for journey in journeys]
     return table(heads, cells, figures=1 if certain else 0)
 
 
-def _vms(plan: Plan, action: PlacementAction) -> list[PlacementChange]:
-    return [row for row in plan.placements if row.kind == "vm" and row.action is action]
-
-
-def _vm_cells(row: PlacementChange, *, certain: bool) -> list[str]:
-    cells = [code(row.object), _from_to(row)]
+def _vm_cells(journey: VmJourney, *, certain: bool) -> list[str]:
+    cells = [code(journey.vm).replace("|", "\\|"), _from_to(journey)]
     if certain:
-        cells.append(_percent(row.certainty.machine) if row.certainty is not None else "-")
-    return [cell.replace("|", "\\|") for cell in cells]
+        share = journey.machine_share
+        cells.append(f"{share * 100:.0f} %" if share is not None else "-")
+    return cells
 
 
-def _percent(share: float) -> str:
-    return f"{share * 100:.0f} %"
-
-
-def _from_to(row: PlacementChange) -> str:
-    target = f"**{_machine(row.target)}**"
-    if row.action is not PlacementAction.MOVE:
-        return target if row.trigger in ("", _NEW) else f"{target} ({plain(row.trigger)})"
-    return f"{_origin(row)} → {target}"
-
-
-def _machine(place: object) -> str:
-    """The machine, after its rack where its name does not say that."""
-    if not isinstance(place, Placement):
-        return ""
-    named = place.rack in place.machine
-    return plain(place.machine if named else f"{place.rack} / {place.machine}")
-
-
-def _origin(row: PlacementChange) -> str:
-    """The machine that a VM leaves, without the rack where it stays there."""
-    source, target = row.source, row.target
-    if not isinstance(source, Placement):
-        return ""
-    same_rack = isinstance(target, Placement) and target.rack == source.rack
-    return plain(source.machine.removeprefix(f"{source.rack}-")) if same_rack else _machine(source)
+def _from_to(journey: VmJourney) -> str:
+    target = f"**{plain(journey.target)}**"
+    if journey.origin:
+        return f"{plain(journey.origin)} → {target}"
+    return target if journey.trigger in ("", _NEW) else f"{target} ({plain(journey.trigger)})"
 
 
 def causes_line(plan: Plan, origin: Origin) -> list[str]:
     """Why VMs move, `Because of main.nf.hcl:26.`, and how certain their racks are."""
-    moves = _vms(plan, PlacementAction.MOVE)
+    moves = [row for row in plan.placements if row.kind == "vm" and row.action is PlacementAction.MOVE]
     if not moves:
         return []
     places = dict.fromkeys(place_of(change.source, origin) for change in causes_of_moves(plan))

@@ -6,6 +6,7 @@ from collections import Counter
 
 from msgspec import Struct
 
+from nexusform.demands import machines_of
 from nexusform.planning.occupancy import SiteMachine, SiteVms
 from nexusform.planning.plan import Plan
 from nexusform.rendering.report.placement_rows import natural
@@ -51,9 +52,9 @@ def _changed_racks(site: SiteVms) -> list[RackCounts]:
     left: Counter[str] = Counter()
     came: Counter[str] = Counter()
     for pool in site.pools:
-        standing.update(vm.placement.machine for vm in pool.kept)
-        left.update(vm.placement.machine for vm in pool.left)
-        came.update(vm.placement.machine for vm in pool.came)
+        standing.update(machines_of(pool.kept))
+        left.update(machines_of(pool.left))
+        came.update(machines_of(pool.came))
     machines: dict[str, list[SiteMachine]] = {}
     for machine in site.machines:
         machines.setdefault(machine.facts.rack, []).append(machine)
@@ -87,8 +88,8 @@ def sharing_as_before(plan: Plan) -> frozenset[str]:
     for site in plan.sites:
         for pool in site.pools:
             address = str(pool.address)
-            arrivals = [(site.id, vm.placement.machine) for vm in pool.came]
-            kept = [(site.id, vm.placement.machine) for vm in pool.kept]
+            arrivals = [(site.id, machine) for machine in machines_of(pool.came)]
+            kept = [(site.id, machine) for machine in machines_of(pool.kept)]
             standing.setdefault(address, Counter()).update([*arrivals, *kept])
             came.setdefault(address, set()).update(arrivals)
     return frozenset(

@@ -277,6 +277,45 @@ def _place_in_row(row: PlacementChange, place: Place, say: SayPlace) -> str:
     return say(place)
 
 
+class VmJourney(Struct, frozen=True):
+    """One VM that comes or moves: the machine that it leaves ("" = none) and where it goes.
+
+    `machine_share` is the share of the tie-breaks in which it is this machine, None when none was repeated.
+    """
+
+    vm: str
+    origin: str
+    target: str
+    trigger: str
+    machine_share: float | None
+
+
+def vm_journeys(plan: Plan, action: PlacementAction) -> list[VmJourney]:
+    """The VMs with this action, in the plan's order."""
+    rows = [row for row in plan.placements if row.kind == "vm" and row.action is action]
+    return [_journey(row, plan.tie_breaks) for row in rows]
+
+
+def _journey(row: PlacementChange, tie_breaks: int) -> VmJourney:
+    certainty = row.certainty if tie_breaks else None
+    return VmJourney(
+        row.object,
+        _left(row) if row.action is PlacementAction.MOVE else "",
+        brief_place(row.target) if row.target is not None else "",
+        row.trigger,
+        certainty.machine if certainty is not None else None,
+    )
+
+
+def _left(row: PlacementChange) -> str:
+    """The machine that a VM leaves, its rack unsaid where it stays there."""
+    source, target = row.source, row.target
+    same_rack = isinstance(source, Placement) and isinstance(target, Placement) and source.rack == target.rack
+    if same_rack and isinstance(source, Placement):
+        return source.machine.removeprefix(f"{source.rack}-")
+    return brief_place(source) if source is not None else ""
+
+
 # --- folding -----------------------------------------------------------------------------------
 
 
