@@ -139,9 +139,8 @@ class BodyParser:
             else:
                 raise stream.problem(
                     _REQUIRED,
-                    "An argument or block definition is required here. To set an argument, use the "
-                    "equals sign "
-                    '"=" to introduce the argument value.',
+                    "An argument or block definition is required here. To set an argument, use the equals "
+                    'sign "=" to introduce the argument value.',
                     first,
                 )
         except MalformedError:
@@ -159,9 +158,8 @@ class BodyParser:
         elif kind == ",":
             raise stream.problem(
                 "unexpected-comma-after-argument",
-                "Argument definitions must be separated by newlines, not commas. An argument "
-                "definition must "
-                "end with a newline.",
+                "Argument definitions must be separated by newlines, not commas. An argument definition "
+                "must end with a newline.",
                 since=first,
             )
         elif kind != END:
@@ -191,9 +189,8 @@ class BodyParser:
         if earlier is not attribute:
             self.stream.note(
                 "attribute-redefined",
-                f'The argument "{attribute.name}" was already set at {describe(earlier.name_span)}. '
-                "Each argument "
-                "may be set only once.",
+                f'The argument "{attribute.name}" was already set at {describe(earlier.name_span)}. Each '
+                "argument may be set only once.",
                 attribute.name_span,
             )
 
@@ -275,9 +272,8 @@ class BodyParser:
             mark = stream.tokens.text[stream.tokens.starts[index]]
             raise stream.problem(
                 "invalid-string-literal",
-                f'Template sequences are not allowed in this string. To include a literal "{mark}", '
-                "double it (as "
-                f'"{mark}{mark}") to escape it.',
+                f'Template sequences are not allowed in this string. To include a literal "{mark}", double '
+                f'it (as "{mark}{mark}") to escape it.',
                 index,
                 first,
             )
@@ -329,16 +325,14 @@ class BodyParser:
         detail += "argument definition."
         if kind == ",":
             detail = (
-                "Single-line block syntax can include only one argument definition. To define "
-                "multiple arguments, "
-                "use the multi-line block syntax with one argument definition per line."
+                "Single-line block syntax can include only one argument definition. To define multiple "
+                "arguments, use the multi-line block syntax with one argument definition per line."
             )
         elif kind == NEWLINE:
             detail = (
-                "An argument definition on the same line as its containing block creates a "
-                "single-line block "
-                "definition, which must also be closed on the same line. Place the block's closing brace "
-                "immediately after the argument definition."
+                "An argument definition on the same line as its containing block creates a single-line "
+                "block definition, which must also be closed on the same line. Place the block's closing "
+                "brace immediately after the argument definition."
             )
         raise stream.problem("invalid-single-argument-block-definition", detail)
 
@@ -347,18 +341,15 @@ class BodyParser:
         if following not in {STRING, OPEN_QUOTE, "{", IDENT}:
             return stream.problem(
                 _REQUIRED,
-                "An argument or block definition is required here. To set an argument, use the "
-                'equals sign "=" to '
-                "introduce the argument value.",
+                "An argument or block definition is required here. To set an argument, use the equals sign "
+                '"=" to introduce the argument value.',
                 first,
             )
         stream.note(
             "argument-definition-required",
-            "A single-line block definition can contain only a single argument. If you meant to "
-            "define argument "
-            f'"{stream.tokens.word(first)}", use an equals sign to assign it a value. To define a '
-            "nested block, "
-            "place it on a line of its own within its parent block.",
+            "A single-line block definition can contain only a single argument. If you meant to define "
+            f'argument "{stream.tokens.word(first)}", use an equals sign to assign it a value. To define a '
+            "nested block, place it on a line of its own within its parent block.",
             stream.span(first, first + 1),
         )
         return MalformedError()

@@ -81,8 +81,7 @@ class CollectionParser:
     def _unterminated(self, what: str, bracket: str, opening: int) -> MalformedError:
         return self.stream.problem(
             "unterminated-constructor",
-            f"There is no corresponding closing {bracket} before the end of the file. This may be "
-            "caused by "
+            f"There is no corresponding closing {bracket} before the end of the file. This may be caused by "
             f"incorrect {bracket} nesting elsewhere in this file.",
             opening,
             headline=f"Unterminated {what} constructor expression",

@@ -266,9 +266,8 @@ class ExpressionParser:
                 opening += 1
             self.stream.note(
                 "unterminated-function-call",
-                "There is no closing parenthesis for this function call before the end of the file. "
-                "This may be "
-                "caused by incorrect parenthesis nesting elsewhere in this file.",
+                "There is no closing parenthesis for this function call before the end of the file. This "
+                "may be caused by incorrect parenthesis nesting elsewhere in this file.",
                 self.stream.span(first, opening),
             )
             return MalformedError()
@@ -312,9 +311,8 @@ class ExpressionParser:
                 first, _, second = word.partition(".")
                 raise stream.problem(
                     "invalid-legacy-index-syntax",
-                    "When using the legacy index syntax, chaining two indexes together is not "
-                    "permitted. Use "
-                    f"the proper index syntax instead, like [{first}][{second}].",
+                    "When using the legacy index syntax, chaining two indexes together is not permitted. "
+                    f"Use the proper index syntax instead, like [{first}][{second}].",
                     index,
                     dot,
                 )

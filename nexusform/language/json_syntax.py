@@ -91,9 +91,8 @@ def _object(value: JsonObject, diagnostics: list[Diagnostic]) -> Expression:
             diagnostics.append(
                 error(
                     "duplicate-object-attribute",
-                    f'An attribute named "{each.name}" was already defined at {describe(earlier)}. '
-                    "Remove one of "
-                    "the two.",
+                    f'An attribute named "{each.name}" was already defined at {describe(earlier)}. Remove '
+                    "one of the two.",
                     each.name_span,
                 )
             )

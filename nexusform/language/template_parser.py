@@ -204,9 +204,8 @@ class TemplateParser:
             where = "file" if kind == END else "quoted template"
             stream.note(
                 "unclosed-template-interpolation-sequence",
-                "There is no closing brace for this interpolation sequence before the end of the "
-                f"{where}. This "
-                "might be caused by incorrect nesting inside the given expression.",
+                f"There is no closing brace for this interpolation sequence before the end of the {where}. "
+                "This might be caused by incorrect nesting inside the given expression.",
                 stream.span(first, first),
             )
             return MalformedError()

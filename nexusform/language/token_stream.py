@@ -162,7 +162,6 @@ class TokenStream(Struct):
         if self.reach > MAX_DEPTH:
             raise self.problem(
                 "configuration-is-nested-too-deeply",
-                f"Expressions and blocks may be nested at most {MAX_DEPTH} levels deep, where each "
-                "operator of "
-                "a chain is a level too. Split this one up, for example with local values.",
+                f"Expressions and blocks may be nested at most {MAX_DEPTH} levels deep, where each operator "
+                "of a chain is a level too. Split this one up, for example with local values.",
             )
