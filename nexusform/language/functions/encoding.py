@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from nexusform.language.functions.base64_text import decode_base64, encode_base64
-from nexusform.language.functions.csv_text import parse_csv
 from nexusform.language.functions.function import (
     Example,
     Function,
@@ -17,9 +16,8 @@ from nexusform.language.functions.function import (
     plain_function,
 )
 from nexusform.language.functions.json_text import clean_text, json_text, parse_json
-from nexusform.language.functions.text_encodings import decode_text, encode_text
 from nexusform.language.functions.yaml_text import parse_yaml, yaml_text
-from nexusform.value_types import DYNAMIC, STRING, PrimitiveType
+from nexusform.value_types import DYNAMIC, STRING, ListType, ObjectType, PrimitiveType
 from nexusform.values import UNKNOWN, Value
 
 LARGEST_UNPACKED: Final = 64 * 1024 * 1024
@@ -75,6 +73,191 @@ def _unquote_url(text: str) -> str:
     if bad is not None:
         raise FunctionProblem(f'invalid URL escape "{text[bad.start() : bad.start() + 3]}"', 0)
     return utf8_text(unquote_to_bytes(text.replace("+", " ")), "the result of decoding the provided string")
+
+
+# --- CSV to a list of objects (RFC 4180; quotes are strict) -------------------------------------
+
+
+_BAD_QUOTE: Final = 'extraneous or missing " in quoted-field'
+
+
+def _parse_csv(text: str) -> Value:
+    """One object for every row after the first, which names the columns. Raises FunctionProblem."""
+    rows = _rows(text.replace("\r\n", "\n"))
+    if not rows:
+        raise FunctionProblem("missing header line")
+    _, header = rows[0]
+    seen: set[str] = set()
+    for name in header:
+        if name in seen:
+            raise FunctionProblem(f'duplicate column name "{name}"')
+        seen.add(name)
+    kind = ObjectType.of(dict.fromkeys(header, STRING))
+    objects = []
+    for line, row in rows[1:]:
+        if len(row) != len(header):
+            raise FunctionProblem(f"CSV parse error on line {line}: wrong number of fields")
+        fields = dict(zip(header, row, strict=True))
+        objects.append(Value(kind, {k: Value(STRING, fields[k]) for k in sorted(fields)}))
+    return Value(ListType(kind), tuple(objects))
+
+
+def _rows(text: str) -> list[tuple[int, list[str]]]:
+    # Every row with the line it starts on; empty lines do not count.
+    rows: list[tuple[int, list[str]]] = []
+    at, line = 0, 1
+    while at < len(text):
+        if text[at] == "\n":
+            at += 1
+            line += 1
+            continue
+        start_line, row = line, []
+        while True:
+            field, at, line = _field(text, at, line)
+            row.append(clean_text(field))
+            if at >= len(text) or text[at] == "\n":
+                break
+            at += 1
+        rows.append((start_line, row))
+        at += 1
+        line += 1
+    return rows
+
+
+def _field(text: str, at: int, line: int) -> tuple[str, int, int]:
+    # The field that begins here, where its end is (a comma, a line end, the end), and the line.
+    if text[at : at + 1] != '"':
+        end = min([i for i in (text.find(",", at), text.find("\n", at)) if i >= 0], default=len(text))
+        field = text[at:end]
+        if '"' in field:
+            raise FunctionProblem(f'CSV parse error on line {line}: bare " in non-quoted-field')
+        return field, end, line
+    pieces: list[str] = []
+    start_line, at = line, at + 1
+    while True:
+        quote = text.find('"', at)
+        if quote < 0:
+            raise FunctionProblem(f"CSV parse error on line {start_line}: {_BAD_QUOTE}")
+        pieces.append(text[at:quote])
+        line += text.count("\n", at, quote)
+        following = text[quote + 1 : quote + 2]
+        if following == '"':
+            pieces.append('"')
+            at = quote + 2
+        elif following in {"", ",", "\n"}:
+            return "".join(pieces), quote + 1, line
+        else:
+            raise FunctionProblem(f"CSV parse error on line {line}: {_BAD_QUOTE}")
+
+
+# --- text in other character encodings, by the names of the IANA registry --------------------
+
+
+# Python's codec, then the registry's name and its aliases: those of the encodings that Terraform has,
+# too. IBM1047 is missing, for Python has no codec for it.
+_ENCODINGS: Final = """
+ascii       US-ASCII iso-ir-6 ANSI_X3.4-1968 ANSI_X3.4-1986 ISO_646.irv:1991 ISO646-US us IBM367 cp367 csASCII
+iso8859_1   ISO-8859-1 ISO_8859-1:1987 iso-ir-100 ISO_8859-1 latin1 l1 IBM819 CP819 csISOLatin1
+iso8859_2   ISO-8859-2 ISO_8859-2:1987 iso-ir-101 ISO_8859-2 latin2 l2 csISOLatin2
+iso8859_3   ISO-8859-3 ISO_8859-3:1988 iso-ir-109 ISO_8859-3 latin3 l3 csISOLatin3
+iso8859_4   ISO-8859-4 ISO_8859-4:1988 iso-ir-110 ISO_8859-4 latin4 l4 csISOLatin4
+iso8859_5   ISO-8859-5 ISO_8859-5:1988 iso-ir-144 ISO_8859-5 cyrillic csISOLatinCyrillic
+iso8859_6   ISO-8859-6 ISO_8859-6:1987 iso-ir-127 ISO_8859-6 ECMA-114 ASMO-708 arabic csISOLatinArabic
+iso8859_6   ISO-8859-6-E ISO_8859-6-E csISO88596E ISO-8859-6-I ISO_8859-6-I csISO88596I
+iso8859_7   ISO-8859-7 ISO_8859-7:1987 iso-ir-126 ISO_8859-7 ELOT_928 ECMA-118 greek greek8 csISOLatinGreek
+iso8859_8   ISO-8859-8 ISO_8859-8:1988 iso-ir-138 ISO_8859-8 hebrew csISOLatinHebrew
+iso8859_8   ISO-8859-8-E ISO_8859-8-E csISO88598E ISO-8859-8-I ISO_8859-8-I csISO88598I
+iso8859_9   ISO-8859-9 ISO_8859-9:1989 iso-ir-148 ISO_8859-9 latin5 l5 csISOLatin5
+iso8859_10  ISO-8859-10 iso-ir-157 l6 ISO_8859-10:1992 csISOLatin6 latin6
+iso8859_13  ISO-8859-13 csISO885913
+iso8859_14  ISO-8859-14 iso-ir-199 ISO_8859-14:1998 ISO_8859-14 latin8 iso-celtic l8 csISO885914
+iso8859_15  ISO-8859-15 ISO_8859-15 Latin-9 csISO885915
+iso8859_16  ISO-8859-16 iso-ir-226 ISO_8859-16:2001 ISO_8859-16 latin10 l10 csISO885916
+cp037       IBM037 cp037 ebcdic-cp-us ebcdic-cp-ca ebcdic-cp-wt ebcdic-cp-nl csIBM037
+cp437       IBM437 cp437 437 csPC8CodePage437
+cp850       IBM850 cp850 850 csPC850Multilingual
+cp852       IBM852 cp852 852 csPCp852
+cp855       IBM855 cp855 855 csIBM855
+cp858       IBM00858 CCSID00858 CP00858 PC-Multilingual-850+euro csIBM00858
+cp860       IBM860 cp860 860 csIBM860
+cp862       IBM862 cp862 862 csPC862LatinHebrew
+cp863       IBM863 cp863 863 csIBM863
+cp865       IBM865 cp865 865 csIBM865
+cp866       IBM866 cp866 866 csIBM866
+cp1140      IBM01140 CCSID01140 CP01140 ebcdic-us-37+euro csIBM01140
+koi8_r      KOI8-R csKOI8R
+koi8_u      KOI8-U csKOI8U
+mac_roman   macintosh mac csMacintosh
+cp874       windows-874 cswindows874
+cp1250      windows-1250 cswindows1250
+cp1251      windows-1251 cswindows1251
+cp1252      windows-1252 cswindows1252
+cp1253      windows-1253 cswindows1253
+cp1254      windows-1254 cswindows1254
+cp1255      windows-1255 cswindows1255
+cp1256      windows-1256 cswindows1256
+cp1257      windows-1257 cswindows1257
+cp1258      windows-1258 cswindows1258
+euc_jp      EUC-JP Extended_UNIX_Code_Packed_Format_for_Japanese csEUCPkdFmtJapanese
+iso2022_jp  ISO-2022-JP csISO2022JP
+cp932       Shift_JIS MS_Kanji csShiftJIS
+cp949       EUC-KR csEUCKR
+gbk         GBK CP936 MS936 windows-936 csGBK
+gb18030     GB18030 csGB18030
+hz          HZ-GB-2312
+big5        Big5 csBig5
+utf-8       UTF-8 csUTF8
+utf-16      UTF-16 csUTF16
+utf-16-be   UTF-16BE csUTF16BE
+utf-16-le   UTF-16LE csUTF16LE
+"""
+
+
+def _by_name() -> dict[str, str]:
+    rows = [line.split() for line in _ENCODINGS.strip().splitlines()]
+    return {name.lower(): codec for codec, *names in rows for name in names}
+
+
+_CODECS: Final = _by_name()
+
+
+def _codec(name: str) -> str:
+    codec = _CODECS.get(name.lower())
+    if codec is None:
+        raise FunctionProblem(
+            f'"{name}" is not a supported IANA encoding name or alias in this version of nexusform', 1
+        )
+    return codec
+
+
+def _encode_text(text: str, encoding: str) -> str:
+    """A text in another encoding, as base64. Raises FunctionProblem."""
+    codec = _codec(encoding)
+    try:
+        # UTF-16 without a named byte order is big-endian, and begins with a mark that says so.
+        encoded = b"\xfe\xff" + text.encode("utf-16-be") if codec == "utf-16" else text.encode(codec)
+        return encode_base64(encoded)
+    except UnicodeError:
+        raise FunctionProblem(
+            f"the given string contains characters that cannot be represented in {encoding}", 0
+        ) from None
+
+
+def _decode_text(text: str, encoding: str) -> str:
+    """The text that base64 of another encoding stands for. Raises FunctionProblem."""
+    codec = _codec(encoding)
+    try:
+        data = decode_base64(text)
+        if codec == "utf-16" and data[:2] not in {b"\xfe\xff", b"\xff\xfe"}:
+            codec = "utf-16-be"
+        return clean_text(data.decode(codec))
+    except UnicodeError:
+        raise FunctionProblem(
+            f"the given string contains symbols that are not defined for {encoding}", 0
+        ) from None
+
+
+# --- the functions ---------------------------------------------------------------------------
 
 
 def _encode_json(value: Value) -> Value:
@@ -133,7 +316,7 @@ FUNCTIONS: Final = (
         "The rows of a CSV text as a list of objects, named by its first row.",
         (Parameter("str", STRING, "the text"),),
         DYNAMIC,
-        lambda text: parse_csv(text.raw),
+        lambda text: _parse_csv(text.raw),
         (Example('csvdecode("a,b\\n1,2")[0].b', '"2"'),),
     ),
     Function(
@@ -156,14 +339,14 @@ FUNCTIONS: Final = (
     _text_function(
         "textdecodebase64",
         "The text that base64 of another character encoding stands for.",
-        decode_text,
+        _decode_text,
         [("source", STRING, "base64"), _ENCODING],
         ('textdecodebase64("SABlAGwAbABvAA==", "UTF-16LE")', '"Hello"'),
     ),
     _text_function(
         "textencodebase64",
         "The text in another character encoding, in base64.",
-        encode_text,
+        _encode_text,
         [_ENCODED, _ENCODING],
         ('textencodebase64("Hello", "UTF-16LE")', '"SABlAGwAbABvAA=="'),
     ),
