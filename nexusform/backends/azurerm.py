@@ -299,7 +299,7 @@ class _Journal:
     def lines(self) -> list[bytes]:
         """Every line of every blob, in order."""
         texts = [bytes(self._blob_of(name).download_blob().readall()) for name in self._names()]
-        return [line for text in texts for line in text.split(b"\n") if line]
+        return journal_lines.lines_of(texts)
 
     def begun(self) -> bool:
         """Whether there is any line."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 _MARK: Final = b"#compacted "
@@ -33,6 +33,14 @@ def compaction_mark(document: bytes) -> bytes:
 def seal(lock_id: str) -> bytes:
     """The line by which the holder of a lock takes the journal over."""
     return _SEAL + lock_id.encode("unicode_escape")
+
+
+def lines_of(texts: Iterable[bytes]) -> list[bytes]:
+    """The lines of the pieces that a journal is kept in, in order."""
+    lines: list[bytes] = []
+    for text in texts:
+        lines += [line for line in text.split(b"\n") if line]
+    return lines
 
 
 def pending(lines: Sequence[bytes], document: bytes | None) -> list[bytes]:

@@ -94,7 +94,7 @@ class PostgresBackend:
         )
         with self._session("read the journal") as connection:
             rows = connection.execute(self._database.sql(query), (self._workspace,)).fetchall()
-        return [line for (lines,) in rows for line in bytes(lines).split(b"\n") if line]
+        return journal_lines.lines_of(bytes(lines) for (lines,) in rows)
 
     def compact(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Write the document and empty the journal in one transaction."""

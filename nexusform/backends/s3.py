@@ -12,7 +12,7 @@ and changes the ETag of K, so that nothing of the former holder is accepted any 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
@@ -315,14 +315,22 @@ class _Objects:
     def entries(self, prefix: str) -> list[Mapping[str, Any]]:
         """Keys with their times, sorted by key."""
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix)
-        entries = [entry for page in pages for entry in page.get("Contents", ())]
+        entries = _entries(pages, "Contents")
         return sorted(entries, key=lambda entry: str(entry["Key"]))
 
     def versions(self, key: str) -> list[Mapping[str, Any]]:
         """The versions of one object, newest first."""
         pages = self._client.get_paginator("list_object_versions").paginate(Bucket=self._bucket, Prefix=key)
-        entries = [entry for page in pages for entry in page.get("Versions", ())]
+        entries = _entries(pages, "Versions")
         return [entry for entry in entries if entry["Key"] == key and entry["VersionId"] != "null"]
+
+
+def _entries(pages: Iterable[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
+    # A page without any has no list of them either.
+    entries: list[Mapping[str, Any]] = []
+    for page in pages:
+        entries += page.get(name, ())
+    return entries
 
 
 class _Journal:
@@ -343,7 +351,7 @@ class _Journal:
     def lines(self) -> list[bytes]:
         """Every line of every object, in order."""
         texts = [self._objects.get(key)[0] or b"" for key in self._objects.keys(self._prefix)]
-        return [line for text in texts for line in text.split(b"\n") if line]
+        return journal_lines.lines_of(texts)
 
     def begun(self) -> bool:
         """Whether there is any line."""

@@ -119,14 +119,19 @@ def children(expression: Expression) -> tuple[Expression, ...]:
     if isinstance(expression, (TupleCons, Call)):
         return expression.items if isinstance(expression, TupleCons) else expression.arguments
     if isinstance(expression, ObjectCons):
-        return tuple(
-            each
-            for key, value in expression.items
-            for each in ((value,) if key.bare or key.is_ambiguous else (key.expression, value))
-        )
+        return _keys_and_values(expression)
     if isinstance(expression, (Conditional, TemplateIf)):
         return _branches(expression)
     return _operands(expression)
+
+
+def _keys_and_values(expression: ObjectCons) -> tuple[Expression, ...]:
+    parts: list[Expression] = []
+    for key, value in expression.items:
+        if not key.bare and not key.is_ambiguous:
+            parts.append(key.expression)
+        parts.append(value)
+    return tuple(parts)
 
 
 def _branches(expression: Conditional | TemplateIf) -> tuple[Expression, ...]:
@@ -225,4 +230,7 @@ def _objects(value: JsonValue) -> tuple[JsonObject, ...]:
 
 
 def _properties(value: JsonValue) -> tuple[JsonProperty, ...]:
-    return tuple(each for holder in _objects(value) for each in holder.properties)
+    properties: list[JsonProperty] = []
+    for holder in _objects(value):
+        properties += holder.properties
+    return tuple(properties)

@@ -60,12 +60,10 @@ def explain_placements(
     if not placements:
         return None
     known = {m.name for m in roster.members}
-    named = {
-        name
-        for placement in placements
-        if placement.written.policy
-        for name in placement.written.policy.cluster_names
-    }
+    named: set[str] = set()
+    for placement in placements:
+        if placement.written.policy:
+            named.update(placement.written.policy.cluster_names)
     if name and name not in known | named:
         if any(row.kind == "pod" and row.object == name for row in planned.plan.placements):
             return None

@@ -57,13 +57,13 @@ def _of_configuration(place: Place) -> Graph:
     problems += wrong
     nodes = tuple(str(block.address) for block in order.blocks)
     known = {block.address for block in order.blocks}
-    edges = tuple(
-        (str(block.address), str(need))
-        for block in order.blocks
-        for need in order.needs.get(block.address, ())
-        if need in known
+    edges: list[tuple[str, str]] = []
+    for block in order.blocks:
+        needs = [need for need in order.needs.get(block.address, ()) if need in known]
+        edges += [(str(block.address), str(need)) for need in needs]
+    return Graph(
+        nodes, tuple(edges), tuple(problems), configuration.files, drawable=bool(nodes) or not problems
     )
-    return Graph(nodes, edges, tuple(problems), configuration.files, drawable=bool(nodes) or not problems)
 
 
 def _of_plan(plan: Plan) -> Graph:
@@ -71,13 +71,11 @@ def _of_plan(plan: Plan) -> Graph:
     by_resource: dict[str, list[str]] = {}
     for change in plan.changes:
         by_resource.setdefault(str(change.address.resource), []).append(str(change.address))
-    edges = tuple(
-        (str(change.address), needed)
-        for change in plan.changes
-        for resource in change.dependencies
-        for needed in by_resource.get(resource, ())
-    )
-    return Graph(nodes, edges)
+    edges: list[tuple[str, str]] = []
+    for change in plan.changes:
+        for resource in change.dependencies:
+            edges += [(str(change.address), needed) for needed in by_resource.get(resource, ())]
+    return Graph(nodes, tuple(edges))
 
 
 # --- drawing, by graphviz where it is installed ------------------------------------------------

@@ -258,13 +258,12 @@ def address_to_import(
 
 
 def _blocks(configuration: Configuration) -> dict[str, ResourceBlock]:
-    blocks = [
-        block
-        for module in modules(configuration.root)
-        for block in module.resources.values()
-        if block.mode == "managed"
-    ]
-    return {str(block.address): block for block in blocks}
+    """The blocks of managed resources by address, of all modules."""
+    blocks: dict[str, ResourceBlock] = {}
+    for module in modules(configuration.root):
+        managed = [block for block in module.resources.values() if block.mode == "managed"]
+        blocks.update({str(block.address): block for block in managed})
+    return blocks
 
 
 def import_one(

@@ -161,7 +161,10 @@ def _contents(configuration: Configuration) -> list[str]:
 
 
 def _modules(module: Module) -> list[Module]:
-    return [module, *(below for call in module.calls.values() for below in _modules(call.module))]
+    modules = [module]
+    for call in module.calls.values():
+        modules += _modules(call.module)
+    return modules
 
 
 # --- -backend-config ---------------------------------------------------------------------------

@@ -99,12 +99,14 @@ def read_stored(backend: StateBackend, *, closely: bool = True) -> tuple[Stored 
 
 def _misfits_of(state: State, known: Mapping[str, BlockSchema], name: str) -> list[Diagnostic]:
     """What is wrong with objects that a document did not hold so."""
-    return [
-        error(misfit.id, f"{name}, {address}: {path_text(misfit.path)}: {misfit.detail}")
-        for address, instance in state.instances.items()
-        if instance.current is not None and address.type in known
-        for misfit in misfits(known[address.type], instance.current.attributes)
-    ]
+    diagnostics: list[Diagnostic] = []
+    for address, instance in state.instances.items():
+        if instance.current is None or address.type not in known:
+            continue
+        for misfit in misfits(known[address.type], instance.current.attributes):
+            detail = f"{name}, {address}: {path_text(misfit.path)}: {misfit.detail}"
+            diagnostics.append(error(misfit.id, detail))
+    return diagnostics
 
 
 def settle_stored(

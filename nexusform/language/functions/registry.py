@@ -64,7 +64,9 @@ def standard_functions(
     `new_uuid`.
     """
     families = [*FAMILIES, *_outside_families(files, clock, base_directory, plan_time, applying=applying)]
-    functions = {f.name: f for _, family in families for f in family}
+    functions: dict[str, Function] = {}
+    for _, family in families:
+        functions.update({function.name: function for function in family})
     if applying and new_uuid is not None:
         functions["uuid"] = replace(functions["uuid"], body=lambda: string(new_uuid()))
     return _with_templates(functions, files, base_directory)
@@ -173,8 +175,8 @@ def _section(function: Function) -> list[str]:
 
 def example_calls() -> Mapping[str, tuple[tuple[str, str], ...]]:
     """The examples of every function: what is called, and what it gives."""
-    return {
-        f.name: tuple([(e.call, e.result) for e in f.examples])
-        for _, family in described_families()
-        for f in family
-    }
+    calls: dict[str, tuple[tuple[str, str], ...]] = {}
+    for _, family in described_families():
+        for function in family:
+            calls[function.name] = tuple([(each.call, each.result) for each in function.examples])
+    return calls

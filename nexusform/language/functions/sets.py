@@ -79,8 +79,10 @@ def _product(*sets: Value) -> Value:
         return Value(kind, UNKNOWN)
     if prod([len(s.raw) for s in sets]) > PRODUCT_LIMIT:
         raise FunctionProblem(f"the product has more than {PRODUCT_LIMIT} elements")
-    converted = [[convert(v, parts.elements[i]) for v in s.raw] for i, s in enumerate(sets)]
-    rows = [Value(parts, row) for row in product(*converted)]
+    factors: list[list[Value]] = []
+    for operand, element in zip(sets, parts.elements, strict=True):
+        factors.append([convert(item, element) for item in operand.raw])
+    rows = [Value(parts, row) for row in product(*factors)]
     if isinstance(kind, SetType):
         return set_value(rows, parts)
     return Value(kind, tuple(rows)) if all(r.type == parts for r in rows) else tuple_value(rows)
