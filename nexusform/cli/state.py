@@ -11,6 +11,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "show": Entry("nexusform.cli.state_view:show", "Show one resource instance"),
     "mv": Entry("nexusform.cli.state_edit:mv", "Give an instance, a resource or a module another address"),
     "rm": Entry("nexusform.cli.state_edit:rm", "Forget instances without destroying them"),
+    "verify": Entry("nexusform.cli.state_view:verify", "Look whether what the state says can be so"),
     "pull": Entry("nexusform.cli.state_view:pull", "Print the state document"),
     "push": Entry("nexusform.cli.state_edit:push", "Replace the state by a document"),
     "history": Entry("nexusform.cli.state_history:history", "List the versions that are kept"),

@@ -129,6 +129,32 @@ def _schema(address: Address) -> BlockSchema | None:
     return kind.schema if kind else None
 
 
+class VerifyArguments(Struct, frozen=True, kw_only=True):
+    """What `state verify` takes."""
+
+    state: str = state_flag()
+
+
+@command("verify", VerifyArguments)
+def verify(arguments: VerifyArguments) -> int:
+    """Look whether what the state says can be so; exit 2 when something cannot, or is odd.
+
+    It looks for cells that a machine lacks or that hold more than they have, for names, numbers and ids
+    that stand twice, for unknown providers, and for dependencies in a circle or on nothing.
+    """
+    from nexusform.workflow import state_commands
+
+    screen = Screen()
+    reading = state_commands.verify(place_of(arguments.state))
+    screen.diagnostics(reading.diagnostics, reading.sources)
+    if reading.state is None:
+        return 1
+    if reading.diagnostics:
+        return 2
+    screen.out("The state agrees with itself.")
+    return 0
+
+
 class PullArguments(Struct, frozen=True, kw_only=True):
     """What `state pull` takes."""
 

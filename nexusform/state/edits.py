@@ -37,9 +37,16 @@ def _has_id(instance: InstanceState, object_id: str) -> bool:
 
 
 def without(state: State, addresses: Iterable[Address]) -> State:
-    """The state without these instances, deposed objects included."""
+    """The state without these instances, deposed objects included. What depended on a block of which
+    nothing is left no longer does.
+    """
     gone = set(addresses)
-    return replace(state, instances={a: i for a, i in state.instances.items() if a not in gone})
+    instances = {a: i for a, i in state.instances.items() if a not in gone}
+    left = {str(address.config) for address in instances}
+    nowhere = {str(address.config): frozenset[str]() for address in gone if str(address.config) not in left}
+    if nowhere:
+        instances = {a: _each_object(i, lambda o: _depending(o, nowhere)) for a, i in instances.items()}
+    return replace(state, instances=instances)
 
 
 # --- moving ------------------------------------------------------------------------------------

@@ -85,6 +85,24 @@ def loads(data: bytes) -> Any:
         raise _explained(data, problem.msg, problem.pos) from None
 
 
+def keys_written_twice(data: bytes) -> list[str]:
+    """The keys that stand more than once in one object of a JSON document, each once."""
+    import json
+
+    twice: dict[str, None] = {}
+
+    def note(pairs: list[tuple[str, Any]]) -> None:
+        seen = set()
+        for key, _ in pairs:
+            if key in seen:
+                twice[key] = None
+            seen.add(key)
+
+    if data:
+        json.loads(data.removeprefix(_BYTE_ORDER_MARK), object_pairs_hook=note)
+    return list(twice)
+
+
 def _is_bent(text: bytes) -> bool:
     # Whether orjson would give another number.
     written = text.decode()

@@ -21,7 +21,9 @@ from nexusform.planning.plan import Mode
 from nexusform.planning.planner import make_plan
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.room.room_left import with_room
+from nexusform.planning.verification.standing import state_problems
 from nexusform.ports import Clock, Provider, ProviderProblem, StateBackend
+from nexusform.providers.registry import PROVIDERS
 from nexusform.state import codec
 from nexusform.state.model import EMPTY
 from nexusform.workflow.importing import Imports, find_imports, refusal_to_generate, with_generated
@@ -83,14 +85,18 @@ class Run(Struct):
         return self.project.backend.read()
 
     def plan(self, options: PlanOptions) -> PlanResult:
-        """Plan against the stored state."""
+        """Plan against the stored state, if that can be so."""
+        types = self.project.registries.resource_types
+        contradictions = state_problems(self.stored.state, types, PROVIDERS)
+        if has_errors(contradictions):
+            return _failed(options, *contradictions)
         refreshed: Refreshed = {}
         if options.refresh:
             try:
                 refreshed = refresh(
                     self.stored.state,
                     self.providers,
-                    self.project.registries.resource_types,
+                    types,
                     self.notices.reading,
                 )
             except ProviderProblem as problem:
@@ -102,8 +108,9 @@ class Run(Struct):
         if imports.generated:
             request = replace(request, configuration=self.project.configuration)
         result = make_plan(replace(request, imports=imports.objects))
-        if imports.diagnostics:
-            plan = replace(result.plan, diagnostics=(*result.plan.diagnostics, *imports.diagnostics))
+        more = (*contradictions, *imports.diagnostics)
+        if more:
+            plan = replace(result.plan, diagnostics=(*result.plan.diagnostics, *more))
             result = replace(result, plan=plan)
         if options.mode is Mode.NORMAL:
             result = with_lint(result, self.project.configuration)

@@ -11,10 +11,13 @@ from msgspec.structs import replace
 import nexusform
 from nexusform.address import Address, AddressPattern, AddressProblem, parse_pattern
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
+from nexusform.planning.verification.standing import dependencies_on_nothing, state_problems
 from nexusform.ports import BackendProblem, Clock, StateBackend
+from nexusform.providers.registry import PROVIDERS
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.state import codec, edits
+from nexusform.state.json_text import keys_written_twice
 from nexusform.state.model import State
 from nexusform.workflow.locking import HeldLock, Locking, acquire
 from nexusform.workflow.place import Place
@@ -293,3 +296,25 @@ def _unrelated(state: State, pushed: State, name: str) -> Diagnostic | None:
             f"{name} and the current state both have the serial {pushed.serial} but differ. {way_out}",
         )
     return None
+
+
+def verify(place: Place) -> StateReading:
+    """The state, and all that is wrong with it in itself."""
+    backend, problems, sources = find_backend(place)
+    if backend is None:
+        return StateReading(None, tuple(problems), sources)
+    stored, wrong = read_stored(backend)
+    problems += wrong
+    if stored is None:
+        return StateReading(None, tuple(problems), sources)
+    try:
+        twice = keys_written_twice(backend.read() or b"")
+    except BackendProblem as problem:
+        return StateReading(None, (*problems, error("the-state-cannot-be-read", str(problem))), sources)
+    if twice:
+        listed = ", ".join(f'"{key}"' for key in twice)
+        detail = f"In {backend.describe()} keys stand twice in one object: {listed}. The last one counts."
+        problems.append(error("the-state-contradicts-itself", detail))
+    problems += state_problems(stored.state, registries().resource_types, PROVIDERS)
+    problems += dependencies_on_nothing(stored.state)
+    return StateReading(stored.state, tuple(problems), sources)

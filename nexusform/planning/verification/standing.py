@@ -1,0 +1,240 @@
+"""Whether what a state says can stand: its objects do not contradict each other, and its VMs are on cells
+that their machines have. Places that were observed are never wrong.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.address import Address
+from nexusform.demands import PlacedVm, VmDemand
+from nexusform.diagnostics import Diagnostic, error, warning
+from nexusform.planning.preparation.prior import Prior
+from nexusform.planning.vms.sites import build_sites, sku_of
+from nexusform.planning.vms.surroundings import surroundings_before
+from nexusform.ports import ResourceType
+from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from nexusform.scheduling.racks.model import Machine, VmSku
+from nexusform.scheduling.world import Inventory
+from nexusform.state.model import ObjectState, State
+
+MOST_NAMED: Final = 20
+OBSERVED: Final = "observed"
+
+
+class _StandingVm(Struct, frozen=True):
+    address: Address
+    demand: VmDemand
+    vm: PlacedVm
+    sku: VmSku | None  # None: nothing is known of it
+
+    @property
+    def name(self) -> str:
+        return f'the VM "{self.vm.name}" of {self.address}'
+
+
+def state_problems(
+    state: State, types: Mapping[str, ResourceType], providers: Collection[str]
+) -> list[Diagnostic]:
+    """Errors for what cannot be, a warning for machines that hold more than they have. `providers` are the
+    kinds of provider that there are.
+    """
+    machines = _machines(state, types)
+    vms = list(_standing(state, types))
+    contradictions = [
+        *_creation_numbers(state),
+        *_providers(state, providers),
+        *_circle(state),
+        *_twice(state, types, vms),
+        *_cells(vms, machines),
+    ]
+    problems = [_contradiction(said) for said in contradictions[:MOST_NAMED]]
+    if len(contradictions) > MOST_NAMED:
+        problems.append(_contradiction(f"{len(contradictions) - MOST_NAMED} more of its parts cannot be so."))
+    overfull = list(_overfull(vms, machines))
+    if overfull:
+        problems.append(_overfull_warning(overfull))
+    return problems
+
+
+def dependencies_on_nothing(state: State) -> list[Diagnostic]:
+    """A warning per block that something depends on and of which nothing stands. It may have no instance."""
+    blocks = {str(address.config) for address in state.instances}
+    gone: dict[str, list[str]] = {}
+    for address, current in _objects(state):
+        for block in current.dependencies:
+            if block not in blocks:
+                gone.setdefault(block, []).append(str(address))
+    return [
+        warning(
+            "dependency-on-what-is-gone",
+            f"{_listed(addresses)} is said to depend on {block}, of which nothing stands. The next "
+            "apply writes its dependencies anew.",
+        )
+        for block, addresses in gone.items()
+    ]
+
+
+def _contradiction(said: str) -> Diagnostic:
+    return error(
+        "the-state-contradicts-itself",
+        f"{said} Somebody changed the state by hand, or it was damaged. `nexusform state history` lists the "
+        "versions that are kept, and `nexusform state rollback SERIAL` goes back to one.",
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    named = list(names)
+    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    return ", ".join(named[:MOST_NAMED]) + more
+
+
+def _objects(state: State) -> Iterator[tuple[Address, ObjectState]]:
+    """The current objects."""
+    for address, instance in state.instances.items():
+        if instance.current is not None:
+            yield address, instance.current
+
+
+# --- objects -----------------------------------------------------------------------------------
+
+
+def _creation_numbers(state: State) -> Iterator[str]:
+    first: dict[int, str] = {}
+    for address, instance in state.instances.items():
+        standing = {f"the deposed object {key} of {address}": old for key, old in instance.deposed.items()}
+        if instance.current is not None:
+            standing[str(address)] = instance.current
+        for name, one in standing.items():
+            other = first.setdefault(one.creation, name)
+            if other != name:
+                yield f"Both {other} and {name} have the creation number {one.creation}."
+
+
+def _providers(state: State, providers: Collection[str]) -> Iterator[str]:
+    for address, current in _objects(state):
+        if current.provider.partition(".")[0] not in providers:
+            yield f'{address} was made by the provider "{current.provider}", which there is not.'
+
+
+def _circle(state: State) -> Iterator[str]:
+    """The blocks that depend on each other in a circle, or on such."""
+    needs: dict[str, set[str]] = {}
+    for address, current in _objects(state):
+        block = str(address.config)
+        needs.setdefault(block, set()).update(b for b in current.dependencies if b != block)
+    open_needs = {block: {n for n in named if n in needs} for block, named in needs.items()}
+    needed_by: dict[str, list[str]] = {}
+    for block, named in open_needs.items():
+        for need in named:
+            needed_by.setdefault(need, []).append(block)
+    ready = [block for block, named in open_needs.items() if not named]
+    while ready:
+        done = ready.pop()
+        for block in needed_by.get(done, ()):
+            open_needs[block].discard(done)
+            if not open_needs[block]:
+                ready.append(block)
+    stuck = [block for block, named in open_needs.items() if named]
+    if stuck:
+        yield f"These depend on each other in a circle: {_listed(stuck)}."
+
+
+def _twice(state: State, types: Mapping[str, ResourceType], vms: Iterable[_StandingVm]) -> Iterator[str]:
+    ids: dict[Hashable, str] = {}
+    for address, current in _objects(state):
+        object_id = current.attributes.get("id")
+        if isinstance(object_id, str) and object_id and address.type in types:
+            other = ids.setdefault((address.type, object_id), str(address))
+            if other != str(address):
+                yield f'{other} and {address} have the same id, "{object_id}".'
+    names: dict[Hashable, _StandingVm] = {}
+    numbers: dict[Hashable, _StandingVm] = {}
+    for one in vms:
+        same_name = names.setdefault((one.demand.owner, one.demand.site_id, one.vm.name), one)
+        if same_name is not one:
+            yield f"There are two of {one.name}: the other is of {same_name.address}."
+        same_number = numbers.setdefault((one.address, one.vm.pool, one.vm.number), one)
+        if same_number is not one:
+            yield f"{same_number.name} and {one.name} have the same number in one pool, {one.vm.number}."
+
+
+# --- VMs on machines ---------------------------------------------------------------------------
+
+
+def _machines(state: State, types: Mapping[str, ResourceType]) -> dict[tuple[str, str], Machine]:
+    """The machines that racks and machines of the state offer, by site and name."""
+    inventory = Inventory()
+    offering = []
+    for address, current in _objects(state):
+        resource_type = types.get(address.type)
+        if resource_type is not None and resource_type.offer is not None:
+            offering.append((resource_type.phase, address, current, resource_type.offer))
+    for _, address, current, offer in sorted(offering, key=lambda one: one[0]):
+        offer(current.attributes, str(address), inventory)
+    sites, _ = build_sites(inventory)
+    return {(site.id, name): machine for site in sites.values() for name, machine in site.machines.items()}
+
+
+def _standing(state: State, types: Mapping[str, ResourceType]) -> Iterator[_StandingVm]:
+    skus = CATALOGUES.get(state.catalogue, CATALOGUES[NEWEST]).vm_skus
+    surroundings = surroundings_before(Prior(state, state.instances, {}, {}, {}, ()), skus, types)
+    for address, current in _objects(state):
+        resource_type = types.get(address.type)
+        if resource_type is None or resource_type.vms is None:
+            continue
+        demand, _ = resource_type.vms.demand(current.attributes, surroundings, address)
+        if demand is None:
+            continue
+        pools = {pool.pool: pool for pool in demand.pools}
+        for vm in resource_type.vms.standing(current.attributes):
+            pool = pools.get(vm.pool)
+            is_known = pool is not None or vm.sku_name in surroundings.skus
+            yield _StandingVm(address, demand, vm, sku_of(vm, pool, surroundings.skus) if is_known else None)
+
+
+def _cells(vms: Iterable[_StandingVm], machines: Mapping[Any, Machine]) -> Iterator[str]:
+    for one in vms:
+        cells, place = one.vm.placement.cells, one.vm.placement
+        if one.vm.provenance == OBSERVED or not cells:
+            continue
+        machine = machines.get((one.demand.site_id, place.machine))
+        lacking = [cell for cell in cells if machine is not None and cell >= machine.cells]
+        if lacking:
+            yield f"{place.machine} has no cell {lacking[0]}, where {one.name} is said to be."
+        elif len(set(cells)) != len(cells):
+            yield f"{one.name} is said to be twice in one cell."
+        elif one.sku is not None and len(cells) != one.sku.numa_cells:
+            yield f"{one.name} is said to be in {len(cells)} cells, and its size takes {one.sku.numa_cells}."
+
+
+def _overfull(vms: Iterable[_StandingVm], machines: Mapping[tuple[str, str], Machine]) -> Iterator[str]:
+    """The machines of which a cell holds more than it has."""
+    cpus: Counter[tuple[str, str, int]] = Counter()
+    memory: Counter[tuple[str, str, int]] = Counter()
+    for one in vms:
+        where = one.demand.site_id, one.vm.placement.machine
+        if one.sku is not None and where in machines:
+            for cell in one.vm.placement.cells:
+                cpus[*where, cell] += one.sku.cpus_in_cell
+                memory[*where, cell] += one.sku.memory_in_cell
+    seen = set()
+    for site_id, name, cell in cpus:
+        machine = machines[site_id, name]
+        beyond = cpus[site_id, name, cell] > machine.cpus_per_cell
+        if (beyond or memory[site_id, name, cell] > machine.memory_gib_per_cell) and name not in seen:
+            seen.add(name)
+            yield name
+
+
+def _overfull_warning(names: list[str]) -> Diagnostic:
+    return warning(
+        "more-stands-than-fits",
+        f"More VMs are said to stand in a cell than it has room for, on {_listed(names)}. That is so after a "
+        "machine was made smaller, an import or a pinned VM; otherwise somebody changed the state. They "
+        "are counted; the cells take no new VM until there is room again.",
+    )

@@ -1,0 +1,70 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run
+
+CONFIGURATION = """
+resource "nexus_site" "lab" {}
+resource "nexus_rack" "r" {
+  site_id       = nexus_site.lab.id
+  name          = "r"
+  machine_count = 2
+}
+resource "nexus_virtual_machine" "v" {
+  name       = "v"
+  site_id    = nexus_site.lab.id
+  cpu_cores  = 4
+  memory_gib = 16
+  disk_gib   = 20
+  depends_on = [nexus_rack.r]
+}
+"""
+STATE = Path("state/nexusform.nfstate")
+
+
+@pytest.fixture(autouse=True)
+def applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text(CONFIGURATION)
+    assert run(["apply", "-auto-approve"]) == 0
+    capsys.readouterr()
+
+
+def in_cell(cell: int) -> None:
+    document = json.loads(STATE.read_text())
+    for resource in document["resources"]:
+        for instance in resource["instances"]:
+            if "cells" in instance["attributes"]:
+                instance["attributes"]["cells"] = [cell]
+    STATE.write_text(json.dumps(document))
+
+
+def test_a_state_that_is_well_exits_with_0(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["state", "verify"]) == 0
+    assert capsys.readouterr().out == "The state agrees with itself.\n"
+
+
+def test_a_cell_that_is_not_there_is_named_and_neither_planned_on_nor_applied(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    in_cell(7)
+    before = STATE.read_bytes()
+    assert run(["state", "verify"]) == 2
+    assert "has no cell 7" in capsys.readouterr().err
+    for command in (["plan"], ["apply", "-auto-approve"], ["destroy", "-auto-approve"]):
+        assert run(command) == 1
+        assert "The state contradicts itself" in capsys.readouterr().err
+    assert STATE.read_bytes() == before
+
+
+def test_keys_that_stand_twice_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    STATE.write_text(STATE.read_text().replace('"serial":', '"serial": 0, "serial":', 1))
+    assert run(["state", "verify"]) == 2
+    assert 'keys stand twice in one object: "serial"' in " ".join(capsys.readouterr().err.split())
+
+
+def test_what_state_rm_takes_away_is_depended_on_no_more(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["state", "rm", "nexus_rack.r"]) == 0
+    assert run(["state", "verify"]) == 0, capsys.readouterr().err
