@@ -484,6 +484,7 @@ ADVICE: Final = frozenset(
         "backend-configuration-ignored",
         "deprecated-envelope",
         "document-read-with-a-correction",
+        "generated-configuration-stands-elsewhere",
         "incomplete-list",
         "members-of-a-placement-share-machines",
         "more-findings",

@@ -25,6 +25,8 @@ _CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f"
 _UNSEEN = "\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f"
 # Line ends of other systems, and what is no character: the former end lines of logs, the latter XML.
 _NOT_TEXT = "\u2028\u2029\ufffe\uffff\ud800-\udfff"
+_ITEM = re.compile(r" +(?:-|\d+\.) ")
+_NARROWEST = 20  # columns that text is wrapped to
 _CONTROL = re.compile(f"[{_CONTROLS}{_UNSEEN}{_NOT_TEXT}]")
 
 
@@ -91,16 +93,21 @@ def pad(text: str, width: int, *, right: bool = False) -> str:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """The lines of a text wrapped at words; lines that start with a space are kept as they are.
+    """The lines of a text wrapped at words.
 
-    `width` below 20 turns wrapping off. Words longer than a line stand on one of their own.
+    Lines that start with a space are kept as they are, but for items of a list (` - `, ` 1. `). `width`
+    below 20 turns wrapping off. Words longer than a line stand on one of their own.
     """
     lines: list[str] = []
     for line in text.split("\n"):
-        if width < 20 or line.startswith(" ") or columns(line) <= width:
+        item = _ITEM.match(line)
+        is_fixed = item is None and line.startswith(" ")
+        if is_fixed or width < _NARROWEST or columns(line) <= width:
             lines.append(line.rstrip())
         else:
-            lines.extend(_fill(line.split(" "), width))
+            indent = item.end() if item is not None else 0
+            first, *more = _fill(line[indent:].split(" "), width - indent)
+            lines += [f"{line[:indent]}{first}", *(f"{' ' * indent}{each}" for each in more)]
     return lines
 
 

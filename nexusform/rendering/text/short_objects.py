@@ -13,7 +13,6 @@ from nexusform.rendering.text.columns import cut, hanging
 from nexusform.rendering.text.stanza_text import head_symbol, output_lines
 from nexusform.words import counted, form
 
-_WIDEST_LABEL: Final = 36
 _MOST_LINES: Final = 3  # of one object
 _MOST_FOLDS: Final = 80
 _MOST_OUTPUTS: Final = 20
@@ -28,7 +27,7 @@ def object_lines(folds: Sequence[ObjectFold], width: int, paint: Painter) -> lis
         shown.sort(key=lambda fold: fold.symbol not in _URGENT)
         shown = shown[:_MOST_FOLDS]
     longest = max((columns(harmless(fold.label)) for fold in shown), default=0)
-    indent = min(longest, _WIDEST_LABEL) + 6
+    indent = min(longest, width // 2) + 6
     lines: list[str] = []
     for fold in shown:
         lines += _fold(fold, indent, width, paint)
