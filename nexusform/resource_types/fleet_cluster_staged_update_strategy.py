@@ -10,10 +10,10 @@ from nexusform.importers.fleet_model import FleetObject, FleetStrategy
 from nexusform.resource_types.fleet_kinds import FleetKind, Values, fleet_type
 from nexusform.resource_types.fleet_reading import amount_problems, read_amount, read_label_selector
 from nexusform.resource_types.fleet_schemas import LABEL_SELECTOR, many, one, text
-from nexusform.scheduling.fleet.amounts import Amount, parse_duration
 from nexusform.scheduling.fleet.changes import check_stages
 from nexusform.scheduling.fleet.staged import Stage, Task
 from nexusform.scheduling.fleet.validation import invalid
+from nexusform.scheduling.quantity import Amount, parse_duration
 from nexusform.schema import BlockSchema
 
 _TASK: Final = BlockSchema(

@@ -20,7 +20,6 @@ from nexusform.importers.fleet_model import (
     ObjectSelector,
 )
 from nexusform.plain_data import Path, unknown_paths
-from nexusform.scheduling.fleet.amounts import Amount, parse_amount
 from nexusform.scheduling.fleet.model import (
     ClusterTerm,
     PlacementType,
@@ -33,6 +32,7 @@ from nexusform.scheduling.fleet.model import (
 from nexusform.scheduling.fleet.rollout import DEFAULT_PERIOD, QUARTER, RollingUpdate
 from nexusform.scheduling.fleet.validation import invalid, sentence
 from nexusform.scheduling.matching import LabelSelector, Requirement, Taint, Toleration, label_selector
+from nexusform.scheduling.quantity import Amount, parse_amount
 from nexusform.schema import Attribute, BlockSchema
 from nexusform.values import UNKNOWN
 

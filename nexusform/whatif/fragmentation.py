@@ -8,8 +8,7 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
-from nexusform.scheduling.racks.model import Machine, VmSku
-from nexusform.scheduling.racks.standing import StandingVm
+from nexusform.scheduling.racks.model import Machine, StandingVm, VmSku
 from nexusform.whatif.world_view import SiteView, holds_when_empty, lists_hardware
 
 

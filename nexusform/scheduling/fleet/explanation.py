@@ -23,10 +23,9 @@ from nexusform.scheduling.fleet.model import (
 from nexusform.scheduling.fleet.profile import FILTERS
 from nexusform.scheduling.fleet.properties import Extremes, extremes_of, property_of
 from nexusform.scheduling.fleet.ranking import Scored, rank
-from nexusform.scheduling.fleet.roster import Roster
+from nexusform.scheduling.fleet.roster import Roster, Standing
 from nexusform.scheduling.fleet.rules import cluster_affinity, same_placement_affinity, topology_spread
 from nexusform.scheduling.fleet.screening import Screening, screen
-from nexusform.scheduling.fleet.standing import Standing
 from nexusform.scheduling.quantity import Quantity
 
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from nexusform.scheduling.fleet.model import Binding, BindingChange, BindingState, Cause, Change
-from nexusform.scheduling.fleet.roster import Mask, Roster
-from nexusform.scheduling.fleet.standing import Standing
+from nexusform.scheduling.fleet.roster import Mask, Roster, Standing
 
 
 class Holdings:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from nexusform.scheduling.fleet.model import Abort, Ask
-from nexusform.scheduling.fleet.roster import Mask, Roster
+from nexusform.scheduling.fleet.roster import Mask, Roster, Standing
 from nexusform.scheduling.fleet.rules import (
     cluster_affinity,
     cluster_eligibility,
@@ -20,7 +20,6 @@ from nexusform.scheduling.fleet.rules import (
     taint_toleration,
     topology_spread,
 )
-from nexusform.scheduling.fleet.standing import Standing
 
 
 class Filter(Struct, frozen=True):

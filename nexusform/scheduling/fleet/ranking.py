@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from nexusform.scheduling.fleet.model import Abort, Ask
-from nexusform.scheduling.fleet.roster import Mask, Roster, ascending, descending
+from nexusform.scheduling.fleet.roster import Mask, Roster, Standing, ascending, descending
 from nexusform.scheduling.fleet.rules import cluster_affinity, same_placement_affinity, topology_spread
-from nexusform.scheduling.fleet.standing import Standing
 
 
 class Scored(Struct, frozen=True):

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any, TypeVar
 
+from msgspec import Struct
+
 from nexusform.scheduling.fleet.model import Member
 from nexusform.scheduling.matching import (
     DOES_NOT_EXIST,
@@ -96,6 +98,17 @@ class Roster:
             DOES_NOT_EXIST: self.everyone & ~with_key,
         }
         return answers[requirement.operator]
+
+
+class Standing(Struct, frozen=True):
+    """What a placement already holds, as a rule sees it during one cycle.
+
+    `current`: members with a scheduled or bound binding under the present policy snapshot;
+    `obsolete`: members whose binding was made under an earlier one.
+    """
+
+    current: Mask = 0
+    obsolete: Mask = 0
 
 
 def ascending(mask: Mask) -> Iterator[int]:

@@ -9,9 +9,8 @@ from msgspec import Struct
 from nexusform.scheduling.fleet import profile
 from nexusform.scheduling.fleet.model import Abort, Ask
 from nexusform.scheduling.fleet.profile import Filter
-from nexusform.scheduling.fleet.roster import Mask, Roster
+from nexusform.scheduling.fleet.roster import Mask, Roster, Standing
 from nexusform.scheduling.fleet.rules import same_placement_affinity
-from nexusform.scheduling.fleet.standing import Standing
 
 
 class Screening(Struct, frozen=True):

@@ -13,9 +13,9 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.scheduling.fleet.amounts import Amount
 from nexusform.scheduling.fleet.model import Binding, BindingState, Member, PolicySnapshot
 from nexusform.scheduling.matching import LabelSelector, matches, selector_problems
+from nexusform.scheduling.quantity import Amount
 
 APPROVAL, TIMED_WAIT = "Approval", "TimedWait"
 DELETE_STAGE = "kubernetes-fleet.io/deleteStage"

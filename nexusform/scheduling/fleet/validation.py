@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.scheduling.fleet.amounts import Amount
 from nexusform.scheduling.fleet.model import (
     Member,
     PlacementType,
@@ -19,8 +18,7 @@ from nexusform.scheduling.fleet.model import (
     ResourceUsage,
     SpreadConstraint,
 )
-from nexusform.scheduling.fleet.properties import CAPACITY_TYPES, RESOURCE_PREFIX
-from nexusform.scheduling.fleet.property_bounds import contradiction
+from nexusform.scheduling.fleet.properties import CAPACITY_TYPES, RESOURCE_PREFIX, contradiction
 from nexusform.scheduling.fleet.rules.cluster_affinity import ASCENDING, DESCENDING, OPERATORS
 from nexusform.scheduling.matching import (
     EQUAL,
@@ -35,7 +33,7 @@ from nexusform.scheduling.matching import (
     qualified_name_problems,
     selector_problems,
 )
-from nexusform.scheduling.quantity import Malformed, Quantity, parse_quantity
+from nexusform.scheduling.quantity import Amount, Malformed, Quantity, parse_quantity
 
 Path = tuple[str | int, ...]
 MOST_TERMS, MOST_NAMES, MOST_TOLERATIONS = 10, 100, 100

@@ -12,9 +12,8 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from nexusform.scheduling.fleet.model import Ask, Member, PlacementType
-from nexusform.scheduling.fleet.roster import Roster
+from nexusform.scheduling.fleet.roster import Roster, Standing
 from nexusform.scheduling.fleet.rules import cluster_affinity, cluster_eligibility, taint_toleration
-from nexusform.scheduling.fleet.standing import Standing
 from nexusform.scheduling.fleet.triggers import Trigger
 
 

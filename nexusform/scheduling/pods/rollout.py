@@ -1,13 +1,13 @@
-"""What each kind of workload does to its pods when its template changes."""
+"""What each kind of workload does to its pods when it shrinks or its template changes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct, field
 
 from nexusform.scheduling.pods.model import StandingPod, Strategy, Workload
-from nexusform.scheduling.pods.order import removal_order
 from nexusform.scheduling.pods.session import Session, Verdict
 
 PlacePod = Callable[[int], Verdict]
@@ -92,6 +92,18 @@ def _surging(session: Session, workload: Workload, state: Rollout, place: PlaceP
         if not moved:
             state.stuck = True
             return
+
+
+def removal_order(kind: str, pods: Sequence[StandingPod]) -> list[StandingPod]:
+    """Who goes first when a workload shrinks.
+
+    A StatefulSet loses its highest ordinals. A ReplicaSet loses Pending pods, then those on nodes with
+    most of its pods (as they stand before anything goes), then the newest.
+    """
+    if kind == "StatefulSet":
+        return sorted(pods, key=lambda pod: -pod.number)
+    company = Counter(pod.node for pod in pods if pod.node)
+    return sorted(pods, key=lambda pod: (bool(pod.node), -company[pod.node], -pod.age, -pod.number))
 
 
 def _drop(session: Session, state: Rollout, pod: StandingPod) -> None:

@@ -16,8 +16,7 @@ from msgspec import Struct, field
 from nexusform.scheduling.pods import bounds, forecast, profile
 from nexusform.scheduling.pods.forecast import PodOutcome, Prediction, Reach, WorkloadForecast
 from nexusform.scheduling.pods.model import DEFAULT_SEED, Cluster, Node, StandingPod, Strategy, Workload
-from nexusform.scheduling.pods.order import free_numbers, queue_order, removal_order
-from nexusform.scheduling.pods.rollout import Rollout, replace_pods
+from nexusform.scheduling.pods.rollout import Rollout, removal_order, replace_pods
 from nexusform.scheduling.pods.session import Look, Session, Verdict
 
 
@@ -77,7 +76,7 @@ class Predictor:
     ) -> None:
         self.nodes: dict[str, Node] = {node.name: node for node in cluster.nodes}
         self.lost = frozenset(recreated)
-        self.queue = queue_order(workloads)
+        self.queue = _queue_order(workloads)
         mine = {workload.key for workload in workloads}
         going = frozenset(removed)
         self.bystanders = tuple(p for p in standing if p.workload not in mine and p.workload not in going)
@@ -126,7 +125,7 @@ class Predictor:
                 work.asked.append(_Asked(pod.number, waited=True, age=pod.age))
         trigger = forecast.SCALE_OUT if work.had_pods else forecast.NEW
         missing = workload.replicas - len(pods)
-        numbers = free_numbers([pod.number for pod in pods], workload.first, max(0, missing))
+        numbers = _free_numbers([pod.number for pod in pods], workload.first, max(0, missing))
         work.asked += [_Asked(number, trigger=trigger) for number in numbers]
         work.asked.sort()
         return work
@@ -170,7 +169,7 @@ class Predictor:
                 self.session.remove(pod)
                 work.gone.append((pod, forecast.SCALE_IN))
         missing = [name for name in sorted(eligible) if name not in have]
-        numbers = free_numbers([pod.number for pod in pods], 0, len(missing))
+        numbers = _free_numbers([pod.number for pod in pods], 0, len(missing))
         trigger = forecast.SCALE_OUT if work.had_pods else forecast.NEW
         work.asked = [
             _Asked(number, node, trigger=trigger) for number, node in zip(numbers, missing, strict=True)
@@ -238,7 +237,7 @@ class Predictor:
                 continue
             at, previous = number, before[number]
             if number in kept:
-                at, previous = free_numbers(taken, workload.first, 1)[0], ""
+                at, previous = _free_numbers(taken, workload.first, 1)[0], ""
                 taken.add(at)
             final[at] = verdict
             work.asked.append(_Asked(at, "", previous, forecast.TEMPLATE_CHANGED))
@@ -336,6 +335,23 @@ def _allowed(workload: Workload, pods: Iterable[StandingPod]) -> int:
         return workload.replicas
     rolling = any(pod.node and pod.spec.template != workload.pod.template for pod in pods)
     return workload.replicas + (workload.max_surge if rolling else 0)
+
+
+def _queue_order(workloads: Iterable[Workload]) -> list[Workload]:
+    """DaemonSets first, then by priority, highest first; else as given (creation, then document order)."""
+    return sorted(workloads, key=lambda w: (w.kind != "DaemonSet", -w.pod.priority))
+
+
+def _free_numbers(taken: Iterable[int], first: int, count: int) -> list[int]:
+    """The lowest `count` numbers from `first` on that nobody has."""
+    used = set(taken)
+    free: list[int] = []
+    number = first
+    while len(free) < count:
+        if number not in used:
+            free.append(number)
+        number += 1
+    return free
 
 
 def _tally(names: Iterable[str]) -> dict[str, int]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from nexusform.scheduling.racks import opened, scan
-from nexusform.scheduling.racks.explanation import Explanation
+from nexusform.scheduling.racks.explanation import Explanation, explain, first_refusal
 from nexusform.scheduling.racks.ledger import Ledger, Record
 from nexusform.scheduling.racks.model import (
     DEFAULT_SEED,
@@ -15,17 +15,16 @@ from nexusform.scheduling.racks.model import (
     Machine,
     Placement,
     RackSpread,
+    StandingVm,
     VmName,
     VmSku,
 )
 from nexusform.scheduling.racks.queues import Queues
-from nexusform.scheduling.racks.reference import explain, first_refusal
 from nexusform.scheduling.racks.rooms import Share
 from nexusform.scheduling.racks.rule import CountFilter, Item
 from nexusform.scheduling.racks.session import NOWHERE, Session
 from nexusform.scheduling.racks.shortage import Shortage, find_shortage
 from nexusform.scheduling.racks.site import CELLS_BITS, CELLS_MASK, MACHINE_MASK, Site, Steps, ranked_cells
-from nexusform.scheduling.racks.standing import StandingVm, standing
 from nexusform.scheduling.racks.usage import Counts
 
 
@@ -198,12 +197,12 @@ class RackScheduler:
 
     def vm(self, handle: int) -> StandingVm:
         """The VM behind a handle; KeyError when it left or never was."""
-        return standing(self._ledger, handle, self._ledger.record(handle))
+        return self._ledger.standing_vm(handle, self._ledger.record(handle))
 
     def vms(self) -> Iterator[StandingVm]:
         """Every VM, in the order in which they came."""
         for handle, record in self._ledger.vms():
-            yield standing(self._ledger, handle, record)
+            yield self._ledger.standing_vm(handle, record)
 
     def memory_used(self, machine: str) -> int:
         """GiB taken on a machine: the sum of its VMs' SKUs."""

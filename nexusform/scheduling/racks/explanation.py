@@ -1,13 +1,27 @@
-"""The answer to "why there?": every step, its candidates and its keys. Data only."""
+"""The answer to "why there?", rule by rule: who was refused and why, how the others were ranked.
+
+It asks the same opened rules as scan.py and session.py; only the words are added.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
 from nexusform.scheduling.decision import Refusal
-from nexusform.scheduling.racks.model import Demand, Placement
-from nexusform.scheduling.racks.rule import KeyPart
-from nexusform.scheduling.racks.shortage import Shortage
+from nexusform.scheduling.racks import opened, profile
+from nexusform.scheduling.racks.ledger import Ledger
+from nexusform.scheduling.racks.model import Demand, Placement, RackSpread
+from nexusform.scheduling.racks.opened import OpenKey
+from nexusform.scheduling.racks.rooms import Share
+from nexusform.scheduling.racks.rule import Filter, KeyPart
+from nexusform.scheduling.racks.rules.tie_break import digest
+from nexusform.scheduling.racks.scan import without_last_resort
+from nexusform.scheduling.racks.shortage import Shortage, find_shortage
+from nexusform.scheduling.racks.site import ranked_cells
+
+_LAST_RESORT = "last_resort"
 
 
 class Left(Struct, frozen=True):
@@ -65,3 +79,91 @@ class Explanation(Struct, frozen=True):
     def next_best(self) -> Ranked | None:
         """The machine of the chosen rack that would have been next; None when there is no other."""
         return self.machines[1] if len(self.machines) > 1 else None
+
+
+def explain(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> Explanation:
+    """Every step of one decision; changes nothing."""
+    site = ledger.site
+    total = len(site.machines)
+    left, filters, refusals = _filtered(ledger, demand)
+    if not left:
+        shortage = find_shortage(ledger, demand)
+        return Explanation(demand, seed, total, filters, (), (), (), refusals, None, shortage)
+    usage = ledger.usage(demand.vm.owner, demand.vm.pool)
+    rack_numbers = dict.fromkeys(site.rack_of[machine] for machine in left)
+    rack_keys = opened.open_keys(profile.RACK_KEYS[spread], usage, demand)
+    racks = _ranked(rack_numbers, site.rack_name, rack_keys, demand, seed)
+    rack = site.rack_index[racks[0].name]
+    in_rack = [machine for machine in left if site.rack_of[machine] == rack]
+    machine_names = [machine.name for machine in site.machines]
+    machine_keys = opened.open_keys(profile.MACHINE_KEYS, usage, demand)
+    machines = _ranked(in_rack, machine_names, machine_keys, demand, seed)
+    chosen = site.index[machines[0].name]
+    fitting = ranked_cells(Share.of(demand.sku), site.rooms.free(ledger.rooms[chosen]))
+    cells = tuple(sorted(fitting[: demand.sku.numa_cells]))
+    placement = site.placement(chosen, site.rooms.cells_id(cells))
+    return Explanation(demand, seed, total, filters, racks, machines, tuple(fitting), refusals, placement)
+
+
+def first_refusal(ledger: Ledger, demand: Demand, machine: int) -> str:
+    """Why a filter refuses the machine, "" when none does."""
+    usage = ledger.usage(demand.vm.owner, demand.vm.pool)
+    for _, refuse in opened.refusals_by_machine(ledger, usage, demand):
+        reason = refuse(machine) if refuse is not None else None
+        if reason is not None:
+            return reason
+    return ""
+
+
+def _filtered(ledger: Ledger, demand: Demand) -> tuple[list[int], tuple[Left, ...], tuple[Refusal, ...]]:
+    machines = ledger.site.machines
+    usage = ledger.usage(demand.vm.owner, demand.vm.pool)
+    left = list(range(len(machines)))
+    counts: list[Left] = []
+    refusals: list[Refusal] = []
+    for rule, refuse in opened.refusals_by_machine(ledger, usage, demand):
+        before = len(left)
+        if refuse is not None:
+            reasons = {machine: refuse(machine) for machine in left}
+            refusals += [
+                Refusal(machines[machine].name, rule.name, reason)
+                for machine, reason in reasons.items()
+                if reason is not None
+            ]
+            left = [machine for machine in left if reasons[machine] is None]
+        counts.append(_count(rule, demand, len(left), before))
+    others = without_last_resort(ledger, demand, left)
+    if len(others) < len(left):
+        refusals.append(Refusal(demand.last_resort or "", _LAST_RESORT, "its present machine is tried last"))
+        counts.append(Left(_LAST_RESORT, len(others)))
+    return others, tuple(counts), tuple(refusals)
+
+
+def _count(rule: Filter, demand: Demand, left: int, before: int) -> Left:
+    return Left(rule.name, left, rule.line or f"  {rule.name}", rule.count(demand, left, before))
+
+
+def _ranked(
+    items: Iterable[int], names: Sequence[str], keys: Sequence[OpenKey], demand: Demand, seed: int
+) -> tuple[Ranked, ...]:
+    """Best first; whoever ties with the best carries a digest."""
+    parts = {item: tuple(_part(key, demand, item) for key in keys) for item in items}
+
+    def order(item: int) -> tuple[tuple[int, ...], bytes]:
+        return _figures(parts[item]), digest(seed, demand.vm, names[item])
+
+    ranked = sorted(parts, key=order)
+    best = _figures(parts[ranked[0]])
+    tied = [item for item in ranked if _figures(parts[item]) == best]
+    digests = {item: digest(seed, demand.vm, names[item]).hex() for item in tied} if len(tied) > 1 else {}
+    return tuple(Ranked(names[item], parts[item], digests.get(item, "")) for item in ranked)
+
+
+def _part(opened_key: OpenKey, demand: Demand, item: int) -> KeyPart:
+    key, figure = opened_key
+    value = figure(item) if figure is not None else 0
+    return KeyPart(key.rule, value, key.words(demand, value))
+
+
+def _figures(parts: tuple[KeyPart, ...]) -> tuple[int, ...]:
+    return tuple(part.value for part in parts)

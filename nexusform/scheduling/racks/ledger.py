@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nexusform.scheduling.racks.model import VmName
+from nexusform.scheduling.racks.model import StandingVm, VmName
 from nexusform.scheduling.racks.site import (
     CELLS_BITS,
     CELLS_MASK,
@@ -195,6 +195,11 @@ class Ledger:
             for at, packed in enumerate(records):
                 if packed != GONE and start + at not in self._gone:
                     yield start + at, _unpack(packed, numbers[at])
+
+    def standing_vm(self, handle: int, record: Record) -> StandingVm:
+        """The VM of a record, as a value."""
+        placement = self.site.placement(record.machine, record.cells)
+        return StandingVm(handle, self.vm_name(record), self.shape(record).sku, placement)
 
     def vm_name(self, record: Record) -> VmName:
         """The VM's name."""

@@ -174,3 +174,12 @@ class Placement(Struct, frozen=True):
     rack: str
     availability_zone: str
     cells: tuple[int, ...]
+
+
+class StandingVm(Struct, frozen=True):
+    """One VM on the site, where it stands, as reports and explanations see it."""
+
+    handle: int
+    vm: VmName
+    sku: VmSku
+    placement: Placement

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.scheduling.fleet import eviction
-from nexusform.scheduling.fleet.amounts import Amount
 from nexusform.scheduling.fleet.eviction import DisruptionBudget, Target, evict
 from nexusform.scheduling.fleet.model import Binding
+from nexusform.scheduling.quantity import Amount
 from tests.scheduling.fleet.samples import (
     ALL,
     BOUND,

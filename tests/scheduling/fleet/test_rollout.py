@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.scheduling.fleet.amounts import Amount, parse_amount
 from nexusform.scheduling.fleet.model import Binding, Policy
 from nexusform.scheduling.fleet.rollout import (
     Budget,
@@ -15,6 +14,7 @@ from nexusform.scheduling.fleet.rollout import (
     roll_out,
     target_of,
 )
+from nexusform.scheduling.quantity import Amount, parse_amount
 from tests.scheduling.fleet.samples import ALL, BOUND, FIXED, SCHEDULED, UNSCHEDULED, bound, pick
 
 ONE_AT_A_TIME = RollingUpdate(Amount(1), Amount(1), 0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from nexusform.scheduling.fleet.amounts import Amount
 from nexusform.scheduling.fleet.model import Binding, Member, PolicySnapshot
 from nexusform.scheduling.fleet.staged import (
     RunPlan,
@@ -20,6 +19,7 @@ from nexusform.scheduling.fleet.staged import (
     transition_problem,
 )
 from nexusform.scheduling.matching import LabelSelector, label_selector
+from nexusform.scheduling.quantity import Amount
 from tests.scheduling.fleet.samples import BOUND, SCHEDULED, UNSCHEDULED, bound, fleet, member
 
 SNAPSHOT = PolicySnapshot(0, "", 4)

@@ -6,7 +6,6 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.scheduling.fleet.amounts import Amount, parse_duration
 from nexusform.scheduling.fleet.changes import (
     check_budget,
     check_policy_change,
@@ -32,6 +31,7 @@ from nexusform.scheduling.fleet.validation import (
     read_usage,
 )
 from nexusform.scheduling.matching import Requirement, Taint, Toleration, label_selector
+from nexusform.scheduling.quantity import Amount, parse_duration
 from tests.scheduling.fleet.samples import (
     ALL,
     FIXED,

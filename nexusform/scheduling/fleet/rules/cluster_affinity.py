@@ -13,8 +13,7 @@ from functools import partial
 
 from nexusform.scheduling.fleet.model import Abort, Ask, ClusterTerm, PreferredTerm, PropertyRequirement
 from nexusform.scheduling.fleet.properties import Extremes, Unreadable, extremes_of, values_of
-from nexusform.scheduling.fleet.roster import Mask, Roster, ascending
-from nexusform.scheduling.fleet.standing import Standing
+from nexusform.scheduling.fleet.roster import Mask, Roster, Standing, ascending
 from nexusform.scheduling.quantity import Malformed, Quantity, parse_quantity
 
 PLUGIN = "ClusterAffinity"

@@ -10,8 +10,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from nexusform.scheduling.fleet.model import Ask, SpreadConstraint
-from nexusform.scheduling.fleet.roster import Mask, Roster
-from nexusform.scheduling.fleet.standing import Standing
+from nexusform.scheduling.fleet.roster import Mask, Roster, Standing
 
 PLUGIN = "TopologySpreadConstraints"
 SCHEDULE_ANYWAY = "ScheduleAnyway"
