@@ -7,6 +7,7 @@ With several keys, or several affinity terms, these are bounds.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from nexusform.scheduling.pods.board import Usage
@@ -16,8 +17,6 @@ from nexusform.scheduling.pods.model import Node, PodSpec
 from nexusform.scheduling.pods.rules import inter_pod_affinity
 from nexusform.scheduling.pods.run import Run
 
-_UNBOUNDED = 10**9
-
 
 def reach(run: Run, further: int) -> Reach:
     """How many of `further` further pods can be placed, at least and at most."""
@@ -25,8 +24,9 @@ def reach(run: Run, further: int) -> Reach:
     anti, spread = _own_keys(run, room)
     if _starts_company(run):
         return _company(run, room, further, anti, spread)
-    keys = {id(t.domain) for t in anti} | {id(t.domain) for t in spread}
-    if len(keys) > 1 or len(spread) > 1 or len(run.counts.affinity) > 1:
+    keys = {id(tally.domain) for tally in (*anti, *spread)}
+    several = len(keys) > 1 or len(spread) > 1 or len(run.counts.affinity) > 1
+    if several:
         return _bounds(run, room, further, anti, spread)
     total = min(_total(room, anti, spread), further)
     return Reach(total, total, exact=True)
@@ -53,11 +53,12 @@ def _skewed_by_others(tally: SpreadTally, node: int) -> bool:
     domain = tally.domain[node]
     if domain < 0:
         return True
-    counts_us = tally.matches_itself and tally.constraint.selector is not None and tally.grows
-    return (
-        not counts_us
-        and tally.count[domain] + tally.matches_itself - tally.least() > tally.constraint.max_skew
-    )
+    constraint = tally.constraint
+    counts_us = tally.matches_itself and constraint.selector is not None and tally.grows
+    if counts_us:
+        return False
+    skew = tally.count[domain] + tally.matches_itself - tally.least()
+    return skew > constraint.max_skew
 
 
 def _capacity(spec: PodSpec, node: Node, usage: Usage, further: int) -> int:
@@ -84,14 +85,14 @@ def _own_keys(run: Run, room: dict[int, int]) -> tuple[list[Tally], list[SpreadT
     for term, tally in zip(group.spec.anti_affinity, counts.anti_affinity, strict=True):
         if not board.chooses(term, group):
             continue
-        domains = [tally.domain[node] for node in room if tally.domain[node] >= 0]
-        if len(set(domains)) == len(domains):
-            for node in room:
-                if tally.domain[node] >= 0:
-                    room[node] = 1
+        labelled = [node for node in room if tally.domain[node] >= 0]
+        domains = {tally.domain[node] for node in labelled}
+        if len(domains) == len(labelled):
+            room.update(dict.fromkeys(labelled, 1))
         else:
             anti[id(tally.domain)] = tally
-    return list(anti.values()), [tally for tally in counts.hard if tally.matches_itself and tally.grows]
+    spread = [tally for tally in counts.hard if tally.matches_itself and tally.grows]
+    return list(anti.values()), spread
 
 
 def _total(room: Mapping[int, int], anti: Sequence[Tally], spread: Sequence[SpreadTally]) -> int:
@@ -100,10 +101,11 @@ def _total(room: Mapping[int, int], anti: Sequence[Tally], spread: Sequence[Spre
     tally = (*anti, *spread)[0]
     domains: dict[int, int] = {}
     for node, pods in room.items():
-        domains[tally.domain[node]] = domains.get(tally.domain[node], 0) + pods
+        domain = tally.domain[node]
+        domains[domain] = domains.get(domain, 0) + pods
     if anti:
-        # Nodes without the key are never refused, so they keep all their room.
-        domains = {domain: min(pods, 1) if domain >= 0 else pods for domain, pods in domains.items()}
+        # Nodes without the key (-1) are never refused, so they keep all their room.
+        domains = {domain: pods if domain < 0 else min(pods, 1) for domain, pods in domains.items()}
     if spread:
         domains = _level(spread[0], domains)
     return sum(domains.values())
@@ -111,12 +113,16 @@ def _total(room: Mapping[int, int], anti: Sequence[Tally], spread: Sequence[Spre
 
 def _level(tally: SpreadTally, domains: Mapping[int, int]) -> dict[int, int]:
     # The domain that fills up first holds all others back to its level + maxSkew.
-    present = {d for d, counted in zip(tally.domain, tally.eligible, strict=True) if counted and d >= 0}
     least = 0
-    if len(present) >= tally.constraint.min_domains:
-        least = min((tally.count[d] + domains.get(d, 0) for d in present), default=0)
+    if len(tally.present) >= tally.constraint.min_domains:
+        levels = [tally.count[domain] + domains.get(domain, 0) for domain in tally.present]
+        least = min(levels, default=0)
     ceiling = least + tally.constraint.max_skew
-    return {d: min(pods, max(0, ceiling - tally.count[d])) for d, pods in domains.items() if d >= 0}
+    return {
+        domain: min(pods, max(0, ceiling - tally.count[domain]))
+        for domain, pods in domains.items()
+        if domain >= 0
+    }
 
 
 def _starts_company(run: Run) -> bool:
@@ -131,44 +137,47 @@ def _company(
     tally = counts.affinity[0]
     by_domain: dict[int, dict[int, int]] = {}
     for node, pods in room.items():
-        if all(t.domain[node] >= 0 for t in counts.affinity) and not _rejected(run, node):
+        has_keys = all(key.domain[node] >= 0 for key in counts.affinity)
+        if has_keys and not _rejected(run, node):
             by_domain.setdefault(tally.domain[node], {})[node] = pods
     totals = [min(further, _total(part, anti, spread)) for part in by_domain.values()] or [0]
-    simple = len(counts.affinity) == 1 and not anti and not spread
-    if simple:
-        return Reach(min(totals), max(totals), exact=True)
-    return Reach(min(1, further, max(totals)), max(totals), exact=False)
+    most = max(totals)
+    one_rule = len(counts.affinity) == 1 and not anti and not spread
+    if one_rule:
+        return Reach(min(totals), most, exact=True)
+    return Reach(min(1, further, most), most, exact=False)
 
 
 def _rejected(run: Run, node: int) -> bool:
     tallies = (*run.counts.anti_affinity, *run.counts.existing)
-    return any(t.domain[node] >= 0 and t.count[t.domain[node]] for t in tallies)
+    return any(tally.domain[node] >= 0 and tally.count[tally.domain[node]] for tally in tallies)
 
 
 def _bounds(
     run: Run, room: Mapping[int, int], further: int, anti: Sequence[Tally], spread: Sequence[SpreadTally]
 ) -> Reach:
-    most = min(
-        [_total(room, [tally], []) for tally in anti]
-        + [_total(room, [], [tally]) for tally in spread]
-        + [further],
-        default=_UNBOUNDED,
-    )
+    ceilings = [_total(room, [tally], []) for tally in anti]
+    ceilings += [_total(room, [], [tally]) for tally in spread]
+    most = min([further, *ceilings])
     if spread or len(run.counts.affinity) > 1:
-        return Reach(min(1, most) if run.choose() is not None else 0, most, exact=False)
-    # Each pod bars at most the nodes of its own domains; a placement that cannot grow bars them all.
-    sizes: list[dict[int, int]] = []
-    for tally in anti:
-        size: dict[int, int] = {}
-        for node in room:
-            size[tally.domain[node]] = size.get(tally.domain[node], 0) + 1
-        sizes.append(size)
-    barred = max(
-        (
-            1 + sum(s[t.domain[node]] - 1 for t, s in zip(anti, sizes, strict=True) if t.domain[node] >= 0)
-            for node in room
-        ),
-        default=1,
-    )
-    least = min(most, -(-len(room) // barred))
+        least = 0 if run.choose() is None else min(1, most)
+        return Reach(least, most, exact=False)
+    least = min(most, _certainly(room, anti))
     return Reach(least, most, exact=least == most)
+
+
+def _certainly(room: Mapping[int, int], anti: Sequence[Tally]) -> int:
+    # Each pod bars at most the nodes of its own domains; a placement that cannot grow bars them all.
+    sizes = [(tally, Counter(tally.domain[node] for node in room)) for tally in anti]
+    barred = max((_barred(node, sizes) for node in room), default=1)
+    return -(-len(room) // barred)
+
+
+def _barred(node: int, sizes: Sequence[tuple[Tally, Mapping[int, int]]]) -> int:
+    # The node itself, and per key the other nodes of its domain.
+    others = 0
+    for tally, nodes_in in sizes:
+        domain = tally.domain[node]
+        if domain >= 0:
+            others += nodes_in[domain] - 1
+    return 1 + others

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -39,10 +39,10 @@ class Tally:
 class SpreadTally(Tally):
     """Pods that one spread constraint counts. `matches_itself` is 1 when it counts the new pod too.
 
-    `eligible`: the nodes whose pods and whose domains count.
+    `eligible`: the nodes whose pods and whose domains count; `present`: these domains.
     """
 
-    __slots__ = ("_least", "_levels", "_present", "constraint", "eligible", "matches_itself")
+    __slots__ = ("_least", "_levels", "constraint", "eligible", "matches_itself", "present")
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class SpreadTally(Tally):
         self.constraint = constraint
         self.eligible = eligible
         self.matches_itself = matches_itself
-        self._present = len({d for d, counted in zip(domain, eligible, strict=True) if counted and d >= 0})
+        self.present = {at for at, counted in zip(domain, eligible, strict=True) if counted and at >= 0}
         self._levels: dict[int, int] = {}
         self._least = 0
 
@@ -67,15 +67,14 @@ class SpreadTally(Tally):
 
     def settle(self) -> None:
         """Remember how many domains have how many pods, once all standing ones are counted."""
-        here = {d for d, counted in zip(self.domain, self.eligible, strict=True) if counted and d >= 0}
-        for domain in here:
+        for domain in self.present:
             level = self.count[domain]
             self._levels[level] = self._levels.get(level, 0) + 1
         self._least = min(self._levels, default=0)
 
     def least(self) -> int:
         """Pods in the emptiest domain; 0 while fewer domains exist than minDomains wants."""
-        return self._least if self._present >= self.constraint.min_domains else 0
+        return self._least if len(self.present) >= self.constraint.min_domains else 0
 
     def add_one(self, node: int) -> None:
         """Count one more pod of the spec."""
@@ -151,11 +150,13 @@ class Counts:
             tally = self._keyed(points, term)
             for other in board.chosen(term):
                 _pour(other, tally, term.weight)
-        self._own += [(self._keyed(existing, term), 1) for term in self._about_us(spec.anti_affinity)]
-        self._own += [
-            (self._keyed(points, term), term.weight) for term in self._about_us((*wishes, *_pulling(spec)))
-        ]
-        self.existing, self.preferred = list(existing.values()), list(points.values())
+        # The pods that follow have the same terms: what they say of each other.
+        against = self._about_us(spec.anti_affinity)
+        towards = self._about_us((*wishes, *_pulling(spec)))
+        self._own += [(self._keyed(existing, term), 1) for term in against]
+        self._own += [(self._keyed(points, term), term.weight) for term in towards]
+        self.existing = list(existing.values())
+        self.preferred = list(points.values())
 
     def _about_us(self, terms: Iterable[PodTerm]) -> list[PodTerm]:
         return [term for term in terms if self.board.chooses(term, self.group)]
@@ -166,21 +167,21 @@ class Counts:
             tally = tallies[term.topology_key] = self._tally(term)
         return tally
 
-    def _spread(self, constraints: Iterable[SpreadConstraint]) -> list[SpreadTally]:
-        listed = list(constraints)
-        if not listed:
+    def _spread(self, constraints: Sequence[SpreadConstraint]) -> list[SpreadTally]:
+        if not constraints:
             return []
-        keys = [self.board.topology(c.topology_key) for c in listed]
-        complete = [all(domain >= 0 for domain in row) for row in zip(*(k.domain for k in keys), strict=True)]
+        topologies = [self.board.topology(constraint.topology_key) for constraint in constraints]
         spec, nodes = self.group.spec, self.board.nodes
+        everywhere = [True] * len(nodes)
+        with_all_keys = [min(domains) >= 0 for domains in zip(*[t.domain for t in topologies], strict=True)]
         tallies = []
-        for constraint, topology in zip(listed, keys, strict=True):
-            if constraint.hard or self._all_soft_keys:
-                eligible = [
-                    all_keys and _included(constraint, spec, n) for all_keys, n in _pairs(complete, nodes)
-                ]
-            else:
-                eligible = [_included(constraint, spec, node) for node in nodes]
+        for constraint, topology in zip(constraints, topologies, strict=True):
+            needs_all_keys = constraint.hard or self._all_soft_keys
+            candidates = with_all_keys if needs_all_keys else everywhere
+            eligible = [
+                candidate and _included(constraint, spec, node)
+                for candidate, node in zip(candidates, nodes, strict=True)
+            ]
             own = constraint.selector is not None and matches(constraint.selector, self.group.labels)
             tally = self._spread_tally(constraint, topology.domain, len(topology.values), eligible, int(own))
             tallies.append(tally)
@@ -225,10 +226,6 @@ class Counts:
         return [tally for tally, _ in self._own] + [t for t in self._spreads if t.matches_itself]
 
 
-def _pairs(complete: list[bool], nodes: tuple[Node, ...]) -> Iterable[tuple[bool, Node]]:
-    return zip(complete, nodes, strict=True)
-
-
 def _included(constraint: SpreadConstraint, spec: PodSpec, node: Node) -> bool:
     if constraint.honor_affinity and not node_affinity.required(spec, node):
         return False
@@ -258,7 +255,8 @@ def _wishes(spec: PodSpec) -> tuple[PodTerm, ...]:
 
 def _pulling(spec: PodSpec) -> tuple[PodTerm, ...]:
     # What pods of a spec that stand are worth to a new pod which their terms select.
-    return (*(replace(term, weight=HARD_AFFINITY_WEIGHT) for term in spec.affinity), *_wishes(spec))
+    required = (replace(term, weight=HARD_AFFINITY_WEIGHT) for term in spec.affinity)
+    return (*required, *_wishes(spec))
 
 
 def _pour(group: Group, tally: Tally, amount: int) -> bool:

@@ -9,6 +9,7 @@ the rules of usage give them. A pod that is placed moves only the nodes whose co
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct
@@ -16,7 +17,7 @@ from msgspec import Struct
 from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.pods import profile
 from nexusform.scheduling.pods.board import Board, Group, Usage
-from nexusform.scheduling.pods.counts import Counts
+from nexusform.scheduling.pods.counts import Counts, SpreadTally
 from nexusform.scheduling.pods.model import HOSTNAME, Node, PodSpec
 from nexusform.scheduling.pods.statics import Statics
 
@@ -41,6 +42,13 @@ class _Bucket:
     def __init__(self) -> None:
         self.by_score: dict[int, set[int]] = {}
         self.size = 0
+
+    @classmethod
+    def of_one(cls, node: int) -> _Bucket:
+        """A bucket of its own for a node, whatever its usage gives it."""
+        bucket = cls()
+        bucket.put(node, 0)
+        return bucket
 
     def put(self, node: int, score: int) -> None:
         self.by_score.setdefault(score, set()).add(node)
@@ -132,36 +140,33 @@ class Run:
         if not open_ones:
             return None
         totals = self._totals([node for _, node in open_ones], self._sizes(open_ones))
-        best, tied = -1, []
+        best, levels = -1, []
         for (bucket, _), total in zip(open_ones, totals, strict=True):
             top = max(bucket.by_score)
             if total + top > best:
-                best, tied = total + top, [bucket.by_score[top]]
+                best, levels = total + top, [bucket.by_score[top]]
             elif total + top == best:
-                tied.append(bucket.by_score[top])
-        nodes = tuple([node for level in tied for node in level])
-        return Choice(nodes, best, sum(bucket.size for bucket, _ in open_ones))
+                levels.append(bucket.by_score[top])
+        tied = tuple([node for level in levels for node in level])
+        feasible = sum(bucket.size for bucket, _ in open_ones)
+        return Choice(tied, best, feasible)
 
     def scored(self) -> dict[int, dict[str, int]]:
         """Each feasible node's points per rule, weighted as they are summed."""
         open_ones = [node for node in range(len(self.board.nodes)) if self.refusal(node) is None]
         if not open_ones:
             return {}
-        singles = []
-        for node in open_ones:
-            bucket = _Bucket()
-            bucket.put(node, 0)
-            singles.append((bucket, node))
+        singles = [(_Bucket.of_one(node), node) for node in open_ones]
         parts = self._parts(open_ones, self._sizes(singles))
-        spec, nodes, usage = self.group.spec, self.board.nodes, self.board.usage
-        return {
-            node: {
-                rule: weight * score(spec, nodes[node], usage[node])
-                for rule, weight, score in profile.USAGE_SCORES
-            }
-            | {rule: points[at] for rule, points in parts.items()}
-            for at, node in enumerate(open_ones)
-        }
+        points = {}
+        for at, node in enumerate(open_ones):
+            points[node] = self._usage_points(node)
+            points[node].update({rule: column[at] for rule, column in parts.items()})
+        return points
+
+    def _usage_points(self, node: int) -> dict[str, int]:
+        spec, seen, usage = self.group.spec, self.board.nodes[node], self.board.usage[node]
+        return {rule: weight * score(spec, seen, usage) for rule, weight, score in profile.USAGE_SCORES}
 
     def add(self, node: int) -> None:
         """Put a pod of this spec on a node."""
@@ -200,7 +205,7 @@ class Run:
             axis.counts.append(tally.count)
         self._axes = list(by_domain.values())
         moving = {id(tally.domain) for tally in self.counts.moving()}
-        self._moving = [a for a in self._axes if not a.few and id(a.domain) in moving]
+        self._moving = [axis for axis in self._axes if not axis.few and id(axis.domain) in moving]
         for axis in self._moving:
             for node in self.facts.points:
                 axis.members.setdefault(axis.domain[node], []).append(node)
@@ -261,15 +266,7 @@ class Run:
         if not counts.soft:
             return []
         counted = [(bucket, node) for bucket, node in open_ones if counts.soft_counts(node)]
-        sizes = []
-        for tally in counts.soft:
-            if tally.constraint.topology_key == HOSTNAME:
-                sizes.append(sum(bucket.size for bucket, _ in counted))
-            elif len(tally.count) <= _FEW_DOMAINS:
-                sizes.append(len({tally.domain[node] for _, node in counted}))
-            else:
-                sizes.append(len({tally.domain[n] for bucket, _ in counted for n in bucket.nodes()}))
-        return sizes
+        return [_domains_of(tally, counted) for tally in counts.soft]
 
     def _parts(self, nodes: list[int], sizes: list[int]) -> dict[str, list[int]]:
         """Weighted points of some nodes by rule; every node of the list is feasible."""
@@ -286,6 +283,16 @@ class Run:
 
     def _totals(self, nodes: list[int], sizes: list[int]) -> list[int]:
         return [sum(column) for column in zip(*self._parts(nodes, sizes).values(), strict=True)]
+
+
+def _domains_of(tally: SpreadTally, counted: list[tuple[_Bucket, int]]) -> int:
+    if tally.constraint.topology_key == HOSTNAME:
+        return sum(bucket.size for bucket, _ in counted)
+    if len(tally.count) <= _FEW_DOMAINS:
+        # Such a key tells buckets apart: one node speaks for all of its bucket.
+        return len({tally.domain[node] for _, node in counted})
+    nodes = chain.from_iterable(bucket.nodes() for bucket, _ in counted)
+    return len({tally.domain[node] for node in nodes})
 
 
 def _weighted(weight: int, scores: list[int]) -> list[int]:

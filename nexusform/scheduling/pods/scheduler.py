@@ -1,6 +1,6 @@
 """Where pods go: start reading here.
 
-`predict` takes a cluster, the pods that stand and the workloads wanted, and says what becomes of each
+`predict` takes a cluster, the pods that stand and the workloads to run, and says what becomes of each
 pod. Pods that stand stay (their rules are ignored during execution); surplus ones go, lost ones are
 placed anew, missing ones are placed in queue order. Pods that nobody takes are tried again after the
 rest, as long as that helps; nobody is evicted for them.
@@ -12,10 +12,19 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.scheduling.pods import bounds, forecast, profile
 from nexusform.scheduling.pods.forecast import PodOutcome, Prediction, Reach, WorkloadForecast
-from nexusform.scheduling.pods.model import DEFAULT_SEED, Cluster, Node, StandingPod, Strategy, Workload
+from nexusform.scheduling.pods.model import (
+    DEFAULT_SEED,
+    Cluster,
+    Node,
+    PodSpec,
+    StandingPod,
+    Strategy,
+    Workload,
+)
 from nexusform.scheduling.pods.rollout import Rollout, removal_order, replace_pods
 from nexusform.scheduling.pods.session import Look, Session, Verdict
 
@@ -60,6 +69,16 @@ class _Work(Struct):
     reach: Reach = field(default_factory=lambda: Reach(0, 0, exact=True))
     stuck: bool = False
 
+    @property
+    def is_daemon(self) -> bool:
+        """Whether its pods are bound to a node each (a DaemonSet's)."""
+        return self.workload.kind == "DaemonSet"
+
+    @property
+    def growth(self) -> str:
+        """Why a pod is made that was not there."""
+        return forecast.SCALE_OUT if self.had_pods else forecast.NEW
+
 
 class Predictor:
     """One prediction on its way. `look` is told of every pod just before it is decided."""
@@ -77,17 +96,16 @@ class Predictor:
         self.nodes: dict[str, Node] = {node.name: node for node in cluster.nodes}
         self.lost = frozenset(recreated)
         self.queue = _queue_order(workloads)
-        mine = {workload.key for workload in workloads}
+        keys = {workload.key for workload in workloads}
         going = frozenset(removed)
-        self.bystanders = tuple(p for p in standing if p.workload not in mine and p.workload not in going)
-        self.departed = [p for p in standing if p.workload in going and p.workload not in mine]
+        ours = [pod for pod in standing if pod.workload in keys]
+        others = [pod for pod in standing if pod.workload not in keys]
+        self.bystanders = tuple(pod for pod in others if pod.workload not in going)
+        self.departed = [pod for pod in others if pod.workload in going]
         self.by_workload: dict[str, list[StandingPod]] = {}
-        for pod in standing:
-            if pod.workload in mine:
-                self.by_workload.setdefault(pod.workload, []).append(pod)
-        here = [
-            p for p in (*self.bystanders, *(p for p in standing if p.workload in mine)) if self._stands(p)
-        ]
+        for pod in ours:
+            self.by_workload.setdefault(pod.workload, []).append(pod)
+        here = [pod for pod in (*self.bystanders, *ours) if self._stands(pod)]
         self.session = Session(cluster, here, seed, look)
         self.age = max((pod.age for pod in standing), default=0) + 1
 
@@ -111,7 +129,7 @@ class Predictor:
     def _prepare(self, workload: Workload) -> _Work:
         pods = sorted(self.by_workload.get(workload.key, ()), key=lambda pod: pod.number)
         work = _Work(workload, bool(pods))
-        if workload.kind == "DaemonSet":
+        if work.is_daemon:
             self._prepare_daemons(work, pods)
             return work
         pods = self._shrink(work, pods)
@@ -123,10 +141,9 @@ class Predictor:
                 work.asked.append(_Asked(pod.number, "", pod.node, forecast.NODE_REMOVED))
             else:
                 work.asked.append(_Asked(pod.number, waited=True, age=pod.age))
-        trigger = forecast.SCALE_OUT if work.had_pods else forecast.NEW
-        missing = workload.replicas - len(pods)
-        numbers = _free_numbers([pod.number for pod in pods], workload.first, max(0, missing))
-        work.asked += [_Asked(number, trigger=trigger) for number in numbers]
+        missing = max(0, workload.replicas - len(pods))
+        numbers = _free_numbers([pod.number for pod in pods], workload.first, missing)
+        work.asked += [_Asked(number, trigger=work.growth) for number in numbers]
         work.asked.sort()
         return work
 
@@ -137,11 +154,9 @@ class Predictor:
             last = workload.first + workload.replicas
             numbers = {pod.number for pod in pods if not workload.first <= pod.number < last}
         else:
-            seen = [
-                p if self._stands(p) else StandingPod(p.workload, p.number, "", p.spec, p.age) for p in pods
-            ]
-            ranked = removal_order(workload.kind, seen)[: max(0, len(pods) - _allowed(workload, seen))]
-            numbers = {pod.number for pod in ranked}
+            present = [pod if self._stands(pod) else replace(pod, node="") for pod in pods]
+            surplus = max(0, len(pods) - _allowed(workload, present))
+            numbers = {pod.number for pod in removal_order(workload.kind, present)[:surplus]}
         for pod in pods:
             if pod.number not in numbers:
                 continue
@@ -152,12 +167,7 @@ class Predictor:
 
     def _prepare_daemons(self, work: _Work, pods: list[StandingPod]) -> None:
         # One pod per node that permits it; a pod whose node is gone goes with it.
-        spec = work.workload.pod
-        eligible = [
-            n.name
-            for n in self.nodes.values()
-            if not any(rule.refuse(spec, n) for rule in profile.NODE_FILTERS)
-        ]
+        eligible = self._permitting(work.workload.pod)
         have: set[str] = set()
         for pod in pods:
             if not self._stands(pod):
@@ -170,20 +180,27 @@ class Predictor:
                 work.gone.append((pod, forecast.SCALE_IN))
         missing = [name for name in sorted(eligible) if name not in have]
         numbers = _free_numbers([pod.number for pod in pods], 0, len(missing))
-        trigger = forecast.SCALE_OUT if work.had_pods else forecast.NEW
         work.asked = [
-            _Asked(number, node, trigger=trigger) for number, node in zip(numbers, missing, strict=True)
+            _Asked(number, node, trigger=work.growth) for number, node in zip(numbers, missing, strict=True)
         ]
+
+    def _permitting(self, spec: PodSpec) -> set[str]:
+        # The nodes that would take a pod whatever stands on them.
+        return {
+            node.name
+            for node in self.nodes.values()
+            if not any(rule.refuse(spec, node) for rule in profile.NODE_FILTERS)
+        }
 
     # --- deciding -----------------------------------------------------------------------------
 
     def _decide(self, work: _Work) -> None:
         workload = work.workload
-        if workload.kind == "DaemonSet":
+        if work.is_daemon:
             self._replace_daemons(work)
         stays = len(work.keeps) + len(work.outdated)
         work.reach = Reach(stays, stays, exact=True)
-        if work.asked and workload.kind != "DaemonSet":
+        if work.asked and not work.is_daemon:
             more = bounds.reach(self.session.run_of(workload.pod), len(work.asked))
             work.reach = Reach(stays + more.least, stays + more.most, more.exact)
         verdicts = self._place(work)
@@ -192,12 +209,13 @@ class Predictor:
         asked = {pod.number: pod for pod in work.asked}
         for number, verdict in verdicts.items():
             work.made[number] = self._made(workload, verdict, asked[number])
-        if workload.kind == "DaemonSet":
-            running = len(work.keeps) + sum(bool(o.node) for o in work.made.values())
+        if work.is_daemon:
+            running = len(work.keeps) + sum(bool(outcome.node) for outcome in work.made.values())
             work.reach = Reach(running, running, exact=True)
 
     def _place(self, work: _Work) -> dict[int, Verdict]:
-        workload, blocked = work.workload, ""
+        workload = work.workload
+        blocked = ""  # the pod that all later ones of an ordered workload wait for
         verdicts: dict[int, Verdict] = {}
         for pod in work.asked:
             if blocked:
@@ -215,7 +233,8 @@ class Predictor:
         workload = work.workload
         if workload.strategy is Strategy.ON_DELETE:
             return
-        for pod in [pod for pod in work.keeps if pod.spec.template != workload.pod.template]:
+        outdated = [pod for pod in work.keeps if pod.spec.template != workload.pod.template]
+        for pod in outdated:
             work.keeps.remove(pod)
             self.session.remove(pod)
             work.asked.append(_Asked(pod.number, pod.node, pod.node, forecast.TEMPLATE_CHANGED))
@@ -235,26 +254,30 @@ class Predictor:
             if number in verdicts:
                 final[number] = verdict
                 continue
-            at, previous = number, before[number]
+            final_number, previous = number, before[number]
             if number in kept:
-                at, previous = _free_numbers(taken, workload.first, 1)[0], ""
-                taken.add(at)
-            final[at] = verdict
-            work.asked.append(_Asked(at, "", previous, forecast.TEMPLATE_CHANGED))
-        work.gone += [(p, forecast.TEMPLATE_CHANGED) for p in state.gone if p.number not in state.made]
+                final_number, previous = _free_numbers(taken, workload.first, 1)[0], ""
+                taken.add(final_number)
+            final[final_number] = verdict
+            work.asked.append(_Asked(final_number, "", previous, forecast.TEMPLATE_CHANGED))
+        not_replaced = [pod for pod in state.gone if pod.number not in state.made]
+        work.gone += [(pod, forecast.TEMPLATE_CHANGED) for pod in not_replaced]
         return final
 
     def _made(self, workload: Workload, verdict: Verdict, asked: _Asked) -> PodOutcome:
-        number, waits = asked.number, asked.waited and not verdict.node
-        action = forecast.KEEP if waits else forecast.MOVE if asked.previous else forecast.PLACE
+        action = forecast.MOVE if asked.previous else forecast.PLACE
+        trigger = asked.trigger
+        still_pending = asked.waited and not verdict.node
+        if still_pending:
+            action, trigger = forecast.KEEP, ""
         return PodOutcome(
             workload=workload.key,
-            number=number,
-            name=workload.pod_name(number),
+            number=asked.number,
+            name=workload.pod_name(asked.number),
             action=action,
             node=verdict.node,
             previous=asked.previous,
-            trigger="" if waits else asked.trigger,
+            trigger=trigger,
             certain=verdict.certain,
             feasible=verdict.feasible,
             score=verdict.score,
@@ -270,13 +293,15 @@ class Predictor:
         while changed:
             changed = False
             for work in works:
-                if work.workload.kind != "DaemonSet":
+                if not work.is_daemon:
                     changed = self._retry_one(work) or changed
 
     def _retry_one(self, work: _Work) -> bool:
-        workload, changed = work.workload, False
+        workload = work.workload
+        changed = False
         asked = {pod.number: pod for pod in work.asked}
-        for number in sorted(number for number, outcome in work.made.items() if outcome.pending):
+        pending = sorted(number for number, outcome in work.made.items() if outcome.pending)
+        for number in pending:
             verdict = self.session.place(workload.pod, workload.key, number)
             if verdict.node:
                 changed = True
@@ -309,9 +334,7 @@ class Predictor:
         names = [pod.node for pod in (*work.keeps, *work.outdated)]
         names += [outcome.node for outcome in work.made.values() if outcome.node]
         nodes = [self.nodes[name] for name in names]
-        replicas = workload.replicas
-        if workload.kind == "DaemonSet":
-            replicas = len(work.keeps) + len(work.made)
+        replicas = len(work.keeps) + len(work.made) if work.is_daemon else workload.replicas
         running = len(names)
         reach = work.reach
         if running < reach.least or running > reach.most:
@@ -334,7 +357,8 @@ def _allowed(workload: Workload, pods: Iterable[StandingPod]) -> int:
     if workload.kind != "Deployment" or workload.strategy is not Strategy.ROLLING:
         return workload.replicas
     rolling = any(pod.node and pod.spec.template != workload.pod.template for pod in pods)
-    return workload.replicas + (workload.max_surge if rolling else 0)
+    surge = workload.max_surge if rolling else 0
+    return workload.replicas + surge
 
 
 def _queue_order(workloads: Iterable[Workload]) -> list[Workload]:

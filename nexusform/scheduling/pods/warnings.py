@@ -14,7 +14,7 @@ from msgspec import Struct
 from nexusform.scheduling.matching import LabelSelector, matches
 from nexusform.scheduling.pods.board import Board
 from nexusform.scheduling.pods.forecast import PodOutcome, Prediction, WorkloadForecast
-from nexusform.scheduling.pods.model import HOSTNAME, Cluster, Node, PodTerm, Strategy, Workload
+from nexusform.scheduling.pods.model import HOSTNAME, Cluster, Node, PodSpec, PodTerm, Strategy, Workload
 from nexusform.scheduling.pods.statics import Statics
 from nexusform.words import form
 
@@ -122,8 +122,9 @@ def _shared_machines(scene: _Scene) -> Iterator[PodWarning]:
     for machine, count in sorted(scene.forecast.per_machine.items()):
         if count < 2:
             continue
-        pods = tuple(o.name for o in scene.running if scene.by_name[o.node].machine == machine)
-        nodes = tuple(sorted({o.node for o in scene.running if scene.by_name[o.node].machine == machine}))
+        there = [outcome for outcome in scene.running if scene.by_name[outcome.node].machine == machine]
+        pods = tuple(outcome.name for outcome in there)
+        nodes = tuple(sorted({outcome.node for outcome in there}))
         workers = f"{len(nodes)} {form(len(nodes), 'worker')} {_few(nodes)}"
         detail = (
             f"{count} of {len(scene.running)} pods ({_few(pods)}) would run on machine {machine} "
@@ -175,7 +176,8 @@ def proposed_key(nodes: Sequence[Node], place: Callable[[Node], str], used: Sequ
     if not known:
         return ""
     keys = [key for key in sorted(known[0].labels) if key != HOSTNAME and _tells_apart(key, known, place)]
-    return next((key for key in (*used, *_KNOWN_HARDWARE_KEYS) if key in keys), keys[0] if keys else "")
+    preferred = [key for key in (*used, *_KNOWN_HARDWARE_KEYS) if key in keys]
+    return next(iter(preferred + keys), "")
 
 
 def _tells_apart(key: str, nodes: Sequence[Node], place: Callable[[Node], str]) -> bool:
@@ -190,11 +192,11 @@ def _tells_apart(key: str, nodes: Sequence[Node], place: Callable[[Node], str]) 
 def _keys(scene: _Scene) -> tuple[list[str], list[str]]:
     # The keys over which a workload keeps its own pods apart: those that must hold, those that may not.
     pod, labels = scene.workload.pod, dict(scene.workload.pod.labels)
-    spread = [c for c in pod.spread if c.selector is not None and matches(c.selector, labels)]
+    spread = [each for each in pod.spread if each.selector is not None and matches(each.selector, labels)]
     required = [term.topology_key for term in scene.about_itself(pod.anti_affinity)]
-    required += [c.topology_key for c in spread if c.hard]
+    required += [constraint.topology_key for constraint in spread if constraint.hard]
     preferred = [term.topology_key for term in scene.about_itself(pod.preferred_anti_affinity)]
-    preferred += [c.topology_key for c in spread if not c.hard]
+    preferred += [constraint.topology_key for constraint in spread if not constraint.hard]
     return list(dict.fromkeys(required)), list(dict.fromkeys(preferred))
 
 
@@ -224,36 +226,50 @@ def _why(scene: _Scene, proposed: str, places: str) -> str:
 
 
 def _missing_labels(scene: _Scene) -> Iterator[PodWarning]:
-    pod = scene.workload.pod
-    uses = [(term.topology_key, "anti-affinity") for term in pod.anti_affinity]
-    uses += [(term.topology_key, "affinity") for term in pod.affinity]
-    uses += [(c.topology_key, "spread" if c.hard else "wish") for c in pod.spread]
-    uses += [(t.topology_key, "wish") for t in (*pod.preferred_affinity, *pod.preferred_anti_affinity)]
     proposed = proposed_key(scene.nodes, _machine)
-    for key, use in dict.fromkeys(uses):
+    for key, use in _uses_of_keys(scene.workload.pod):
         lacking = tuple(node.name for node in scene.nodes if key not in node.labels)
         if not lacking:
             continue
         if len(lacking) == len(scene.nodes):
-            hint = f" A key that they have is {proposed}." if proposed and proposed != key else ""
-            detail = f"no worker that could take its pods has the label {key}: {_EFFECTS[use]}.{hint}"
-            yield scene.warn(UNKNOWN_KEY, detail, topology_key=key, proposed_key=proposed)
-        elif use == "anti-affinity":
-            verb = "lacks" if len(lacking) == 1 else "lack"
-            lack = f"{len(lacking)} {form(len(lacking), 'worker')} {_few(lacking)} {verb}"
-            detail = (
-                f"{lack} the label {key}, so the required anti-affinity over it never keeps pods off there. "
-                "Label all workers."
-            )
-            yield scene.warn(UNLABELLED, detail, nodes=lacking, topology_key=key, proposed_key=proposed)
+            yield _unknown_key(scene, key, use, proposed)
+        elif use == _ANTI_AFFINITY:
+            yield _unlabelled(scene, key, lacking, proposed)
 
 
+_ANTI_AFFINITY, _AFFINITY, _SPREAD, _WISH = "anti-affinity", "affinity", "spread", "wish"
 _EFFECTS: Final = {
-    "anti-affinity": "the required anti-affinity over it refuses nothing, and pods are not kept apart",
-    "affinity": "the required affinity over it cannot hold, and the pods stay Pending",
-    "spread": "the spread constraint over it refuses every worker, and the pods stay Pending",
-    "wish": "the preference over it has no effect",
+    _ANTI_AFFINITY: "the required anti-affinity over it refuses nothing, and pods are not kept apart",
+    _AFFINITY: "the required affinity over it cannot hold, and the pods stay Pending",
+    _SPREAD: "the spread constraint over it refuses every worker, and the pods stay Pending",
+    _WISH: "the preference over it has no effect",
 }
+
+
+def _uses_of_keys(pod: PodSpec) -> Iterable[tuple[str, str]]:
+    # Every topology key of a spec with what it is used for, each pair once.
+    wishes = (*pod.preferred_affinity, *pod.preferred_anti_affinity)
+    uses = [(term.topology_key, _ANTI_AFFINITY) for term in pod.anti_affinity]
+    uses += [(term.topology_key, _AFFINITY) for term in pod.affinity]
+    uses += [(constraint.topology_key, _SPREAD if constraint.hard else _WISH) for constraint in pod.spread]
+    uses += [(term.topology_key, _WISH) for term in wishes]
+    return dict.fromkeys(uses)
+
+
+def _unknown_key(scene: _Scene, key: str, use: str, proposed: str) -> PodWarning:
+    hint = f" A key that they have is {proposed}." if proposed and proposed != key else ""
+    detail = f"no worker that could take its pods has the label {key}: {_EFFECTS[use]}.{hint}"
+    return scene.warn(UNKNOWN_KEY, detail, topology_key=key, proposed_key=proposed)
+
+
+def _unlabelled(scene: _Scene, key: str, lacking: tuple[str, ...], proposed: str) -> PodWarning:
+    count = len(lacking)
+    workers = f"{count} {form(count, 'worker')} {_few(lacking)} {form(count, 'lacks', 'lack')}"
+    detail = (
+        f"{workers} the label {key}, so the required anti-affinity over it never keeps pods off there. "
+        "Label all workers."
+    )
+    return scene.warn(UNLABELLED, detail, nodes=lacking, topology_key=key, proposed_key=proposed)
 
 
 # --- rollouts and what cannot be met -------------------------------------------------------------
@@ -282,7 +298,8 @@ def _deadlock(scene: _Scene) -> Iterator[PodWarning]:
         return
     for term in scene.about_itself(workload.pod.anti_affinity):
         domains = _domains(scene, term.topology_key)
-        if domains is None or workload.replicas < domains or not _meets_old_pods(term.selector, workload):
+        every_domain_taken = domains is not None and workload.replicas >= domains
+        if not every_domain_taken or not _meets_old_pods(term.selector, workload):
             continue
         detail = (
             f"the next change of its template will hang: its {workload.replicas} replicas take every value "
@@ -340,7 +357,8 @@ def _passed_over(scene: _Scene, placed: Counter[int]) -> Iterator[PodWarning]:
 
 def _few(names: Sequence[str]) -> str:
     shown = ", ".join(names[:_MOST_NAMES])
-    return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES} more"
+    more = len(names) - _MOST_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 _RULES: Final = (_shared_hardware, _missing_labels, _too_many, _deadlock, _stuck, _pending)
