@@ -23,7 +23,7 @@ from nexusform.scheduling.fleet.model import (
 from nexusform.scheduling.fleet.profile import FILTERS
 from nexusform.scheduling.fleet.properties import Extremes, extremes_of, property_of
 from nexusform.scheduling.fleet.ranking import Scored, rank
-from nexusform.scheduling.fleet.roster import Roster, Standing
+from nexusform.scheduling.fleet.roster import Roster, Standing, ascending
 from nexusform.scheduling.fleet.rules import cluster_affinity, same_placement_affinity, topology_spread
 from nexusform.scheduling.fleet.screening import Screening, screen
 from nexusform.scheduling.quantity import Quantity
@@ -143,20 +143,19 @@ def explain(
     screening = screen(ask, roster, standing)
     if isinstance(screening, Abort):
         return _aborted(ask, holdings, snapshot, screening)
-    picks_n = ask.policy.placement_type is PlacementType.PICK_N
-    ranking = rank(ask, roster, standing, screening.passing) if picks_n else None
+    if not _picks_n(ask):
+        rows = _of_all(ask, holdings, screening, {}, frozenset())
+        return Explanation(ask.policy, snapshot, None, rows)
+    ranking = rank(ask, roster, standing, screening.passing)
     if isinstance(ranking, Abort):
         return _aborted(ask, holdings, snapshot, ranking)
-    number = snapshot.number_of_clusters if picks_n else None
-    if ranking is None:
-        return Explanation(ask.policy, snapshot, None, _of_all(ask, holdings, screening, {}, frozenset()))
     ranked = list(ranking.best_first(screening.passing))
-    names = _next_picks(ask, holdings, snapshot, ranked)
-    rows = _of_all(ask, holdings, screening, _ranked(ranked, names, roster, standing), names)
-    last = next(
-        (roster.members[s.position].name for s in reversed(ranked) if _name(roster, s) in names), None
-    )
-    return Explanation(ask.policy, snapshot, number, rows, last)
+    picks = _next_picks(ask, holdings, snapshot, ranked)
+    places = _places(ranked, picks, roster, standing)
+    rows = _of_all(ask, holdings, screening, places, picks)
+    picked = [name for name in places if name in picks]
+    last = picked[-1] if picked else None
+    return Explanation(ask.policy, snapshot, snapshot.number_of_clusters, rows, last)
 
 
 def _name(roster: Roster, scored: Scored) -> str:
@@ -176,20 +175,25 @@ def _next_picks(
 _Places = dict[str, tuple[int, Margin | None]]
 
 
-def _ranked(ranked: list[Scored], picks: frozenset[str], roster: Roster, standing: Standing) -> _Places:
+def _places(ranked: list[Scored], picks: frozenset[str], roster: Roster, standing: Standing) -> _Places:
+    """Ranks from 1 and margins over the last pick, by cluster name, best first."""
     chosen = [scored for scored in ranked if _name(roster, scored) in picks]
     last = chosen[-1] if chosen else None
     places: _Places = {}
     for number, scored in enumerate(ranked, 1):
-        margin = None
-        if last is not None:
-            margin = Margin(
-                scored.topology_spread - last.topology_spread,
-                scored.affinity - last.affinity,
-                (standing.obsolete >> scored.position & 1) - (standing.obsolete >> last.position & 1),
-            )
+        margin = None if last is None else _margin(scored, last, standing)
         places[_name(roster, scored)] = (number, margin)
     return places
+
+
+def _margin(scored: Scored, last: Scored, standing: Standing) -> Margin:
+    obsolete = standing.obsolete >> scored.position & 1
+    obsolete_of_last = standing.obsolete >> last.position & 1
+    return Margin(
+        scored.topology_spread - last.topology_spread,
+        scored.affinity - last.affinity,
+        obsolete - obsolete_of_last,
+    )
 
 
 def _of_all(
@@ -203,15 +207,15 @@ def _of_all(
         affinity, spread = scores.get(position, (None, None))
         number, margin = places.get(member.name, (None, None))
         passes = bool(screening.passing >> position & 1)
+        is_pick = member.name in picks
+        reported = _reported(holdings, position, refusals, affinity, spread, picked=passes and is_pick)
         rows.append(
             ClusterExplanation(
                 member.name,
                 holdings.by_cluster.get(member.name),
-                member.name in picks or (passes and not _picks_n(ask)),
+                is_pick or (passes and not _picks_n(ask)),
                 refusals,
-                _reported(
-                    holdings, position, refusals, affinity, spread, picked=passes and member.name in picks
-                ),
+                reported,
                 affinity,
                 spread,
                 _preferences(ask, roster, position),
@@ -232,9 +236,12 @@ def _refusals(ask: Ask, holdings: Holdings, position: int) -> tuple[Refusal, ...
     """
     roster, standing = holdings.roster, holdings.standing
     held = bool(standing.current >> position & 1)
+    silent = {same_placement_affinity.PLUGIN}
+    if held:
+        silent.add(topology_spread.PLUGIN)
     refusals: list[Refusal] = []
     for rule in FILTERS:
-        if rule.plugin == same_placement_affinity.PLUGIN or (held and rule.plugin == topology_spread.PLUGIN):
+        if rule.plugin in silent:
             continue
         admitted = rule.admitted(ask, roster, standing)
         if not isinstance(admitted, Abort) and not admitted >> position & 1:
@@ -266,17 +273,16 @@ def _reported(
 
 def _scores(ask: Ask, roster: Roster, standing: Standing) -> dict[int, tuple[int, int | None]]:
     affinities, _ = cluster_affinity.scores(ask, roster)
-    by_score = topology_spread.judge(ask, roster, standing).by_score
-    return {
-        position: (affinity, next((s for s, members in by_score.items() if members >> position & 1), None))
-        for position, affinity in enumerate(affinities)
-    }
+    spreads: dict[int, int] = {}
+    for score, members in topology_spread.judge(ask, roster, standing).by_score.items():
+        spreads.update(dict.fromkeys(ascending(members), score))
+    return {position: (affinity, spreads.get(position)) for position, affinity in enumerate(affinities)}
 
 
 def _preferences(ask: Ask, roster: Roster, position: int) -> tuple[Preference, ...]:
-    return (
-        tuple(_preference(term, roster, position) for term in ask.policy.preferred) if _picks_n(ask) else ()
-    )
+    if not _picks_n(ask):
+        return ()
+    return tuple(_preference(term, roster, position) for term in ask.policy.preferred)
 
 
 def _preference(term: PreferredTerm, roster: Roster, position: int) -> Preference:
@@ -312,19 +318,20 @@ def _aborted(ask: Ask, holdings: Holdings, snapshot: PolicySnapshot, abort: Abor
 def _of_named(ask: Ask, holdings: Holdings, snapshot: PolicySnapshot) -> Explanation:
     """PickFixed: named, there and eligible, or not."""
     result = cycle.schedule(holdings.by_cluster.values(), holdings.roster, ask.policy, snapshot)
-    said = {d.cluster: d for d in result.status.decisions()} if result.status else {}
-    names = sorted({*holdings.roster.position, *ask.policy.cluster_names})
+    decided = {decision.cluster: decision for decision in result.status.decisions()} if result.status else {}
+    members = sorted(holdings.roster.position)
+    strangers = sorted(set(ask.policy.cluster_names) - holdings.roster.position.keys())
     rows: list[ClusterExplanation] = []
-    for name in sorted(names, key=lambda n: (n not in holdings.roster.position, n)):
-        decision = said.get(name)
+    for name in (*members, *strangers):
+        decision = decided.get(name)
         binding = holdings.by_cluster.get(name)
-        refusals: tuple[Refusal, ...] = ()
         if decision is None:
-            reason = "the policy does not name this cluster"
-            refusals = (Refusal(name, "cluster_names", reason),)
-        elif not decision.selected:
+            refusal = Refusal(name, "cluster_names", "the policy does not name this cluster")
+            rows.append(ClusterExplanation(name, binding, False, (refusal,), ""))
+        elif decision.selected:
+            rows.append(ClusterExplanation(name, binding, True, (), decision.reason))
+        else:
             rule = "cluster_eligibility" if name in holdings.roster.position else "cluster_names"
-            refusals = (Refusal(name, rule, decision.reason),)
-        picked = decision is not None and decision.selected
-        rows.append(ClusterExplanation(name, binding, picked, refusals, decision.reason if decision else ""))
+            refusal = Refusal(name, rule, decision.reason)
+            rows.append(ClusterExplanation(name, binding, False, (refusal,), decision.reason))
     return Explanation(ask.policy, snapshot, len(ask.policy.cluster_names), tuple(rows))

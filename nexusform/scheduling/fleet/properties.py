@@ -6,7 +6,8 @@ member's resource usage; any other name from its properties, read as a quantity.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import operator
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
@@ -17,6 +18,15 @@ from nexusform.scheduling.quantity import Malformed, Quantity, parse_quantity
 RESOURCE_PREFIX = "resources.kubernetes-fleet.io/"
 TOTAL, ALLOCATABLE, AVAILABLE = "total", "allocatable", "available"
 CAPACITY_TYPES = (ALLOCATABLE, AVAILABLE, TOTAL)
+# By operator; the property's value stands on the left, the requirement's on the right.
+COMPARISONS: dict[str, Callable[[int, int], bool]] = {
+    "Gt": operator.gt,
+    "Ge": operator.ge,
+    "Lt": operator.lt,
+    "Le": operator.le,
+    "Eq": operator.eq,
+    "Ne": operator.ne,
+}
 
 
 class Unreadable(Struct, frozen=True):
@@ -102,13 +112,13 @@ def contradiction(requirements: Iterable[PropertyRequirement]) -> str | None:
     upper: _Bound | None = None
     equal: Quantity | None = None
     unequal: list[Quantity] = []
-    for operator, value in _readable(requirements):
-        bound = _Bound(value, operator in ("Gt", "Lt"))
-        if operator in ("Gt", "Ge"):
+    for comparison, value in _readable(requirements):
+        bound = _Bound(value, comparison in ("Gt", "Lt"))
+        if comparison in ("Gt", "Ge"):
             lower = bound if lower is None or _tighter(bound, lower, 1) else lower
-        elif operator in ("Lt", "Le"):
+        elif comparison in ("Lt", "Le"):
             upper = bound if upper is None or _tighter(bound, upper, -1) else upper
-        elif operator == "Ne":
+        elif comparison == "Ne":
             unequal.append(value)
         elif equal is not None and equal != value:
             return f"conflicting Eq values {equal} and {value}"
@@ -121,17 +131,11 @@ def contradiction(requirements: Iterable[PropertyRequirement]) -> str | None:
 
 def _readable(requirements: Iterable[PropertyRequirement]) -> Iterable[tuple[str, Quantity]]:
     for requirement in requirements:
-        if len(requirement.values) == 1:
-            value = parse_quantity(requirement.values[0])
-            if not isinstance(value, Malformed) and requirement.operator in (
-                "Gt",
-                "Ge",
-                "Lt",
-                "Le",
-                "Eq",
-                "Ne",
-            ):
-                yield requirement.operator, value
+        if len(requirement.values) != 1 or requirement.operator not in COMPARISONS:
+            continue
+        value = parse_quantity(requirement.values[0])
+        if not isinstance(value, Malformed):
+            yield requirement.operator, value
 
 
 def _tighter(new: _Bound, old: _Bound, sign: int) -> bool:

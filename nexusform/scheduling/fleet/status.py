@@ -224,13 +224,15 @@ def steps_of(progress: Progress) -> tuple[str, ...]:
 
 def progress_of(bindings: Iterable[Binding], resource_snapshot: int) -> dict[str, Progress]:
     """What bindings say by themselves: rolled out and available, or held back by the strategy."""
-    return {
-        b.cluster: Progress(resource_snapshot=b.resource_snapshot)
-        if b.state is BindingState.BOUND and b.resource_snapshot == resource_snapshot
-        else Progress(rollout_started=FALSE, resource_snapshot=b.resource_snapshot)
-        for b in bindings
-        if b.state is not BindingState.UNSCHEDULED
-    }
+    progress: dict[str, Progress] = {}
+    for binding in bindings:
+        if binding.state is BindingState.UNSCHEDULED:
+            continue
+        current = binding.state is BindingState.BOUND and binding.resource_snapshot == resource_snapshot
+        progress[binding.cluster] = Progress(
+            rollout_started=TRUE if current else FALSE, resource_snapshot=binding.resource_snapshot
+        )
+    return progress
 
 
 def placement_status(
@@ -248,7 +250,8 @@ def placement_status(
         return PlacementStatus((Condition(f"{prefix}Scheduled", UNKNOWN, "SchedulePending", text),), ())
     first = scheduling.condition
     scheduled = Condition(f"{prefix}Scheduled", first.status, first.reason, first.message)
-    reached = [progress.get(b.cluster, Progress(rollout_started=UNKNOWN)) for b in scheduling.selected]
+    not_started = Progress(rollout_started=UNKNOWN)
+    reached = [progress.get(binding.cluster, not_started) for binding in scheduling.selected]
     outside = _outside_condition(reached, prefix) if external else None
     if outside is not None:
         conditions: tuple[Condition, ...] = (scheduled, outside)
@@ -312,10 +315,11 @@ def _unscheduled(
     scheduling: SchedulingStatus, policy: Policy | None, number: int | None
 ) -> Iterable[ClusterStatus]:
     """As many unselected clusters as are missing, without their names."""
-    missing = 0
-    if policy is not None and policy.placement_type is PlacementType.PICK_N and number is not None:
-        missing = number - len(scheduling.selected)
+    asked = 0
+    if policy is not None and policy.placement_type is PlacementType.PICK_N:
+        asked = number or 0
     if policy is not None and policy.placement_type is PlacementType.PICK_FIXED:
-        missing = len(policy.cluster_names) - len(scheduling.selected)
-    for decision in scheduling.unselected[: max(0, missing)]:
+        asked = len(policy.cluster_names)
+    missing = max(0, asked - len(scheduling.selected))
+    for decision in scheduling.unselected[:missing]:
         yield ClusterStatus("", (Condition("Scheduled", FALSE, "ScheduleFailed", decision.reason),))

@@ -11,6 +11,7 @@ from typing import Final
 
 from nexusform.diagnostics import Problem, Severity
 from nexusform.scheduling.fleet.model import (
+    ClusterTerm,
     Member,
     PlacementType,
     Policy,
@@ -18,8 +19,8 @@ from nexusform.scheduling.fleet.model import (
     ResourceUsage,
     SpreadConstraint,
 )
-from nexusform.scheduling.fleet.properties import CAPACITY_TYPES, RESOURCE_PREFIX, contradiction
-from nexusform.scheduling.fleet.rules.cluster_affinity import ASCENDING, DESCENDING, OPERATORS
+from nexusform.scheduling.fleet.properties import CAPACITY_TYPES, COMPARISONS, RESOURCE_PREFIX, contradiction
+from nexusform.scheduling.fleet.rules.cluster_affinity import ASCENDING, DESCENDING
 from nexusform.scheduling.matching import (
     EQUAL,
     EXISTS,
@@ -206,19 +207,22 @@ def _check_preferred(policy: Policy) -> list[Problem]:
         here: Path = (*_PREFERRED, i)
         if abs(term.weight) > LARGEST_WEIGHT:
             problems.append(invalid((*here, "weight"), f"weight must be from -100 to 100, got {term.weight}"))
-        here = (*here, "preference")
-        problems += check_selector(term.preference.label_selector, (*here, "label_selector"))
-        if term.preference.property_selector is not None:
-            text = (
-                "PropertySelector is not allowed for PreferredDuringSchedulingIgnoredDuringExecution affinity"
-            )
-            problems.append(invalid((*here, "property_selector"), text))
-        sorter = term.preference.property_sorter
-        if sorter is not None:
-            problems += _check_property_name(sorter.name, (*here, "property_sorter", "name"))
-            if sorter.sort_order not in (ASCENDING, DESCENDING):
-                text = f"invalid property sort order {sorter.sort_order}"
-                problems.append(invalid((*here, "property_sorter", "sort_order"), text))
+        problems += _check_preference(term.preference, (*here, "preference"))
+    return problems
+
+
+def _check_preference(preference: ClusterTerm, here: Path) -> list[Problem]:
+    problems = check_selector(preference.label_selector, (*here, "label_selector"))
+    if preference.property_selector is not None:
+        text = "PropertySelector is not allowed for PreferredDuringSchedulingIgnoredDuringExecution affinity"
+        problems.append(invalid((*here, "property_selector"), text))
+    sorter = preference.property_sorter
+    if sorter is None:
+        return problems
+    problems += _check_property_name(sorter.name, (*here, "property_sorter", "name"))
+    if sorter.sort_order not in (ASCENDING, DESCENDING):
+        text = f"invalid property sort order {sorter.sort_order}"
+        problems.append(invalid((*here, "property_sorter", "sort_order"), text))
     return problems
 
 
@@ -245,7 +249,7 @@ def _check_properties(requirements: Iterable[PropertyRequirement], here: Path) -
 
 def _check_values(requirement: PropertyRequirement, here: Path) -> list[Problem]:
     operator, values = requirement.operator, requirement.values
-    if operator not in OPERATORS:
+    if operator not in COMPARISONS:
         return [invalid((*here, "operator"), f"unsupported operator {operator}")]
     if len(values) != 1:
         text = f"operator {operator} requires exactly one value, got {len(values)}"

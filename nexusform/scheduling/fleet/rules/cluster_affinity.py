@@ -7,28 +7,16 @@ unreadable value stops the cycle only where it is reached.
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable
 from functools import partial
 
 from nexusform.scheduling.fleet.model import Abort, Ask, ClusterTerm, PreferredTerm, PropertyRequirement
-from nexusform.scheduling.fleet.properties import Extremes, Unreadable, extremes_of, values_of
+from nexusform.scheduling.fleet.properties import COMPARISONS, Extremes, Unreadable, extremes_of, values_of
 from nexusform.scheduling.fleet.roster import Mask, Roster, Standing, ascending
 from nexusform.scheduling.quantity import Malformed, Quantity, parse_quantity
 
 PLUGIN = "ClusterAffinity"
 REASON = "cluster does not match with any of the required cluster affinity terms"
 
-# The property's value stands on the left, the requirement's on the right.
-_COMPARISONS: dict[str, Callable[[int, int], bool]] = {
-    "Gt": operator.gt,
-    "Ge": operator.ge,
-    "Lt": operator.lt,
-    "Le": operator.le,
-    "Eq": operator.eq,
-    "Ne": operator.ne,
-}
-OPERATORS = tuple(_COMPARISONS)
 ASCENDING, DESCENDING = "Ascending", "Descending"
 
 
@@ -86,7 +74,7 @@ def _meeting(requirement: PropertyRequirement, roster: Roster) -> tuple[Mask, di
 
 def _compare_all(requirement: PropertyRequirement, roster: Roster) -> tuple[Mask, dict[int, str]]:
     asked = _asked(requirement)
-    compare = _COMPARISONS.get(requirement.operator)
+    compare = COMPARISONS.get(requirement.operator)
     meeting: Mask = 0
     failing: dict[int, str] = {}
     for position, value in enumerate(values_of(roster, requirement.name)):
@@ -143,7 +131,9 @@ def _add_up(terms: tuple[PreferredTerm, ...], roster: Roster) -> tuple[tuple[int
         failing = {**failures, **failing}
     if not columns:
         return (0,) * len(roster.members), {}
-    return (columns[0] if len(columns) == 1 else tuple(map(sum, zip(*columns, strict=True)))), failing
+    if len(columns) == 1:
+        return columns[0], failing
+    return tuple(map(sum, zip(*columns, strict=True))), failing
 
 
 def _of_term(term: PreferredTerm, roster: Roster) -> tuple[tuple[int, ...], dict[int, str]]:
