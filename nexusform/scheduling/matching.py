@@ -123,8 +123,13 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
     """The first taint that no toleration covers; None when all are."""
-    covers = tuple(tolerations)
-    return next((taint for taint in taints if not any(tolerates(t, taint) for t in covers)), None)
+    every = tuple(tolerations)
+    return next((taint for taint in taints if not is_tolerated(taint, every)), None)
+
+
+def is_tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
+    """Whether one of a pod's tolerations covers a taint."""
+    return any(tolerates(toleration, taint) for toleration in tolerations)
 
 
 def selector_problems(selector: LabelSelector) -> tuple[str, ...]:

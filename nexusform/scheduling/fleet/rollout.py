@@ -113,9 +113,8 @@ def roll_out(
         wave = _next_wave(held, pending, strategy, target, _Now(failed, down, known.trackable))
         touched = {*wave.updated, *wave.bound}
         if not wave.deleted and not touched:
-            return Rollout(
-                tuple(waves), tuple(held.values()), tuple(sorted({c for group in pending for c in group}))
-            )
+            stalled = set().union(*pending)
+            return Rollout(tuple(waves), tuple(held.values()), tuple(sorted(stalled)))
         _carry_out(wave, held, resource_snapshot)
         stale -= touched
         failed -= touched
@@ -136,13 +135,17 @@ class _Now(Struct, frozen=True):
 
 def _pending(held: dict[str, Binding], resources: int, stale: set[str]) -> _Pending:
     """Clusters to delete, to update and to bind, in name order."""
-    delete = [c for c, b in held.items() if b.state is BindingState.UNSCHEDULED]
-    update = [
-        c
-        for c, b in held.items()
-        if b.state is BindingState.BOUND and (b.resource_snapshot != resources or c in stale)
-    ]
-    return delete, update, [c for c, b in held.items() if b.state is BindingState.SCHEDULED]
+    delete: list[str] = []
+    update: list[str] = []
+    bind: list[str] = []
+    for cluster, binding in held.items():
+        if binding.state is BindingState.UNSCHEDULED:
+            delete.append(cluster)
+        elif binding.state is BindingState.SCHEDULED:
+            bind.append(cluster)
+        elif binding.resource_snapshot != resources or cluster in stale:
+            update.append(cluster)
+    return delete, update, bind
 
 
 def _next_wave(
@@ -153,17 +156,14 @@ def _next_wave(
     now: _Now,
 ) -> Wave:
     delete, update, bind = pending
-    up = [c for c, b in held.items() if _rolled_out(b)]
-    budget = budget_of(
-        strategy,
-        target,
-        ready=sum(c not in now.down for c in up),
-        can_be_ready=sum(
-            b.state is not BindingState.SCHEDULED and c not in now.failed for c, b in held.items()
-        ),
-    )
-    failed = [c for c in update if c in now.failed]
-    update = [c for c in update if c not in now.failed]
+    up = [cluster for cluster, binding in held.items() if _rolled_out(binding)]
+    started = [cluster for cluster, binding in held.items() if binding.state is not BindingState.SCHEDULED]
+    ready = sum(cluster not in now.down for cluster in up)
+    can_be_ready = sum(cluster not in now.failed for cluster in started)
+    budget = budget_of(strategy, target, ready=ready, can_be_ready=can_be_ready)
+    # What failed serves nobody: replacing it takes nothing from the budget.
+    failed = [cluster for cluster in update if cluster in now.failed]
+    update = [cluster for cluster in update if cluster not in now.failed]
     room = max(0, budget.to_remove)
     deleted = delete[:room]
     updated = (*failed, *update[: room - len(deleted)])
@@ -174,9 +174,9 @@ def _next_wave(
 
 def _rolled_out(binding: Binding) -> bool:
     """Whether resources are up: bound, or unscheduled after having been bound."""
-    return binding.state is BindingState.BOUND or (
-        binding.state is BindingState.UNSCHEDULED and binding.previous_state is BindingState.BOUND
-    )
+    if binding.state is BindingState.UNSCHEDULED:
+        return binding.previous_state is BindingState.BOUND
+    return binding.state is BindingState.BOUND
 
 
 def _carry_out(wave: Wave, held: dict[str, Binding], resources: int) -> None:

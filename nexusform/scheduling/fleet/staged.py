@@ -91,16 +91,15 @@ def initialize(
     """
     if not fulfilled:
         return RunProblem("policy snapshot not fully scheduled yet")
-    held = sorted((b for b in bindings if not b.deleting), key=lambda b: b.cluster)
-    picked = [b.cluster for b in held if b.state is not BindingState.UNSCHEDULED]
-    deletes = tuple(b.cluster for b in held if b.state is BindingState.UNSCHEDULED)
-    behind = [
-        b for b in held if b.state is not BindingState.UNSCHEDULED and b.policy_snapshot != snapshot.index
-    ]
-    if behind:
+    held = sorted((binding for binding in bindings if not binding.deleting), key=lambda b: b.cluster)
+    scheduled = [binding for binding in held if binding.state is not BindingState.UNSCHEDULED]
+    picked = [binding.cluster for binding in scheduled]
+    deletes = tuple(binding.cluster for binding in held if binding.state is BindingState.UNSCHEDULED)
+    behind = next((binding for binding in scheduled if binding.policy_snapshot != snapshot.index), None)
+    if behind is not None:
         return RunProblem(
-            f"binding on {behind[0].cluster} with old policy snapshot {behind[0].policy_snapshot} has state"
-            f" {behind[0].state}, we might observe a transient state, need retry",
+            f"binding on {behind.cluster} with old policy snapshot {behind.policy_snapshot} has state"
+            f" {behind.state}, we might observe a transient state, need retry",
             transient=True,
         )
     if not picked and not deletes:
@@ -218,12 +217,13 @@ def steps_of(plan: RunPlan, run: str) -> tuple[RunStep, ...]:
 
 
 def _tasks(tasks: tuple[Task, ...], stage: str, approval: str) -> list[RunStep]:
-    return [
-        RunStep(StepKind.APPROVAL, stage, task=approval)
-        if task.type == APPROVAL
-        else RunStep(StepKind.WAIT, stage, wait_seconds=task.wait_seconds or 0)
-        for task in tasks
-    ]
+    steps: list[RunStep] = []
+    for task in tasks:
+        if task.type == APPROVAL:
+            steps.append(RunStep(StepKind.APPROVAL, stage, task=approval))
+        else:
+            steps.append(RunStep(StepKind.WAIT, stage, wait_seconds=task.wait_seconds or 0))
+    return steps
 
 
 def execute(
@@ -246,14 +246,13 @@ def execute(
             return RunOutcome(tuple(done), tuple(held.values()), waits_for=step.task)
         done.append(step)
         if step.kind is StepKind.DELETE:
-            held = {name: b for name, b in held.items() if name not in step.clusters}
+            for name in step.clusters:
+                held.pop(name, None)
         if step.kind is not StepKind.UPDATE:
             continue
-        for name in step.clusters:
-            if name in held and name not in failing:
-                held[name] = replace(
-                    held[name], state=BindingState.BOUND, resource_snapshot=resource_snapshot
-                )
+        updated = [name for name in step.clusters if name in held and name not in failing]
+        for name in updated:
+            held[name] = replace(held[name], state=BindingState.BOUND, resource_snapshot=resource_snapshot)
         broken = next((name for name in step.clusters if name in failing), None)
         if broken is not None:
             return RunOutcome(tuple(done), tuple(held.values()), stopped_by=broken)
@@ -268,7 +267,7 @@ _FORBIDDEN = {
 
 
 def transition_problem(before: RunState, after: RunState) -> str | None:
-    """Why a run may not go from one wanted state to another; None when it may."""
+    """Why a run may not go from one state that is asked for to another; None when it may."""
     if (before, after) in _FORBIDDEN:
         return f"invalid state transition: cannot transition from {before} to {after}"
     return None

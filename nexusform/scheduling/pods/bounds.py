@@ -168,9 +168,13 @@ def _bounds(
 
 def _certainly(room: Mapping[int, int], anti: Sequence[Tally]) -> int:
     # Each pod bars at most the nodes of its own domains; a placement that cannot grow bars them all.
-    sizes = [(tally, Counter(tally.domain[node] for node in room)) for tally in anti]
+    sizes = [(tally, _nodes_per_domain(tally, room)) for tally in anti]
     barred = max((_barred(node, sizes) for node in room), default=1)
     return -(-len(room) // barred)
+
+
+def _nodes_per_domain(tally: Tally, room: Mapping[int, int]) -> Mapping[int, int]:
+    return Counter(tally.domain[node] for node in room)
 
 
 def _barred(node: int, sizes: Sequence[tuple[Tally, Mapping[int, int]]]) -> int:

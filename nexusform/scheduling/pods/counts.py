@@ -173,7 +173,8 @@ class Counts:
         topologies = [self.board.topology(constraint.topology_key) for constraint in constraints]
         spec, nodes = self.group.spec, self.board.nodes
         everywhere = [True] * len(nodes)
-        with_all_keys = [min(domains) >= 0 for domains in zip(*[t.domain for t in topologies], strict=True)]
+        domains = [topology.domain for topology in topologies]
+        with_all_keys = [min(of_node) >= 0 for of_node in zip(*domains, strict=True)]
         tallies = []
         for constraint, topology in zip(constraints, topologies, strict=True):
             needs_all_keys = constraint.hard or self._all_soft_keys

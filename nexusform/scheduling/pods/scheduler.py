@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.scheduling.pods import bounds, forecast, profile
+from nexusform.scheduling.pods import bounds, forecast
 from nexusform.scheduling.pods.forecast import PodOutcome, Prediction, Reach, WorkloadForecast
 from nexusform.scheduling.pods.model import (
     DEFAULT_SEED,
@@ -186,11 +186,8 @@ class Predictor:
 
     def _permitting(self, spec: PodSpec) -> set[str]:
         # The nodes that would take a pod whatever stands on them.
-        return {
-            node.name
-            for node in self.nodes.values()
-            if not any(rule.refuse(spec, node) for rule in profile.NODE_FILTERS)
-        }
+        nodes = self.session.cluster.nodes
+        return {nodes[at].name for at in self.session.statics.of(spec).points}
 
     # --- deciding -----------------------------------------------------------------------------
 

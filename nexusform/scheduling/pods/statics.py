@@ -35,10 +35,9 @@ class Statics:
         question = (*for_filters, *for_scores)
         facts = self._facts.get(question)
         if facts is None:
-            points = {
-                at: tuple([rule.raw(spec, node) for rule in profile.NODE_SCORES])
-                for at, node in enumerate(self._nodes)
-                if not any(rule.refuse(spec, node) for rule in profile.NODE_FILTERS)
-            }
+            points: dict[int, tuple[int, ...]] = {}
+            for at, node in enumerate(self._nodes):
+                if not any(rule.refuse(spec, node) for rule in profile.NODE_FILTERS):
+                    points[at] = tuple([rule.raw(spec, node) for rule in profile.NODE_SCORES])
             facts = self._facts[question] = NodeFacts(points, sum(1 << at for at in points))
         return facts

@@ -204,16 +204,18 @@ class _Tallies:
         members: dict[PoolId, list[Token]] = {}
         for token in self._actual:
             members.setdefault(self._pool_of[token], []).append(token)
-        return tuple(
-            PoolCertainty(
-                owner=pool[0],
-                pool=pool[1],
-                vms=len(tokens),
-                rack_certain=sum(self._racks[token] == runs for token in tokens),
-                machine_certain=sum(self._machines[token] == runs for token in tokens),
-                counts=dict(sorted(self._counts[pool].items())),
-                counts_certain=not self._wrong[pool],
-                certain_racks=tuple(sorted(set(self._counts[pool]) - self._wrong[pool])),
-            )
-            for pool, tokens in members.items()
+        return tuple(self._pool(pool, tokens, runs) for pool, tokens in members.items())
+
+    def _pool(self, pool: PoolId, tokens: Sequence[Token], runs: int) -> PoolCertainty:
+        counts, wrong = self._counts[pool], self._wrong[pool]
+        owner, name = pool
+        return PoolCertainty(
+            owner=owner,
+            pool=name,
+            vms=len(tokens),
+            rack_certain=sum(self._racks[token] == runs for token in tokens),
+            machine_certain=sum(self._machines[token] == runs for token in tokens),
+            counts=dict(sorted(counts.items())),
+            counts_certain=not wrong,
+            certain_racks=tuple(sorted(set(counts) - wrong)),
         )

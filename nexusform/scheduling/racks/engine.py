@@ -204,10 +204,6 @@ class RackScheduler:
         for handle, record in self._ledger.vms():
             yield self._ledger.standing_vm(handle, record)
 
-    def memory_used(self, machine: str) -> int:
-        """GiB taken on a machine: the sum of its VMs' SKUs."""
-        return self._ledger.memory[self._site.index[machine]]
-
     def _open_session(self, demand: Demand) -> Session | None:
         """None where a look at every machine is needed."""
         if demand.last_resort is not None:

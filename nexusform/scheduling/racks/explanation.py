@@ -147,7 +147,7 @@ def _ranked(
     items: Iterable[int], names: Sequence[str], keys: Sequence[OpenKey], demand: Demand, seed: int
 ) -> tuple[Ranked, ...]:
     """Best first; whoever ties with the best carries a digest."""
-    parts = {item: tuple(_part(key, demand, item) for key in keys) for item in items}
+    parts = {item: _parts(keys, demand, item) for item in items}
 
     def order(item: int) -> tuple[tuple[int, ...], bytes]:
         return _figures(parts[item]), digest(seed, demand.vm, names[item])
@@ -157,6 +157,10 @@ def _ranked(
     tied = [item for item in ranked if _figures(parts[item]) == best]
     digests = {item: digest(seed, demand.vm, names[item]).hex() for item in tied} if len(tied) > 1 else {}
     return tuple(Ranked(names[item], parts[item], digests.get(item, "")) for item in ranked)
+
+
+def _parts(keys: Sequence[OpenKey], demand: Demand, item: int) -> tuple[KeyPart, ...]:
+    return tuple(_part(key, demand, item) for key in keys)
 
 
 def _part(opened_key: OpenKey, demand: Demand, item: int) -> KeyPart:

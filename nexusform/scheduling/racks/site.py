@@ -103,9 +103,8 @@ class Site(Layout):
         self.demand_filters = [
             rule for rule in profile.FILTERS if isinstance(rule, DemandFilter | CountFilter)
         ]
-        closing = [rule.refuse for rule in profile.FILTERS if isinstance(rule, MachineFilter)]
-        self.is_open = [all(refuse(machine) is None for refuse in closing) for machine in self.machines]
-        self.open_in = [[number for number in rack if self.is_open[number]] for rack in self.machines_in]
+        self.is_open = [_is_open(machine) for machine in self.machines]
+        self.open_in = [list(filter(self.is_open.__getitem__, rack)) for rack in self.machines_in]
         self.rooms = Rooms()
         self.start_rooms = [self.rooms.of_machine(machine) for machine in self.machines]
         self.shapes: list[Shape] = []
@@ -148,3 +147,9 @@ class Site(Layout):
             placement = Placement(facts.name, facts.rack, facts.availability_zone, self.rooms.cells(cells))
             self._placements[key] = placement
         return placement
+
+
+def _is_open(machine: Machine) -> bool:
+    """Whether no rule refuses the machine to everybody."""
+    closing = [rule.refuse for rule in profile.FILTERS if isinstance(rule, MachineFilter)]
+    return all(refuse(machine) is None for refuse in closing)

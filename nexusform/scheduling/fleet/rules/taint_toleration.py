@@ -22,7 +22,10 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 def untolerated(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> Taint | None:
     """The first taint that no toleration covers."""
-    return next((taint for taint in taints if not any(tolerates(t, taint) for t in tolerations)), None)
+    for taint in taints:
+        if not any(tolerates(toleration, taint) for toleration in tolerations):
+            return taint
+    return None
 
 
 def admitted(ask: Ask, roster: Roster, _standing: Standing) -> Mask:

@@ -57,11 +57,12 @@ def domains(constraint: SpreadConstraint, roster: Roster, standing: Standing) ->
         return ()
     counts = sorted(count for _, _, count in held)
     smallest, second, largest = counts[0], counts[min(1, len(counts) - 1)], counts[-1]
-    return tuple(
-        DomainCount(value, members, count, change, largest - smallest + change > constraint.max_skew)
-        for value, members, count in held
-        for change in (skew_change(count, smallest, second, largest),)
-    )
+    rows: list[DomainCount] = []
+    for value, members, count in held:
+        change = skew_change(count, smallest, second, largest)
+        violated = largest - smallest + change > constraint.max_skew
+        rows.append(DomainCount(value, members, count, change, violated))
+    return tuple(rows)
 
 
 def in_order(ask: Ask) -> tuple[SpreadConstraint, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from nexusform.scheduling.matching import NO_SCHEDULE, tolerates, untolerated
+from nexusform.scheduling.matching import NO_SCHEDULE, is_tolerated, untolerated
 from nexusform.scheduling.pods.model import Node, PodSpec
 from nexusform.scheduling.pods.rules.scale import to_hundred
 
@@ -26,11 +26,8 @@ def raw(pod: PodSpec, node: Node) -> int:
     """How many PreferNoSchedule taints of the node the pod does not tolerate."""
     if not node.taints:
         return 0
-    soft = [t for t in pod.tolerations if t.effect in ("", PREFER_NO_SCHEDULE)]
-    return sum(
-        taint.effect == PREFER_NO_SCHEDULE and not any(tolerates(t, taint) for t in soft)
-        for taint in node.taints
-    )
+    soft = [each for each in pod.tolerations if each.effect in ("", PREFER_NO_SCHEDULE)]
+    return sum(taint.effect == PREFER_NO_SCHEDULE and not is_tolerated(taint, soft) for taint in node.taints)
 
 
 def scores(raws: Sequence[int]) -> list[int]:
