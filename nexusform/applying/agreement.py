@@ -91,7 +91,9 @@ class _Tally(Struct):
 
 def _differences(planned: Any, answer: Any, path: Path) -> Iterator[Path]:
     """Paths where a known planned value came back otherwise; a part that is absent counts as null."""
-    if planned is UNKNOWN or (planned == answer and isinstance(planned, bool) == isinstance(answer, bool)):
+    if planned is UNKNOWN:
+        return
+    if planned == answer and isinstance(planned, bool) == isinstance(answer, bool):
         return
     if isinstance(planned, Mapping) and isinstance(answer, Mapping):
         for name in planned:
@@ -100,8 +102,8 @@ def _differences(planned: Any, answer: Any, path: Path) -> Iterator[Path]:
             yield from ((*path, name) for name in answer if name not in planned)
         return
     if isinstance(planned, list) and isinstance(answer, list) and len(planned) == len(answer):
-        for position, (want, have) in enumerate(zip(planned, answer, strict=True)):
-            yield from _differences(want, have, (*path, position))
+        for position, planned_item in enumerate(planned):
+            yield from _differences(planned_item, answer[position], (*path, position))
         return
     yield path
 

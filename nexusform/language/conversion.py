@@ -299,8 +299,13 @@ def _require_object(from_type: Type, of: ObjectType) -> None:
     missing = [n for n, _ in of.attributes if n not in has and n not in of.optional]
     if missing:
         raise ConversionProblem((), _missing_attributes(missing))
-    both = [(n, t) for n, t in of.attributes if n in has]
-    _require_parts([(n, has[n]) for n, _ in both], [t for _, t in both])
+    parts: list[tuple[PathStep, Type]] = []
+    types: list[Type] = []
+    for name, attribute_type in of.attributes:
+        if name in has:
+            parts.append((name, has[name]))
+            types.append(attribute_type)
+    _require_parts(parts, types)
 
 
 def _require_collection(from_type: Type, of: ListType | SetType | MapType) -> None:
@@ -429,8 +434,9 @@ def equals(left: Value, right: Value) -> Value:
     plain_left, marks = unmark_deep(left)
     plain_right, more = unmark_deep(right)
     outcome = _same(plain_left, plain_right)
-    result = _UNDECIDED if outcome is None else (TRUE if outcome else FALSE)
-    return result.with_marks(marks | more)
+    if outcome is None:
+        return _UNDECIDED.with_marks(marks | more)
+    return (TRUE if outcome else FALSE).with_marks(marks | more)
 
 
 _UNKNOWN_OR_NULL: Final = (UNKNOWN, None)
@@ -467,7 +473,8 @@ def _same(left: Value, right: Value) -> bool | None:
         return None if may_be_null or _may_be_same(left.type, right.type) else False
     if first is None or second is None:
         return first is None and second is None
-    if left.type is not right.type and left.type != right.type and not _may_be_same(left.type, right.type):
+    same_type = left.type is right.type or left.type == right.type
+    if not same_type and not _may_be_same(left.type, right.type):
         return False
     if first.__class__ is dict:
         if first.keys() != second.keys():

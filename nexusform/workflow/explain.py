@@ -170,10 +170,14 @@ class _Question(Struct, frozen=True):
         vms: dict[str, tuple[Address, PlacedVm]] = {}
         registries: Registries = self.request.registries
         for address in sorted(self.request.state.instances, key=address_order):
+            if not self.pattern.matches(address):
+                continue
             kind = registries.resource_types.get(address.type)
             current = self.request.state.instances[address].current
-            if self.pattern.matches(address) and kind is not None and kind.vms is not None and current:
-                vms |= {vm.name: (address, vm) for vm in kind.vms.standing(current.attributes)}
+            if kind is None or kind.vms is None or current is None:
+                continue
+            for vm in kind.vms.standing(current.attributes):
+                vms[vm.name] = (address, vm)
         return vms
 
     def _names(self, planned: PlanResult, standing: Mapping[str, object]) -> tuple[str, ...]:

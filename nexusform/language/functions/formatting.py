@@ -155,13 +155,21 @@ def _string(verb: _Verb, text: str) -> str:
 
 def _signed(verb: _Verb, negative: bool, digits: str) -> str:
     # A number's digits with sign and padding; zeros go between the two.
-    sign = "-" if negative else "+" if "+" in verb.flags else " " if " " in verb.flags else ""
+    sign = "-" if negative else _sign_of_positive(verb)
     missing = verb.width - len(sign) - len(digits)
     if missing <= 0:
         return sign + digits
     if "-" in verb.flags:
         return sign + digits + " " * missing
-    return sign + "0" * missing + digits if "0" in verb.flags else " " * missing + sign + digits
+    if "0" in verb.flags:
+        return sign + "0" * missing + digits
+    return " " * missing + sign + digits
+
+
+def _sign_of_positive(verb: _Verb) -> str:
+    if "+" in verb.flags:
+        return "+"
+    return " " if " " in verb.flags else ""
 
 
 _BASES: Final = {"b": "b", "d": "d", "o": "o", "x": "x", "X": "X"}
@@ -227,13 +235,16 @@ def _general(size: int | Fraction, precision: int | None, mode: str) -> str:
     limit = 6 if count is None else count
     if count is not None and count > len(digits) >= point:
         limit = len(digits)
-    if point - 1 < -4 or point - 1 >= limit:
-        exponent = point - 1
-        mantissa = digits[0] + ("." + digits[1:] if len(digits) > 1 else "")
-        return f"{mantissa}{'e' if mode == 'g' else 'E'}{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
+    exponent = point - 1
+    if exponent < -4 or exponent >= limit:
+        mantissa = f"{digits[0]}.{digits[1:]}" if len(digits) > 1 else digits
+        letter = "e" if mode == "g" else "E"
+        return f"{mantissa}{letter}{exponent:+03d}"
     if point <= 0:
         return "0." + "0" * -point + digits
-    return digits.ljust(point, "0") if len(digits) <= point else f"{digits[:point]}.{digits[point:]}"
+    if len(digits) <= point:
+        return digits.ljust(point, "0")
+    return f"{digits[:point]}.{digits[point:]}"
 
 
 # --- formatlist ----------------------------------------------------------------------------------

@@ -314,11 +314,14 @@ def _range(*limits: Value) -> Value:
         raise FunctionProblem("must have one, two, or three arguments")
     numbers: list[Any] = [v.raw for v in limits]
     start, end = (0, numbers[0]) if len(numbers) == 1 else numbers[:2]
-    step = numbers[2] if len(numbers) == 3 else (-1 if end < start else 1)
-    if len(numbers) == 3 and start < end and step < 0:
-        raise FunctionProblem("end must be less than start when step is negative", 2)
-    if len(numbers) == 3 and end < start and step > 0:
-        raise FunctionProblem("end must be greater than start when step is positive", 2)
+    if len(numbers) == 3:
+        step = numbers[2]
+        if start < end and step < 0:
+            raise FunctionProblem("end must be less than start when step is negative", 2)
+        if end < start and step > 0:
+            raise FunctionProblem("end must be greater than start when step is positive", 2)
+    else:
+        step = -1 if end < start else 1
     elements: list[Value] = []
     current = start
     while (current < end) if end > start else (current > end):

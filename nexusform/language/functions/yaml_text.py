@@ -141,18 +141,27 @@ def _folded(text: str, indent: int, column: int) -> list[str]:
     return [*lines, "".join([*pieces, '"'])]
 
 
+def _block_scalar(text: str) -> list[str]:
+    # The text behind `|`, line by line. The header says how many line ends are at its end (`-` none,
+    # nothing for one, `+` as many as there are), and the indent when the first line cannot show it.
+    body = text.rstrip("\n")
+    line_ends = len(text) - len(body)
+    chomp = "+" if not body else {0: "-", 1: ""}.get(line_ends, "+")
+    lead = "2" if text[0] in " \n" else ""
+    empty_lines = [""] * max(line_ends - 1, 0)
+    return [f"|{lead}{chomp}", *body.split("\n"), *empty_lines]
+
+
 def _item(value: Value, indent: int, column: int) -> list[str]:
     # The lines of a value whose first character stands at `column`, further ones at `indent`.
     raw = value.raw
     if isinstance(raw, (tuple, dict)) and raw:
         return _lines(value, indent)
     if isinstance(raw, str) and "\n" in raw and _can_be_block(raw):
-        body = raw.rstrip("\n")
-        trailing = len(raw) - len(body)
-        chomp = "+" if not body else {0: "-", 1: ""}.get(trailing, "+")
-        lead = "2" if raw[0] in " \n" else ""
-        return [f"|{lead}{chomp}", *body.split("\n"), *[""] * max(trailing - 1, 0)]
-    return _folded(raw, indent, column) if isinstance(raw, str) else [_scalar(value)]
+        return _block_scalar(raw)
+    if isinstance(raw, str):
+        return _folded(raw, indent, column)
+    return [_scalar(value)]
 
 
 def _can_be_block(text: str) -> bool:
@@ -351,7 +360,10 @@ def _resolved(text: str) -> Value:
     if word in _TRUE | _FALSE and text in {word, word.upper(), word.capitalize()}:
         return TRUE if word in _TRUE else FALSE
     if _HEXADECIMAL.match(text) or _OCTAL.match(text):
-        return _number(str(int(text[2:], 16 if text[1] == "x" else 8)) if len(text) < 500 else text)
+        if len(text) >= 500:
+            return _number(text)
+        base = 16 if text[1] == "x" else 8
+        return _number(str(int(text[2:], base)))
     if _INTEGER.match(text) or _FLOAT.match(text):
         return _number(text)
     if _SPECIAL_FLOAT.match(text):
