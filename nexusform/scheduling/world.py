@@ -95,6 +95,7 @@ def site_machines(
     `machines` are the separately described ones by address.
     """
     own = {rack.id: rack for rack in racks if rack.site_id == site_id}
+    # Each machine with what describes it: its own resource (an address) or its rack (an id).
     by_name: dict[str, tuple[Machine, str]] = {}
     clashes: list[MachineClash] = []
     described: dict[tuple[str, int], tuple[Machine, str]] = {}
@@ -108,12 +109,13 @@ def site_machines(
             continue
         described[slot] = (offer.machine, address)
     for rack in sorted(own.values(), key=lambda r: r.name):
-        made = [(m, rack.id) for m in rack.machines if (rack.id, m.slot) not in described]
-        made += [pair for (rack_id, _), pair in described.items() if rack_id == rack.id]
-        for machine, source in made:
+        made = [(machine, rack.id) for machine in rack.machines if (rack.id, machine.slot) not in described]
+        alone = [entry for (rack_id, _), entry in described.items() if rack_id == rack.id]
+        for machine, source in made + alone:
             if machine.name in by_name:
                 clashes.append(MachineClash(site_id, machine.name, by_name[machine.name][1], source))
                 continue
             by_name[machine.name] = (machine, source)
-    ordered = sorted((m for m, _ in by_name.values()), key=lambda m: (m.rack, m.slot, m.name))
-    return tuple(ordered), tuple(clashes)
+    placed = [machine for machine, _ in by_name.values()]
+    placed.sort(key=lambda machine: (machine.rack, machine.slot, machine.name))
+    return tuple(placed), tuple(clashes)

@@ -12,7 +12,7 @@ from nexusform.diagnostics import Problem
 from nexusform.scheduling.fleet.eviction import DisruptionBudget
 from nexusform.scheduling.fleet.model import PlacementType, Policy
 from nexusform.scheduling.fleet.staged import APPROVAL, TIMED_WAIT, Stage, Task
-from nexusform.scheduling.fleet.validation import Path, check_selector, invalid
+from nexusform.scheduling.fleet.validation import WHOLE, Path, check_selector, invalid
 
 EXTERNAL, ROLLING_UPDATE = "External", "RollingUpdate"
 MOST_STAGES, MOST_BEFORE, MOST_AFTER, LONGEST_STAGE = 31, 1, 2, 63
@@ -27,8 +27,9 @@ def check_policy_change(before: Policy | None, after: Policy | None) -> list[Pro
     new = after.placement_type if after else PlacementType.PICK_ALL
     if old is not new:
         problems.append(invalid(("policy", "placement_type"), "placement type is immutable"))
-    kept = after.tolerations if after else ()
-    if any(toleration not in kept for toleration in (before.tolerations if before else ())):
+    old_tolerations = before.tolerations if before else ()
+    new_tolerations = after.tolerations if after else ()
+    if not set(old_tolerations) <= set(new_tolerations):
         text = "tolerations have been updated/deleted, only additions to tolerations are allowed"
         problems.append(invalid(("policy", "toleration"), text))
     return problems
@@ -79,10 +80,9 @@ def check_stages(stages: Iterable[Stage]) -> list[Problem]:
             problems.append(invalid((*here, "name"), text))
         if stage.name in names[:i]:
             problems.append(invalid((*here, "name"), f"stage name {stage.name!r} is there twice"))
-        if stage.max_concurrency.value < 1 or (
-            stage.max_concurrency.percent and stage.max_concurrency.value > 100
-        ):
-            text = f"max_concurrency must be at least 1, or from 1% to 100%, got {stage.max_concurrency}"
+        at_once = stage.max_concurrency
+        if at_once.value < 1 or (at_once.percent and at_once.value > WHOLE):
+            text = f"max_concurrency must be at least 1, or from 1% to 100%, got {at_once}"
             problems.append(invalid((*here, "max_concurrency"), text))
         problems += check_selector(stage.label_selector, (*here, "label_selector"))
         problems += _check_tasks(stage.before, (*here, "before_stage_task"), MOST_BEFORE, (APPROVAL,))

@@ -91,8 +91,9 @@ def evict(cluster: str, target: Target | None, budget: DisruptionBudget | None) 
         return Eviction(cluster, True, False, MISCONFIGURED)
     available = sum(b.cluster in target.available for b in target.bindings)
     allowed = _allowed(budget, target, available) > 0
+    verdict = "allowed" if allowed else "blocked"
     text = (
-        f"Eviction is {'allowed' if allowed else 'blocked'} by specified"
+        f"Eviction is {verdict} by specified"
         f" ClusterResourcePlacementDisruptionBudget, availablePlacements: {available},"
         f" totalPlacements: {len(target.bindings)}"
     )
@@ -101,9 +102,11 @@ def evict(cluster: str, target: Target | None, budget: DisruptionBudget | None) 
 
 def after(eviction: Eviction, bindings: Iterable[Binding]) -> tuple[Binding, ...]:
     """The bindings with the evicted one marked as being deleted, when the eviction was executed."""
+    if not eviction.executed:
+        return tuple(bindings)
     return tuple(
-        replace(b, deleting=True) if eviction.executed and b.cluster == eviction.cluster else b
-        for b in bindings
+        replace(binding, deleting=True) if binding.cluster == eviction.cluster else binding
+        for binding in bindings
     )
 
 

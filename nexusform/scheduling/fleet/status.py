@@ -270,10 +270,12 @@ def _placement_conditions(reached: Sequence[Progress], prefix: str) -> Iterable[
         return
     for name in steps_of(reached[0]):
         states = [getattr(progress, name) for progress in reached]
-        status = next((bad for bad in (FALSE, UNKNOWN) if bad in states), TRUE)
+        # The worst of them is the placement's.
+        status = next(each for each in (FALSE, UNKNOWN, TRUE) if each in states)
         step = _STEPS[name]
         reason, text = step.placement[status]
-        if name == "overridden" and status == TRUE and not any(progress.overrides for progress in reached):
+        nothing_overridden = not any(progress.overrides for progress in reached)
+        if name == "overridden" and status == TRUE and nothing_overridden:
             reason, text = "NoOverrideSpecified", NO_OVERRIDES
         yield Condition(f"{prefix}{step.type}", status, reason, text.format(states.count(status)))
         if status != TRUE:

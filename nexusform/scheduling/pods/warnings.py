@@ -191,12 +191,14 @@ def _tells_apart(key: str, nodes: Sequence[Node], place: Callable[[Node], str]) 
 
 def _keys(scene: _Scene) -> tuple[list[str], list[str]]:
     # The keys over which a workload keeps its own pods apart: those that must hold, those that may not.
-    pod, labels = scene.workload.pod, dict(scene.workload.pod.labels)
-    spread = [each for each in pod.spread if each.selector is not None and matches(each.selector, labels)]
+    pod = scene.workload.pod
+    labels = dict(pod.labels)
     required = [term.topology_key for term in scene.about_itself(pod.anti_affinity)]
-    required += [constraint.topology_key for constraint in spread if constraint.hard]
     preferred = [term.topology_key for term in scene.about_itself(pod.preferred_anti_affinity)]
-    preferred += [constraint.topology_key for constraint in spread if not constraint.hard]
+    for constraint in pod.spread:
+        if constraint.selector is not None and matches(constraint.selector, labels):
+            keys = required if constraint.hard else preferred
+            keys.append(constraint.topology_key)
     return list(dict.fromkeys(required)), list(dict.fromkeys(preferred))
 
 

@@ -118,7 +118,9 @@ class RackScheduler:
         usage = self._ledger.usage(demand.vm.owner, demand.vm.pool)
         filters = opened.open_filters(self._ledger, usage, demand)
         chosen = opened.passes_all([refuse for rule, refuse in filters if opened.chooses_racks(rule)])
-        racks = [rack for rack in range(len(self._site.rack_name)) if chosen is None or chosen(rack)]
+        racks: Iterable[int] = range(len(self._site.rack_name))
+        if chosen is not None:
+            racks = list(filter(chosen, racks))
         if any(isinstance(rule, CountFilter) for rule, _ in filters):
             counts = self._count_by_placing(demand)
         else:
