@@ -169,7 +169,8 @@ def _place(
         # The next VM of a pool asks for the same: where one found no room, it finds none.
         vms.failed[key] = shortage
         return
-    demand = demand_for(vms.demand, pool, number, last_resort, group_hints(vms, pool))
+    hints = [*group_hints(vms, pool), *world.hints.of_others(vms)]
+    demand = demand_for(vms.demand, pool, number, last_resort, hints)
     if world.explain is None or (str(vms.instance.address), name) in world.explain:
         vms.explained[key] = vms.site.explain(demand)
     answer = vms.site.place(demand, decided=vms.demand.provenance == "decided")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -15,6 +16,7 @@ from nexusform.planning.vms.sites import SitePlan, build_sites
 from nexusform.planning.vms.surroundings import PlanSurroundings, Targets, surroundings_before, vm_skus
 from nexusform.planning.vms.vm_object import VmObject, changed_argument
 from nexusform.ports import Kind
+from nexusform.scheduling.racks.model import Hint, HintScope
 from nexusform.scheduling.world import Inventory, MachineClash
 
 
@@ -32,6 +34,8 @@ class HintTargets:
             machine = offer.machine
             self._machines[f"{offer.rack_id}/{machine.name}"] = (machine.name, machine.rack)
         self._objects: dict[str, VmObject] = {}
+        # By the id that a hard hint names: who has the hint, and the hint.
+        self._hinting: dict[str, dict[Address, list[tuple[VmObject, Mapping[str, Any]]]]] = {}
 
     def take_in(self, objects: Iterable[VmObject]) -> None:
         """From now on hints see where the VMs of these objects stand."""
@@ -39,6 +43,36 @@ class HintTargets:
             values = vms.instance.config or vms.instance.planned
             if values is not None and not vms.going:
                 self._objects[vms.instance.type.identify(values)] = vms
+                self._note_hints(vms, values)
+
+    def _note_hints(self, vms: VmObject, values: Mapping[str, Any]) -> None:
+        by_target: dict[str, list[tuple[VmObject, Mapping[str, Any]]]] = {}
+        written = values.get("placement_hint")
+        for hint in written if isinstance(written, list) else ():
+            if hint["scheduling_execution"] == "Hard" and isinstance(hint["resource_id"], str):
+                by_target.setdefault(hint["resource_id"], []).append((vms, hint))
+        for target, hints in by_target.items():
+            self._hinting.setdefault(target, {})[vms.instance.address] = hints
+
+    def of_others(self, vms: VmObject) -> list[Hint]:
+        """The hard hints of other VMs that name this object, seen from where those VMs stand by now. To be
+        with a cluster is to be with any of its VMs, so that hint binds an object of one VM alone.
+        """
+        values = vms.instance.config or vms.instance.planned
+        if not self._hinting or values is None or vms.demand is None:
+            return []
+        hinting = self._hinting.get(vms.instance.type.identify(values), {})
+        is_single = sum(len(pool.numbers) for pool in vms.demand.pools) == 1
+        hints = []
+        for other, hint in (pair for pairs in hinting.values() for pair in pairs):
+            places = [vm.placement for vm in other.placed.values()]
+            affinity = hint["hint_type"] == "Affinity"
+            if places and other is not vms and (is_single or not affinity):
+                machines = frozenset(place.machine for place in places)
+                racks = frozenset(place.rack for place in places)
+                named = f"{other.instance.address}, whose hint names it"
+                hints.append(Hint(affinity, True, HintScope(hint["scope"]), machines, racks, named))
+        return hints
 
     def __call__(self, resource_id: str) -> Targets | None:
         """Names of machines and racks, or None when nothing has this id."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from tests.planning.harness import (
@@ -22,6 +24,9 @@ from tests.planning.harness import (
     triggers,
     vms,
     warnings,
+)
+from tests.planning.harness import (
+    applied as state_after,
 )
 
 BIG = "NC_P46_224_v1"
@@ -122,6 +127,55 @@ def test_a_hinted_vm_stays_when_its_target_moves() -> None:
     state = state_of(text)
     result = good(plan(text, state, replaces=("nexus_virtual_machine.first:first",)))
     assert triggers(result) == {"first": ("move", "heal")}
+
+
+def small(racks: int, machines: int) -> str:
+    return RACKS.replace("= 3\n", f"= {racks}\n").replace("machine_count = 4", f"machine_count = {machines}")
+
+
+@pytest.mark.parametrize(("scope", "site"), [("Machine", small(1, 2)), ("Rack", small(2, 1))])
+def test_a_hard_hint_holds_when_its_target_moves(scope: str, site: str) -> None:
+    """A healed VM goes elsewhere where it can: here that is where the other VM wants it not to be."""
+    text = site + vm("first")
+    text += vm("far", hint("AntiAffinity", "nexus_virtual_machine.first.id", "Hard", scope))
+    state = state_of(text)
+    result = good(plan(text, state, replaces=("nexus_virtual_machine.first:first",)))
+    assert triggers(result) == {"first": ("move", "heal")}
+    assert places(state_after(result, state)) == places(state)
+
+
+def test_where_only_the_hint_of_another_refuses_the_plan_says_so() -> None:
+    text = small(2, 1) + vm("first")
+    text += vm("far", hint("AntiAffinity", "nexus_virtual_machine.first.id", "Hard", "Rack"))
+    state = state_of(text)
+    kept = vms(state)["far"]["rack"].removeprefix("r")
+    less = text.replace("machine_count = 1", f"machine_count = count.index == {kept} ? 1 : 0")
+    (problem,) = errors(plan(less, state))
+    assert "not on the same rack as nexus_virtual_machine.far, whose hint names it" in problem.detail
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_hard_hints_hold_over_random_walks_of_heals(seed: int) -> None:
+    chance = random.Random(seed)
+    names = ["a", "b", "c", "d"]
+    text = small(2, 2)
+    kept_apart = []
+    for position, name in enumerate(names):
+        others = chance.sample(names[:position], min(position, 2))
+        kept_apart += [(name, other) for other in others]
+        hints = [hint("AntiAffinity", f"nexus_virtual_machine.{o}.id", "Hard", "Machine") for o in others]
+        text += vm(name, "\n  ".join(hints))
+    state = state_of(text)
+    for _ in range(12):
+        healed = chance.sample(names, chance.randint(1, 3))
+        replaces = tuple(f"nexus_virtual_machine.{name}:{name}" for name in healed)
+        result = plan(text, state, replaces=replaces)
+        if errors(result):
+            continue
+        state = state_after(result, state)
+        standing = vms(state)
+        for one, other in kept_apart:
+            assert standing[one]["machine"] != standing[other]["machine"], (healed, one, other)
 
 
 # --- pinned VMs ----------------------------------------------------------------------------------
