@@ -18,7 +18,7 @@ from nexusform.cli.commands import command
 from nexusform.cli.flags import LockFlags, ViewFlags, place_of, state_flag, variable_flags
 from nexusform.cli.plan import Showing, notices_of, voice_of
 from nexusform.cli.planning_flags import PlacementFlags, PlanningFlags
-from nexusform.cli.reports import parse_reports
+from nexusform.cli.reports import plan_reports
 from nexusform.cli.screen import input_allowed
 from nexusform.cli.voice import TextVoice, Voice
 from nexusform.diagnostics import Diagnostic, error, has_errors
@@ -62,7 +62,7 @@ class ApplyFlags(Struct, frozen=True, kw_only=True):
     def showing(self) -> Showing:
         """How the run tells its plan. Raises a usage error for reports that cannot be written."""
         voice = voice_of(self.view, as_json=self.as_json, concise=self.concise)
-        return Showing(voice, self.shown, parse_reports(self.shown.report), self.show_sensitive)
+        return Showing(voice, self.shown, plan_reports(self.shown), self.show_sensitive)
 
 
 class ApplyArguments(Struct, frozen=True, kw_only=True):

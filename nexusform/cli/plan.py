@@ -10,7 +10,7 @@ from nexusform.cli.arguments import group, number, switch, text
 from nexusform.cli.commands import command
 from nexusform.cli.flags import LockFlags, ViewFlags, place_of, state_flag, variable_flags
 from nexusform.cli.planning_flags import PlacementFlags, PlanningFlags
-from nexusform.cli.reports import ReportFlag, Subject, parse_reports, to_stdout, write_reports
+from nexusform.cli.reports import ReportFlag, Subject, plan_reports, to_stdout, write_reports
 from nexusform.cli.voice import JsonVoice, PlanView, TextVoice, Voice
 from nexusform.diagnostics import has_errors
 from nexusform.planning.plan import Plan
@@ -85,7 +85,7 @@ def plan(arguments: PlanArguments) -> int:
         want_rejected=arguments.shown.placements == "all",
     )
     locking = arguments.lock.locking()
-    reports = parse_reports(arguments.shown.report)
+    reports = plan_reports(arguments.shown)
     voice = voice_of(arguments.view, as_json=arguments.as_json)
     showing = Showing(voice, arguments.shown, reports, arguments.show_sensitive)
     opened = open_project(place_of(arguments.state, arguments.variables))

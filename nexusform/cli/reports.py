@@ -125,6 +125,12 @@ class ReportFlag(Struct, frozen=True):
     path: str
 
 
+def plan_reports(shown: PlacementFlags) -> tuple[ReportFlag, ...]:
+    """The reports of a plan that are asked for. Raises usage errors, for -source-url too."""
+    origin_of(shown.source_url)
+    return parse_reports(shown.report)
+
+
 def parse_reports(flags: Sequence[str], formats: Collection[str] = FORMATS.keys()) -> tuple[ReportFlag, ...]:
     """The reports asked for, in one of these formats. Raises a usage error for what cannot be written."""
     reports = tuple(_parse_report(flag, formats) for flag in flags)

@@ -12,7 +12,7 @@ from nexusform.cli.arguments import choice, group, number, optional, switch
 from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of, state_flag
 from nexusform.cli.planning_flags import PlacementFlags
-from nexusform.cli.reports import MAX_BYTES, Subject, parse_reports, to_stdout, write_reports
+from nexusform.cli.reports import MAX_BYTES, Subject, plan_reports, to_stdout, write_reports
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import has_errors
 from nexusform.resource_types.registry import registries
@@ -42,7 +42,7 @@ def show(arguments: ShowArguments) -> int:
 
     A file of that name wins over an address.
     """
-    reports = parse_reports(arguments.shown.report)
+    reports = plan_reports(arguments.shown)
     screen = arguments.view.screen()
     shown = find_shown(place_of(arguments.state), arguments.target)
     screen.diagnostics(shown.diagnostics, shown.sources or {})

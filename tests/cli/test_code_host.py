@@ -6,7 +6,21 @@ import click
 import pytest
 
 from nexusform.cli.code_host import origin_of
+from nexusform.cli.main import run
 from nexusform.rendering.pull_request.origin import Origin
+
+CHECK = """
+variable "x" {
+  default = 1
+}
+
+check "c" {
+  assert {
+    condition     = var.x == 2
+    error_message = "No."
+  }
+}
+"""
 
 
 def github(clone: Path) -> dict[str, str]:
@@ -47,3 +61,19 @@ def test_outside_of_the_clone_nothing_is_linked(lab: Path) -> None:
 def test_what_is_no_address_is_refused() -> None:
     with pytest.raises(click.UsageError, match="-source-url"):
         origin_of("javascript:alert(1)", {})
+
+
+@pytest.mark.usefixtures("lab")
+def test_a_wrong_address_is_refused_before_anything_is_planned(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("main.nf.hcl").write_text('resource "nexus_site" "s" {}\n')
+    for command in (["plan", "-out=p"], ["apply", "-auto-approve"]):
+        assert run([*command, "-source-url=ftp://h"]) == 1
+        assert "-source-url" in capsys.readouterr().err
+    assert [file.name for file in Path().iterdir()] == ["main.nf.hcl"]
+
+
+@pytest.mark.usefixtures("lab")
+def test_a_comment_links_where_the_flag_says() -> None:
+    Path("main.nf.hcl").write_text(CHECK)
+    assert run(["plan", "-source-url=https://h/x", "-report=markdown:comment.md"]) == 0
+    assert "(https://h/x/main.nf.hcl#L8)" in Path("comment.md").read_text()
