@@ -12,9 +12,9 @@ from nexusform.scheduling.quantity import Form, Malformed, Quantity, make_quanti
 
 
 def read(text: str) -> Quantity:
-    found = parse_quantity(text)
-    assert isinstance(found, Quantity), found
-    return found
+    quantity = parse_quantity(text)
+    assert isinstance(quantity, Quantity), quantity
+    return quantity
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,9 @@ def test_value(text: str, nano: int) -> None:
     ],
 )
 def test_malformed(text: str, about: str) -> None:
-    found = parse_quantity(text)
-    assert isinstance(found, Malformed)
-    assert about in found.message
+    malformed = parse_quantity(text)
+    assert isinstance(malformed, Malformed)
+    assert about in malformed.message
 
 
 @pytest.mark.parametrize(

@@ -81,14 +81,21 @@ class Model(Struct):
             if not select(term.label_selector, member.labels):
                 continue
             for requirement in term.property_selector or ():
-                found = self.value(member, requirement.name)
-                if found is None:
+                value = self.value(member, requirement.name)
+                if value is None:
                     break
                 asked = parse_quantity(requirement.values[0])
                 assert not isinstance(asked, Malformed)
-                a, b = found.nano, asked.nano
-                wanted = {"Gt": a > b, "Ge": a >= b, "Lt": a < b, "Le": a <= b, "Eq": a == b, "Ne": a != b}
-                if not wanted[requirement.operator]:
+                a, b = value.nano, asked.nano
+                comparisons = {
+                    "Gt": a > b,
+                    "Ge": a >= b,
+                    "Lt": a < b,
+                    "Le": a <= b,
+                    "Eq": a == b,
+                    "Ne": a != b,
+                }
+                if not comparisons[requirement.operator]:
                     break
             else:
                 return None
@@ -102,10 +109,10 @@ class Model(Struct):
             return getattr(member.resources, kind).get(resource)
         if name not in member.properties:
             return None
-        found = parse_quantity(member.properties[name])
-        if isinstance(found, Malformed):
+        quantity = parse_quantity(member.properties[name])
+        if isinstance(quantity, Malformed):
             raise Stopped
-        return found
+        return quantity
 
     @staticmethod
     def eligibility(member: Member) -> str | None:
@@ -278,8 +285,8 @@ class Model(Struct):
                 result.append(b)
         have = {b.cluster for b in everything}
         result += [Binding(name, S, self.snapshot.index) for name in valid if name not in have]
-        found = len(valid)
-        return Answer(result, rows, self.condition(found, found + len(bad)))
+        count = len(valid)
+        return Answer(result, rows, self.condition(count, count + len(bad)))
 
     def pick_n(self) -> Answer:
         present = len(self.scheduled) + len(self.bound)
@@ -364,12 +371,12 @@ class Model(Struct):
         return Binding(name, state, self.snapshot.index, affinity, spread, None, resources)
 
     @staticmethod
-    def condition(found: int, wanted: int) -> tuple[str, str]:
-        if found >= wanted:
-            text = f"found all cluster needed as specified by the scheduling policy, found {found} cluster(s)"
+    def condition(count: int, number: int) -> tuple[str, str]:
+        if count >= number:
+            text = f"found all cluster needed as specified by the scheduling policy, found {count} cluster(s)"
             return ("True", text)
         text = "could not find all clusters needed as specified by the scheduling policy,"
-        return ("False", f"{text} found {found} cluster(s) instead")
+        return ("False", f"{text} found {count} cluster(s) instead")
 
     @staticmethod
     def report(chosen: list[Binding], losers: list[Pick], filtered: list[tuple[str, str]]) -> list[Row]:

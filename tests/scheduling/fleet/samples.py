@@ -31,9 +31,9 @@ SCHEDULED, BOUND, UNSCHEDULED = BindingState.SCHEDULED, BindingState.BOUND, Bind
 
 
 def quantity(text: str) -> Quantity:
-    found = parse_quantity(text)
-    assert isinstance(found, Quantity)
-    return found
+    parsed = parse_quantity(text)
+    assert isinstance(parsed, Quantity)
+    return parsed
 
 
 def member(

@@ -349,12 +349,12 @@ class TestOtherFilters:
         matching = replace(everything, labels={"env": "prod"})
         healthy = replace(matching, health=Health.HEALTHY)
         there = replace(healthy, namespaces=frozenset({"web"}))
-        told = [
+        texts = [
             reasons(place([fixed], pick(1, required=(term,)), namespace="web"))["a"]
             for fixed in (everything, matching, healthy, there)
         ]
         expected = ("affinity", "unhealthy", "namespace", "taint")
-        assert all(part in text for part, text in zip(expected, told, strict=True))
+        assert all(part in text for part, text in zip(expected, texts, strict=True))
 
     def test_at_most_twenty_unselected_clusters_are_told(self) -> None:
         names = [f"m{i:02d}" for i in range(40)]
@@ -367,8 +367,8 @@ class TestOtherFilters:
         refused = [member(f"m{i:02d}", taints=["x"]) for i in range(10)]
         result = place([*refused, *fleet(*(f"n{i:02d}" for i in range(17)))], pick(2))
         assert result.status is not None
-        told = [d.cluster for d in result.status.unselected]
-        assert told == [f"n{i:02d}" for i in reversed(range(15))] + [f"m{i:02d}" for i in range(5)]
+        clusters = [d.cluster for d in result.status.unselected]
+        assert clusters == [f"n{i:02d}" for i in reversed(range(15))] + [f"m{i:02d}" for i in range(5)]
 
     def test_a_refused_cluster_that_is_held_uses_up_a_place(self) -> None:
         names = [f"m{i:02d}" for i in range(25)]

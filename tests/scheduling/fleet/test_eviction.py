@@ -42,9 +42,9 @@ def target(**fields: object) -> Target:
     ],
 )
 def test_invalid(cluster: str, asked: Target | None, message: str) -> None:
-    found = evict(cluster, asked, None)
-    assert (found.valid, found.executed, found.message) == (False, False, message)
-    assert [c.reason for c in found.conditions()] == ["ClusterResourcePlacementEvictionInvalid"]
+    outcome = evict(cluster, asked, None)
+    assert (outcome.valid, outcome.executed, outcome.message) == (False, False, message)
+    assert [c.reason for c in outcome.conditions()] == ["ClusterResourcePlacementEvictionInvalid"]
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,13 @@ def test_invalid(cluster: str, asked: Target | None, message: str) -> None:
     ],
 )
 def test_what_is_placed(binding: Binding, executed: bool, message: str) -> None:
-    found = evict("a", target(bindings=(binding,)), None)
-    assert (found.valid, found.executed, found.message) == (True, executed, message)
+    outcome = evict("a", target(bindings=(binding,)), None)
+    assert (outcome.valid, outcome.executed, outcome.message) == (True, executed, message)
 
 
 def test_what_failed_goes_whatever_the_budget_says() -> None:
-    found = evict("a", target(failed=frozenset("a")), DisruptionBudget(min_available=Amount(3)))
-    assert (found.executed, found.message) == (True, eviction.FAILED)
+    outcome = evict("a", target(failed=frozenset("a")), DisruptionBudget(min_available=Amount(3)))
+    assert (outcome.executed, outcome.message) == (True, eviction.FAILED)
 
 
 @pytest.mark.parametrize(
@@ -84,10 +84,10 @@ def test_what_failed_goes_whatever_the_budget_says() -> None:
     ],
 )
 def test_budget(budget: DisruptionBudget, available: str, executed: bool) -> None:
-    found = evict("a", target(available=frozenset(available)), budget)
-    assert found.executed is executed
+    outcome = evict("a", target(available=frozenset(available)), budget)
+    assert outcome.executed is executed
     word = "allowed" if executed else "blocked"
-    assert found.message == (
+    assert outcome.message == (
         f"Eviction is {word} by specified ClusterResourcePlacementDisruptionBudget,"
         f" availablePlacements: {len(available)}, totalPlacements: 3"
     )
@@ -107,11 +107,11 @@ def test_pick_all_takes_a_whole_number_to_be_available(budget: DisruptionBudget,
 
 
 def test_an_evicted_cluster_is_picked_again() -> None:
-    found = evict("c", target(), None)
-    after = eviction.after(found, THREE)
+    outcome = evict("c", target(), None)
+    after = eviction.after(outcome, THREE)
     assert [b.deleting for b in after] == [False, False, True]
     result = place(fleet("a", "b", "c", "d"), pick(3), [b for b in after if b.cluster != "d"])
     assert held(result) == ["a", "b", "d"]
     assert held(place(fleet("a", "b", "c"), pick(3), after)) == ["a", "b", "c"]
-    refused = replace(found, executed=False)
+    refused = replace(outcome, executed=False)
     assert eviction.after(refused, THREE) == THREE

@@ -48,8 +48,8 @@ def test_the_documents_numbers(name: str, order: str, given: tuple[str, ...], ex
     fields = "cpu" if name == CPU else "cost"
     names = ("bravelion", "smartfish", "jumpingcat")
     members = [member(n, **{fields: v}) for n, v in zip(names, given, strict=True)]  # type: ignore[arg-type]
-    found = rows(why(members, pick(1, preferred=(sorted_by(name, order),))))
-    parts = [found[n].preferences[0] for n in names]
+    by_cluster = rows(why(members, pick(1, preferred=(sorted_by(name, order),))))
+    parts = [by_cluster[n].preferences[0] for n in names]
     assert [(p.share_text(), p.points) for p in parts] == expected
 
 
@@ -87,11 +87,11 @@ def test_rank_and_margin_to_the_last_one_picked() -> None:
         member("d", nodes="1"),
     ]
     explanation = why(members, pick(2, preferred=(sorted_by(NODES, "Descending", 90),)))
-    found = rows(explanation)
+    by_cluster = rows(explanation)
     assert explanation.last_picked == "c"
-    assert [found[n].rank for n in "abcd"] == [1, 3, 2, 4]
-    assert [found[n].picked for n in "abcd"] == [True, False, True, False]
-    margins = {n: found[n].margin for n in "abcd"}
+    assert [by_cluster[n].rank for n in "abcd"] == [1, 3, 2, 4]
+    assert [by_cluster[n].picked for n in "abcd"] == [True, False, True, False]
+    margins = {n: by_cluster[n].margin for n in "abcd"}
     assert [(m.affinity, m.decided_by) for m in margins.values() if m] == [
         (40, "affinity"),
         (0, "name"),
@@ -146,7 +146,7 @@ def test_a_stopped_scheduler_is_explained() -> None:
 def test_drift_is_what_a_fresh_schedule_would_choose() -> None:
     members = [member("a", nodes="1"), member("b", nodes="9")]
     policy = pick(1, preferred=(sorted_by(NODES, "Descending"),))
-    found = drift(bound("a"), Roster(members), policy, snapshot(policy))
-    assert (found.gained, found.lost) == (("b",), ("a",))
+    difference = drift(bound("a"), Roster(members), policy, snapshot(policy))
+    assert (difference.gained, difference.lost) == (("b",), ("a",))
     same = drift(bound("b"), Roster(members), policy, snapshot(policy))
     assert (same.gained, same.lost) == ((), ())

@@ -39,15 +39,15 @@ PROD = Stage(
 
 
 def plan(
-    stages: list[Stage], held: list[Binding] = HELD, members: list[Member] = MEMBERS, wanted: int | None = 4
+    stages: list[Stage], held: list[Binding] = HELD, members: list[Member] = MEMBERS, number: int | None = 4
 ) -> RunPlan | RunProblem:
-    return initialize(held, SNAPSHOT, wanted, True, members, stages)
+    return initialize(held, SNAPSHOT, number, True, members, stages)
 
 
 def good(stages: list[Stage], held: list[Binding] = HELD) -> RunPlan:
-    found = plan(stages, held)
-    assert isinstance(found, RunPlan), found
-    return found
+    made = plan(stages, held)
+    assert isinstance(made, RunPlan), made
+    return made
 
 
 def test_stages_in_order() -> None:
@@ -85,16 +85,16 @@ def test_an_empty_selector_takes_all_and_none_takes_nobody() -> None:
     ],
 )
 def test_problems_of_stages(stages: list[Stage], about: str) -> None:
-    found = plan(stages)
-    assert isinstance(found, RunProblem)
-    assert about in found.message
+    problem = plan(stages)
+    assert isinstance(problem, RunProblem)
+    assert about in problem.message
 
 
 def test_only_ten_missing_clusters_are_named() -> None:
     names = [f"m{i:02d}" for i in range(12)]
-    found = plan([], [Binding(name, SCHEDULED, 0) for name in names], fleet(*names), 12)
-    assert isinstance(found, RunProblem)
-    assert found.message.endswith("m08, m09")
+    problem = plan([], [Binding(name, SCHEDULED, 0) for name in names], fleet(*names), 12)
+    assert isinstance(problem, RunProblem)
+    assert problem.message.endswith("m08, m09")
 
 
 def test_problems_of_the_placement() -> None:
@@ -105,10 +105,10 @@ def test_problems_of_the_placement() -> None:
     behind = plan([CANARY, PROD], old)
     assert isinstance(behind, RunProblem)
     assert behind.transient
-    few = plan([CANARY, PROD], wanted=5)
+    few = plan([CANARY, PROD], number=5)
     assert isinstance(few, RunProblem)
     assert "not equal to the observed cluster count 5" in few.message
-    nobody = plan([CANARY], [], wanted=0)
+    nobody = plan([CANARY], [], number=0)
     assert isinstance(nobody, RunProblem)
 
 

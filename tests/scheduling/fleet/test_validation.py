@@ -235,8 +235,8 @@ BEFORE = pick(3, tolerations=(Toleration("k", "Exists"),))
     ],
 )
 def test_changes_of_a_policy(before: Policy | None, after: Policy | None, about: str) -> None:
-    found = texts(check_policy_change(before, after))
-    assert (about in found) if about else not found
+    problems = texts(check_policy_change(before, after))
+    assert (about in problems) if about else not problems
 
 
 def test_external_stays_external() -> None:
@@ -252,11 +252,11 @@ def test_names_taints_and_members() -> None:
     assert check_member(member("a", {"fleet.azure.com/location": "westus"}, taints=["k"])) == []
     assert "labels.a b" in texts(check_member(member("a", {"a b": "c"})))
     assert "labels.a" in texts(check_member(member("a", {"a": "b c"})))
-    found = texts(
+    problems = texts(
         check_taints((Taint("a b"), Taint("k", "v w"), Taint("k", "", "NoExecute"), Taint("k"), Taint("k")))
     )
     for about in ("taint.0.key", "taint.1.value", "taint.2.effect", "taint.4: taint already exists"):
-        assert about in found
+        assert about in problems
 
 
 def test_rolling_updates() -> None:

@@ -81,9 +81,9 @@ class Cluster:
         return any(self.node_term(term, node) for term in pod.node_terms)
 
     def node_term(self, term: Any, node: Node) -> bool:
-        found = [holds(r, node.labels) for r in term.labels]
-        found += [holds(r, {"metadata.name": node.name}) for r in term.fields]
-        return bool(found) and all(found)
+        answers = [holds(r, node.labels) for r in term.labels]
+        answers += [holds(r, {"metadata.name": node.name}) for r in term.fields]
+        return bool(answers) and all(answers)
 
     def on(self, node: Node) -> list[PodSpec]:
         return [spec for spec, name in self.pods if name == node.name]

@@ -35,7 +35,7 @@ APPS = ("a", "b")
 
 @st.composite
 def nodes(draw: Any) -> tuple[Node, ...]:
-    found = []
+    made = []
     for number in range(draw(st.integers(1, 6))):
         labels = {}
         if draw(st.integers(0, 9)):
@@ -50,7 +50,7 @@ def nodes(draw: Any) -> tuple[Node, ...]:
             taints.append(Taint("t", draw(st.sampled_from(("", "v"))), effect))
         if not draw(st.integers(0, 4)):
             taints.append(Taint("soft", "", "PreferNoSchedule"))
-        found.append(
+        made.append(
             Node(
                 f"n{number}",
                 labels,
@@ -62,7 +62,7 @@ def nodes(draw: Any) -> tuple[Node, ...]:
                 others=draw(st.sampled_from(({}, {"gpu": 2}))),
             )
         )
-    return tuple(found)
+    return tuple(made)
 
 
 selectors = st.sampled_from(

@@ -91,18 +91,18 @@ def outcomes(cluster: Cluster, spec: PodSpec, placed: tuple[tuple[PodSpec, str],
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(nodes, specs(), st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=3), st.integers(1, 4))
 def test_reach_covers_every_outcome(
-    nodes: tuple[Node, ...], spec: PodSpec, standing: list[tuple[bool, int]], wanted: int
+    nodes: tuple[Node, ...], spec: PodSpec, standing: list[tuple[bool, int]], further: int
 ) -> None:
     other = PodSpec(labels=(("app", "b"),))
     placed = tuple((spec if own else other, nodes[at % len(nodes)].name) for own, at in standing)
     cluster = Cluster("k", nodes)
     pods = [StandingPod("d/Pod/x", at, name, what) for at, (what, name) in enumerate(placed)]
-    reach = bounds.reach(Session(cluster, pods, 8).run_of(spec), wanted)
-    found = outcomes(cluster, spec, placed, wanted)
-    assert reach.least <= min(found)
-    assert max(found) <= reach.most
+    reach = bounds.reach(Session(cluster, pods, 8).run_of(spec), further)
+    placed_pods = outcomes(cluster, spec, placed, further)
+    assert reach.least <= min(placed_pods)
+    assert max(placed_pods) <= reach.most
     if reach.exact:
-        assert (reach.least, reach.most) == (min(found), max(found))
+        assert (reach.least, reach.most) == (min(placed_pods), max(placed_pods))
 
 
 def test_one_key_is_exact_and_two_are_bounds() -> None:
@@ -115,6 +115,6 @@ def test_one_key_is_exact_and_two_are_bounds() -> None:
     )
     cluster = Cluster("k", nodes)
     assert bounds.reach(Session(cluster, (), 8).run_of(one), 9) == bounds.Reach(2, 2, exact=True)
-    found = bounds.reach(Session(cluster, (), 8).run_of(both), 9)
-    assert not found.exact
-    assert found.most == 2
+    reach = bounds.reach(Session(cluster, (), 8).run_of(both), 9)
+    assert not reach.exact
+    assert reach.most == 2

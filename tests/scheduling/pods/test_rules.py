@@ -49,8 +49,8 @@ def reasons(
     """Per node the first reason, "" where it is feasible."""
     cluster = Cluster("k", tuple(nodes), **more)  # type: ignore[arg-type]
     pods = [StandingPod("default/Pod/x", at, name, spec) for at, (spec, name) in enumerate(standing)]
-    found = consider(cluster, pods, new)
-    return {v.node: v.refusals[0].reason if v.refusals else "" for v in found}
+    verdicts = consider(cluster, pods, new)
+    return {v.node: v.refusals[0].reason if v.refusals else "" for v in verdicts}
 
 
 def points(nodes: list[Node], standing: list[tuple[PodSpec, str]], new: PodSpec, rule: str) -> dict[str, int]:
@@ -66,8 +66,8 @@ TWO_ZONES = [node("n1", zone="z1"), node("n2", zone="z1"), node("n3", zone="z2")
 
 
 def test_affinity_wants_its_company_in_the_domain() -> None:
-    found = reasons(TWO_ZONES, [(pod("b"), "n1")], pod("a", affinity=(near("zone", B),)))
-    assert found == {"n1": "", "n2": "", "n3": AFFINITY}
+    refused = reasons(TWO_ZONES, [(pod("b"), "n1")], pod("a", affinity=(near("zone", B),)))
+    assert refused == {"n1": "", "n2": "", "n3": AFFINITY}
 
 
 def test_affinity_does_not_see_other_namespaces() -> None:
@@ -112,8 +112,8 @@ def test_anti_affinity_refuses_the_domain_and_never_a_node_without_the_key() -> 
 
 def test_any_anti_affinity_term_refuses() -> None:
     own = pod("a", anti_affinity=(near("zone", B), near(HOST, A)))
-    found = reasons(TWO_ZONES, [(pod("a"), "n3"), (pod("b"), "n1")], own)
-    assert found == {"n1": ANTI, "n2": ANTI, "n3": ANTI}
+    refused = reasons(TWO_ZONES, [(pod("a"), "n3"), (pod("b"), "n1")], own)
+    assert refused == {"n1": ANTI, "n2": ANTI, "n3": ANTI}
 
 
 def test_pods_that_stand_keep_others_away() -> None:
@@ -209,15 +209,15 @@ def spreading(*constraints: SpreadConstraint, **more: object) -> PodSpec:
     ],
 )
 def test_spread_holds_back_the_fuller_zone(placed: list[str], skew: int, open_nodes: str) -> None:
-    found = reasons(FOUR, [(pod("a"), name) for name in placed], spreading(spread(skew=skew)))
-    assert " ".join(name for name, reason in sorted(found.items()) if not reason) == open_nodes
-    assert set(found.values()) <= {"", SKEWED}
+    refused = reasons(FOUR, [(pod("a"), name) for name in placed], spreading(spread(skew=skew)))
+    assert " ".join(name for name, reason in sorted(refused.items()) if not reason) == open_nodes
+    assert set(refused.values()) <= {"", SKEWED}
 
 
 def test_spread_refuses_nodes_without_the_key_and_ignores_them_as_domains() -> None:
     nodes = [*FOUR, node("bare")]
-    found = reasons(nodes, [(pod("a"), "bare"), (pod("a"), "a1")], spreading(spread()))
-    assert found == {"a1": SKEWED, "a2": SKEWED, "b1": "", "b2": "", "bare": MISSING}
+    refused = reasons(nodes, [(pod("a"), "bare"), (pod("a"), "a1")], spreading(spread()))
+    assert refused == {"a1": SKEWED, "a2": SKEWED, "b1": "", "b2": "", "bare": MISSING}
 
 
 def test_a_pod_that_does_not_count_itself_only_looks_at_others() -> None:
@@ -254,30 +254,30 @@ def test_inclusion_policies() -> None:
 
 def test_two_constraints_must_both_hold() -> None:
     both = spreading(spread("zone"), spread(HOST))
-    found = reasons(FOUR, [(pod("a"), "a1"), (pod("a"), "a2"), (pod("a"), "b1")], both)
-    assert found == {"a1": SKEWED, "a2": SKEWED, "b1": SKEWED, "b2": ""}
+    refused = reasons(FOUR, [(pod("a"), "a1"), (pod("a"), "a2"), (pod("a"), "b1")], both)
+    assert refused == {"a1": SKEWED, "a2": SKEWED, "b1": SKEWED, "b2": ""}
 
 
 def test_soft_spread_points() -> None:
     # Hostname counts 2, 1, 0, 3: weighed by ln(6) they are 4, 2, 0, 5 points; turned round 20, 60, 100, 0.
     stands = [(pod("a"), name) for name in ("a1", "a1", "a2", "b2", "b2", "b2")]
-    found = points(FOUR, stands, spreading(spread(HOST, hard=False)), "topology_spread")
-    assert found == {"a1": 40, "a2": 120, "b1": 200, "b2": 0}
+    by_node = points(FOUR, stands, spreading(spread(HOST, hard=False)), "topology_spread")
+    assert by_node == {"a1": 40, "a2": 120, "b1": 200, "b2": 0}
 
 
 def test_soft_spread_gives_nothing_to_nodes_without_the_key() -> None:
-    found = points(
+    by_node = points(
         [*FOUR, node("bare")], [(pod("a"), "a1")], spreading(spread(hard=False)), "topology_spread"
     )
-    assert found == {"a1": 0, "a2": 0, "b1": 200, "b2": 200, "bare": 0}
+    assert by_node == {"a1": 0, "a2": 0, "b1": 200, "b2": 200, "bare": 0}
 
 
 def test_default_spread_counts_hosts_and_zones() -> None:
     zone = "topology.kubernetes.io/zone"
     nodes = [node("n1", **{zone: "z1"}), node("n2", **{zone: "z1"}), node("n3", **{zone: "z2"})]
-    found = points(nodes, [(pod("a"), "n1")], pod("a", default_spread=A), "topology_spread")
+    by_node = points(nodes, [(pod("a"), "n1")], pod("a", default_spread=A), "topology_spread")
     # n1: ln5 + 2 + ln4 + 4 = 9; n2: 2 + ln4 + 4 = 7; n3: 6. Turned round over 9: 66, 88, 100.
-    assert found == {"n1": 2 * 66, "n2": 2 * 88, "n3": 2 * 100}
+    assert by_node == {"n1": 2 * 66, "n2": 2 * 88, "n3": 2 * 100}
 
 
 # --- nodes and resources ------------------------------------------------------------------------------
@@ -311,8 +311,8 @@ def test_unknown_ephemeral_storage_is_not_held_against_a_node() -> None:
     ],
 )
 def test_host_ports(mine: HostPort, theirs: HostPort, clash: bool) -> None:
-    found = reasons([node("n")], [(pod(host_ports=(theirs,)), "n")], pod(host_ports=(mine,)))["n"]
-    assert bool(found) is clash
+    reason = reasons([node("n")], [(pod(host_ports=(theirs,)), "n")], pod(host_ports=(mine,)))["n"]
+    assert bool(reason) is clash
 
 
 def test_taints_and_cordons() -> None:
@@ -359,8 +359,8 @@ def test_preferred_node_affinity_points() -> None:
 
 
 def test_node_name() -> None:
-    found = reasons([node("n1"), node("n2")], [], pod(node_name="n1"))
-    assert found == {"n1": "", "n2": "node(s) didn't match the requested node name"}
+    refused = reasons([node("n1"), node("n2")], [], pod(node_name="n1"))
+    assert refused == {"n1": "", "n2": "node(s) didn't match the requested node name"}
 
 
 def test_emptier_and_balanced_nodes_score_higher() -> None:

@@ -52,7 +52,7 @@ def standing(work: Workload, *nodes: str) -> tuple[StandingPod, ...]:
     return tuple(StandingPod(work.key, at, node, work.pod) for at, node in enumerate(nodes))
 
 
-def told(prediction: Prediction) -> list[tuple[str, str, str]]:
+def moves(prediction: Prediction) -> list[tuple[str, str, str]]:
     return [(o.name, o.action, o.node or o.previous) for o in prediction.outcomes]
 
 
@@ -60,13 +60,13 @@ def told(prediction: Prediction) -> list[tuple[str, str, str]]:
 
 
 def test_daemons_come_first_then_priority_then_the_given_order() -> None:
-    wanted = [
+    workloads = [
         workload("low", cpu=600),
         workload("high", cpu=600, priority=10),
         workload("also", cpu=600, priority=10),
         workload("agent", kind="DaemonSet", cpu=300),
     ]
-    prediction = predict(cluster(1), (), wanted)
+    prediction = predict(cluster(1), (), workloads)
     assert [(o.name, o.node) for o in prediction.outcomes] == [
         ("agent-0", "n1"),
         ("high-0", "n1"),
@@ -77,8 +77,8 @@ def test_daemons_come_first_then_priority_then_the_given_order() -> None:
 
 def test_a_pod_that_waits_for_company_is_tried_again() -> None:
     company = (PodTerm(HOST, label_selector({"app": "late"}), ("default",)),)
-    wanted = [workload("early", pod={"affinity": company}), workload("late")]
-    prediction = predict(cluster(3), (), wanted)
+    workloads = [workload("early", pod={"affinity": company}), workload("late")]
+    prediction = predict(cluster(3), (), workloads)
     early, late = prediction.outcomes
     assert early.node == late.node != ""
 
@@ -96,21 +96,25 @@ def test_pods_that_stand_stay_even_where_rules_would_refuse_them_now() -> None:
     work = workload(replicas=2, apart=True)
     tainted = cluster(3, taints=(Taint("k"),))
     prediction = predict(tainted, standing(work, "n1", "n1"), [work])
-    assert told(prediction) == [("web-0", "keep", "n1"), ("web-1", "keep", "n1")]
+    assert moves(prediction) == [("web-0", "keep", "n1"), ("web-1", "keep", "n1")]
 
 
 def test_a_second_prediction_changes_nothing() -> None:
-    wanted = [workload("web", 5, cpu=300), workload("db", 4, apart=True), workload("agent", kind="DaemonSet")]
-    first = predict(cluster(3), (), wanted)
-    again = predict(cluster(3), first.standing(), wanted)
+    workloads = [
+        workload("web", 5, cpu=300),
+        workload("db", 4, apart=True),
+        workload("agent", kind="DaemonSet"),
+    ]
+    first = predict(cluster(3), (), workloads)
+    again = predict(cluster(3), first.standing(), workloads)
     assert {o.action for o in again.outcomes} == {"keep"}
     assert again.standing() == first.standing()
 
 
 def test_the_same_seed_gives_the_same_nodes_and_another_one_others() -> None:
-    wanted = [workload("web", 8)]
+    workloads = [workload("web", 8)]
     nodes = [
-        tuple(o.node for o in predict(cluster(9), (), wanted, seed=seed).outcomes) for seed in (1, 1, 2, 3)
+        tuple(o.node for o in predict(cluster(9), (), workloads, seed=seed).outcomes) for seed in (1, 1, 2, 3)
     ]
     assert nodes[0] == nodes[1]
     assert len(set(nodes)) > 1
@@ -124,7 +128,7 @@ def test_scaling_out_moves_nobody_and_takes_the_lowest_free_numbers() -> None:
         ("web-1", "scale_out"),
         ("web-3", "scale_out"),
     ]
-    assert told(prediction)[0] == ("web-0", "keep", "n1")
+    assert moves(prediction)[0] == ("web-0", "keep", "n1")
 
 
 def test_pods_of_lost_or_recreated_nodes_are_placed_anew() -> None:
@@ -144,7 +148,7 @@ def test_other_workloads_stay_unless_they_are_removed() -> None:
     there = standing(big, "n1")
     assert predict(cluster(1), there, [small]).pending()[0].name == "small-0"
     freed = predict(cluster(1), there, [small], removed={big.key})
-    assert told(freed) == [("small-0", "place", "n1"), ("big-0", "remove", "n1")]
+    assert moves(freed) == [("small-0", "place", "n1"), ("big-0", "remove", "n1")]
     assert freed.outcomes[1].trigger == "workload_removed"
     assert [pod.workload for pod in freed.standing()] == [small.key]
 
@@ -190,7 +194,7 @@ def test_a_statefulset_loses_its_highest_ordinals() -> None:
 def test_room_that_is_freed_is_used_at_once() -> None:
     shrinks, grows = workload("a", 0, cpu=900), workload("b", 1, cpu=900)
     prediction = predict(cluster(1), standing(shrinks, "n1"), [grows, shrinks])
-    assert ("b-0", "place", "n1") in told(prediction)
+    assert ("b-0", "place", "n1") in moves(prediction)
 
 
 # --- kinds ----------------------------------------------------------------------------------------------
@@ -216,7 +220,7 @@ def test_a_daemonset_runs_on_every_node_that_permits_it() -> None:
     everywhere = replace(agent, pod=replace(agent.pod, tolerations=(Toleration("", "Exists"),)))
     assert len(predict(here, (), [everywhere]).outcomes) == 3
     fewer = predict(Cluster("k", nodes[:1]), prediction.standing(), [agent])
-    assert told(fewer) == [("agent-0", "keep", "n1"), ("agent-1", "remove", "n2")]
+    assert moves(fewer) == [("agent-0", "keep", "n1"), ("agent-1", "remove", "n2")]
 
 
 def test_a_full_node_leaves_its_daemon_pending_there() -> None:
@@ -247,11 +251,11 @@ def test_a_rolling_update_without_room_for_one_more_hangs() -> None:
     new = workload(replicas=1, cpu=800, template="2")
     here = cluster(1)
     prediction = predict(here, standing(old, "n1"), [new])
-    assert told(prediction) == [("web-0", "keep", "n1"), ("web-1", "place", "")]
+    assert moves(prediction) == [("web-0", "keep", "n1"), ("web-1", "place", "")]
     assert prediction.forecasts[new.key].stuck
     assert prediction.forecasts[new.key].running == 1
     recreate = replace(new, strategy=Strategy.RECREATE)
-    assert told(predict(here, standing(old, "n1"), [recreate])) == [("web-0", "move", "n1")]
+    assert moves(predict(here, standing(old, "n1"), [recreate])) == [("web-0", "move", "n1")]
 
 
 def test_replica_sets_and_on_delete_keep_their_old_pods() -> None:
@@ -327,8 +331,8 @@ def test_what_a_lot_might_push_aside_is_not_certain(seed: int) -> None:
     def among(name: str, cpu: int, *nodes: str) -> Workload:
         return workload(name, cpu=cpu, pod={"node_terms": (NodeTerm((Requirement(HOST, "In", nodes),)),)})
 
-    wanted = [among("lot", 600, "n1", "n2"), among("next", 500, "n1", "n3"), among("last", 100, "n3")]
-    assert [o.certain for o in predict(here, (), wanted, seed=seed).outcomes] == [False, False, False]
+    workloads = [among("lot", 600, "n1", "n2"), among("next", 500, "n1", "n3"), among("last", 100, "n3")]
+    assert [o.certain for o in predict(here, (), workloads, seed=seed).outcomes] == [False, False, False]
 
 
 def test_large_clusters_sample_their_nodes_so_a_winner_is_not_certain() -> None:

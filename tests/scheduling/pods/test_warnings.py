@@ -40,20 +40,20 @@ def web(replicas: int = 2, *, over: str = "", hard: bool = True, **more: object)
     return replace(Workload("Deployment", "default", "web", replicas, pod, max_unavailable=1), **more)  # type: ignore[arg-type]
 
 
-def told(nodes: list[Node], *wanted: Workload) -> list[PodWarning]:
+def warnings_about(nodes: list[Node], *workloads: Workload) -> list[PodWarning]:
     cluster = Cluster("k", tuple(nodes))
-    return list(warnings_of(cluster, predict(cluster, (), wanted)))
+    return list(warnings_of(cluster, predict(cluster, (), workloads)))
 
 
-def kinds(nodes: list[Node], *wanted: Workload) -> list[str]:
-    return [warning.kind for warning in told(nodes, *wanted)]
+def kinds(nodes: list[Node], *workloads: Workload) -> list[str]:
+    return [warning.kind for warning in warnings_about(nodes, *workloads)]
 
 
 ONE_MACHINE = [node("w1", "m1", **{BARE: "m1"}), node("w2", "m1", **{BARE: "m1"})]
 
 
 def test_pods_without_any_rule_on_one_machine() -> None:
-    (warning,) = told(ONE_MACHINE, web())
+    (warning,) = warnings_about(ONE_MACHINE, web())
     assert warning.kind == warnings.SHARED_MACHINE
     assert (warning.machine, warning.proposed_key, warning.topology_key) == ("m1", BARE, "")
     assert warning.detail == (
@@ -63,7 +63,7 @@ def test_pods_without_any_rule_on_one_machine() -> None:
 
 
 def test_hostname_tells_workers_apart_and_not_machines() -> None:
-    (warning,) = told(ONE_MACHINE, web(over=HOST))
+    (warning,) = warnings_about(ONE_MACHINE, web(over=HOST))
     assert (
         f"Its rules use {HOST}, which does not tell machines apart. Use topologyKey: {BARE}."
         in warning.detail
@@ -74,7 +74,7 @@ def test_spread_over_the_machine_is_a_rule_too() -> None:
     spread = SpreadConstraint(BARE, 1, True, OWN)
     machines = [*ONE_MACHINE, node("w3", "m2", **{BARE: "m2"})]
     assert kinds(machines, web(pod=replace(web().pod, spread=(spread,)))) == []
-    (warning,) = told(machines, web(3, pod=replace(web().pod, spread=(spread,))))
+    (warning,) = warnings_about(machines, web(3, pod=replace(web().pod, spread=(spread,))))
     assert "anti-affinity over it would keep them apart" in warning.detail
 
 
@@ -86,7 +86,7 @@ def test_one_pod_or_a_daemonset_or_separate_machines_are_fine() -> None:
 
 
 def test_workers_without_hardware_labels_need_some_first() -> None:
-    (warning,) = told([node("w1", "m1"), node("w2", "m1")], web(over=HOST))
+    (warning,) = warnings_about([node("w1", "m1"), node("w2", "m1")], web(over=HOST))
     assert warning.proposed_key == ""
     assert "no label of its workers tells machines apart: label them with their hardware" in warning.detail
 
@@ -115,13 +115,13 @@ def test_all_pods_in_one_rack_when_others_were_open() -> None:
     ]
     full = replace(web(1), name="full", pod=PodSpec(node_name="w3", requests=Requests(4000)))
     small = web(pod=replace(web(over=HOST).pod, requests=Requests(100)))
-    (warning,) = told(nodes, full, small)
+    (warning,) = warnings_about(nodes, full, small)
     assert (warning.kind, warning.rack, warning.proposed_key) == (warnings.SHARED_RACK, "r1", "zone")
 
 
 def test_an_unlabelled_worker_defeats_required_anti_affinity() -> None:
     nodes = [node("w1", "m1", **{BARE: "m1"}), node("w2", "m2", **{BARE: "m2"}), node("w3", "m3")]
-    (warning,) = told(nodes, web(over=BARE))
+    (warning,) = warnings_about(nodes, web(over=BARE))
     assert (warning.kind, warning.nodes, warning.topology_key) == (warnings.UNLABELLED, ("w3",), BARE)
     assert "never keeps pods off there" in warning.detail
     assert kinds(nodes, web(over=BARE, hard=False)) == []
@@ -129,27 +129,27 @@ def test_an_unlabelled_worker_defeats_required_anti_affinity() -> None:
 
 def test_a_key_that_nobody_has() -> None:
     nodes = [node("w1", "m1", **{BARE: "m1"}), node("w2", "m2", **{BARE: "m2"})]
-    (anti,) = told(nodes, web(over="kubernetes.io/zone"))
+    (anti,) = warnings_about(nodes, web(over="kubernetes.io/zone"))
     assert (anti.kind, anti.proposed_key) == (warnings.UNKNOWN_KEY, BARE)
     assert "refuses nothing" in anti.detail
     spread = SpreadConstraint("kubernetes.io/zone", 1, True, OWN)
-    found = told(nodes, web(pod=replace(web().pod, spread=(spread,))))
-    assert [w.kind for w in found] == [warnings.UNKNOWN_KEY, warnings.PENDING]
-    assert "stay Pending" in found[0].detail
+    both = warnings_about(nodes, web(pod=replace(web().pod, spread=(spread,))))
+    assert [w.kind for w in both] == [warnings.UNKNOWN_KEY, warnings.PENDING]
+    assert "stay Pending" in both[0].detail
 
 
 def test_more_replicas_than_machines() -> None:
     nodes = [node("w1", "m1", **{BARE: "m1"}), node("w2", "m2", **{BARE: "m2"})]
-    found = told(nodes, web(3, over=BARE))
-    assert [w.kind for w in found] == [warnings.TOO_MANY, warnings.PENDING]
-    assert "at most 2 can run" in found[0].detail
-    assert "1 of 3 pods (web-2) would stay Pending" in found[1].detail
+    both = warnings_about(nodes, web(3, over=BARE))
+    assert [w.kind for w in both] == [warnings.TOO_MANY, warnings.PENDING]
+    assert "at most 2 can run" in both[0].detail
+    assert "1 of 3 pods (web-2) would stay Pending" in both[1].detail
 
 
 def test_a_rollout_that_will_hang() -> None:
     nodes = [node("w1", "m1", **{BARE: "m1"}), node("w2", "m2", **{BARE: "m2"})]
     stiff = web(over=BARE, max_unavailable=0)
-    (warning,) = told(nodes, stiff)
+    (warning,) = warnings_about(nodes, stiff)
     assert warning.kind == warnings.DEADLOCK
     assert "Set maxUnavailable: 1, or add matchLabelKeys: [pod-template-hash] to the term." in warning.detail
     assert kinds([*nodes, node("w3", "m3", **{BARE: "m3"})], stiff) == []
@@ -164,6 +164,6 @@ def test_pending_pods_of_higher_priority() -> None:
     cluster = Cluster("k", (node("w1", "m1"),))
     first = predict(cluster, (), [low])
     high = replace(low, name="high", pod=replace(low.pod, priority=7))
-    found = warnings_of(cluster, predict(cluster, first.standing(), [high]))
-    assert [w.kind for w in found] == [warnings.PENDING, warnings.PRIORITY]
-    assert "high-0 (priority 7) would stay Pending while 1 pod of lower priority runs" in found[1].detail
+    both = warnings_of(cluster, predict(cluster, first.standing(), [high]))
+    assert [w.kind for w in both] == [warnings.PENDING, warnings.PRIORITY]
+    assert "high-0 (priority 7) would stay Pending while 1 pod of lower priority runs" in both[1].detail

@@ -34,17 +34,17 @@ class BruteForce:
         del self.vms[handle]
 
     def place(self, demand: Demand) -> tuple[int, Placement] | None:
-        found = [m for m in self.machines.values() if not m.refusal and self.fits(demand.sku, m)]
+        candidates = [m for m in self.machines.values() if not m.refusal and self.fits(demand.sku, m)]
         if demand.zones is not None:
-            found = [m for m in found if m.availability_zone in demand.zones]
-        found = [m for m in found if not any(h.hard and violates(h, m) for h in demand.hints)]
-        if any(m.name != demand.last_resort for m in found):
-            found = [m for m in found if m.name != demand.last_resort]
-        if not found:
+            candidates = [m for m in candidates if m.availability_zone in demand.zones]
+        candidates = [m for m in candidates if not any(h.hard and violates(h, m) for h in demand.hints)]
+        if any(m.name != demand.last_resort for m in candidates):
+            candidates = [m for m in candidates if m.name != demand.last_resort]
+        if not candidates:
             return None
-        rack = min({m.rack for m in found}, key=lambda rack: self.rack_key(demand, rack))
-        found = [m for m in found if m.rack == rack]
-        machine = min(found, key=lambda m: self.machine_key(demand, m))
+        rack = min({m.rack for m in candidates}, key=lambda rack: self.rack_key(demand, rack))
+        candidates = [m for m in candidates if m.rack == rack]
+        machine = min(candidates, key=lambda m: self.machine_key(demand, m))
         fitting = sorted(self.fitting(demand.sku, machine), key=lambda c: (self.free(machine, c)[1], c))
         cells = tuple(sorted(fitting[: demand.sku.numa_cells]))
         placement = Placement(machine.name, machine.rack, machine.availability_zone, cells)
