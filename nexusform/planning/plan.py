@@ -340,7 +340,9 @@ class Plan(Struct, frozen=True):
     @property
     def has_changes(self) -> bool:
         """Whether applying would change an object, an output or an address."""
-        objects = any(c.action is not Action.NO_OP or c.previous_address or c.importing for c in self.changes)
-        outputs = any(o.action is not Action.NO_OP for o in self.outputs)
-        refresh = self.mode is Mode.REFRESH_ONLY and bool(self.refreshed)
-        return objects or outputs or refresh
+        for change in self.changes:
+            if change.action is not Action.NO_OP or change.previous_address or change.importing:
+                return True
+        if any(output.action is not Action.NO_OP for output in self.outputs):
+            return True
+        return self.mode is Mode.REFRESH_ONLY and bool(self.refreshed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -21,6 +21,7 @@ from nexusform.planning.instances.instance import UNDECIDED, Instance
 from nexusform.planning.modules.outputs import Outputs, inventories_read, variable_values
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.plan import CheckResult, Drift, Mode, PlacementAction, PlacementChange, Plan
+from nexusform.planning.preparation.order import Order
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.verdicts.certainty import SiteCertainty, measure
 from nexusform.planning.verdicts.fit import Unplaced, broken_groups, fit_failures, overfull
@@ -96,7 +97,7 @@ def conclude(
     )
     return PlanResult(
         _signed(plan, request, judged.diagnostics),
-        tuple((str(block), str(need)) for block, needs in order.needs.items() for need in needs),
+        tuple(_edges(order)),
         tuple(str(block.address) for block in order.blocks),
         explanations(vms),
         judged.unplaced,
@@ -106,6 +107,13 @@ def conclude(
         world.fleet,
         world.pods,
     )
+
+
+def _edges(order: Order) -> Iterator[tuple[str, str]]:
+    """Which block needs which, as text."""
+    for block, needs in order.needs.items():
+        for need in needs:
+            yield str(block), str(need)
 
 
 def without_changes(

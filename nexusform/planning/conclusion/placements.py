@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from nexusform.demands import PoolDemand
+from nexusform.demands import PoolDemand, VmDemand
 from nexusform.planning.conclusion.result import Explained
 from nexusform.planning.plan import PlacementAction, PlacementChange, PlacementTable
 from nexusform.planning.verdicts.certainty import SiteCertainty
@@ -142,24 +142,33 @@ def _scores(explanation: Explanation | None) -> dict[str, int]:
     """The figures that decided: those of the chosen rack, then of the chosen machine."""
     if explanation is None or not explanation.racks or not explanation.machines:
         return {}
-    rack = {f"rack.{part.rule}": part.value for part in explanation.racks[0].keys}
-    return rack | {f"machine.{part.rule}": part.value for part in explanation.machines[0].keys}
+    chosen_rack, chosen_machine = explanation.racks[0], explanation.machines[0]
+    scores = {f"rack.{part.rule}": part.value for part in chosen_rack.keys}
+    for part in chosen_machine.keys:
+        scores[f"machine.{part.rule}"] = part.value
+    return scores
 
 
 def explanations(objects: Iterable[VmObject]) -> tuple[Explained, ...]:
     """The explanations that were asked for."""
     explained = []
     for vms in objects:
-        if vms.explained and vms.demand is not None:
-            names = {
-                (pool.pool, number): name
-                for pool in vms.demand.pools
-                for number, name in zip(pool.numbers, pool.names, strict=True)
-            }
-            for key, explanation in vms.explained.items():
-                trigger = vms.trigger_of(key)
-                explained.append(Explained(vms.instance.address, names[key], explanation, trigger))
+        if not vms.explained or vms.demand is None:
+            continue
+        names = _names(vms.demand)
+        for key, explanation in vms.explained.items():
+            trigger = vms.trigger_of(key)
+            explained.append(Explained(vms.instance.address, names[key], explanation, trigger))
     return tuple(explained)
+
+
+def _names(demand: VmDemand) -> dict[VmKey, str]:
+    """The names of the VMs that are asked for."""
+    names: dict[VmKey, str] = {}
+    for pool in demand.pools:
+        for number, name in zip(pool.numbers, pool.names, strict=True):
+            names[pool.pool, number] = name
+    return names
 
 
 # --- the table of the Nexus document -----------------------------------------------------------
@@ -199,8 +208,10 @@ def _row(
     vms, pool = members[0]
     demand = vms.demand
     assert demand is not None
-    keys = [(of, (part.pool, number)) for of, part in members for number in part.numbers]
-    racks_taken = Counter(of.place_after(key).rack for of, key in keys if key in of.placed)
+    keys: list[tuple[VmObject, VmKey]] = []
+    for owner, part in members:
+        keys += [(owner, (part.pool, number)) for number in part.numbers]
+    racks_taken = Counter(owner.place_after(key).rack for owner, key in keys if key in owner.placed)
     allowed = sum(1 for zone in racks.values() if pool.zones is None or zone in pool.zones)
     expected = min(len(keys), allowed)
     floor, ceiling = (len(keys) // expected, -(-len(keys) // expected)) if expected else (0, 0)
@@ -217,7 +228,7 @@ def _row(
         len(racks_taken),
         (floor, ceiling),
         dict(sorted(racks_taken.items())),
-        placed=sum(1 for of, key in keys if key in of.tokens),
+        placed=sum(1 for owner, key in keys if key in owner.tokens),
         racks_certain=sure.vms_on_certain_counts if sure is not None else 0,
         machines_certain=sure.machine_certain if sure is not None else 0,
         counts_certain=sure.certain_racks if sure is not None else (),

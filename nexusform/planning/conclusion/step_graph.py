@@ -178,12 +178,12 @@ def _owners_of_rolling(rolling: Mapping[Address, VmObject]) -> dict[tuple[str, s
 
 def _placed_on(site: SitePlan, objects: Mapping[Address, VmObject]) -> dict[Hashable, tuple[Address, str]]:
     """The VMs that this plan places on a site, by handle: whose they are, and the machine."""
-    return {
-        token: (address, vms.place_after(key).machine)
-        for address, vms in objects.items()
-        if vms.site is site
-        for key, token in vms.tokens.items()
-    }
+    placed: dict[Hashable, tuple[Address, str]] = {}
+    for address, vms in objects.items():
+        if vms.site is site:
+            for key, token in vms.tokens.items():
+                placed[token] = (address, vms.place_after(key).machine)
+    return placed
 
 
 def _successions(

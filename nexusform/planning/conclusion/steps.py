@@ -8,6 +8,7 @@ nothing. Where many steps wait for all of many, one gate stands between.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from nexusform.address import Address
@@ -182,9 +183,13 @@ class _Uses:
     def __init__(
         self, changes: Sequence[Change], machines: Mapping[Address, MachineUse], types: Types
     ) -> None:
-        current = [change for change in changes if not change.deposed]
-        before = {change.address: change.before for change in current if change.before is not None}
-        after = {change.address: change.after for change in current if change.after is not None}
+        before: dict[Address, Values] = {}
+        after: dict[Address, Values] = {}
+        for change in changes:
+            if change.before is not None and not change.deposed:
+                before[change.address] = change.before
+            if change.after is not None and not change.deposed:
+                after[change.address] = change.after
         present = dict.fromkeys(change.address.type for change in changes)
         references = {name: _references(types[name]) for name in present if name in types}
         self._before = _NamedObjects(before, references)
@@ -252,7 +257,7 @@ class _NamedObjects:
         self._references = references
         self._named: dict[tuple[str, str], dict[Hashable, Address]] = {}
         asked: dict[str, dict[str, tuple[str, ...]]] = {}  # type -> attribute that names it -> fields
-        for _, reference in (pair for pairs in references.values() for pair in pairs):
+        for _, reference in chain.from_iterable(references.values()):
             for kind in reference.types:
                 asked.setdefault(kind, {})[reference.by] = reference.fields
                 self._named[kind, reference.by] = {}
@@ -266,10 +271,16 @@ class _NamedObjects:
         """The objects that an object of this type names."""
         for argument, reference in self._references.get(kind, ()):
             for name in _names(values.get(argument), reference.fields):
-                tables = (self._named[target, reference.by] for target in reference.types)
-                address = next((table[name] for table in tables if name in table), None)
+                address = self._find(name, reference)
                 if address is not None:
                     yield address
+
+    def _find(self, name: Hashable, reference: Reference) -> Address | None:
+        for target in reference.types:
+            address = self._named[target, reference.by].get(name)
+            if address is not None:
+                return address
+        return None
 
 
 def _names(value: Any, fields: Iterable[str]) -> Iterator[Hashable]:
@@ -280,4 +291,8 @@ def _names(value: Any, fields: Iterable[str]) -> Iterator[Hashable]:
         yield from value
     elif isinstance(value, list):
         for item in value:
-            yield tuple(str(item.get(field) or "") for field in fields) if isinstance(item, dict) else item
+            yield _fields_of(item, fields) if isinstance(item, dict) else item
+
+
+def _fields_of(item: Mapping[str, Any], fields: Iterable[str]) -> tuple[str, ...]:
+    return tuple(str(item.get(field) or "") for field in fields)

@@ -15,10 +15,10 @@ PREDICTED = "predicted"
 
 def read_bindings(attributes: Mapping[str, Any]) -> tuple[Binding, ...]:
     """The bindings of an object in state, in name order."""
-    found = attributes.get("bindings")
-    if not isinstance(found, Mapping):
+    bindings = attributes.get("bindings")
+    if not isinstance(bindings, Mapping):
         return ()
-    return tuple(_binding(name, found[name]) for name in sorted(found))
+    return tuple(_binding(cluster, bindings[cluster]) for cluster in sorted(bindings))
 
 
 def _binding(cluster: str, values: Mapping[str, Any]) -> Binding:

@@ -156,7 +156,7 @@ def _unfulfilled(placement: PlacementPlan) -> Iterator[Diagnostic]:
     status = placement.status
     if status is None or status.fulfilled:
         return
-    reasons = [f"  - {d.cluster}: {d.reason}" for d in status.unselected]
+    reasons = [f"  - {decision.cluster}: {decision.reason}" for decision in status.unselected]
     message = status.condition.message
     text = "\n".join([f"{message[:1].upper()}{message[1:]}.", *reasons])
     yield _warned(placement, "placement-is-not-fulfilled", text)
@@ -186,18 +186,12 @@ def _not_overridden(placement: PlacementPlan) -> Iterator[Diagnostic]:
 
 def _shared(placement: PlacementPlan, members: Mapping[str, FleetMemberState]) -> Iterator[Diagnostic]:
     """Picked members that stand on the same machines."""
-    standing: dict[tuple[str, str], set[str]] = {}
-    for binding in placement.held:
-        state = members.get(binding.cluster)
-        if binding.state is BindingState.UNSCHEDULED or state is None or state.cluster is None:
-            continue
-        for node in state.cluster.nodes:
-            standing.setdefault((state.cluster.site_id, node.machine), set()).add(binding.cluster)
-    shared = {place: names for place, names in standing.items() if len(names) > 1}
+    clusters_on = _clusters_by_machine(placement, members)
+    shared = {place: clusters for place, clusters in clusters_on.items() if len(clusters) > 1}
     if not shared:
         return
-    (site, machine), names = max(sorted(shared.items(), reverse=True), key=lambda item: len(item[1]))
-    listed = ", ".join(sorted(names))
+    (site, machine), clusters = max(sorted(shared.items(), reverse=True), key=lambda item: len(item[1]))
+    listed = ", ".join(sorted(clusters))
     text = (
         f"Machines that hold nodes of more than one picked cluster: {len(shared)}. The loss of machine "
         f"{machine} (site {site}) takes nodes of {listed} down at once. Keep the clusters in different racks "
@@ -206,13 +200,27 @@ def _shared(placement: PlacementPlan, members: Mapping[str, FleetMemberState]) -
     yield _warned(placement, "members-of-a-placement-share-machines", text)
 
 
+def _clusters_by_machine(
+    placement: PlacementPlan, members: Mapping[str, FleetMemberState]
+) -> dict[tuple[str, str], set[str]]:
+    """The picked members with nodes on a machine, by site and machine."""
+    clusters_on: dict[tuple[str, str], set[str]] = {}
+    for binding in placement.held:
+        member = members.get(binding.cluster)
+        if binding.state is BindingState.UNSCHEDULED or member is None or member.cluster is None:
+            continue
+        for node in member.cluster.nodes:
+            clusters_on.setdefault((member.cluster.site_id, node.machine), set()).add(binding.cluster)
+    return clusters_on
+
+
 def _drifted(
     placement: PlacementPlan, members: Mapping[str, FleetMemberState], rounds: Rounds
 ) -> Iterator[Diagnostic]:
     """What a fresh schedule would choose, told where this plan changes members under a placement that
     stays: information, never an action.
     """
-    changed = any(m.before != m.now for m in members.values())
+    changed = any(member.before != member.now for member in members.values())
     if placement.created or not changed or placement.abort is not None:
         return
     roster = rounds.roster
@@ -225,14 +233,14 @@ def _drifted(
     )
     if not difference.gained and not difference.lost:
         return
-    gained = f" would hold {', '.join(difference.gained)}" if difference.gained else " would"
-    lost = (
-        f"{' and' if difference.gained else ''} not hold {', '.join(difference.lost)}"
-        if difference.lost
-        else ""
-    )
+    verbs = []
+    if difference.gained:
+        verbs.append(f"hold {', '.join(difference.gained)}")
+    if difference.lost:
+        verbs.append(f"not hold {', '.join(difference.lost)}")
     text = (
-        f"With the members as this plan leaves them, a placement made anew{gained}{lost}. Nothing is moved "
+        "With the members as this plan leaves them, a placement made anew would "
+        f"{' and '.join(verbs)}. Nothing is moved "
         "for that: existing placements are kept (a fulfilled PickN is not re-evaluated). "
         f"`nexusform explain {placement.address}` shows every cluster's verdict."
     )

@@ -87,13 +87,7 @@ class PlacementPlan(Struct):
     @property
     def strategy_changed(self) -> bool:
         """Whether only the way of rolling out changed."""
-        old = self.before
-        new = self.written
-        return old is not None and (old.strategy, old.rolling, old.report_diff) != (
-            new.strategy,
-            new.rolling,
-            new.report_diff,
-        )
+        return self.before is not None and _rollout_of(self.before) != _rollout_of(self.written)
 
     @property
     def spec_changed(self) -> bool:
@@ -103,7 +97,7 @@ class PlacementPlan(Struct):
     @property
     def evicted(self) -> frozenset[str]:
         """The clusters that an eviction of this plan let go."""
-        return frozenset(e.cluster for _, e in self.evictions if e.executed)
+        return frozenset(eviction.cluster for _, eviction in self.evictions if eviction.executed)
 
     @property
     def other_trigger(self) -> Trigger:
@@ -134,10 +128,11 @@ class PlacementPlan(Struct):
         """Whether bindings that state had are gone: somebody removed them."""
         if self.created or not self.fulfilled:
             return False
-        held = sum(b.state is not BindingState.UNSCHEDULED for b in self.prior)
+        expected = self.snapshot.number_of_clusters or 0
         if self.written.kind is PlacementType.PICK_FIXED and self.written.policy:
-            return held < len(set(self.written.policy.cluster_names))
-        return held < (self.snapshot.number_of_clusters or 0)
+            expected = len(set(self.written.policy.cluster_names))
+        scheduled = [binding for binding in self.prior if binding.state is not BindingState.UNSCHEDULED]
+        return len(scheduled) < expected
 
     def watched(self) -> Watched:
         """As the watcher sees it."""
@@ -169,24 +164,34 @@ class PlacementPlan(Struct):
 def begin(instance: Instance, written: FleetPlacement) -> PlacementPlan:
     """A placement before its first round."""
     stays = instance.prior is not None and not instance.replaced
-    old = instance.before if stays and instance.before is not None else {}
-    prior = read_bindings(old)
-    last = read_snapshot(old)
-    snapshot = next_snapshot(last, written.policy)
-    number = written.number
-    before = instance.type.fleet(old) if stays and instance.type.fleet is not None else None
-    fewer = last is not None and last.number_of_clusters is not None and number is not None
+    attributes = instance.before if stays and instance.before is not None else {}
+    before = instance.type.fleet(attributes) if stays and instance.type.fleet is not None else None
+    bindings = read_bindings(attributes)
+    last_snapshot = read_snapshot(attributes)
+    snapshot = next_snapshot(last_snapshot, written.policy)
     return PlacementPlan(
         instance,
         written,
         before if isinstance(before, FleetPlacement) else None,
-        prior,
+        bindings,
         snapshot,
-        last is not None and last.index != snapshot.index,
-        bool(fewer and last is not None and number is not None and number > (last.number_of_clusters or 0)),
-        prior,
-        is_fulfilled(old),
+        last_snapshot is not None and last_snapshot.index != snapshot.index,
+        _asks_for_more(last_snapshot, written.number),
+        bindings,
+        is_fulfilled(attributes),
     )
+
+
+def _asks_for_more(last: PolicySnapshot | None, number: int | None) -> bool:
+    """Whether number_of_clusters was raised."""
+    if last is None or last.number_of_clusters is None or number is None:
+        return False
+    return number > last.number_of_clusters
+
+
+def _rollout_of(placement: FleetPlacement) -> tuple[object, ...]:
+    """What says how changes reach the clusters."""
+    return placement.strategy, placement.rolling, placement.report_diff
 
 
 # --- an older property name --------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -46,8 +47,9 @@ class Rounds(Struct):
         refusals: dict[Address, tuple[Refusal, ...]] = {}
         for placement in placements:
             held = {binding.cluster for binding in placement.held}
-            clusters = [c for c in self.explanation(placement).clusters if c.cluster not in held]
-            refusals[placement.instance.address] = tuple(r for c in clusters for r in c.refusals)
+            verdicts = [each for each in self.explanation(placement).clusters if each.cluster not in held]
+            refused = chain.from_iterable(verdict.refusals for verdict in verdicts)
+            refusals[placement.instance.address] = tuple(refused)
         return refusals
 
 

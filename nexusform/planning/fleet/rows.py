@@ -46,15 +46,15 @@ def binding_rows(
     rejected: tuple[Refusal, ...] = (),
 ) -> Iterator[PlacementChange]:
     """The rows of one placement: what goes, then what comes or changes, then what is kept."""
-    before = {b.cluster: b for b in placement.prior}
-    after = {b.cluster: b for b in placement.held}
+    before = {binding.cluster: binding for binding in placement.prior}
+    after = {binding.cluster: binding for binding in placement.held}
     for cluster in sorted(before):
         if cluster not in after or cluster in placement.evicted:
             yield _removed(placement.instance.address, before[cluster], _why_gone(placement, cluster))
     kept = []
     for cluster, binding in sorted(after.items()):
-        old = before.get(cluster) if cluster not in placement.evicted else None
-        row = _present(placement, old, binding, members, rejected)
+        prior = before.get(cluster) if cluster not in placement.evicted else None
+        row = _present(placement, prior, binding, members, rejected)
         if row.action is PlacementAction.KEEP:
             kept.append(row)
         else:
@@ -100,72 +100,81 @@ def _scores(binding: Binding) -> dict[str, int]:
 
 def _present(
     placement: PlacementPlan,
-    old: Binding | None,
-    now: Binding,
+    prior: Binding | None,
+    binding: Binding,
     members: Mapping[str, FleetMemberState],
     rejected: tuple[Refusal, ...],
 ) -> PlacementChange:
-    action, trigger, reason = _what_happens(placement, old, now, members)
+    """The row of a binding that is there after the plan; `prior` is what it was, None where it is new."""
+    action, trigger, reason = _what_happens(placement, prior, binding, members)
     if action in (PlacementAction.PLACE, PlacementAction.UPDATE):
-        wave = _wave_text(placement.waves, now.cluster)
+        wave = _wave_text(placement.waves, binding.cluster)
         reason = "; ".join(text for text in (reason, wave) if text)
     return PlacementChange(
         placement.instance.address,
         KIND,
-        now.cluster,
+        binding.cluster,
         action,
-        old,
-        now,
+        prior,
+        binding,
         trigger,
-        cluster=now.cluster,
+        cluster=binding.cluster,
         reason=reason,
-        scores=_scores(now),
+        scores=_scores(binding),
         rejected=rejected,
     )
 
 
 def _what_happens(
-    placement: PlacementPlan, old: Binding | None, now: Binding, members: Mapping[str, FleetMemberState]
+    placement: PlacementPlan,
+    prior: Binding | None,
+    binding: Binding,
+    members: Mapping[str, FleetMemberState],
 ) -> tuple[PlacementAction, str, str]:
-    cluster = now.cluster
-    if old is None:
+    """What happens to a binding, its trigger and the reason in words."""
+    cluster = binding.cluster
+    if prior is None:
         trigger = placement.picked.get(cluster, Trigger.PLACEMENT_CREATED)
-        said = selected(now).reason
-        return PlacementAction.PLACE, str(trigger), f"{REASONS.get(trigger, '')}: {said}"
-    updated = old.resource_snapshot != now.resource_snapshot or (
-        cluster in placement.outdated and cluster in placement.rolled
-    )
-    if old.state is not now.state or updated:
-        trigger = placement.other_trigger
-        if now.state is BindingState.UNSCHEDULED:
-            trigger = _why_gone(placement, cluster)
-        elif old.state is BindingState.UNSCHEDULED and cluster in placement.picked:
-            trigger = placement.picked[cluster]
+        return PlacementAction.PLACE, str(trigger), f"{REASONS.get(trigger, '')}: {selected(binding).reason}"
+    rolled_overrides = cluster in placement.outdated and cluster in placement.rolled
+    new_resources = prior.resource_snapshot != binding.resource_snapshot
+    if prior.state is not binding.state or new_resources or rolled_overrides:
+        trigger = _trigger_of_update(placement, prior, binding)
         reason = placement.run_caused or REASONS.get(trigger, "")
         return PlacementAction.UPDATE, str(trigger), reason
-    if old.policy_snapshot != now.policy_snapshot:
+    if prior.policy_snapshot != binding.policy_snapshot:
         return PlacementAction.KEEP, str(Trigger.POLICY_CHANGED), "picked again under the changed policy"
-    return _kept(placement, members.get(cluster))
+    trigger_text, reason = _kept(placement, members.get(cluster))
+    return PlacementAction.KEEP, trigger_text, reason
 
 
-def _kept(placement: PlacementPlan, member: FleetMemberState | None) -> tuple[PlacementAction, str, str]:
-    """A binding that stays; an observation about its cluster is told."""
+def _trigger_of_update(placement: PlacementPlan, prior: Binding, binding: Binding) -> Trigger:
+    if binding.state is BindingState.UNSCHEDULED:
+        return _why_gone(placement, binding.cluster)
+    if prior.state is BindingState.UNSCHEDULED and binding.cluster in placement.picked:
+        return placement.picked[binding.cluster]
+    return placement.other_trigger
+
+
+def _kept(placement: PlacementPlan, member: FleetMemberState | None) -> tuple[str, str]:
+    """The trigger and the reason of a binding that stays: an observation about its cluster, "" without."""
     if member is None or member.now is None or member.before is None or member.before == member.now:
-        return PlacementAction.KEEP, "", ""
+        return "", ""
     ask = Ask(placement.written.policy or Policy(), placement.written.namespace)
     fulfilled_n = placement.fulfilled and placement.written.kind is PlacementType.PICK_N
-    why = NOT_REEVALUATED if fulfilled_n else NOT_MOVED
-    seen = observations(member.before, member.now, ask)
-    if seen:
-        return PlacementAction.KEEP, str(seen[0].trigger), f"{seen[0].reason}; {why}"
-    changed = trigger_for(member.before, member.now)
-    if changed is not None and fulfilled_n and not placement.ran:
-        return PlacementAction.KEEP, str(changed), why
-    return PlacementAction.KEEP, "", ""
+    why_kept = NOT_REEVALUATED if fulfilled_n else NOT_MOVED
+    changes = observations(member.before, member.now, ask)
+    if changes:
+        return str(changes[0].trigger), f"{changes[0].reason}; {why_kept}"
+    trigger = trigger_for(member.before, member.now)
+    if trigger is not None and fulfilled_n and not placement.ran:
+        return str(trigger), why_kept
+    return "", ""
 
 
 def _wave_text(waves: tuple[Wave, ...], cluster: str) -> str:
-    if len(waves) <= 1 and not any(w.wait_seconds for w in waves):
+    """In which wave the cluster's binding changes; "" where one wave does all without a wait."""
+    if len(waves) <= 1 and not any(wave.wait_seconds for wave in waves):
         return ""
     for number, wave in enumerate(waves, 1):
         if cluster in (*wave.updated, *wave.bound):

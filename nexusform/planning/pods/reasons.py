@@ -28,9 +28,10 @@ class PodReason(Struct, frozen=True):
 
 def pod_reasons(pods: PodPhase, addresses: Sequence[str], name: str) -> tuple[PodReason, ...]:
     """The reasons of every pod of this name among what the addresses bring."""
-    return tuple(
-        _reason(address, decision) for address in addresses for decision in pods.decisions(address, name)
-    )
+    reasons: list[PodReason] = []
+    for address in addresses:
+        reasons += [_reason(address, decision) for decision in pods.decisions(address, name)]
+    return tuple(reasons)
 
 
 def _reason(address: str, decision: PodDecision) -> PodReason:

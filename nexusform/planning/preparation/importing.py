@@ -25,7 +25,7 @@ from nexusform.planning.names.evaluation import Evaluation, InstanceScope
 from nexusform.planning.names.repetition import ONCE, Repetition, expand
 from nexusform.planning.names.setting import standing_evaluation
 from nexusform.planning.preparation.moves import apply_moves
-from nexusform.planning.preparation.order import modules
+from nexusform.planning.preparation.order import resource_blocks
 from nexusform.planning.request import Imported, PlanRequest
 from nexusform.schema import BlockSchema, Nesting, order_attribute
 from nexusform.source import Span
@@ -54,8 +54,7 @@ def import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[Diagn
         return [], []
     moved, _ = apply_moves(request.configuration, request.state)
     evaluation = standing_evaluation(replace(request, state=moved.state))
-    configured = modules(request.configuration.root)
-    blocks = {block.address: block for module in configured for block in module.resources.values()}
+    blocks = {block.address: block for block in resource_blocks(request.configuration)}
     targets: dict[Address, ImportTarget] = {}
     problems: list[Diagnostic] = []
     for block in imports:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from nexusform.address import Address, AddressPattern, ModulePath, ModuleStep
 from nexusform.configuration.model import Configuration, Moved, ResourceBlock
 from nexusform.diagnostics import Diagnostic, error, warning
-from nexusform.planning.preparation.order import modules
+from nexusform.planning.preparation.order import modules, resource_blocks
 from nexusform.state.model import ObjectState, State
 
 MOST_ROUNDS = 100
@@ -32,8 +32,10 @@ def apply_moves(configuration: Configuration, state: State) -> tuple[MovedState,
     """Follow moved blocks (chains too), then the implicit moves between a block with count and one
     without. An object does not move onto one that stands.
     """
-    statements = [_Statement(m.path, s) for m in modules(configuration.root) for s in m.moved]
-    blocks = {b.address: b for m in modules(configuration.root) for b in m.resources.values()}
+    statements: list[_Statement] = []
+    for module in modules(configuration.root):
+        statements += [_Statement(module.path, moved) for moved in module.moved]
+    blocks = {block.address: block for block in resource_blocks(configuration)}
     instances = dict(state.instances)
     previous: dict[Address, Address] = {}
     problems: list[Diagnostic] = []
@@ -47,7 +49,7 @@ def apply_moves(configuration: Configuration, state: State) -> tuple[MovedState,
         if target == address:
             continue
         if target in instances:
-            if any(True for _ in _matching(address, statements)):
+            if next(_matching(address, statements), None) is not None:
                 problems.append(_occupied(address, target))
             continue
         instances[target] = instances.pop(address)
@@ -97,32 +99,34 @@ def _moved(address: Address, source: AddressPattern, target: AddressPattern) -> 
     named = (address.module, address.mode, address.type, address.name)
     if named != (source.module, source.mode, source.type, source.name):
         return None
-    whole = source.key is None and target.key is None
-    if not whole and address.key != source.key:
+    all_instances = source.key is None and target.key is None
+    if not all_instances and address.key != source.key:
         return None
-    key = address.key if whole else target.key
+    key = address.key if all_instances else target.key
     return Address(target.module, target.mode or "managed", target.type, target.name, key)
 
 
 def _module_moved(path: ModulePath, source: ModulePath, target: ModulePath) -> ModulePath | None:
     if len(path) < len(source) or path[: len(source) - 1] != source[:-1]:
         return None
-    have, want, new = path[len(source) - 1], source[-1], target[-1]
-    if have.name != want.name:
+    step, from_step, to_step = path[len(source) - 1], source[-1], target[-1]
+    if step.name != from_step.name:
         return None
-    whole = want.key is None and new.key is None
-    if not whole and have.key != want.key:
+    all_instances = from_step.key is None and to_step.key is None
+    if not all_instances and step.key != from_step.key:
         return None
-    step = ModuleStep(new.name, have.key) if whole else new
-    return (*target[:-1], step, *path[len(source) :])
+    new_step = ModuleStep(to_step.name, step.key) if all_instances else to_step
+    return (*target[:-1], new_step, *path[len(source) :])
 
 
 def _implicit(address: Address, block: ResourceBlock | None) -> Address:
+    """Where an object goes as its block gains or loses its count: to the first instance and back."""
     if block is None:
         return address
+    single = block.count is None and block.for_each is None
     if address.key is None and block.count is not None:
         return replace(address, key=0)
-    if address.key == 0 and block.count is None and block.for_each is None:
+    if address.key == 0 and single:
         return replace(address, key=None)
     return address
 

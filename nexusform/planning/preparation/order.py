@@ -57,6 +57,12 @@ def modules(module: Module) -> Iterator[Module]:
         yield from modules(call.module)
 
 
+def resource_blocks(configuration: Configuration) -> Iterator[ResourceBlock]:
+    """The resource and data blocks of all modules."""
+    for module in modules(configuration.root):
+        yield from module.resources.values()
+
+
 def planning_order(
     configuration: Configuration, resource_types: Mapping[str, ResourceType]
 ) -> tuple[Order, list[Diagnostic]]:
@@ -85,7 +91,7 @@ def _managed_blocks(
     configuration: Configuration, resource_types: Mapping[str, ResourceType]
 ) -> list[ResourceBlock]:
     """The resource blocks of known types, in source order."""
-    blocks = [block for module in modules(configuration.root) for block in module.resources.values()]
+    blocks = resource_blocks(configuration)
     managed = [block for block in blocks if block.mode == "managed" and block.type in resource_types]
     return sorted(managed, key=_position)
 
@@ -225,17 +231,20 @@ def _phase_errors(
     needs: Mapping[ConfigAddress, tuple[ConfigAddress, ...]],
     phases: Mapping[ConfigAddress, int],
 ) -> list[Diagnostic]:
-    return [
-        error(
-            "cycle",
-            f"{block.address} refers to {need}, but every {need.type} is planned after all "
-            f"{block.type} blocks: {block.address} -> {need} -> {block.address}. Placement runs from "
-            "sites and racks to machines, then clusters and VMs, then fleet objects; write the value "
-            "out or turn the reference round.",
-            block.header_span,
-            block=block.header,
-        )
-        for block in blocks
-        for need in needs[block.address]
-        if phases[need] > phases[block.address]
-    ]
+    errors = []
+    for block in blocks:
+        later = [need for need in needs[block.address] if phases[need] > phases[block.address]]
+        errors += [_phase_error(block, need) for need in later]
+    return errors
+
+
+def _phase_error(block: ResourceBlock, need: ConfigAddress) -> Diagnostic:
+    return error(
+        "cycle",
+        f"{block.address} refers to {need}, but every {need.type} is planned after all "
+        f"{block.type} blocks: {block.address} -> {need} -> {block.address}. Placement runs from "
+        "sites and racks to machines, then clusters and VMs, then fleet objects; write the value "
+        "out or turn the reference round.",
+        block.header_span,
+        block=block.header,
+    )

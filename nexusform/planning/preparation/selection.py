@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 from msgspec import Struct
 
@@ -199,7 +200,8 @@ def unmatched(
             detail = f"-replace={pattern} names no instance of this configuration.{near}"
             problems.append(error("nothing-to-replace", detail))
     for pattern, name in selection.heal:
-        standing = [vm for address, names in vms.items() if pattern.matches(address) for vm in names]
+        of_instances = [names for address, names in vms.items() if pattern.matches(address)]
+        standing = list(chain.from_iterable(of_instances))
         if name not in standing:
             detail = (
                 f'-replace={pattern}:{name} names no VM that stands: {pattern} has none called "{name}".'

@@ -96,7 +96,9 @@ def agrees(planned: Any, actual: Any) -> bool:
     if planned is UNKNOWN:
         return True
     if isinstance(planned, Mapping) and isinstance(actual, Mapping):
-        return planned.keys() == actual.keys() and all(agrees(v, actual[k]) for k, v in planned.items())
+        if planned.keys() != actual.keys():
+            return False
+        return all(agrees(part, actual[name]) for name, part in planned.items())
     if isinstance(planned, list) and isinstance(actual, list):
         return len(planned) == len(actual) and all(map(agrees, planned, actual))
     return bool(planned == actual)

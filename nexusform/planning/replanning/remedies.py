@@ -7,7 +7,7 @@ larger clusters first, and a smaller SKU last.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any
 
 from msgspec import Struct, field
@@ -155,12 +155,14 @@ def _wider(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
 def _widenings(shortage: _Shortage) -> Iterator[Sequence[str]]:
     """Zones to add, the fewest first; all of them at last, when the combinations are too many."""
     zones_of_sites = _zones_of_sites(shortage)
-    zones = {zone for unplaced in shortage.pools for zone in zones_of_sites.get(unplaced.site_id, ())}
+    zones: set[str] = set()
+    for unplaced in shortage.pools:
+        zones.update(zones_of_sites.get(unplaced.site_id, ()))
     allowed = [unplaced.pool.zones or frozenset() for unplaced in shortage.pools]
     used_everywhere = frozenset.intersection(*allowed)
     missing = sorted(zones - used_everywhere, key=str.encode)
     sizes = range(1, len(missing) + 1)
-    every = (added for size in sizes for added in combinations(missing, size))
+    every = chain.from_iterable(combinations(missing, size) for size in sizes)
     for number, added in enumerate(every):
         if number == MOST_ZONE_TRIALS:
             yield missing

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import islice, product
+from itertools import chain, islice, product
 from typing import Any, Final
 
 from msgspec import Struct
@@ -103,7 +103,7 @@ def _ways(rule: OpenRule, result: PlanResult, trial: Trial) -> Iterator[tuple[st
     """The first zone sets that work: without moving what stands, then, only if none does, with every pool
     changed.
     """
-    sites = {member.site_id for group in rule.groups for member in group}
+    sites = {member.site_id for member in chain.from_iterable(rule.groups)}
     if rule.verdict.scope == "site" or len(sites) != 1 or _mixed(rule):
         return
     site = result.sites[sites.pop()]
@@ -122,26 +122,29 @@ def _ways(rule: OpenRule, result: PlanResult, trial: Trial) -> Iterator[tuple[st
 
 def _mixed(rule: OpenRule) -> bool:
     """Whether two groups have members in one pool (pods on its nodes): zones cannot part these."""
-    owner: dict[tuple[str, str], int] = {}
-    return any(
-        owner.setdefault((str(member.vm[0]), member.pool.pool), index) != index
-        for index, group in enumerate(rule.groups)
-        for member in group
-    )
+    seen: set[tuple[str, str]] = set()  # address and pool
+    for group in rule.groups:
+        pools = {(str(member.vm[0]), member.pool.pool) for member in group}
+        if pools & seen:
+            return True
+        seen |= pools
+    return False
 
 
 # --- what each group may take ------------------------------------------------------------------
 
 
 def _side(group: Sequence[Member], site: SitePlan, *, moving: bool) -> _Side:
-    order = list(site.zones())
+    order = site.zones()
+    standing = [member for member in group if member.rank < 0]
+    standing_in = Counter(member.place.availability_zone for member in standing)
     kept = [member for member in group if not _changeable(member) or (member.rank < 0 and not moving)]
     changed = [member for member in group if member not in kept]
-    pinned = {zone for member in changed for zone in member.pool.zones or ()}
-    fixed = {member.place.availability_zone for member in kept} | pinned
-    standing_in = Counter(member.place.availability_zone for member in group if member.rank < 0)
+    fixed = {member.place.availability_zone for member in kept}
+    for member in changed:
+        fixed |= member.pool.zones or frozenset()
     free = [zone for zone in order if zone not in fixed]
-    free.sort(key=lambda zone: (-standing_in[zone], order.index(zone)))
+    free.sort(key=lambda zone: -standing_in[zone])
     return _Side(
         tuple(dict.fromkeys(_name(member) for member in group)),
         tuple(zone for zone in order if zone in fixed),
@@ -183,14 +186,15 @@ def _covering(need: int, offered: Mapping[str, int]) -> int:
 
 def _choices(sides: Sequence[_Side]) -> Iterator[tuple[Zones, ...]]:
     """Disjoint zone sets, one per group, fewest zones in total first."""
-    fixed = [zone for side in sides for zone in side.fixed]
+    fixed = list(chain.from_iterable(side.fixed for side in sides))
     if len(set(fixed)) != len(fixed):
         return
-    total = len({*fixed, *(zone for side in sides for zone in side.free)})
+    total = len(set(chain(fixed, *(side.free for side in sides))))
     ranges = [range(max(len(side.fixed), side.least), total + 1) for side in sides]
-    sizes = [size for size in product(*ranges) if sum(size) <= total]
-    for size in sorted(sizes, key=lambda s: (sum(s), s)):
-        zones = _deal(sides, size, set(fixed))
+    for sizes in sorted(product(*ranges), key=lambda sizes: (sum(sizes), sizes)):
+        if sum(sizes) > total:
+            return
+        zones = _deal(sides, sizes, set(fixed))
         if zones is not None:
             yield zones
 
@@ -217,7 +221,7 @@ def _adjustments(sides: Sequence[_Side], zones: Sequence[Zones]) -> list[Adjustm
     for side, chosen in zip(sides, zones, strict=True):
         for member in side.members:
             address = member.vm[0]
-            allowed = [z for z in chosen if not member.pool.zones or z in member.pool.zones]
+            allowed = [zone for zone in chosen if not member.pool.zones or zone in member.pool.zones]
             path = (*member.pool.path, "availability_zones")
             adjustments[str(address), member.pool.pool] = Adjustment(address, path, sorted(allowed))
     return list(adjustments.values())
@@ -232,12 +236,13 @@ def _way(sides: Sequence[_Side], zones: Sequence[Zones], plan: Plan) -> tuple[st
             {
                 "clusters": list(side.names),
                 "availability_zones": list(chosen),
-                "pools": sorted({f"{m.vm[0]}:{m.pool.pool}" for m in side.members}),
+                "pools": sorted({f"{member.vm[0]}:{member.pool.pool}" for member in side.members}),
             }
         )
-    triggers = ("zones_changed", "cluster_replaced")
-    moved = sum(1 for p in plan.placements if p.trigger in triggers and p.action is PlacementAction.MOVE)
+    moves = [row for row in plan.placements if row.action is PlacementAction.MOVE]
+    moved = sum(1 for row in moves if row.trigger in ("zones_changed", "cluster_replaced"))
     cost = f" {moved} VMs that stand are re-placed by it." if moved else ""
-    left = [str(v.address) for v in plan.separation_rules if v.enforcement == "deny" and v.holds != "always"]
-    cost += f" {', '.join(left)} still would not hold." if left else ""
+    denying = [rule for rule in plan.separation_rules if rule.enforcement == "deny"]
+    open_rules = [str(rule.address) for rule in denying if rule.holds != "always"]
+    cost += f" {', '.join(open_rules)} still would not hold." if open_rules else ""
     return f"{'; '.join(parts)}.{cost}", {"groups": data, "replaced_vms": moved}

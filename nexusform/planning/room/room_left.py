@@ -41,8 +41,10 @@ def headroom(before: Mapping[str, OccupiedSite], after: Mapping[str, OccupiedSit
 
     In play are the SKUs of the NKS pools on either side; a site without any is left out.
     """
-    sites = sorted({*before, *after})
-    return tuple(room for site_id in sites for room in _rooms(before.get(site_id), after.get(site_id)))
+    rooms: list[SiteRoom] = []
+    for site_id in sorted({*before, *after}):
+        rooms += _rooms(before.get(site_id), after.get(site_id))
+    return tuple(rooms)
 
 
 def _rooms(old: OccupiedSite | None, new: OccupiedSite | None) -> Iterator[SiteRoom]:
@@ -58,19 +60,20 @@ def _skus(occupied: OccupiedSite | None) -> Iterable[VmSku]:
 
 
 def _room(occupied: OccupiedSite | None, sku: VmSku) -> Room | None:
+    """The room for one SKU on one side: in all, and with the rack lost that has most of it."""
     if occupied is None:
         return None
     pools = [(owner, pool) for owner, pool in occupied.pools if pool.sku == sku]
     terms = common_terms(pool.terms for _, pool in pools)
     by_rack = occupied.site.scheduler.free_by_rack(anybodys(sku, terms))
     free = sum(by_rack.values())
-    worst = max(sorted(by_rack), key=lambda rack: by_rack[rack], default="")
-    most = by_rack.get(worst, 0)
+    worst_rack = max(sorted(by_rack), key=lambda rack: by_rack[rack], default="")
+    free_on_worst = by_rack.get(worst_rack, 0)
     crowded = [owner.cluster for owner, pool in pools if _is_crowded(occupied, owner, pool)]
     return Room(
         free,
-        free - most,
-        worst if most else "",
+        free - free_on_worst,
+        worst_rack if free_on_worst else "",
         tuple(dict.fromkeys(owner.cluster for owner, _ in pools)),
         tuple(dict.fromkeys(crowded)),
     )
@@ -166,9 +169,11 @@ def _house(
         pool = pools.get(vm.pool)
         sku = sku_of(vm, pool, ground.skus)
         housed = occupied.site.house(vm_name(demand, pool, vm.pool, vm.number), sku, vm.placement)
-        if housed is not None:
-            here = vm if housed[1] == vm.placement else replace(vm, placement=housed[1])
-            occupied.vms.append(HousedVm(thing.address, demand.cluster, sku, here))
+        if housed is None:
+            continue
+        _, place = housed
+        placed = vm if place == vm.placement else replace(vm, placement=place)
+        occupied.vms.append(HousedVm(thing.address, demand.cluster, sku, placed))
 
 
 # --- both sides together -----------------------------------------------------------------------
@@ -180,25 +185,28 @@ def site_records(
     order: Mapping[Address, int],
 ) -> tuple[SiteVms, ...]:
     """What a plan says of its sites, by id. `order` is that of the objects in the plan."""
-    return tuple(_site(before.get(i), after.get(i), order) for i in sorted({*before, *after}))
+    site_ids = sorted({*before, *after})
+    return tuple(_site(before.get(site_id), after.get(site_id), order) for site_id in site_ids)
 
 
 def _site(old: OccupiedSite | None, new: OccupiedSite | None, order: Mapping[Address, int]) -> SiteVms:
     present = new or old
     assert present is not None, "a site stands on one side at least"
-    outsiders = {(vm.placement.machine, vm.name): vm for side in (old, new) if side for vm in side.outsiders}
+    outsiders = [*(old.outsiders if old else ()), *(new.outsiders if new else ())]
+    each_once = {(vm.placement.machine, vm.name): vm for vm in outsiders}
     return SiteVms(
         present.site.id,
         present.site.name,
         _racks(old, new),
         _machines(old, new),
         _pools(old.vms if old else (), new.vms if new else (), order),
-        tuple(outsiders.values()),
+        tuple(each_once.values()),
     )
 
 
 def _racks(old: OccupiedSite | None, new: OccupiedSite | None) -> tuple[SiteRack, ...]:
-    racks = {rack.name: rack for side in (old, new) if side for rack in side.site.racks}
+    both_sides = [*(old.site.racks if old else ()), *(new.site.racks if new else ())]
+    racks = {rack.name: rack for rack in both_sides}
     return tuple(SiteRack(rack.name, rack.availability_zone, rack.planned) for rack in racks.values())
 
 
@@ -206,7 +214,9 @@ def _machines(old: OccupiedSite | None, new: OccupiedSite | None) -> tuple[SiteM
     before = old.site.machines if old else {}
     after = new.site.machines if new else {}
     names = dict.fromkeys((*before, *after))
-    return tuple(SiteMachine(after.get(n) or before[n], n in before, n in after) for n in names)
+    return tuple(
+        SiteMachine(after.get(name) or before[name], name in before, name in after) for name in names
+    )
 
 
 _PoolKey: TypeAlias = tuple[Address, str, VmSku]

@@ -95,7 +95,12 @@ def _marked(documents: Mapping[str, Any]) -> tuple[str, dict[str, bytes]]:
         return json_text.plain_mapping(value)
 
     members = {name: json_text.dumps(value, default=as_null) for name, value in documents.items()}
-    mark = next(text for text in _marks() if not any(json_text.dumps(text) in m for m in members.values()))
+
+    def is_free(mark: str) -> bool:
+        written = json_text.dumps(mark)
+        return not any(written in member for member in members.values())
+
+    mark = next(filter(is_free, _marks()))
     if not seen:
         return mark, members
 
@@ -201,8 +206,8 @@ def _check_version(manifest: Mapping[str, Any], name: str, running: str) -> None
 
 def _numbers(version: str) -> tuple[int, ...]:
     """The numbers at the start of a version, comparable: `1.2.3rc1` counts as 1.2.3."""
-    found = re.match(r"\d{1,9}(\.\d{1,9}){0,4}", version)
-    return tuple(int(part) for part in found.group().split(".")) if found else ()
+    match = re.match(r"\d{1,9}(\.\d{1,9}){0,4}", version)
+    return tuple(int(number) for number in match.group().split(".")) if match else ()
 
 
 def _document(members: Mapping[str, bytes], member: str, mark: str, name: str) -> Any:

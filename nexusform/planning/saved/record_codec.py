@@ -83,15 +83,15 @@ def _address() -> Shape:
     def read(data: Any) -> Address:
         if data.__class__ is not str:
             raise ConversionProblem((), "an address expected")
-        found = known.get(data)
-        if found is None:
+        address = known.get(data)
+        if address is None:
             try:
-                found = parse_address(data)
+                address = parse_address(data)
             except AddressProblem:
                 raise ConversionProblem((), "an address expected") from None
             if len(known) < _KEPT_ADDRESSES:
-                known[data] = found
-        return found
+                known[data] = address
+        return address
 
     return Shape(str, read)
 
@@ -150,7 +150,7 @@ def _mapping(key: Any, value: Shape) -> Shape:
         pairs = _sequence(_fixed((shape_of(Address), value)))
         write_pairs = pairs.write
         assert write_pairs is not None
-        return Shape(lambda given: write_pairs(given.items()), lambda data: dict(pairs.read(data)))
+        return Shape(lambda mapping: write_pairs(mapping.items()), lambda data: dict(pairs.read(data)))
     if key is not str:
         raise TypeError(f"a mapping from {key} cannot be written")
     write = value.write
@@ -162,7 +162,9 @@ def _mapping(key: Any, value: Shape) -> Shape:
             return data
         return {name: _inside(name, value.read, part) for name, part in data.items()}
 
-    return Shape(None if write is None else lambda given: {n: write(v) for n, v in given.items()}, read)
+    if write is None:
+        return Shape(None, read)
+    return Shape(lambda mapping: {name: write(part) for name, part in mapping.items()}, read)
 
 
 class _Field(NamedTuple):
@@ -179,13 +181,13 @@ def _record(kind: type[Any]) -> Shape:
     required = {part.name for part in parts if part.default is NODEFAULT}
 
     def write(record: Any) -> dict[str, Any]:
-        found = {}
-        for name, written, _, default in parts:
+        data = {}
+        for name, write_part, _, default in parts:
             value = getattr(record, name)
             if value is default or (value == default and value.__class__ is default.__class__):
                 continue
-            found[name] = value if written is None else written(value)
-        return found
+            data[name] = value if write_part is None else write_part(value)
+        return data
 
     def read(data: Any) -> Any:
         if data.__class__ is not dict:
@@ -199,10 +201,11 @@ def _record(kind: type[Any]) -> Shape:
     return Shape(write, read)
 
 
-def _default_of(given: Any) -> Any:
-    if given.default is not NODEFAULT:
-        return given.default
-    return NODEFAULT if given.default_factory is NODEFAULT else given.default_factory()
+def _default_of(field: Any) -> Any:
+    """The default of a field as msgspec describes it."""
+    if field.default is not NODEFAULT:
+        return field.default
+    return NODEFAULT if field.default_factory is NODEFAULT else field.default_factory()
 
 
 def _one_of(kinds: tuple[type[Struct], ...]) -> Shape:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 
 from msgspec import Struct, field
 
@@ -32,7 +33,7 @@ def measure(
     """Repeat the placements of every site; `runs` None takes the default for so many VMs. Gives
     how many runs were made, 0 when nothing was placed.
     """
-    operations = [operation for site in sites.values() for operation in site.operations]
+    operations = chain.from_iterable(site.operations for site in sites.values())
     placed = sum(1 for operation in operations if isinstance(operation, Place))
     if placed == 0:
         return 0, {}

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from msgspec import Struct
 
@@ -124,9 +125,11 @@ def broken_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     for vms in objects:
         if vms.demand is None or vms.going or not vms.moves.stay:
             continue
-        rules = dict.fromkeys(rule for pool in vms.demand.pools for rule in pool.groups)
+        rules = dict.fromkeys(chain.from_iterable(pool.groups for pool in vms.demand.pools))
         for rule in rules:
-            too_many = list(_too_many(vms, rule)) if rule.hard and not rule.affinity else []
+            if rule.affinity or not rule.hard:
+                continue
+            too_many = list(_too_many(vms, rule))
             if too_many:
                 yield _heal_warning(vms, rule, too_many)
 
@@ -152,7 +155,7 @@ def _where(place: Placement, scope: str) -> str:
 
 def _heal_warning(vms: VmObject, rule: GroupRule, too_many: list[tuple[str, list[str]]]) -> Diagnostic:
     places = [where for where, _ in too_many]
-    names = [name for _, beyond in too_many for name in beyond]
+    names = list(chain.from_iterable(beyond for _, beyond in too_many))
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     heal = " ".join(f"-replace='{vms.instance.address}:{name}'" for name in names[:MOST_NAMED])
     listed = ", ".join(places[:MOST_NAMED]) + (" and others" if len(places) > MOST_NAMED else "")
@@ -179,7 +182,11 @@ def overfull(
     """
     if not any(vms.moves.stay for vms in objects):
         return []
-    changed = {str(a): i for a, i in instances.items() if i.type.offer and i.action is not Action.NO_OP}
+    changed = {
+        str(address): instance
+        for address, instance in instances.items()
+        if instance.type.offer and instance.action is not Action.NO_OP
+    }
     too_small: dict[str, list[str]] = {}  # address of what offers the machines -> their names
     for site in sites.values():
         watched = {machine for machine, address in site.offered_by.items() if address in changed}

@@ -5,6 +5,7 @@ removals, so that certainty can be measured by taking the same steps again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -123,7 +124,7 @@ def build_sites(inventory: Inventory) -> tuple[dict[str, SitePlan], list[Machine
         machines, site_clashes = site_machines(site.id, active, own)
         clashes += site_clashes
         by_name = {machine.name: machine for machine in machines}
-        occupied = [occupied for offer in own.values() for occupied in offer.occupied]
+        occupied = chain.from_iterable(offer.occupied for offer in own.values())
         sites[site.id] = SitePlan(
             site.id,
             site.name,
@@ -139,7 +140,7 @@ def build_sites(inventory: Inventory) -> tuple[dict[str, SitePlan], list[Machine
 
 def _evacuating(racks: Iterable[RackOffer], described: Iterable[MachineOffer]) -> frozenset[str]:
     """The machines that are to be emptied; a machine's own block goes before what its rack says."""
-    machines = {name for rack in racks for name in rack.evacuating}
+    machines = set(chain.from_iterable(rack.evacuating for rack in racks))
     for offer in described:
         if offer.evacuating:
             machines.add(offer.machine.name)
@@ -153,8 +154,12 @@ def _offered_by(
 ) -> dict[str, str]:
     """Which resource (address) makes each machine."""
     address_of_rack = {rack.id: address for address, rack in inventory.racks.items()}
-    by_rack = {machine.name: address_of_rack[rack.id] for rack in racks for machine in rack.machines}
-    return by_rack | {offer.machine.name: address for address, offer in described.items()}
+    makers: dict[str, str] = {}
+    for rack in racks:
+        makers |= dict.fromkeys((machine.name for machine in rack.machines), address_of_rack[rack.id])
+    for address, offer in described.items():
+        makers[offer.machine.name] = address
+    return makers
 
 
 def occupy_outsiders(site: SitePlan) -> list[OutsideVm]:

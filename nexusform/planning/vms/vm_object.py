@@ -109,9 +109,11 @@ class VmObject(Struct):
 
     def placed_vms(self) -> list[PlacedVm]:
         """Every VM after the plan, pools in order, numbers ascending."""
-        pools = self.demand.pools if self.demand is not None else ()
-        keys = ((pool.pool, number) for pool in pools for number in pool.numbers)
-        return [self.placed[key] for key in keys if key in self.placed]
+        vms: list[PlacedVm] = []
+        for pool in self.demand.pools if self.demand is not None else ():
+            keys = [(pool.pool, number) for number in pool.numbers]
+            vms += [self.placed[key] for key in keys if key in self.placed]
+        return vms
 
     def vms_after(self) -> Sequence[PlacedVm]:
         """Every VM after the plan, also where it cannot be told what is asked for: then all stay."""

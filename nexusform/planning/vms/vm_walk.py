@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct
@@ -54,7 +55,7 @@ def plan_vms(
     walk = _Walk(blocks, world)
     first = evaluation.fork()
     early = walk.pass_one(vm_blocks, first)
-    known = [*(instance for instances in early.values() for instance in instances), *orphans]
+    known = [*chain.from_iterable(early.values()), *orphans]
     walk.stand([*known, *walk.standing_of(block for block in vm_blocks if block.address not in early)])
     walk.consider(known, first)
     walk.leave_and_return(known)
@@ -72,12 +73,12 @@ def plan_vms(
 
 
 def _open_views(block: ResourceBlock, first: Evaluation, second: Evaluation) -> None:
-    """The block has the shape that pass one found, also when it has no instance."""
+    """The block has the shape that it had in pass one, also when it has no instance."""
     for module in second.module_instances(block.address.module):
-        key = address_key(block.address, module.path)
-        seen = first.resources[key]
-        unknown = {k: view for k, view in seen.items.items() if view.attributes is None}
-        second.resources[key] = ResourceView(seen.shape, unknown)
+        block_key = address_key(block.address, module.path)
+        view = first.resources[block_key]
+        unknown = {key: item for key, item in view.items.items() if item.attributes is None}
+        second.resources[block_key] = ResourceView(view.shape, unknown)
 
 
 class _Walk:
@@ -204,11 +205,12 @@ class _Walk:
 
     def _look_at_hints_again(self, vms: VmObject) -> None:
         """Hints point at where their targets stand by now."""
-        instance = vms.instance
-        if vms.demand is None or instance.config is None or instance.type.vms is None:
+        instance, family = vms.instance, vms.instance.type.vms
+        if vms.demand is None or instance.config is None or family is None:
             return
-        if any(pool.hints for pool in vms.demand.pools) or "placement_hint" in instance.config:
-            demand, _ = instance.type.vms.demand(instance.config, self.world.after, instance.address)
+        hinted = any(pool.hints for pool in vms.demand.pools)
+        if hinted or "placement_hint" in instance.config:
+            demand, _ = family.demand(instance.config, self.world.after, instance.address)
             vms.demand = demand or vms.demand
 
     # --- pass two: new VMs ---
@@ -263,12 +265,13 @@ class _Walk:
 
     def _computed(self, vms: VmObject) -> dict[str, Any]:
         """The computed attributes that show the placements; none where what stands is taken over as it is."""
-        instance = vms.instance
-        if vms.untouched and instance.prior is not None and not self.blocks.inventory.skus:
+        instance, family = vms.instance, vms.instance.type.vms
+        taken_over = vms.untouched and instance.prior is not None and not self.blocks.inventory.skus
+        if taken_over or instance.broken:
             return {}
-        if vms.demand is None or instance.type.vms is None or instance.broken or instance.config is None:
+        if vms.demand is None or family is None or instance.config is None:
             return {}
-        return instance.type.vms.assemble(instance.config, self.world.after, vms.placed_vms())
+        return family.assemble(instance.config, self.world.after, vms.placed_vms())
 
 
 def _unplaced(instance: Instance) -> dict[str, Any]:

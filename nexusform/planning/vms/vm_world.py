@@ -25,11 +25,10 @@ class HintTargets:
 
     def __init__(self, inventory: Inventory) -> None:
         self._racks = {rack.id: rack for rack in inventory.racks.values()}
-        self._machines = {
-            f"{rack.id}/{machine.name}": (machine.name, rack.name)
-            for rack in self._racks.values()
-            for machine in rack.machines
-        }
+        self._machines: dict[str, tuple[str, str]] = {}  # id -> names of machine and rack
+        for rack in self._racks.values():
+            for machine in rack.machines:
+                self._machines[f"{rack.id}/{machine.name}"] = (machine.name, rack.name)
         for offer in inventory.machines.values():
             machine = offer.machine
             self._machines[f"{offer.rack_id}/{machine.name}"] = (machine.name, machine.rack)
@@ -150,7 +149,8 @@ def _clash(clash: MachineClash, instances: Mapping[Address, Instance]) -> Diagno
             f"{clash.first} and {clash.second} describe the same slot of one rack. Give one of them "
             "another slot."
         )
-    second = next((i for address, i in instances.items() if str(address) == clash.second), None)
+    by_text = {str(address): instance for address, instance in instances.items()}
+    second = by_text.get(clash.second)
     if second is None:
         return error("duplicate-machine", detail)
     at_argument = second.type.kind is Kind.MACHINE  # a rack names its machines nowhere
@@ -163,10 +163,11 @@ def _clash(clash: MachineClash, instances: Mapping[Address, Instance]) -> Diagno
 
 def demand_of(instance: Instance, world: VmWorld) -> tuple[VmDemand | None, list[Diagnostic]]:
     """What an instance asks for; None when it goes or it cannot be told, and then it is broken."""
+    family = instance.type.vms
     attributes = instance.config if instance.config is not None else instance.planned
-    if instance.going or instance.broken or attributes is None or instance.type.vms is None:
+    if instance.going or instance.broken or attributes is None or family is None:
         return None, []
-    demand, problems = instance.type.vms.demand(attributes, world.after, instance.address)
+    demand, problems = family.demand(attributes, world.after, instance.address)
     if demand is not None and instance.block is not None:
         refusals = list(_refusals(demand, world))
         problems = [*problems, *refusals]
