@@ -116,11 +116,11 @@ class NodeMarks(Struct, frozen=True):
     taints: tuple[Taint, ...] = ()
 
 
-def by_number(vm: PlacedVm) -> tuple[bool, int, str]:
-    """The sort key of a VM in its pool: whole numbers first."""
-    if isinstance(vm.number, int):
-        return False, vm.number, ""
-    return True, 0, vm.number
+def number_order(number: int | str) -> tuple[bool, int, str]:
+    """The sort key of a VM's number in its pool: whole numbers first."""
+    if isinstance(number, int):
+        return False, number, ""
+    return True, 0, number
 
 
 def machines_of(vms: Iterable[PlacedVm]) -> list[str]:

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.address import Address
-from nexusform.demands import PlacedVm, PoolDemand, VmDemand, by_number
+from nexusform.demands import PlacedVm, PoolDemand, VmDemand, number_order
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.occupancy import OutsideVm, PoolVms, Room, SiteMachine, SiteRack, SiteRoom, SiteVms
 from nexusform.planning.plan import Action, Change, Plan
@@ -165,7 +165,7 @@ def _house(
     pools = {pool.pool: pool for pool in demand.pools}
     occupied.pools += [(demand, pool) for pool in demand.pools if pool.count_path]
     order = {name: at for at, name in enumerate(pools)}
-    for vm in sorted(vms, key=lambda vm: (order.get(vm.pool, len(order)), by_number(vm))):
+    for vm in sorted(vms, key=lambda vm: (order.get(vm.pool, len(order)), number_order(vm.number))):
         pool = pools.get(vm.pool)
         sku = sku_of(vm, pool, ground.skus)
         housed = occupied.site.house(vm_name(demand, pool, vm.pool, vm.number), sku, vm.placement)

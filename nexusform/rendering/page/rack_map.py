@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct, field
 
-from nexusform.demands import PlacedVm, by_number
+from nexusform.demands import PlacedVm, number_order
 from nexusform.planning.occupancy import PoolVms, SiteMachine, SiteRack, SiteVms
 from nexusform.planning.plan import PlacementAction, PlacementChange, Plan
 from nexusform.rendering.report.placement_rows import natural
@@ -212,7 +212,8 @@ def _in_order(pools: Iterable[PoolVms]) -> dict[_VmKey, None]:
     """Every VM once: pool by pool, by number."""
     keys: dict[_VmKey, None] = {}
     for pool in pools:
-        for vm in sorted((*pool.kept, *pool.left, *pool.came), key=by_number):
+        vms = (*pool.kept, *pool.left, *pool.came)
+        for vm in sorted(vms, key=lambda vm: number_order(vm.number)):
             keys[_key(pool, vm)] = None
     return keys
 
