@@ -284,7 +284,7 @@ class Plan(Struct, frozen=True):
     `catalogue` is the SKU catalogue's version. `errored` plans cannot be applied. `targets`,
     `excludes` and `replaces` are the options that shaped it, for the checks at apply. `inventories`
     are those that data sources read. `sites` and `room` are who stands where and what is left: empty until
-    `planning.room` has told them, which is the last that happens to a plan.
+    `planning.conclusion.room_left` has told them, which is the last that happens to a plan.
     """
 
     mode: Mode = Mode.NORMAL

@@ -15,11 +15,9 @@ from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, has_errors
 from nexusform.planning.conclusion import changes, conclusion
-from nexusform.planning.conclusion.causes import causes
-from nexusform.planning.conclusion.conclusion import World
+from nexusform.planning.conclusion.conclusion import World, causes
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.instances.blocks import Blocks
-from nexusform.planning.instances.orphans import orphans_of
+from nexusform.planning.instances.blocks import Blocks, orphans_of
 from nexusform.planning.modules.conditions import check_conditions
 from nexusform.planning.modules.outputs import plan_outputs, read_all_data
 from nexusform.planning.modules.validation import validate

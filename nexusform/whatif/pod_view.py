@@ -11,8 +11,8 @@ from nexusform.importers.kubernetes_affinity import read_selector
 from nexusform.importers.kubernetes_manifests import Manifest, read_manifests, unwrapped
 from nexusform.importers.kubernetes_workloads import workloads_of
 from nexusform.importers.manifest_fields import Fields
-from nexusform.planning.room.ground import Thing
 from nexusform.planning.vms.nodes import node_of
+from nexusform.planning.vms.surroundings import Thing
 from nexusform.ports import Registries
 from nexusform.scheduling.pods.model import Cluster as PodCluster
 from nexusform.scheduling.pods.model import Node, StandingPod, Workload

@@ -17,10 +17,10 @@ from nexusform.backends.local_file import LocalBackend
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
 from nexusform.encryption.backend import EncryptedBackend
 from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.room_left import with_room
 from nexusform.planning.plan import Mode
 from nexusform.planning.planner import make_plan
 from nexusform.planning.request import PlanRequest
-from nexusform.planning.room.room_left import with_room
 from nexusform.planning.verification.standing import state_problems
 from nexusform.ports import Clock, Provider, ProviderProblem, StateBackend
 from nexusform.providers.registry import PROVIDERS

@@ -1,4 +1,4 @@
-"""From planned instances to the plan: changes, placements, tables, steps, and what was found."""
+"""From planned instances to the plan: changes, placements, tables, steps, and what is told."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform import __version__
-from nexusform.address import Address
-from nexusform.diagnostics import Diagnostic, has_errors
-from nexusform.planning.conclusion.causes import each_once
+from nexusform.address import Address, parse_address
+from nexusform.diagnostics import Diagnostic, Severity, has_errors
+from nexusform.graph import reached
 from nexusform.planning.conclusion.changes import build_changes, find_drift
 from nexusform.planning.conclusion.placements import explanations, placement_changes, placement_tables
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.conclusion.steps import build_steps
 from nexusform.planning.instances.blocks import Blocks
+from nexusform.planning.instances.conditions import ID_OF_CONDITION
 from nexusform.planning.instances.instance import UNDECIDED, Instance
 from nexusform.planning.modules.outputs import Outputs, inventories_read, variable_values
-from nexusform.planning.names.evaluation import Evaluation
+from nexusform.planning.names.evaluation import UNKNOWN_REPETITION, Evaluation
 from nexusform.planning.plan import CheckResult, Drift, Mode, PlacementAction, PlacementChange, Plan
 from nexusform.planning.preparation.order import Order
 from nexusform.planning.request import PlanRequest
@@ -34,6 +35,11 @@ from nexusform.state.model import ObjectState
 if TYPE_CHECKING:  # loaded where there is a fleet
     from nexusform.planning.fleet.outcome import FleetOutcome
     from nexusform.planning.pods.phase import PodPhase
+
+# What may only follow from another mistake: a site that is in error cannot be found by its racks.
+_CONSEQUENCES = frozenset(
+    {"unknown-site", "unknown-rack", "unknown-cluster", "unknown-availability-zone", UNDECIDED}
+)
 
 
 class World(Struct, frozen=True):
@@ -200,3 +206,80 @@ def _differing(request: PlanRequest) -> dict[Address, ObjectState | None]:
         for address, observed in request.refreshed.items()
         if address not in instances or instances[address].current != observed
     }
+
+
+# --- what is told of many diagnostics ----------------------------------------------------------
+
+
+def causes(
+    diagnostics: Sequence[Diagnostic],
+    order: Order,
+    *,
+    flawed: bool,
+) -> list[Diagnostic]:
+    """The diagnostics of a walk without those that only follow from something else: from a block in error
+    that theirs depends on, from what was wrong before the walk (`flawed`), or from an unknown
+    value where a rack or site is described.
+    """
+    kept = _without_dependents_of_errors(diagnostics, order)
+    if flawed:
+        return [d for d in kept if d.id not in _CONSEQUENCES]
+    if any(d.id == UNDECIDED for d in kept):
+        return [d for d in kept if d.id == UNDECIDED or d.id not in _CONSEQUENCES]
+    return kept
+
+
+def _without_dependents_of_errors(diagnostics: Sequence[Diagnostic], order: Order) -> list[Diagnostic]:
+    """Without arguments that are unknown only because what they refer to is in error."""
+    in_error = {
+        parse_address(d.address).config
+        for d in diagnostics
+        if d.severity is Severity.ERROR and d.id != UNDECIDED and d.address
+    }
+    if not in_error:
+        return list(diagnostics)
+
+    def follows(diagnostic: Diagnostic) -> bool:
+        if diagnostic.id != UNDECIDED or not diagnostic.address:
+            return False
+        block = parse_address(diagnostic.address).config
+        needs = reached(order.direct_needs(block), order.direct_needs)
+        return not in_error.isdisjoint(needs)
+
+    return [d for d in diagnostics if not follows(d)]
+
+
+def each_once(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Each problem once, errors first, otherwise as they came; nothing of a repetition that is unknown
+    because data could not be read: then everything that is made of the data is.
+    """
+    once: dict[tuple[object, ...], Diagnostic] = {}
+    for diagnostic in diagnostics:
+        once.setdefault(_sameness(diagnostic), diagnostic)
+    errors_first = sorted(once.values(), key=lambda d: d.severity is not Severity.ERROR)
+    if any(d.severity is Severity.ERROR and _is_data(d.address) for d in errors_first):
+        return [d for d in errors_first if not _repeats_unknown(d)]
+    return errors_first
+
+
+def _sameness(diagnostic: Diagnostic) -> tuple[object, ...]:
+    """Diagnostics with the same are one. What stands at a place is told once for all instances, but for
+    conditions: these are said of every instance.
+    """
+    of_each = diagnostic.subject is None or diagnostic.id in ID_OF_CONDITION.values()
+    return (
+        diagnostic.severity,
+        diagnostic.id,
+        diagnostic.summary,
+        diagnostic.detail,
+        diagnostic.subject,
+        diagnostic.address if of_each else "",
+    )
+
+
+def _is_data(address: str) -> bool:
+    return address.startswith("data.") or ".data." in address
+
+
+def _repeats_unknown(diagnostic: Diagnostic) -> bool:
+    return diagnostic.id in UNKNOWN_REPETITION.values()

@@ -3,9 +3,9 @@ from __future__ import annotations
 from collections import Counter
 
 from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.room_left import Side, occupied_sites, with_room
 from nexusform.planning.occupancy import SiteRoom, SiteVms
 from nexusform.planning.plan import Mode
-from nexusform.planning.room.room_left import Side, occupied_sites, with_room
 from nexusform.planning.saved import plan_file
 from nexusform.state.model import EMPTY
 from tests.planning.harness import all_types, applied, plan

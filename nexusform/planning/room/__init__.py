@@ -1,1 +1,0 @@
-"""Who stands on the sites before a plan and after it, and what room each side leaves."""
