@@ -30,10 +30,11 @@ def machine_use(vms: VmObject) -> MachineUse:
     left_early: set[OnSite] = set()
     if vms.prior_demand is not None:
         site_id = vms.prior_demand.site_id
-        for key, vm in vms.standing.items():
-            stood.add((site_id, vm.placement.rack, vm.placement.machine))
+        for key in vms.standing:
+            place = vms.place_before(key)
+            stood.add((site_id, place.rack, place.machine))
             if vms.leaves_early(key):
-                left_early.add((site_id, vm.placement.machine))
+                left_early.add((site_id, place.machine))
     taken = set()
     if vms.demand is not None:
         taken = {(vms.demand.site_id, vms.place_after(key).machine) for key in vms.tokens}
