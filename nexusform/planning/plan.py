@@ -320,7 +320,7 @@ class Plan(Struct, frozen=True):
 
     def count(self, *actions: Action) -> int:
         """How many changes have one of these actions."""
-        return sum(1 for c in self.changes if c.action in actions)
+        return sum(1 for change in self.changes if change.action in actions)
 
     @property
     def to_add(self) -> int:

@@ -95,8 +95,10 @@ def find_capacity(
     mix: Sequence[MixPart] = (),
 ) -> CapacityAnswer:
     """Count. Without `skus`: those in use on the site, and the largest that its hardware lists."""
-    machines = [m for m in site.machines.values() if zones is None or m.availability_zone in zones]
-    racks = [r for r in site.racks if zones is None or r.availability_zone in zones]
+    machines = [
+        machine for machine in site.machines.values() if zones is None or machine.availability_zone in zones
+    ]
+    racks = [rack for rack in site.racks if zones is None or rack.availability_zone in zones]
     planned = [rack for rack in racks if rack.planned]
     fragmentation = find_fragmentation(site, machines, skus[0] if len(skus) == 1 else None)
     figures = _figures(machines, fragmentation)
@@ -136,7 +138,9 @@ def _room(
     now = site.scheduler.free_by_rack(anybodys(sku, replace(terms, zones=zones)))
     coming = {rack.name: RackScheduler(rack.machines).count_free(anybodys(sku, terms)) for rack in planned}
     zone_of = {rack.name: rack.availability_zone for rack in planned}
-    zone_of |= {m.rack: m.availability_zone for m in site.machines.values() if m.rack in now}
+    zone_of |= {
+        machine.rack: machine.availability_zone for machine in site.machines.values() if machine.rack in now
+    }
     fitting = sum(now.values())
     return SkuRoom(
         sku,

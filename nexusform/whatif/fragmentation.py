@@ -186,7 +186,14 @@ def _may_hold(machine: Machine, sku: VmSku) -> bool:
 def _kinds_of_hardware(machines: Iterable[Machine]) -> list[Machine]:
     """One machine of each kind of hardware."""
     kinds = {
-        (m.machine_sku, m.cells, m.cpus_per_cell, m.memory_gib_per_cell, m.disk_gib): m for m in machines
+        (
+            machine.machine_sku,
+            machine.cells,
+            machine.cpus_per_cell,
+            machine.memory_gib_per_cell,
+            machine.disk_gib,
+        ): machine
+        for machine in machines
     }
     return list(kinds.values())
 

@@ -113,7 +113,7 @@ class SiteView(Struct, frozen=True, dict=True):
     @cached_property
     def active_racks(self) -> tuple[str, ...]:
         """Names of the racks that have machines now, in byte order."""
-        return tuple(sorted({m.rack for m in self.machines.values()}, key=str.encode))
+        return tuple(sorted({machine.rack for machine in self.machines.values()}, key=str.encode))
 
     @cached_property
     def machines_of_rack(self) -> Mapping[str, tuple[Machine, ...]]:
@@ -126,7 +126,9 @@ class SiteView(Struct, frozen=True, dict=True):
     @cached_property
     def zones(self) -> tuple[str, ...]:
         """The availability zones of the active racks, in byte order."""
-        return tuple(sorted({m.availability_zone for m in self.machines.values()}, key=str.encode))
+        return tuple(
+            sorted({machine.availability_zone for machine in self.machines.values()}, key=str.encode)
+        )
 
     def without(self, machines: frozenset[str], reason: str) -> tuple[RackScheduler, dict[int, int]]:
         """A scheduler in which these machines take no VM and hold none.

@@ -143,7 +143,9 @@ def _judged(
     all_diagnostics = [*diagnostics, *overfull(instances, world.sites, vms), *broken_groups(vms)]
     failures = fit_failures(vms, blocks.left_out)
     # What depends on a VM that does not fit is undecided because of that.
-    flawed = has_errors(d for d in all_diagnostics if d.id != UNDECIDED or not failures.unplaced)
+    flawed = has_errors(
+        diagnostic for diagnostic in all_diagnostics if diagnostic.id != UNDECIDED or not failures.unplaced
+    )
     if flawed:
         all_diagnostics += _pod_problems(world, instances, risks=False)
         return Judged(all_diagnostics, (), Verdicts())
@@ -223,18 +225,22 @@ def causes(
     """
     kept = _without_dependents_of_errors(diagnostics, order)
     if flawed:
-        return [d for d in kept if d.id not in _CONSEQUENCES]
-    if any(d.id == UNDECIDED for d in kept):
-        return [d for d in kept if d.id == UNDECIDED or d.id not in _CONSEQUENCES]
+        return [diagnostic for diagnostic in kept if diagnostic.id not in _CONSEQUENCES]
+    if any(diagnostic.id == UNDECIDED for diagnostic in kept):
+        return [
+            diagnostic
+            for diagnostic in kept
+            if diagnostic.id == UNDECIDED or diagnostic.id not in _CONSEQUENCES
+        ]
     return kept
 
 
 def _without_dependents_of_errors(diagnostics: Sequence[Diagnostic], order: Order) -> list[Diagnostic]:
     """Without arguments that are unknown only because what they refer to is in error."""
     in_error = {
-        parse_address(d.address).config
-        for d in diagnostics
-        if d.severity is Severity.ERROR and d.id != UNDECIDED and d.address
+        parse_address(diagnostic.address).config
+        for diagnostic in diagnostics
+        if diagnostic.severity is Severity.ERROR and diagnostic.id != UNDECIDED and diagnostic.address
     }
     if not in_error:
         return list(diagnostics)
@@ -246,7 +252,7 @@ def _without_dependents_of_errors(diagnostics: Sequence[Diagnostic], order: Orde
         needs = reached(order.direct_needs(block), order.direct_needs)
         return not in_error.isdisjoint(needs)
 
-    return [d for d in diagnostics if not follows(d)]
+    return [diagnostic for diagnostic in diagnostics if not follows(diagnostic)]
 
 
 def each_once(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
@@ -257,8 +263,10 @@ def each_once(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     for diagnostic in diagnostics:
         once.setdefault(_sameness(diagnostic), diagnostic)
     errors_first = sorted(once.values(), key=lambda d: d.severity is not Severity.ERROR)
-    if any(d.severity is Severity.ERROR and _is_data(d.address) for d in errors_first):
-        return [d for d in errors_first if not _repeats_unknown(d)]
+    if any(
+        diagnostic.severity is Severity.ERROR and _is_data(diagnostic.address) for diagnostic in errors_first
+    ):
+        return [diagnostic for diagnostic in errors_first if not _repeats_unknown(diagnostic)]
     return errors_first
 
 

@@ -197,7 +197,9 @@ def placement_tables(
 
 def _open_racks(site: SitePlan) -> dict[str, str]:
     """Racks with a schedulable machine, and their zones."""
-    return {m.rack: m.availability_zone for m in site.machines.values() if not m.refusal}
+    return {
+        machine.rack: machine.availability_zone for machine in site.machines.values() if not machine.refusal
+    }
 
 
 def _row(

@@ -90,8 +90,16 @@ class StepGraph:
     def steps(self) -> list[Step]:
         """What apply follows."""
         return [
-            Step(d.id, d.kind, d.change, tuple(sorted(d.waits)), d.prior, d.planned, d.main)
-            for d in self.drafts
+            Step(
+                draft.id,
+                draft.kind,
+                draft.change,
+                tuple(sorted(draft.waits)),
+                draft.prior,
+                draft.planned,
+                draft.main,
+            )
+            for draft in self.drafts
         ]
 
 

@@ -41,16 +41,16 @@ def _whole(value: Any) -> int | None:
 def write_bindings(bindings: Iterable[Binding], provenance: Mapping[str, str]) -> dict[str, Any]:
     """Bindings as an attribute; `provenance` of those that stand as they stood."""
     return {
-        b.cluster: {
-            "state": str(b.state),
-            "previous_state": str(b.previous_state) if b.previous_state else None,
-            "affinity_score": b.affinity_score,
-            "topology_spread_score": b.topology_spread_score,
-            "policy_snapshot": b.policy_snapshot,
-            "resource_snapshot": b.resource_snapshot,
-            "provenance": provenance.get(b.cluster, PREDICTED),
+        binding.cluster: {
+            "state": str(binding.state),
+            "previous_state": str(binding.previous_state) if binding.previous_state else None,
+            "affinity_score": binding.affinity_score,
+            "topology_spread_score": binding.topology_spread_score,
+            "policy_snapshot": binding.policy_snapshot,
+            "resource_snapshot": binding.resource_snapshot,
+            "provenance": provenance.get(binding.cluster, PREDICTED),
         }
-        for b in bindings
+        for binding in bindings
     }
 
 
@@ -74,14 +74,26 @@ def write_snapshot(snapshot: PolicySnapshot) -> dict[str, Any]:
 def write_conditions(conditions: Iterable[Condition]) -> list[dict[str, Any]]:
     """Conditions as an attribute."""
     return [
-        {"type": c.type, "status": c.status, "reason": c.reason, "message": c.message} for c in conditions
+        {
+            "type": condition.type,
+            "status": condition.status,
+            "reason": condition.reason,
+            "message": condition.message,
+        }
+        for condition in conditions
     ]
 
 
 def read_conditions(values: Any) -> tuple[Condition, ...]:
     """Conditions of an object in state."""
     return tuple(
-        Condition(str(c["type"]), str(c["status"]), str(c["reason"]), str(c["message"])) for c in values or ()
+        Condition(
+            str(condition["type"]),
+            str(condition["status"]),
+            str(condition["reason"]),
+            str(condition["message"]),
+        )
+        for condition in values or ()
     )
 
 

@@ -160,7 +160,7 @@ def note_members(members: Iterable[FleetMemberState], instances: Mapping[Address
     """Let state note the members as all placements have seen them. Where a placement was left out of the
     plan, what it has not seen stays to be seen.
     """
-    placements = [i for i in instances.values() if i.type.kind is Kind.PLACEMENT]
+    placements = [instance for instance in instances.values() if instance.type.kind is Kind.PLACEMENT]
     left_out = any(instance.block is None and not instance.going for instance in placements)
     for member in members:
         instance = instances.get(member.address)

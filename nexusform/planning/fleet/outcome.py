@@ -51,7 +51,7 @@ class FleetOutcome(Struct, frozen=True):
 
 def destroyed(instances: Iterable[Instance]) -> FleetOutcome:
     """The rows of a destroy plan."""
-    going = [i for i in instances if i.going and i.type.kind is Kind.PLACEMENT]
+    going = [instance for instance in instances if instance.going and instance.type.kind is Kind.PLACEMENT]
     return FleetOutcome(tuple(row for instance in going for row in removed_rows(instance)))
 
 
@@ -168,7 +168,9 @@ def _older_name(placement: PlacementPlan, rounds: Rounds) -> Iterator[Diagnostic
         return
     manifest = (placement.instance.config or {}).get("manifest")
     lines = manifest.splitlines() if isinstance(manifest, str) else []
-    line = next((f"manifest:{n}: " for n, text in enumerate(lines, 1) if OLD_NODE_COUNT in text), "")
+    line = next(
+        (f"manifest:{number}: " for number, text in enumerate(lines, 1) if OLD_NODE_COUNT in text), ""
+    )
     text = (
         f"{line}kubernetes.azure.com/node-count is the older name of kubernetes-fleet.io/node-count and is "
         "read as that: no cluster has a property of the older name. A real hub finds no such property today."

@@ -111,7 +111,7 @@ def _changed(
     key = [manifest.group, manifest.kind, manifest.namespace, manifest.name]
     body: Any = None
     for override in overrides:
-        if not any(_selects(s, manifest, override.namespace) for s in override.selectors):
+        if not any(_selects(selector, manifest, override.namespace) for selector in override.selectors):
             continue
         for rule in override.rules:
             if not _for_cluster(rule, labels):
@@ -159,14 +159,14 @@ def _filled(value: Any, cluster: str, labels: Mapping[str, str]) -> Any:
                 raise _Failed(f"cluster {cluster} has no label {key}, which an override asks for")
         return _LABEL.sub(lambda match: labels[match[1]], text)
     if isinstance(value, dict):
-        return {k: _filled(v, cluster, labels) for k, v in value.items()}
+        return {name: _filled(part, cluster, labels) for name, part in value.items()}
     if isinstance(value, list):
-        return [_filled(v, cluster, labels) for v in value]
+        return [_filled(part, cluster, labels) for part in value]
     return value
 
 
 def _apply(body: Any, patch: JsonPatch, value: Any, manifest: Manifest) -> None:
-    steps = [s.replace("~1", "/").replace("~0", "~") for s in patch.path.split("/")[1:]]
+    steps = [step.replace("~1", "/").replace("~0", "~") for step in patch.path.split("/")[1:]]
     where = f"{manifest.title}: {patch.operation} {patch.path}"
     target = body
     for step in steps[:-1]:

@@ -205,14 +205,14 @@ def in_fleet(policy: Policy | None, roster: Roster) -> Policy | None:
         return policy
     return replace(
         policy,
-        required=None if policy.required is None else tuple(_renamed(t) for t in policy.required),
-        preferred=tuple(replace(t, preference=_renamed(t.preference)) for t in policy.preferred),
+        required=None if policy.required is None else tuple(_renamed(term) for term in policy.required),
+        preferred=tuple(replace(term, preference=_renamed(term.preference)) for term in policy.preferred),
     )
 
 
 def uses_old_name(policy: Policy) -> bool:
     """Whether a policy asks for node-count under its older name."""
-    terms: Iterable[ClusterTerm] = (*(policy.required or ()), *(t.preference for t in policy.preferred))
+    terms: Iterable[ClusterTerm] = (*(policy.required or ()), *(term.preference for term in policy.preferred))
     return any(OLD_NODE_COUNT in _property_names(term) for term in terms)
 
 
@@ -228,7 +228,7 @@ def _renamed(term: ClusterTerm) -> ClusterTerm:
         property_sorter=replace(sorter, name=_name(sorter.name)) if sorter else None,
         property_selector=None
         if selector is None
-        else tuple(replace(r, name=_name(r.name)) for r in selector),
+        else tuple(replace(requirement, name=_name(requirement.name)) for requirement in selector),
     )
 
 

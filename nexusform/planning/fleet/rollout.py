@@ -41,7 +41,11 @@ def _target(placement: PlacementPlan) -> Target:
     bindings = placement.held
     for _, eviction in placement.evictions:
         bindings = after(eviction, bindings)
-    up = frozenset(b.cluster for b in bindings if b.state is BindingState.BOUND and not b.deleting)
+    up = frozenset(
+        binding.cluster
+        for binding in bindings
+        if binding.state is BindingState.BOUND and not binding.deleting
+    )
     return Target(placement.written.kind, bindings, placement.written.number, up)
 
 
@@ -59,7 +63,7 @@ def _budget_problems(placements: Mapping[str, PlacementPlan], hub: Hub) -> Itera
 
 def roll_out_all(placements: Sequence[PlacementPlan], hub: Hub, roster: Roster) -> Iterator[Diagnostic]:
     """Roll every placement out: wave by wave, or as staged runs say."""
-    by_key = {p.written.key: p for p in placements}
+    by_key = {placement.written.key: placement for placement in placements}
     for placement in placements:
         if placement.written.strategy != EXTERNAL:
             yield from _roll(placement)

@@ -88,7 +88,8 @@ def _roster(members: Mapping[str, FleetMemberState]) -> Roster:
 def _dangling(placement: PlacementPlan, roster: Roster) -> bool:
     """Whether it holds a cluster that is gone, also one that left when this placement was not planned."""
     return any(
-        b.cluster not in roster.position and b.state is not BindingState.UNSCHEDULED for b in placement.held
+        binding.cluster not in roster.position and binding.state is not BindingState.UNSCHEDULED
+        for binding in placement.held
     )
 
 
@@ -106,13 +107,15 @@ def _settle(
         policy_changed=placement.policy_changed and not placement.ran,
         number_increased=placement.number_increased and not placement.ran,
         evicted=placement.evicted,
-        left=frozenset(c for c in held_clusters if c in leaving or c not in roster.position),
+        left=frozenset(
+            cluster for cluster in held_clusters if cluster in leaving or cluster not in roster.position
+        ),
         members={change.member: change.trigger for change in changes if change.member in members},
         other=placement.other_trigger,
     )
     held = placement.held
     if not placement.ran and placement.evicted:
-        held = tuple(replace(b, deleting=b.cluster in placement.evicted) for b in held)
+        held = tuple(replace(binding, deleting=binding.cluster in placement.evicted) for binding in held)
     result = cycle.settle(
         held, roster, placement.policy_in(roster), placement.snapshot, placement.written.namespace
     )
@@ -129,7 +132,7 @@ def place_pods(
     have left before.
     """
     for placement in placements:
-        here = {b.cluster for b in placement.held if _has_objects(placement, b)}
+        here = {binding.cluster for binding in placement.held if _has_objects(placement, binding)}
         for cluster in (placement.instance.before or {}).get("workloads") or {}:
             anew = placement.created or cluster in placement.evicted
             if cluster not in here or (anew and (placement.address, cluster) not in placed):

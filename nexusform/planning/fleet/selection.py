@@ -47,8 +47,12 @@ _TRACKED: Final = frozenset(
 
 def selected(placement: FleetPlacement, hub: Sequence[Manifest]) -> tuple[Manifest, ...]:
     """The objects of the hub that a placement selects, in the order of its selectors, each once."""
-    services = {(m.namespace, m.name) for m in hub if (m.group, m.kind) == ("", "Service")}
-    may = [m for m in hub if never_selected(m, services) is None]
+    services = {
+        (manifest.namespace, manifest.name)
+        for manifest in hub
+        if (manifest.group, manifest.kind) == ("", "Service")
+    }
+    may = [manifest for manifest in hub if never_selected(manifest, services) is None]
     selected: dict[tuple[str, str, str, str], Manifest] = {}
     namespaces: dict[str, bool] = {}
     for selector in placement.selectors:
@@ -86,27 +90,33 @@ def _inside(
         for manifest in may:
             if manifest.namespace != namespace:
                 continue
-            if everything or any(_chosen(s, manifest, namespace) for s in selectors):
+            if everything or any(_chosen(selector, manifest, namespace) for selector in selectors):
                 yield manifest
 
 
 def fingerprint(manifests: Iterable[Manifest]) -> str:
     """A hash of what the objects say (not of how they are written)."""
-    bodies: list[Any] = [[*_key(m), m.version, m.body] for m in manifests]
+    bodies: list[Any] = [[*_key(manifest), manifest.version, manifest.body] for manifest in manifests]
     text = json.dumps(bodies, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def availability_tracked(manifests: Iterable[Manifest]) -> bool:
     """Whether the availability of every object can be seen."""
-    return all((m.group, m.kind) in _TRACKED for m in manifests)
+    return all((manifest.group, manifest.kind) in _TRACKED for manifest in manifests)
 
 
 def write_selected(manifests: Iterable[Manifest]) -> list[dict[str, Any]]:
     """The selected objects as an attribute."""
     return [
-        {"group": m.group, "version": m.version, "kind": m.kind, "namespace": m.namespace, "name": m.name}
-        for m in manifests
+        {
+            "group": manifest.group,
+            "version": manifest.version,
+            "kind": manifest.kind,
+            "namespace": manifest.namespace,
+            "name": manifest.name,
+        }
+        for manifest in manifests
     ]
 
 
@@ -125,7 +135,9 @@ def prepare_resources(placement: PlacementPlan, hub: Hub, labels: Mapping[str, M
         placement.resources_changed = last.get("hash") != placement.digest
         placement.resource_index = int(last.get("index") or 0) + placement.resources_changed
     else:
-        placement.resource_index = max((b.resource_snapshot or 0 for b in placement.prior), default=0)
+        placement.resource_index = max(
+            (binding.resource_snapshot or 0 for binding in placement.prior), default=0
+        )
     overrides = applicable(
         hub.overrides, placement.written.name, namespaced=bool(placement.written.namespace)
     )
@@ -134,11 +146,11 @@ def prepare_resources(placement: PlacementPlan, hub: Hub, labels: Mapping[str, M
     before = noted.get("overrides")
     if before is not None:
         placement.outdated = frozenset(
-            b.cluster
-            for b in placement.prior
-            if b.state is BindingState.BOUND
-            and (rendered := placement.renders.get(b.cluster)) is not None
-            and before.get(b.cluster, "") != rendered.digest
+            binding.cluster
+            for binding in placement.prior
+            if binding.state is BindingState.BOUND
+            and (rendered := placement.renders.get(binding.cluster)) is not None
+            and before.get(binding.cluster, "") != rendered.digest
         )
 
 
@@ -155,15 +167,19 @@ def note_resources(placement: PlacementPlan, serial: int) -> None:
     noted = noted_before(placement)
     before = noted.get("overrides") or {}
     held_before = {binding.cluster for binding in placement.prior} - placement.evicted
-    present = [b.cluster for b in placement.held]
-    came = [(c, str(placement.picked.get(c, ""))) for c in present if c not in held_before]
+    present = [binding.cluster for binding in placement.held]
+    came = [
+        (cluster, str(placement.picked.get(cluster, ""))) for cluster in present if cluster not in held_before
+    ]
     placement.instance.private = {
         **(note_placed(noted, came, present, serial) or {}),
         "resources": {"index": placement.resource_index, "hash": placement.digest},
         "overrides": {
-            b.cluster: before.get(b.cluster, "") if _behind(placement, b.cluster) else rendered.digest
-            for b in placement.held
-            if (rendered := placement.renders.get(b.cluster)) is not None
+            binding.cluster: before.get(binding.cluster, "")
+            if _behind(placement, binding.cluster)
+            else rendered.digest
+            for binding in placement.held
+            if (rendered := placement.renders.get(binding.cluster)) is not None
         },
     }
 

@@ -134,7 +134,7 @@ def remembered(name: str, noted: Mapping[str, Any]) -> Member:
         dict(noted.get("labels") or {}),
         tuple(Taint(*taint) for taint in noted.get("taints") or ()),
         dict(noted.get("properties") or {}),
-        ResourceUsage(*(_amounts(resources.get(n)) for n in ("total", "allocatable", "available"))),
+        ResourceUsage(*(_amounts(resources.get(name)) for name in ("total", "allocatable", "available"))),
         Health(noted.get("health") or Health.HEALTHY),
         None if namespaces is None else frozenset(namespaces),
     )

@@ -157,7 +157,9 @@ class Blocks:
         self, block: ResourceBlock, known: Collection[Address], modules: Collection[ModulePath]
     ) -> Iterator[Instance]:
         """The prior instances of a block that nothing stands for any more."""
-        addresses = [a for a in self.prior.by_block.get(block.address, ()) if a not in known]
+        addresses = [
+            address for address in self.prior.by_block.get(block.address, ()) if address not in known
+        ]
         for address in sorted(addresses, key=lambda a: (address_order(a.resource), key_order(a.key))):
             if not self.selection.has(address):
                 yield self.left_alone(address)

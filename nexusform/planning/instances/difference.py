@@ -147,8 +147,8 @@ def _parts(block: NestedBlock, value: Any) -> Iterable[tuple[Path, Mapping[str, 
 
 
 def _decides(schema: BlockSchema) -> bool:
-    own = any(a.decides_placement for a in schema.attributes.values())
-    return own or any(_decides(b.schema) for b in schema.blocks.values())
+    own = any(attribute.decides_placement for attribute in schema.attributes.values())
+    return own or any(_decides(block.schema) for block in schema.blocks.values())
 
 
 def ignoring(

@@ -207,7 +207,8 @@ class Evaluation:
             value = self.evaluated(expression(), self.scope(instance))
             header = "locals" if kind == "local" else f'output "{name}"'
             self.diagnostics[before:] = [
-                d if d.block else replace(d, block=header) for d in self.diagnostics[before:]
+                diagnostic if diagnostic.block else replace(diagnostic, block=header)
+                for diagnostic in self.diagnostics[before:]
             ]
             if value is not None:
                 self._memo[key] = value
@@ -217,7 +218,7 @@ class Evaluation:
 
     def called_module(self, parent: ModuleInstance, name: str, key: Key) -> ModuleInstance | None:
         """The instance of a call with this key."""
-        self.module_instances((*(m.name for m in parent.path), name))
+        self.module_instances((*(step.name for step in parent.path), name))
         return self._by_path.get((*parent.path, ModuleStep(name, key)))
 
     def module_value(self, parent: ModuleInstance, call: ModuleCall) -> Value:

@@ -64,9 +64,9 @@ class ResourceView(Struct):
                 self._whole = view.value() if view else unknown(DYNAMIC)
             elif self.shape == LIST:
                 keys = sorted(self.items, key=key_order)
-                self._whole = tuple_value([self.items[k].value() for k in keys])
+                self._whole = tuple_value([self.items[key].value() for key in keys])
             elif self.shape == MAP:
-                self._whole = object_value({str(k): v.value() for k, v in self.items.items()})
+                self._whole = object_value({str(key): item.value() for key, item in self.items.items()})
             else:
                 self._whole = unknown(DYNAMIC)
         return self._whole

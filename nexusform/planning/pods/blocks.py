@@ -39,7 +39,11 @@ def prior_pods(prior: Prior, registries: Registries, members: Mapping[str, str])
     """The pods that state holds, object by object in the order of creation; `members` are the members
     in state: name -> cluster id.
     """
-    standing = [(a, s.current) for a, s in prior.instances.items() if s.current is not None]
+    standing = [
+        (address, instance.current)
+        for address, instance in prior.instances.items()
+        if instance.current is not None
+    ]
     standing.sort(key=lambda item: item[1].creation)
     on_hub = _prior_hub_objects(prior, registries)
     for address, current in standing:
@@ -188,7 +192,9 @@ def _placed(instances: Iterable[Instance], pods: PodPhase) -> dict[Address, Any]
     values: dict[Address, Any] = {}
     for cluster_id, brought in by_cluster.items():
         brought.sort(key=lambda item: item[0].prior.creation if item[0].prior is not None else 10**12)
-        shown = pods.place_together(cluster_id, [(str(i.address), m) for i, m in brought])
+        shown = pods.place_together(
+            cluster_id, [(str(instance.address), manifests) for instance, manifests in brought]
+        )
         values |= {instance.address: shown[str(instance.address)] for instance, _ in brought}
     return values
 

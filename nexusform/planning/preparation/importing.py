@@ -189,8 +189,11 @@ def with_imports(state: State, imports: Mapping[Address, Imported]) -> State:
     """The state as if it held the objects that are to be taken over."""
     if not imports:
         return state
-    instances = {**state.instances, **{a: InstanceState(i.object) for a, i in imports.items()}}
-    last = max(state.last_creation, *(i.object.creation for i in imports.values()))
+    instances = {
+        **state.instances,
+        **{address: InstanceState(taken.object) for address, taken in imports.items()},
+    }
+    last = max(state.last_creation, *(taken.object.creation for taken in imports.values()))
     return replace(state, instances=instances, last_creation=last)
 
 

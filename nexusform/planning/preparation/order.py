@@ -123,9 +123,11 @@ def brought_forward(order: Order, first: Sequence[ConfigAddress]) -> Order:
     if not first:
         return order
     rank = {address: index for index, address in enumerate(first)}
-    turn = {b.address: rank.get(b.address, len(rank) + i) for i, b in enumerate(order.blocks)}
-    phases = {b.address: order.phases[b.address] for b in order.blocks}
-    by_address = {b.address: b for b in order.blocks}
+    turn = {
+        block.address: rank.get(block.address, len(rank) + index) for index, block in enumerate(order.blocks)
+    }
+    phases = {block.address: order.phases[block.address] for block in order.blocks}
+    by_address = {block.address: block for block in order.blocks}
     turns = _in_turn(order.needs, phases, turn)
     return replace(order, blocks=tuple(by_address[address] for address in turns))
 
@@ -160,11 +162,11 @@ class _Reach:
                 stack.pop()
                 continue
             inner = self._graph.get(node, ())
-            waiting = [n for n in inner if n not in self._known]
+            waiting = [need for need in inner if need not in self._known]
             if waiting:
                 stack += waiting
                 continue
-            self._known[node] = frozenset().union(*(self._known[n] for n in inner))
+            self._known[node] = frozenset().union(*(self._known[need] for need in inner))
             stack.pop()
         return self._known[start]
 
@@ -182,7 +184,7 @@ def address_of(node: Node) -> ConfigAddress:
 
 
 def _cycle_errors(graph: Mapping[Node, tuple[Node, ...]], configuration: Configuration) -> list[Diagnostic]:
-    position = {node: i for i, node in enumerate(graph)}
+    position = {node: index for index, node in enumerate(graph)}
     closed = {node: [need for need in needs if need in graph] for node, needs in graph.items()}
     errors = []
     for walk in cycles(closed, position):

@@ -36,7 +36,7 @@ class Selection(Struct, frozen=True):
             return address.config in self.target_blocks or self.targets_itself(address)
         if self.excludes:
             excluded = address.config in self.excluded_blocks
-            return not excluded and not any(p.matches(address) for p in self.excludes)
+            return not excluded and not any(pattern.matches(address) for pattern in self.excludes)
         return True
 
     def targets_itself(self, address: Address) -> bool:
@@ -45,7 +45,7 @@ class Selection(Struct, frozen=True):
 
     def replaces(self, address: Address) -> bool:
         """Whether -replace names the whole instance."""
-        return any(p.matches(address) for p in self.replace)
+        return any(pattern.matches(address) for pattern in self.replace)
 
     def heals(self, address: Address) -> frozenset[str]:
         """The VMs of an instance that -replace names."""

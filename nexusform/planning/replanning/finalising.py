@@ -41,7 +41,7 @@ def finalised(
     if not is_unfinished(plan, request.configuration):
         return plan, []
     again = make(replace(request, applying=True, tie_breaks=0, ways_out=False, want_rejected=False)).plan
-    known = {(c.address, c.deposed): c for c in again.changes}
+    known = {(change.address, change.deposed): change for change in again.changes}
     problems: list[Diagnostic] = []
     changes: list[Change] = []
     for change in plan.changes:

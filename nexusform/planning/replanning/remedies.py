@@ -51,8 +51,8 @@ def with_ways_out(
     request: PlanRequest, result: PlanResult, plan: Callable[[PlanRequest], PlanResult]
 ) -> PlanResult:
     """The result, its errors about room followed by what would help."""
-    errors = [d for d in result.plan.diagnostics if d.severity is Severity.ERROR]
-    if any(d.id != DOES_NOT_FIT for d in errors):
+    errors = [diagnostic for diagnostic in result.plan.diagnostics if diagnostic.severity is Severity.ERROR]
+    if any(diagnostic.id != DOES_NOT_FIT for diagnostic in errors):
         return result
     quiet = replace(request, tie_breaks=0, ways_out=False, lint=False, want_rejected=False, explain=())
 
@@ -60,7 +60,11 @@ def with_ways_out(
         return plan(replace(quiet, adjustments=tuple(adjustments), first=tuple(first)))
 
     kind_of = request.registries.kind_of
-    racks = [(c.address, c.after) for c in result.plan.changes if kind_of(c.address.type) is Kind.RACK]
+    racks = [
+        (change.address, change.after)
+        for change in result.plan.changes
+        if kind_of(change.address.type) is Kind.RACK
+    ]
     standing = tuple((address, rack) for address, rack in racks if rack is not None)
     shortage = _Shortage(result.plan, result.unplaced, standing)
     ways: list[WayOut] = []
@@ -133,7 +137,7 @@ def _counts_way(pools: dict[tuple[Address, str], Unplaced], counts: dict[tuple[A
         parts.append(f"{where}{argument} = {count}")
         data.append({"address": str(item.address), "pool": item.pool.pool, argument: count, "sku": sku.name})
     verb = "fits" if len(parts) == 1 else "fit"
-    vcpus = sum(counts[k] * i.pool.sku.vcpus for k, i in pools.items())
+    vcpus = sum(counts[key] * unplaced.pool.sku.vcpus for key, unplaced in pools.items())
     same = "this SKU" if len(parts) == 1 else "these SKUs"
     return WayOut("count", f"{', '.join(parts)} {verb} with {same} ({vcpus:,} vCPUs).", {"counts": data})
 
@@ -179,12 +183,12 @@ def _zones_way(pinned: Sequence[Unplaced], added: Sequence[str], plan: Plan) -> 
     parts, data = [], []
     for item in pinned:
         zones = sorted((item.pool.zones or frozenset()) | set(added), key=str.encode)
-        text = ", ".join(f'"{z}"' for z in zones)
+        text = ", ".join(f'"{zone}"' for zone in zones)
         where = "" if len(pinned) == 1 else f"{item.cluster}/{item.pool.pool}: "
         parts.append(f"{where}availability_zones = [{text}]")
         data.append({"address": str(item.address), "pool": item.pool.pool, "availability_zones": zones})
     moved = sum(
-        1 for p in plan.placements if p.trigger == "zones_changed" and p.action is PlacementAction.MOVE
+        1 for row in plan.placements if row.trigger == "zones_changed" and row.action is PlacementAction.MOVE
     )
     cost = f" {moved} VMs that stand are re-placed by it." if moved else ""
     whole = f"all {len(pinned[0].pool.numbers)} fit" if len(pinned) == 1 else "everything fits"

@@ -43,8 +43,8 @@ def with_zone_sets(
 ) -> PlanResult:
     """The result, each refusal by a rule followed by the zone sets that would satisfy it."""
     denied = [rule for rule in result.separations if rule.verdict.enforcement == "deny"]
-    errors = [d for d in result.plan.diagnostics if d.severity is Severity.ERROR]
-    if not denied or any(d.id != BROKEN for d in errors):
+    errors = [diagnostic for diagnostic in result.plan.diagnostics if diagnostic.severity is Severity.ERROR]
+    if not denied or any(diagnostic.id != BROKEN for diagnostic in errors):
         return result
     broken = frozenset(str(rule.instance.address) for rule in denied)
     plan = result.plan
@@ -76,8 +76,8 @@ def _trial(
 
 def _satisfies(outcome: PlanResult, others: AbstractSet[str]) -> bool:
     """Whether nothing is in error but rules at these other addresses."""
-    errors = [d for d in outcome.plan.diagnostics if d.severity is Severity.ERROR]
-    return all(d.id == BROKEN and d.address in others for d in errors)
+    errors = [diagnostic for diagnostic in outcome.plan.diagnostics if diagnostic.severity is Severity.ERROR]
+    return all(diagnostic.id == BROKEN and diagnostic.address in others for diagnostic in errors)
 
 
 def _with_advice(plan: Plan, rule: OpenRule, ways: Sequence[tuple[str, dict[str, Any]]]) -> Plan:
@@ -170,7 +170,7 @@ def _least(skus: Sequence[VmSku], site: SitePlan) -> int:
     for machine in site.machines.values():
         cpus[machine.availability_zone] += machine.cells * machine.cpus_per_cell
         memory[machine.availability_zone] += machine.cells * machine.memory_gib_per_cell
-    needs = [(sum(s.host_vcpus for s in skus), cpus), (sum(s.memory_gib for s in skus), memory)]
+    needs = [(sum(sku.host_vcpus for sku in skus), cpus), (sum(sku.memory_gib for sku in skus), memory)]
     return max(1, *(_covering(need, offered) for need, offered in needs))
 
 

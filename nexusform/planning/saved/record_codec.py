@@ -176,7 +176,7 @@ class _Field(NamedTuple):
 
 def _record(kind: type[Any]) -> Shape:
     hints = get_type_hints(kind)
-    parts = [_Field(f.name, *shape_of(hints[f.name]), _default_of(f)) for f in fields(kind)]
+    parts = [_Field(field.name, *shape_of(hints[field.name]), _default_of(field)) for field in fields(kind)]
     readers = {part.name: part.read for part in parts}
     required = {part.name for part in parts if part.default is NODEFAULT}
 

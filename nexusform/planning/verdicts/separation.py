@@ -87,7 +87,11 @@ def judge(
 ) -> Verdicts:
     """Judge every separation rule of a plan, in planning order."""
     verdicts = Verdicts()
-    rules = [i for i in instances if i.type.kind is Kind.SEPARATION_RULE and not (i.going or i.broken)]
+    rules = [
+        instance
+        for instance in instances
+        if instance.type.kind is Kind.SEPARATION_RULE and not (instance.going or instance.broken)
+    ]
     if not rules:
         return verdicts
     roll = _Roll(objects, sites, pods)
@@ -122,7 +126,7 @@ class _Roll:
         self.pods = pods
         self._ranks: dict[str, dict[Token, int]] = {}
         for site in sites.values():
-            steps = (getattr(o, "token", None) for o in site.operations)
+            steps = (getattr(operation, "token", None) for operation in site.operations)
             self._ranks[site.id] = {token: at for at, token in enumerate(steps) if token is not None}
         for vms in objects.values():
             demand = vms.demand
@@ -201,7 +205,9 @@ def _groups(instance: Instance, roll: _Roll) -> tuple[tuple[tuple[Member, ...], 
         groups.append(tuple(_members(values, roll, ("group", index), problems)))
     owners: dict[tuple[Address, VmKey, str], int] = {}
     for index, group in enumerate(groups):
-        twice = next((m.label for m in group if owners.get((*m.vm, m.label), index) != index), None)
+        twice = next(
+            (member.label for member in group if owners.get((*member.vm, member.label), index) != index), None
+        )
         if twice is not None:
             problems.append(
                 Problem(
@@ -211,8 +217,8 @@ def _groups(instance: Instance, roll: _Roll) -> tuple[tuple[tuple[Member, ...], 
                     "Name it in one group only.",
                 )
             )
-        owners |= {(*m.vm, m.label): index for m in group}
-    return tuple(groups), [instance.problem(p) for p in problems]
+        owners |= {(*member.vm, member.label): index for member in group}
+    return tuple(groups), [instance.problem(problem) for problem in problems]
 
 
 def _members(values: Mapping[str, Any], roll: _Roll, path: Path, problems: list[Problem]) -> Iterator[Member]:
@@ -231,7 +237,7 @@ def _members(values: Mapping[str, Any], roll: _Roll, path: Path, problems: list[
                 _unknown("unknown-pool", (*path, "pool_ids"), "pool", pool_id, sorted(roll.pools))
             )
             continue
-        yield from (m for m in roll.pool(*entry) if m.vm not in seen)
+        yield from (member for member in roll.pool(*entry) if member.vm not in seen)
     selector = values.get("workload_selector")
     if isinstance(selector, Mapping):
         yield from roll.selected(selector)
@@ -318,7 +324,9 @@ def _violation(at: Location, there: Sequence[tuple[int, Member]], seed: int | No
     _, _, machine = at
     packed = joiner.pool.sku.extra_large and machine and joiner.token is not None and not joiner.pool.pinned
     beside = any(
-        m.pool.sku.extra_large and m.cluster != joiner.cluster for _, m in arrived if m.rank <= joiner.rank
+        member.pool.sku.extra_large and member.cluster != joiner.cluster
+        for _, member in arrived
+        if member.rank <= joiner.rank
     )
     return SeparationViolation(
         *at,
@@ -363,9 +371,9 @@ def refusal_text(verdict: SeparationVerdict) -> str:
     what = form(len(verdict.violations), verdict.scope)
     count = len(verdict.violations)
     lines = [f"{verdict.address} {_how_often(verdict)}. Its groups share {count} {what}{_where(verdict)}:"]
-    lines += [f" - {violation_text(v)}" for v in verdict.violations[:_NAMED_PLACES]]
+    lines += [f" - {violation_text(violation)}" for violation in verdict.violations[:_NAMED_PLACES]]
     if count > _NAMED_PLACES:
-        rest = [_where_shared(v) for v in verdict.violations[_NAMED_PLACES:]]
+        rest = [_where_shared(violation) for violation in verdict.violations[_NAMED_PLACES:]]
         more = f" and {len(rest) - _LISTED_PLACES} more" if len(rest) > _LISTED_PLACES else ""
         lines.append(f" - likewise {', '.join(rest[:_LISTED_PLACES])}{more}")
     return "\n".join(lines)

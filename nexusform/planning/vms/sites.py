@@ -103,7 +103,9 @@ class SitePlan(Struct):
 
     def zones(self) -> tuple[str, ...]:
         """The availability zones of the site's racks, in byte order, planned racks left out."""
-        return tuple(sorted({r.availability_zone for r in self.racks if not r.planned}, key=str.encode))
+        return tuple(
+            sorted({rack.availability_zone for rack in self.racks if not rack.planned}, key=str.encode)
+        )
 
 
 def build_sites(inventory: Inventory) -> tuple[dict[str, SitePlan], list[MachineClash]]:

@@ -110,7 +110,7 @@ def place_again(vms: VmObject, world: VmWorld) -> None:
                 old = vms.standing[pool.pool, number].placement.machine if trigger == "heal" else None
                 _place(vms, pool, number, name, world, last_resort=old)
     for pool, names in _of_pools(vms, triggers):
-        rolling = {n: name for n, name in names.items() if triggers[pool.pool, n] == ROLLING}
+        rolling = {number: name for number, name in names.items() if triggers[pool.pool, number] == ROLLING}
         _roll(vms, pool, rolling, world)
 
 

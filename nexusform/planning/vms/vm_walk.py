@@ -153,7 +153,9 @@ class _Walk:
         cluster, also into a replacement.
         """
         self.world.hints.take_in(self.objects.values())
-        clusters = [i for i in instances if i.type.kind is Kind.CLUSTER and not i.going]
+        clusters = [
+            instance for instance in instances if instance.type.kind is Kind.CLUSTER and not instance.going
+        ]
         for cluster in clusters:
             attributes = cluster.config if cluster.config is not None else cluster.planned
             if attributes is not None and not cluster.broken:
@@ -166,7 +168,11 @@ class _Walk:
                 followers.append((vms, demand))
             else:
                 self._consider(vms, demand, evaluation)
-        replaced = {i.type.identify(i.config) for i in clusters if i.replaced and i.config}
+        replaced = {
+            cluster.type.identify(cluster.config)
+            for cluster in clusters
+            if cluster.replaced and cluster.config
+        }
         for vms, demand in followers:
             instance = vms.instance
             if demand.parent_id in replaced and instance.prior is not None and instance.block is not None:
@@ -327,7 +333,9 @@ def _doomed(selection: Selection, prior: Prior) -> AbstractSet[Address]:
     if selection.targets:
         named = [address for address in prior.instances if selection.targets_itself(address)]
         return _with_dependents(named, prior)
-    return prior.instances.keys() - _with_needs([a for a in prior.instances if not selection.has(a)], prior)
+    return prior.instances.keys() - _with_needs(
+        [address for address in prior.instances if not selection.has(address)], prior
+    )
 
 
 def _with_dependents(named: Iterable[Address], prior: Prior) -> set[Address]:
