@@ -162,9 +162,10 @@ def _zones(
         racks.setdefault(zone_of[rack], []).append(rack)
     rooms: list[ZoneRoom] = []
     for zone in sorted(racks, key=str.encode):
-        here = racks[zone]
-        free = sum(now.get(rack, 0) for rack in here)
-        rooms.append(ZoneRoom(zone, tuple(here), free, sum(coming.get(rack, 0) for rack in here)))
+        of_zone = racks[zone]
+        free = sum(now.get(rack, 0) for rack in of_zone)
+        planned = sum(coming.get(rack, 0) for rack in of_zone)
+        rooms.append(ZoneRoom(zone, tuple(of_zone), free, planned))
     return tuple(rooms)
 
 

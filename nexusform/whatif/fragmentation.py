@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
+from itertools import chain
 
 from msgspec import Struct, field
 
@@ -108,7 +109,8 @@ def find_fragmentation(
     for cell in _cells(site, machines):
         cells[_kind(cell, sku)].append(cell)
     usable = _Usable(site.skus.values())
-    in_use = [cell for kind in CellKind if kind is not CellKind.CLOSED for cell in cells[kind]]
+    open_kinds = [kind for kind in CellKind if kind is not CellKind.CLOSED]
+    in_use = list(chain.from_iterable(cells[kind] for kind in open_kinds))
     stranded = [cell for cell in in_use if usable.is_stranded(cell)]
     broken = cells[CellKind.BROKEN]
     return Fragmentation(

@@ -28,21 +28,20 @@ def find_site(world: WorldView, text: str) -> SiteView | Diagnostic:
 
 def find_rack(world: WorldView, text: str) -> tuple[SiteView, str] | Diagnostic:
     """An active rack by id (`<site>/<rack>`), or by a name that only one site has: its site and name."""
-    known = {f"{site.id}/{rack}": (site, rack) for site in world.sites.values() for rack in site.active_racks}
+    known: dict[str, tuple[SiteView, str]] = {}
+    for site in world.sites.values():
+        known |= {f"{site.id}/{rack}": (site, rack) for rack in site.active_racks}
     return _one("rack", text, known, lambda pair: pair[1])
 
 
 def find_machine(world: WorldView, text: str) -> tuple[SiteView, str] | Diagnostic:
     """A machine by id (`<site>/<rack>/<machine>` or `<site>/<machine>`), or by a name of one site only."""
+    known: dict[str, tuple[SiteView, str]] = {}
     for site in world.sites.values():
         for machine in site.machines.values():
             if text == f"{site.id}/{machine.name}":
                 return site, machine.name
-    known = {
-        f"{site.id}/{machine.rack}/{machine.name}": (site, machine.name)
-        for site in world.sites.values()
-        for machine in site.machines.values()
-    }
+            known[f"{site.id}/{machine.rack}/{machine.name}"] = (site, machine.name)
     return _one("machine", text, known, lambda pair: pair[1])
 
 

@@ -267,11 +267,19 @@ def strict_budgets(pods: ClusterPods) -> tuple[Budget, ...]:
     """The budgets that allow no eviction at all as things stand."""
     strict: list[Budget] = []
     for budget in pods.budgets:
-        covered = [pod for pod in pods.standing if covers(budget, pod)]
-        healthy = sum(bool(pod.node) for pod in covered)
-        if covered and allowed_disruptions(budget, len(covered), healthy) <= 0:
+        allowed = _allowed_now(budget, pods.standing)
+        if allowed is not None and allowed <= 0:
             strict.append(budget)
     return tuple(strict)
+
+
+def _allowed_now(budget: Budget, standing: Iterable[StandingPod]) -> int | None:
+    """How many of the pods that stand the budget lets go; None when it covers none of them."""
+    covered = [pod for pod in standing if covers(budget, pod)]
+    if not covered:
+        return None
+    healthy = sum(bool(pod.node) for pod in covered)
+    return allowed_disruptions(budget, len(covered), healthy)
 
 
 def _held_up(
@@ -285,12 +293,11 @@ def _held_up(
     if workload.kind == _DAEMONS:
         return ()
     names = []
+    without_node = sum(not move.node for move in moves)
     for budget in budgets:
         if not any(covers(budget, pod) for pod in gone):
             continue
-        covered = [pod for pod in standing if covers(budget, pod)]
-        healthy = sum(bool(pod.node) for pod in covered)
-        allowed = allowed_disruptions(budget, len(covered), healthy)
-        if allowed <= 0 or sum(not move.node for move in moves) > allowed:
+        allowed = _allowed_now(budget, standing)
+        if allowed is not None and (allowed <= 0 or without_node > allowed):
             names.append(f"{budget.namespace}/{budget.name}")
     return tuple(names)

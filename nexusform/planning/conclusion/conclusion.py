@@ -262,7 +262,7 @@ def each_once(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     once: dict[tuple[object, ...], Diagnostic] = {}
     for diagnostic in diagnostics:
         once.setdefault(_sameness(diagnostic), diagnostic)
-    errors_first = sorted(once.values(), key=lambda d: d.severity is not Severity.ERROR)
+    errors_first = sorted(once.values(), key=lambda diagnostic: diagnostic.severity is not Severity.ERROR)
     if any(
         diagnostic.severity is Severity.ERROR and _is_data(diagnostic.address) for diagnostic in errors_first
     ):

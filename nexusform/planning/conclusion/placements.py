@@ -89,16 +89,16 @@ def _present(
 ) -> Iterator[PlacementChange]:
     if vms.demand is None or vms.going:
         return
-    sure = certainty.get(vms.demand.site_id)
+    site_certainty = certainty.get(vms.demand.site_id)
     for pool in vms.demand.pools:
         for number in pool.numbers:
             key = (pool.pool, number)
             if key in vms.placed and (everything or key in vms.tokens):
-                yield _present_row(vms, pool, key, sure, everything=everything)
+                yield _present_row(vms, pool, key, site_certainty, everything=everything)
 
 
 def _present_row(
-    vms: VmObject, pool: PoolDemand, key: VmKey, sure: SiteCertainty | None, *, everything: bool
+    vms: VmObject, pool: PoolDemand, key: VmKey, site_certainty: SiteCertainty | None, *, everything: bool
 ) -> PlacementChange:
     assert vms.demand is not None
     vm = vms.placed[key]
@@ -106,6 +106,9 @@ def _present_row(
     trigger = vms.trigger_of(key)
     token = vms.tokens.get(key)
     explanation = vms.explained.get(key)
+    certainty = None
+    if site_certainty is not None and token is not None:
+        certainty = site_certainty.vms.get(token)
     return PlacementChange(
         vms.instance.address,
         "vm",
@@ -121,7 +124,7 @@ def _present_row(
         site_id=vms.demand.site_id,
         reason=REASONS.get(trigger, ""),
         scores=_scores(explanation),
-        certainty=sure.vms.get(token) if sure is not None and token is not None else None,
+        certainty=certainty,
         provenance=vm.provenance,
         rejected=explanation.refusals if explanation is not None and everything else (),
     )

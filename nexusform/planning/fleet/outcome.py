@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct, field
@@ -52,7 +53,8 @@ class FleetOutcome(Struct, frozen=True):
 def destroyed(instances: Iterable[Instance]) -> FleetOutcome:
     """The rows of a destroy plan."""
     going = [instance for instance in instances if instance.going and instance.type.kind is Kind.PLACEMENT]
-    return FleetOutcome(tuple(row for instance in going for row in removed_rows(instance)))
+    rows = chain.from_iterable(removed_rows(instance) for instance in going)
+    return FleetOutcome(tuple(rows))
 
 
 def conclude_placement(placement: PlacementPlan) -> dict[str, Any]:
@@ -168,14 +170,14 @@ def _older_name(placement: PlacementPlan, rounds: Rounds) -> Iterator[Diagnostic
         return
     manifest = (placement.instance.config or {}).get("manifest")
     lines = manifest.splitlines() if isinstance(manifest, str) else []
-    line = next(
-        (f"manifest:{number}: " for number, text in enumerate(lines, 1) if OLD_NODE_COUNT in text), ""
-    )
+    numbers = [number for number, line in enumerate(lines, 1) if OLD_NODE_COUNT in line]
+    at_line = f"manifest:{numbers[0]}: " if numbers else ""
     text = (
-        f"{line}kubernetes.azure.com/node-count is the older name of kubernetes-fleet.io/node-count and is "
-        "read as that: no cluster has a property of the older name. A real hub finds no such property today."
+        f"{at_line}kubernetes.azure.com/node-count is the older name of kubernetes-fleet.io/node-count and "
+        "is read as that: no cluster has a property of the older name. A real hub finds no such property "
+        "today."
     )
-    yield _warned(placement, "older-property-name", text, ("manifest",) if line else ("policy",))
+    yield _warned(placement, "older-property-name", text, ("manifest",) if at_line else ("policy",))
 
 
 def _not_overridden(placement: PlacementPlan) -> Iterator[Diagnostic]:

@@ -45,7 +45,11 @@ def applicable(
     chosen = [override for override in overrides if override.placement in ("", placement)]
     if namespaced:
         chosen = [override for override in chosen if override.namespace]
-    return tuple(sorted(chosen, key=lambda o: (bool(o.namespace), o.namespace, o.name)))
+    return tuple(sorted(chosen, key=_applying_order))
+
+
+def _applying_order(override: FleetOverride) -> tuple[bool, str, str]:
+    return bool(override.namespace), override.namespace, override.name
 
 
 def render(
@@ -145,6 +149,7 @@ def _selects(selector: ObjectSelector, manifest: Manifest, namespace: str) -> bo
 
 
 def _for_cluster(rule: OverrideRule, labels: Mapping[str, str]) -> bool:
+    """Without terms a rule is for every cluster, without a selector of clusters for none."""
     if rule.clusters is None:
         return False
     return not rule.clusters or any(term is None or matches(term, labels) for term in rule.clusters)

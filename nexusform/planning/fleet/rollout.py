@@ -126,17 +126,17 @@ def _run(
     if isinstance(plan, RunProblem):
         yield warned("staged-run-cannot-begin", f"{plan.message}.")
         return
-    now = {"policy_snapshot": plan.policy_snapshot, "cluster_count": plan.cluster_count}
-    begun = _begun(instance) or now
-    if begun != now:
+    terms = {"policy_snapshot": plan.policy_snapshot, "cluster_count": plan.cluster_count}
+    first_terms = _begun(instance) or terms
+    if first_terms != terms:
         text = (
-            f"{run.name} began under policy snapshot {begun['policy_snapshot']} with"
-            f" {begun['cluster_count']} cluster(s); now it is {now['policy_snapshot']} with"
-            f" {now['cluster_count']}. Make another run, or replace it with -replace."
+            f"{run.name} began under policy snapshot {first_terms['policy_snapshot']} with"
+            f" {first_terms['cluster_count']} cluster(s); now it is {terms['policy_snapshot']} with"
+            f" {terms['cluster_count']}. Make another run, or replace it with -replace."
         )
         yield warned("staged-run-is-aborted", text)
         return
-    instance.private = begun
+    instance.private = first_terms
     if run.state is not RunState.RUN:
         return
     index = placement.resource_index if run.resource_index is None else run.resource_index

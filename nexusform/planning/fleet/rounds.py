@@ -132,10 +132,10 @@ def place_pods(
     have left before.
     """
     for placement in placements:
-        here = {binding.cluster for binding in placement.held if _has_objects(placement, binding)}
+        with_objects = {binding.cluster for binding in placement.held if _has_objects(placement, binding)}
         for cluster in (placement.instance.before or {}).get("workloads") or {}:
             anew = placement.created or cluster in placement.evicted
-            if cluster not in here or (anew and (placement.address, cluster) not in placed):
+            if cluster not in with_objects or (anew and (placement.address, cluster) not in placed):
                 pods.leave(placement.address, cluster)
     for placement in placements:
         prior = placement.prior_attributes.get("workloads") or {}

@@ -52,11 +52,11 @@ def selected(placement: FleetPlacement, hub: Sequence[Manifest]) -> tuple[Manife
         for manifest in hub
         if (manifest.group, manifest.kind) == ("", "Service")
     }
-    may = [manifest for manifest in hub if never_selected(manifest, services) is None]
+    selectable = [manifest for manifest in hub if never_selected(manifest, services) is None]
     selected: dict[tuple[str, str, str, str], Manifest] = {}
     namespaces: dict[str, bool] = {}
     for selector in placement.selectors:
-        for manifest in may:
+        for manifest in selectable:
             if not _chosen(selector, manifest, placement.namespace):
                 continue
             selected.setdefault(_key(manifest), manifest)
@@ -64,7 +64,7 @@ def selected(placement: FleetPlacement, hub: Sequence[Manifest]) -> tuple[Manife
                 within = selector.scope != WITH_SELECTED
                 namespaces[manifest.name] = namespaces.get(manifest.name, False) or within
     if not placement.namespace:
-        for manifest in _inside(may, namespaces, placement.selectors):
+        for manifest in _inside(selectable, namespaces, placement.selectors):
             selected.setdefault(_key(manifest), manifest)
     return tuple(selected.values())
 
@@ -83,11 +83,11 @@ def _chosen(selector: ObjectSelector, manifest: Manifest, namespace: str) -> boo
 
 
 def _inside(
-    may: Iterable[Manifest], namespaces: Mapping[str, bool], selectors: Sequence[ObjectSelector]
+    selectable: Iterable[Manifest], namespaces: Mapping[str, bool], selectors: Sequence[ObjectSelector]
 ) -> Iterator[Manifest]:
     """What is in the selected namespaces: everything, or what other selectors name."""
     for namespace, everything in namespaces.items():
-        for manifest in may:
+        for manifest in selectable:
             if manifest.namespace != namespace:
                 continue
             if everything or any(_chosen(selector, manifest, namespace) for selector in selectors):

@@ -160,7 +160,9 @@ class Blocks:
         addresses = [
             address for address in self.prior.by_block.get(block.address, ()) if address not in known
         ]
-        for address in sorted(addresses, key=lambda a: (address_order(a.resource), key_order(a.key))):
+        for address in sorted(
+            addresses, key=lambda address: (address_order(address.resource), key_order(address.key))
+        ):
             if not self.selection.has(address):
                 yield self.left_alone(address)
                 continue

@@ -6,7 +6,7 @@ same configuration is a `fork`.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from copy import copy
 from typing import Any
 
@@ -94,26 +94,29 @@ class Evaluation:
 
     def reporting(self, diagnostics: Iterable[Diagnostic] = ()) -> Evaluation:
         """The same names, with diagnostics of its own that begin with these."""
-        same = copy(self)
-        same.diagnostics = list(diagnostics)
-        return same
+        evaluation = copy(self)
+        evaluation.diagnostics = list(diagnostics)
+        return evaluation
 
     # --- modules ---
 
     def module_instances(self, path: tuple[str, ...]) -> list[ModuleInstance]:
         """The instances of a module by its static path, in order of their keys."""
-        known = self._modules.get(path)
-        if known is None:
-            known = []
+        instances = self._modules.get(path)
+        if instances is None:
+            instances = []
             for parent in self.module_instances(path[:-1]):
-                call = parent.module.calls[path[-1]]
-                for repetition in self._module_expansion(parent, call).repetitions:
-                    step = ModuleStep(call.name, repetition.key)
-                    instance = ModuleInstance((*parent.path, step), call.module, call, parent, repetition)
-                    known.append(instance)
-                    self._by_path[instance.path] = instance
-            self._modules[path] = known
-        return known
+                instances += self._called(parent, parent.module.calls[path[-1]])
+            self._modules[path] = instances
+        return instances
+
+    def _called(self, parent: ModuleInstance, call: ModuleCall) -> Iterator[ModuleInstance]:
+        """The instances that one call makes."""
+        for repetition in self._module_expansion(parent, call).repetitions:
+            step = ModuleStep(call.name, repetition.key)
+            instance = ModuleInstance((*parent.path, step), call.module, call, parent, repetition)
+            self._by_path[instance.path] = instance
+            yield instance
 
     def knows_modules(self, path: tuple[str, ...]) -> bool:
         """Whether it is known by now how often the modules on a static path are called."""
@@ -125,15 +128,15 @@ class Evaluation:
 
     def _module_expansion(self, parent: ModuleInstance, call: ModuleCall) -> Expansion:
         key = (parent.path, call.name)
-        shape = self._module_shapes.get(key)
-        if shape is None:
-            expansion, problems = self.expansion(call, self.scope(parent))
+        expansion = self._module_shapes.get(key)
+        if expansion is None:
+            expanded, problems = self.expansion(call, self.scope(parent))
             self.diagnostics += problems
-            shape = expansion or Expansion("", ())
-            if shape.unknown and not self.setting.tentative:
-                self.diagnostics.append(unknown_repetition(shape.unknown, call))
-            self._module_shapes[key] = shape
-        return shape
+            expansion = expanded or Expansion("", ())
+            if expansion.unknown and not self.setting.tentative:
+                self.diagnostics.append(unknown_repetition(expansion.unknown, call))
+            self._module_shapes[key] = expansion
+        return expansion
 
     # --- values ---
 

@@ -142,14 +142,14 @@ class PodPhase:
         brought = self._brought.setdefault((prior.address, prior.cluster_id), _Brought())
         brought.prior_manifests = prior.manifests
         brought.prior_templates = {key: spec.template for key, spec in specs.items()}
-        here = self._standing.setdefault(prior.cluster_id, {})
+        standing = self._standing.setdefault(prior.cluster_id, {})
         for key, pods in prior.workloads.items():
             spec = specs.get(key, PodSpec(namespace=key.partition("/")[0]))
             for name, values in pods.items():
                 note = brought.notes[key, name] = read_note(values)
                 pod = StandingPod(key, _number(key, name), note.node, brought.as_made(spec, key, name))
                 brought.before.setdefault(key, {})[name] = pod
-                here[key, pod.number] = pod
+                standing[key, pod.number] = pod
 
     # --- what the planner calls ---
 
@@ -261,12 +261,12 @@ class PodPhase:
 
     def _respecify(self, brought: _Brought, cluster_id: str, key: str, spec: PodSpec) -> None:
         """Give the pods of a workload of state this spec."""
-        here = self._standing.setdefault(cluster_id, {})
+        standing = self._standing.setdefault(cluster_id, {})
         pods = brought.before.get(key, {})
         for name, pod in list(pods.items()):
             pods[name] = replace(pod, spec=brought.as_made(spec, key, name))
-            if (key, pod.number) in here:
-                here[key, pod.number] = pods[name]
+            if (key, pod.number) in standing:
+                standing[key, pod.number] = pods[name]
 
     def _predict(self, keys: Sequence[Key], cluster: NodeCluster) -> None:
         workloads: list[Workload] = []
@@ -280,8 +280,8 @@ class PodPhase:
         model = self._model(cluster)
         standing = tuple(self._standing.get(cluster.id, {}).values())
         # Pods of nodes that are made anew are lost once: what was placed since then stands.
-        first = not any(self._brought[key].outcomes for key in keys)
-        recreated = cluster.fresh if first else frozenset()
+        first_time = not any(self._brought[key].outcomes for key in keys)
+        recreated = cluster.fresh if first_time else frozenset()
         scene = Scene(model, standing, tuple(workloads), cluster.seed, recreated)
         prediction = predict(model, standing, workloads, seed=cluster.seed, recreated=recreated)
         self._standing[cluster.id] = {(pod.workload, pod.number): pod for pod in prediction.standing()}
@@ -328,23 +328,24 @@ class PodPhase:
     def _drop(
         self, brought: _Brought, cluster_id: str, key: str, pods: Mapping[str, StandingPod], trigger: str
     ) -> None:
-        here = self._standing.get(cluster_id, {})
+        standing = self._standing.get(cluster_id, {})
         for name, pod in pods.items():
-            if here.pop((key, pod.number), None) is not None:
-                gone = PodOutcome(key, pod.number, name, forecast.REMOVE, "", pod.node, trigger)
-                brought.removed.append(gone)
+            if standing.pop((key, pod.number), None) is not None:
+                removal = PodOutcome(key, pod.number, name, forecast.REMOVE, "", pod.node, trigger)
+                brought.removed.append(removal)
         brought.outcomes.pop(key, None)
 
     def _take(self, brought: _Brought, outcomes: Iterable[PodOutcome]) -> None:
         """Note what became of each pod."""
         for outcome in outcomes:
-            here = brought.outcomes.setdefault(outcome.workload, {})
+            by_number = brought.outcomes.setdefault(outcome.workload, {})
             if outcome.action == forecast.REMOVE:
                 if outcome.name in brought.before.get(outcome.workload, {}):
                     brought.removed.append(outcome)
-                here.pop(outcome.number, None)
+                by_number.pop(outcome.number, None)
             else:
-                here[outcome.number] = _after(brought, here.get(outcome.number), outcome)
+                earlier = by_number.get(outcome.number)
+                by_number[outcome.number] = _after(brought, earlier, outcome)
 
     # --- telling ---
 
@@ -355,11 +356,13 @@ class PodPhase:
         """
         rows: list[PlacementChange] = []
         for (address, cluster_id), brought in self._brought.items():
-            cluster, by = self.clusters.get(cluster_id), parse_address(address)
+            cluster, owner = self.clusters.get(cluster_id), parse_address(address)
             outcomes = list(brought.removed)
             for workload in brought.workloads:
                 outcomes += brought.of(workload.key)
-            rows += [pod_row(by, cluster_id, cluster, outcome, brought.note(outcome)) for outcome in outcomes]
+            rows += [
+                pod_row(owner, cluster_id, cluster, outcome, brought.note(outcome)) for outcome in outcomes
+            ]
         return rows
 
     @property
@@ -373,15 +376,15 @@ class PodPhase:
     def decisions(self, address: str, name: str) -> list[PodDecision]:
         """The pods of this name that an object brings, cluster by cluster."""
         decisions: list[PodDecision] = []
-        for (by, cluster_id), brought in self._brought.items():
-            if by != address or brought.scene is None:
+        for (owner, cluster_id), brought in self._brought.items():
+            if owner != address or brought.scene is None:
                 continue
             cluster, standing = self.clusters[cluster_id], self._standing.get(cluster_id, {})
-            for outcome in brought.everything():
-                if outcome.name == name:
-                    own = (outcome.workload, outcome.number)
-                    others = tuple(pod for key, pod in standing.items() if key != own)
-                    decisions.append(PodDecision(cluster, outcome, brought.scene, others))
+            of_name = [outcome for outcome in brought.everything() if outcome.name == name]
+            for outcome in of_name:
+                own = (outcome.workload, outcome.number)
+                others = tuple(pod for key, pod in standing.items() if key != own)
+                decisions.append(PodDecision(cluster, outcome, brought.scene, others))
         return decisions
 
     def places(self) -> list[PlannedPod]:

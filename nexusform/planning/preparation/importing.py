@@ -76,7 +76,9 @@ def _asked(
     scope = evaluation.scope(evaluation.root)
     repetitions: Iterable[Repetition] = (ONCE,)
     if block.for_each is not None:
-        expansion, wrong = expand(None, block.for_each, lambda e: evaluation.evaluated(e, scope), "import")
+        expansion, wrong = expand(
+            None, block.for_each, lambda each: evaluation.evaluated(each, scope), "import"
+        )
         problems += wrong
         if expansion is None or expansion.unknown:
             if expansion is not None:

@@ -185,7 +185,9 @@ def address_of(node: Node) -> ConfigAddress:
 
 def _cycle_errors(graph: Mapping[Node, tuple[Node, ...]], configuration: Configuration) -> list[Diagnostic]:
     position = {node: index for index, node in enumerate(graph)}
-    closed = {node: [need for need in needs if need in graph] for node, needs in graph.items()}
+    closed = {}
+    for node, needs in graph.items():
+        closed[node] = [need for need in needs if need in graph]
     errors = []
     for walk in cycles(closed, position):
         names = [describe(node) for node in walk]

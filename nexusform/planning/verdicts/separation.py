@@ -205,20 +205,21 @@ def _groups(instance: Instance, roll: _Roll) -> tuple[tuple[tuple[Member, ...], 
         groups.append(tuple(_members(values, roll, ("group", index), problems)))
     owners: dict[tuple[Address, VmKey, str], int] = {}
     for index, group in enumerate(groups):
-        twice = next(
-            (member.label for member in group if owners.get((*member.vm, member.label), index) != index), None
-        )
-        if twice is not None:
-            problems.append(
-                Problem(
-                    ("group", index),
-                    "overlapping-separation-groups",
-                    f"{twice} belongs to two groups of this rule, so it could never be apart from itself. "
-                    "Name it in one group only.",
-                )
-            )
+        for member in group:
+            if owners.get((*member.vm, member.label), index) != index:
+                problems.append(_overlap(index, member))
+                break
         owners |= {(*member.vm, member.label): index for member in group}
     return tuple(groups), [instance.problem(problem) for problem in problems]
+
+
+def _overlap(group: int, member: Member) -> Problem:
+    return Problem(
+        ("group", group),
+        "overlapping-separation-groups",
+        f"{member.label} belongs to two groups of this rule, so it could never be apart from itself. "
+        "Name it in one group only.",
+    )
 
 
 def _members(values: Mapping[str, Any], roll: _Roll, path: Path, problems: list[Problem]) -> Iterator[Member]:
@@ -289,14 +290,14 @@ def _location(member: Member, place: Placement, scope: str) -> Location:
 def _shares(groups: Sequence[Sequence[Member]], scope: str, outcome: Outcome) -> bool:
     taken: set[Location] = set()
     for group in groups:
-        here = set()
+        locations = set()
         for member in group:
             place = _place(member, outcome)
             if place is not None:
-                here.add(_location(member, place, scope))
-        if not taken.isdisjoint(here):
+                locations.add(_location(member, place, scope))
+        if not taken.isdisjoint(locations):
             return True
-        taken |= here
+        taken |= locations
     return False
 
 
@@ -309,19 +310,23 @@ def _violations(
             place = _place(member, outcome)
             if place is not None:
                 members_at.setdefault(_location(member, place, scope), []).append((index, member))
-    shared = {at: there for at, there in members_at.items() if _groups_of(there) > 1}
-    return tuple(_violation(at, shared[at], seed) for at in sorted(shared, key=_natural))
+    shared = [location for location, members in members_at.items() if _groups_of(members) > 1]
+    shared.sort(key=_natural)
+    return tuple(_violation(location, members_at[location], seed) for location in shared)
 
 
 def _groups_of(members: Sequence[tuple[int, Member]]) -> int:
     return len({group for group, _ in members})
 
 
-def _violation(at: Location, there: Sequence[tuple[int, Member]], seed: int | None) -> SeparationViolation:
-    arrived = sorted(there, key=lambda item: item[1].rank)
+def _violation(
+    location: Location, members: Sequence[tuple[int, Member]], seed: int | None
+) -> SeparationViolation:
+    """Who shares a location, and who came last: the first member of another group than the first comer's."""
+    arrived = sorted(members, key=lambda item: item[1].rank)
     first_group, _ = arrived[0]
     joiner = next(member for group, member in arrived if group != first_group)
-    _, _, machine = at
+    _, _, machine = location
     packed = joiner.pool.sku.extra_large and machine and joiner.token is not None and not joiner.pool.pinned
     beside = any(
         member.pool.sku.extra_large and member.cluster != joiner.cluster
@@ -329,7 +334,7 @@ def _violation(at: Location, there: Sequence[tuple[int, Member]], seed: int | No
         if member.rank <= joiner.rank
     )
     return SeparationViolation(
-        *at,
+        *location,
         tuple(member.label for _, member in arrived),
         joiner.label,
         joiner.trigger,
@@ -338,9 +343,9 @@ def _violation(at: Location, there: Sequence[tuple[int, Member]], seed: int | No
     )
 
 
-def _natural(at: Location) -> tuple[tuple[tuple[int, str], ...], ...]:
+def _natural(location: Location) -> tuple[tuple[tuple[int, str], ...], ...]:
     """Digits count as numbers: rack2 before rack10."""
-    return tuple(_parts(name) for name in at)
+    return tuple(_parts(name) for name in location)
 
 
 def _parts(name: str) -> tuple[tuple[int, str], ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -226,21 +227,20 @@ def last_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
     A change that re-places a pool's VMs is delete and create of the pool on Azure, and a cluster needs a
     System pool at all times.
     """
-    system_pools: dict[str, int] = {}
+    system_pools: Counter[str] = Counter()
     for vms in objects:
         if vms.prior_demand is not None:
-            owner = vms.prior_demand.owner
-            own = sum(1 for pool in vms.prior_demand.pools if pool.system)
-            system_pools[owner] = system_pools.get(owner, 0) + own
+            system_pools[vms.prior_demand.owner] += sum(pool.system for pool in vms.prior_demand.pools)
     for vms in objects:
         prior = vms.prior_demand
         if prior is None or vms.demand is None or vms.instance.replaced or vms.instance.block is None:
             continue
-        if system_pools[prior.owner] == 1:
-            pools = {pool.pool: pool for pool in vms.demand.pools}
-            for pool in prior.pools:
-                if pool.system and pool.pool in pools and _is_replaced(vms, pool, pools[pool.pool]):
-                    yield _last_system_pool(vms.instance, prior.cluster, pool)
+        if system_pools[prior.owner] != 1:
+            continue
+        pools = {pool.pool: pool for pool in vms.demand.pools}
+        for pool in prior.pools:
+            if pool.system and pool.pool in pools and _is_replaced(vms, pool, pools[pool.pool]):
+                yield _last_system_pool(vms.instance, prior.cluster, pool)
 
 
 def _is_replaced(vms: VmObject, prior: PoolDemand, pool: PoolDemand) -> bool:
