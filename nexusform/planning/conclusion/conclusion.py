@@ -224,15 +224,11 @@ def causes(
     value where a rack or site is described.
     """
     kept = _without_dependents_of_errors(diagnostics, order)
-    if flawed:
-        return [diagnostic for diagnostic in kept if diagnostic.id not in _CONSEQUENCES]
-    if any(diagnostic.id == UNDECIDED for diagnostic in kept):
-        return [
-            diagnostic
-            for diagnostic in kept
-            if diagnostic.id == UNDECIDED or diagnostic.id not in _CONSEQUENCES
-        ]
-    return kept
+    undecided = any(diagnostic.id == UNDECIDED for diagnostic in kept)
+    if not flawed and not undecided:
+        return kept
+    consequences = _CONSEQUENCES if flawed else _CONSEQUENCES - {UNDECIDED}
+    return [diagnostic for diagnostic in kept if diagnostic.id not in consequences]
 
 
 def _without_dependents_of_errors(diagnostics: Sequence[Diagnostic], order: Order) -> list[Diagnostic]:

@@ -47,11 +47,8 @@ _TRACKED: Final = frozenset(
 
 def selected(placement: FleetPlacement, hub: Sequence[Manifest]) -> tuple[Manifest, ...]:
     """The objects of the hub that a placement selects, in the order of its selectors, each once."""
-    services = {
-        (manifest.namespace, manifest.name)
-        for manifest in hub
-        if (manifest.group, manifest.kind) == ("", "Service")
-    }
+    service_objects = [manifest for manifest in hub if (manifest.group, manifest.kind) == ("", "Service")]
+    services = {(service.namespace, service.name) for service in service_objects}
     selectable = [manifest for manifest in hub if never_selected(manifest, services) is None]
     selected: dict[tuple[str, str, str, str], Manifest] = {}
     namespaces: dict[str, bool] = {}
@@ -143,15 +140,19 @@ def prepare_resources(placement: PlacementPlan, hub: Hub, labels: Mapping[str, M
     )
     placement.overrides = overrides
     placement.renders = Renders(placement.selected, overrides, labels)
-    before = noted.get("overrides")
-    if before is not None:
-        placement.outdated = frozenset(
-            binding.cluster
-            for binding in placement.prior
-            if binding.state is BindingState.BOUND
-            and (rendered := placement.renders.get(binding.cluster)) is not None
-            and before.get(binding.cluster, "") != rendered.digest
-        )
+    digests_before = noted.get("overrides")
+    if digests_before is not None:
+        placement.outdated = frozenset(_outdated(placement, digests_before))
+
+
+def _outdated(placement: PlacementPlan, digests_before: Mapping[str, str]) -> Iterator[str]:
+    """The clusters for which overrides make something else of the objects than before."""
+    for binding in placement.prior:
+        rendered = placement.renders.get(binding.cluster)
+        if rendered is None or binding.state is not BindingState.BOUND:
+            continue
+        if digests_before.get(binding.cluster, "") != rendered.digest:
+            yield binding.cluster
 
 
 def noted_before(placement: PlacementPlan) -> Mapping[str, Any]:
@@ -165,7 +166,7 @@ def note_resources(placement: PlacementPlan, serial: int) -> None:
     `serial` is the one that applying the plan will give.
     """
     noted = noted_before(placement)
-    before = noted.get("overrides") or {}
+    digests_before = noted.get("overrides") or {}
     held_before = {binding.cluster for binding in placement.prior} - placement.evicted
     present = [binding.cluster for binding in placement.held]
     came = [
@@ -174,16 +175,17 @@ def note_resources(placement: PlacementPlan, serial: int) -> None:
     placement.instance.private = {
         **(note_placed(noted, came, present, serial) or {}),
         "resources": {"index": placement.resource_index, "hash": placement.digest},
-        "overrides": {
-            binding.cluster: before.get(binding.cluster, "")
-            if _behind(placement, binding.cluster)
-            else rendered.digest
-            for binding in placement.held
-            if (rendered := placement.renders.get(binding.cluster)) is not None
-        },
+        "overrides": _digests(placement, digests_before),
     }
 
 
-def _behind(placement: PlacementPlan, cluster: str) -> bool:
-    """Whether the latest overrides have not reached a cluster."""
-    return cluster in placement.outdated and cluster not in placement.rolled
+def _digests(placement: PlacementPlan, digests_before: Mapping[str, str]) -> dict[str, str]:
+    """What overrides make of the objects on each cluster: as before where the rollout has not reached it."""
+    digests = {}
+    for binding in placement.held:
+        rendered = placement.renders.get(binding.cluster)
+        if rendered is None:
+            continue
+        behind = binding.cluster in placement.outdated and binding.cluster not in placement.rolled
+        digests[binding.cluster] = digests_before.get(binding.cluster, "") if behind else rendered.digest
+    return digests

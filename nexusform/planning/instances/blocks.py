@@ -157,12 +157,10 @@ class Blocks:
         self, block: ResourceBlock, known: Collection[Address], modules: Collection[ModulePath]
     ) -> Iterator[Instance]:
         """The prior instances of a block that nothing stands for any more."""
-        addresses = [
-            address for address in self.prior.by_block.get(block.address, ()) if address not in known
-        ]
-        for address in sorted(
-            addresses, key=lambda address: (address_order(address.resource), key_order(address.key))
-        ):
+        standing = self.prior.by_block.get(block.address, ())
+        gone = [address for address in standing if address not in known]
+        gone.sort(key=lambda address: (address_order(address.resource), key_order(address.key)))
+        for address in gone:
             if not self.selection.has(address):
                 yield self.left_alone(address)
                 continue

@@ -192,9 +192,8 @@ def _placed(instances: Iterable[Instance], pods: PodPhase) -> dict[Address, Any]
     values: dict[Address, Any] = {}
     for cluster_id, brought in by_cluster.items():
         brought.sort(key=lambda item: item[0].prior.creation if item[0].prior is not None else 10**12)
-        shown = pods.place_together(
-            cluster_id, [(str(instance.address), manifests) for instance, manifests in brought]
-        )
+        objects = [(str(instance.address), manifests) for instance, manifests in brought]
+        shown = pods.place_together(cluster_id, objects)
         values |= {instance.address: shown[str(instance.address)] for instance, _ in brought}
     return values
 

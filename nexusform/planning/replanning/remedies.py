@@ -110,10 +110,12 @@ def _fewer(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
         for unplaced in failed:
             key = (unplaced.address, unplaced.pool.pool)
             pools.setdefault(key, unplaced)
+            # What did not fit with one count is tried with a smaller one at least.
             counts[key] = min(unplaced.placed, counts[key] - 1) if key in counts else unplaced.placed
         if not all(unplaced.pool.count_path for unplaced in pools.values()):
             return
-        if any(counts[key] < max(unplaced.standing, 1) for key, unplaced in pools.items()):
+        fewest = {key: max(unplaced.standing, 1) for key, unplaced in pools.items()}
+        if any(counts[key] < fewest[key] for key in pools):
             return
         adjustments = [
             Adjustment(unplaced.address, unplaced.pool.count_path, counts[key])
@@ -187,12 +189,16 @@ def _zones_way(pinned: Sequence[Unplaced], added: Sequence[str], plan: Plan) -> 
         where = "" if len(pinned) == 1 else f"{item.cluster}/{item.pool.pool}: "
         parts.append(f"{where}availability_zones = [{text}]")
         data.append({"address": str(item.address), "pool": item.pool.pool, "availability_zones": zones})
-    moved = sum(
-        1 for row in plan.placements if row.trigger == "zones_changed" and row.action is PlacementAction.MOVE
-    )
+    moved = moved_vms(plan, "zones_changed")
     cost = f" {moved} VMs that stand are re-placed by it." if moved else ""
     whole = f"all {len(pinned[0].pool.numbers)} fit" if len(pinned) == 1 else "everything fits"
     return WayOut("zones", f"{'; '.join(parts)}: {whole}.{cost}", {"zones": data, "replaced_vms": moved})
+
+
+def moved_vms(plan: Plan, *triggers: str) -> int:
+    """How many VMs that stand a plan places elsewhere for one of these reasons."""
+    moves = [row for row in plan.placements if row.action is PlacementAction.MOVE]
+    return sum(1 for row in moves if row.trigger in triggers)
 
 
 def _zones_of_sites(shortage: _Shortage) -> dict[str, set[str]]:

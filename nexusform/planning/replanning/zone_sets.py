@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics import Severity
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.plan import PlacementAction, Plan
+from nexusform.planning.plan import Plan
+from nexusform.planning.replanning.remedies import moved_vms
 from nexusform.planning.request import Adjustment, PlanRequest
 from nexusform.planning.verdicts.separation import BROKEN, Member, OpenRule
 from nexusform.planning.vms.sites import SitePlan
@@ -239,8 +240,7 @@ def _way(sides: Sequence[_Side], zones: Sequence[Zones], plan: Plan) -> tuple[st
                 "pools": sorted({f"{member.vm[0]}:{member.pool.pool}" for member in side.members}),
             }
         )
-    moves = [row for row in plan.placements if row.action is PlacementAction.MOVE]
-    moved = sum(1 for row in moves if row.trigger in ("zones_changed", "cluster_replaced"))
+    moved = moved_vms(plan, "zones_changed", "cluster_replaced")
     cost = f" {moved} VMs that stand are re-placed by it." if moved else ""
     denying = [rule for rule in plan.separation_rules if rule.enforcement == "deny"]
     open_rules = [str(rule.address) for rule in denying if rule.holds != "always"]
