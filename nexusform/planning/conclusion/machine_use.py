@@ -1,4 +1,4 @@
-"""On which racks and machines the VMs of one object stood, and on which they are placed."""
+"""On which racks and machines the VMs of one object stand before a plan, and on which they are placed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ OnSite: TypeAlias = tuple[str, str]  # site and machine
 
 
 class MachineUse(Struct, frozen=True):
-    """`stood` are (site, rack, machine) of the VMs before, `left_early` the machines whose room is free
+    """`held` are (site, rack, machine) of the VMs before, `left_early` the machines whose room is free
     before anything is placed, `taken` those of VMs that the plan places, `makers` the addresses (text) of
     what offers these. `keeps_old`: the old VMs hold their room until the new ones stand.
     """
 
-    stood: frozenset[tuple[str, str, str]] = frozenset()
+    held: frozenset[tuple[str, str, str]] = frozenset()
     left_early: frozenset[OnSite] = frozenset()
     taken: frozenset[OnSite] = frozenset()
     makers: frozenset[str] = frozenset()
@@ -26,13 +26,13 @@ class MachineUse(Struct, frozen=True):
 
 def machine_use(vms: VmObject) -> MachineUse:
     """What the VMs of an object use."""
-    stood: set[tuple[str, str, str]] = set()
+    held: set[tuple[str, str, str]] = set()
     left_early: set[OnSite] = set()
     if vms.prior_demand is not None:
         site_id = vms.prior_demand.site_id
         for key in vms.standing:
             place = vms.place_before(key)
-            stood.add((site_id, place.rack, place.machine))
+            held.add((site_id, place.rack, place.machine))
             if vms.leaves_early(key):
                 left_early.add((site_id, place.machine))
     taken = set()
@@ -42,5 +42,5 @@ def machine_use(vms: VmObject) -> MachineUse:
     if vms.site is not None:
         makers = {vms.site.offered_by.get(machine, "") for _, machine in taken}
     return MachineUse(
-        frozenset(stood), frozenset(left_early), frozenset(taken), frozenset(makers), vms.keeps_old
+        frozenset(held), frozenset(left_early), frozenset(taken), frozenset(makers), vms.keeps_old
     )

@@ -134,7 +134,7 @@ def waits_for_leaving(graph: StepGraph, machines: Mapping[Address, MachineUse]) 
         step = delete if delete is not None else graph.releasing.get(address)
         if step is None:
             continue
-        everything = {(site, machine) for site, _, machine in use.stood}
+        everything = {(site, machine) for site, _, machine in use.held}
         for machine in everything if delete is not None else use.left_early:
             freeing.setdefault(machine, set()).add(step)
     waits: Waits = {}

@@ -222,8 +222,8 @@ class _Uses:
         use = self._machines.get(address)
         if use is None:
             return
-        racks = {f"{site}/{rack}" for site, rack, _ in use.stood}
-        machines = {f"{site}/{rack}/{machine}" for site, rack, machine in use.stood}
+        racks = {f"{site}/{rack}" for site, rack, _ in use.held}
+        machines = {f"{site}/{rack}/{machine}" for site, rack, machine in use.held}
         for maker in racks | machines:
             if maker in self._places_before:
                 yield self._places_before[maker]

@@ -70,9 +70,10 @@ def _before_problems(change: Change, standing: ObjectState | None) -> Iterator[s
 
 def _after_problems(change: Change, resource_type: ResourceType) -> Iterator[str]:
     action, address = change.action, change.address
-    made = action in _MAKING or action in _KEEPING
-    stood = action is not Action.CREATE
-    if action is Action.READ or (change.after is not None) != made or (change.before is not None) != stood:
+    has_after = action in _MAKING or action in _KEEPING
+    has_before = action is not Action.CREATE
+    sides = (change.before is not None, change.after is not None)
+    if action is Action.READ or sides != (has_before, has_after):
         yield f'"{action.value}" is not what happens to {address}.'
         return
     if action in _KEEPING and change.creation != change.prior_creation:

@@ -6,14 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from nexusform.address import Address
 from nexusform.planning.conclusion.changes import drift_between
 from nexusform.planning.plan import Action, Plan
+from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.verification.changes import change_problems
 from nexusform.planning.verification.steps import step_problems
-from nexusform.planning.verification.stood import prior_of_plan
 from nexusform.planning.verification.vm_rows import changed_vms, makers_of_machines, row_problems
 from nexusform.ports import ResourceType
-from nexusform.state.model import State
+from nexusform.state.model import InstanceState, ObjectState, State
 
 
 def problem_of(plan: Plan, state: State, types: Mapping[str, ResourceType]) -> str:
@@ -49,3 +50,42 @@ def _output_problems(plan: Plan, state: State) -> Iterator[str]:
     for name in plan.planned_outputs:
         if name not in shown:
             yield f'The output "{name}" is planned and not shown.'
+
+
+# --- what a plan stands on ---------------------------------------------------------------------
+
+
+def prior_of_plan(plan: Plan, state: State) -> Prior:
+    """The state with what the plan says was observed, under the addresses to which the plan moves it, and
+    with the objects that it takes over.
+    """
+    instances = dict(state.instances)
+    for address, observed in plan.refreshed.items():
+        _observe(instances, address, observed)
+    moved: dict[Address, InstanceState] = {}
+    for change in plan.changes:
+        if change.previous_address is not None and not change.deposed:
+            instance = instances.pop(change.previous_address, None)
+            if instance is not None:
+                moved[change.address] = instance
+    instances |= moved
+    for change in plan.changes:
+        if change.importing and change.before is not None and not change.deposed:
+            imported = ObjectState(
+                change.before,
+                change.prior_creation,
+                change.sensitive_before,
+                provider=change.provider,
+            )
+            instances.setdefault(change.address, InstanceState(imported))
+    return Prior(state, instances, {}, {}, {}, ())
+
+
+def _observe(instances: dict[Address, InstanceState], address: Address, observed: ObjectState | None) -> None:
+    instance = instances.get(address)
+    if instance is None:
+        return
+    if observed is None and not instance.deposed:
+        del instances[address]
+    else:
+        instances[address] = InstanceState(observed, instance.deposed)

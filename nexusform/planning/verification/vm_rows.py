@@ -50,10 +50,10 @@ class ChangedVms(Struct, frozen=True):
         """The machines of these VMs; `makers` are the addresses of what offers (site, rack, machine), of a
         rack as such under the machine "".
         """
-        stood = set()
+        held = set()
         left_early = set()
         for vm in self.before.values():
-            stood.add((self.site_before, vm.placement.rack, vm.placement.machine))
+            held.add((self.site_before, vm.placement.rack, vm.placement.machine))
         for row in self.rows:
             if isinstance(row.source, Placement) and _leaves_early(row):
                 left_early.add((self.site_before, row.source.machine))
@@ -67,7 +67,7 @@ class ChangedVms(Struct, frozen=True):
                 made_by.add(makers.get((self.site_after, rack, machine), of_rack))
         create_first = self.change.action is Action.REPLACE_CREATE_FIRST
         return MachineUse(
-            frozenset(stood), frozenset(left_early), frozenset(taken), frozenset(made_by), create_first
+            frozenset(held), frozenset(left_early), frozenset(taken), frozenset(made_by), create_first
         )
 
 
@@ -131,21 +131,21 @@ def _place(vm: PlacedVm) -> list[Any]:
 def _row_problems(vms: ChangedVms, row: PlacementChange) -> Iterator[str]:
     where = f'the VM "{row.object}" of {row.address}'
     before, after = vms.before.get(row.object), vms.after.get(row.object)
-    stood = row.action in (_GOES, PlacementAction.MOVE, PlacementAction.KEEP)
-    stands = row.action is not _GOES
+    has_source = row.action in (_GOES, PlacementAction.MOVE, PlacementAction.KEEP)
+    has_target = row.action is not _GOES
     if row.action is PlacementAction.UPDATE:
         yield f"What happens to {where} is not what happens to VMs."
         return
-    source = before.placement if before is not None and stood else None
-    target = after.placement if after is not None and stands else None
-    if row.source != source or (stood and source is None):
+    source = before.placement if before is not None and has_source else None
+    target = after.placement if after is not None and has_target else None
+    if row.source != source or (has_source and source is None):
         yield f"It says of {where} that it stood elsewhere."
-    if row.target != target or (stands and target is None):
+    if row.target != target or (has_target and target is None):
         yield f"It shows {where} elsewhere than it is placed."
-    vm = after if stands else before
+    vm = after if has_target else before
     if vm is not None and (row.pool, row.number) != (vm.pool, vm.number):
         yield f"It shows {where} in another pool or under another number."
-    if row.site_id != (vms.site_after if stands else vms.site_before):
+    if row.site_id != (vms.site_after if has_target else vms.site_before):
         yield f"It shows {where} on another site."
     if row.reason != REASONS.get(row.trigger, "") or bool(row.trigger) == (
         row.action is PlacementAction.KEEP
