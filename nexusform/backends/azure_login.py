@@ -60,7 +60,10 @@ def _identity(settings: Mapping[str, Any]) -> Any:
     if secret:
         _require(client, tenant, "client_secret")
         return ClientSecretCredential(tenant, client, secret)
-    return DefaultAzureCredential()
+    # A managed identity is asked for by use_msi: looking for one where there is none takes a minute.
+    return DefaultAzureCredential(
+        exclude_managed_identity_credential=True, exclude_interactive_browser_credential=True
+    )
 
 
 def _require(client: str, tenant: str, what: str) -> None:

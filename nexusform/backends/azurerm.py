@@ -8,6 +8,7 @@ NAME. The settings have OpenTofu's names.
 from __future__ import annotations
 
 import base64
+import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -410,6 +411,13 @@ def _code(problem: Any) -> str:
 
 def _reason(problem: Any) -> str:
     """What is wrong in one line, and what to do where it is known."""
+    from azure.core.exceptions import ClientAuthenticationError
+
+    if isinstance(problem, ClientAuthenticationError) and not _code(problem):
+        return (
+            "nobody is signed in. Run `az login`, or set use_oidc, use_msi or client_secret, or give a key "
+            "(ARM_ACCESS_KEY) or a SAS token (ARM_SAS_TOKEN)."
+        )
     code = _code(problem)
     line = str(problem.message).splitlines()[0] if problem.message else type(problem).__name__
     return _HINTS.get(code, f"{line} ({code})" if code and code not in line else line)
@@ -434,6 +442,8 @@ def open_azurerm(settings: Mapping[str, Any]) -> AzureBackend:
     """The backend that the settings describe; raises BackendProblem."""
     with needing("azurerm", "azure"):
         from azure.storage.blob import ContainerClient
+    # What the SDK has to say comes in its exceptions; its log is for those who ask for it.
+    logging.getLogger("azure").setLevel(logging.CRITICAL)
     account = settings.get("storage_account_name") or ""
     endpoint = settings.get("endpoint") or f"https://{account}.blob.core.windows.net"
     container = ContainerClient(

@@ -74,7 +74,8 @@ def describe(info: LockInfo) -> str:
     if not info.who:
         return f"somebody (ID {info.id})"
     since = f" since {info.created}" if info.created else ""
-    return f"{info.who} (process {info.pid} on {info.host}, {info.operation}{since}, ID {info.id})"
+    operation = info.operation.removeprefix("OperationType").lower()  # Terraform's spelling is for programs
+    return f"{info.who} (process {info.pid} on {info.host}, {operation}{since}, ID {info.id})"
 
 
 def not_released(lock_id: str, holder: LockInfo | None) -> str:

@@ -79,6 +79,8 @@ class ApplyArguments(Struct, frozen=True, kw_only=True):
 def apply(arguments: ApplyArguments) -> int:
     """Plan, ask, and carry the plan out; or carry out the saved plan PLANFILE as it was reviewed."""
     shaping = arguments.planning.changed()
+    if arguments.discard and arguments.resume:
+        raise click.UsageError("-resume does what is left and -discard drops it: they do not go together.")
     if arguments.discard:
         return _discard(arguments.flags)
     if arguments.resume:

@@ -19,6 +19,7 @@ from nexusform.state.model import State
 from nexusform.workflow import state_commands
 from nexusform.workflow.locking import Locking
 from nexusform.workflow.place import Place
+from nexusform.workflow.saved_plans import unsealed
 from nexusform.workflow.state_commands import (
     ChangedState,
     Session,
@@ -154,7 +155,7 @@ class PushArguments(Struct, frozen=True, kw_only=True):
 def push(arguments: PushArguments) -> int:
     """Replace the current state by the document in FILE (- is standard input)."""
     screen = Screen()
-    document = document_to_push(screen, arguments.file)
+    document = document_to_push(screen, arguments.file, place_of(arguments.state))
     if document is None:
         return 1
     force = arguments.force
@@ -164,13 +165,17 @@ def push(arguments: PushArguments) -> int:
     return 0 if changed.after is not None else 1
 
 
-def document_to_push(screen: Screen, file: str) -> State | None:
+def document_to_push(screen: Screen, file: str, place: Place) -> State | None:
     """The state in a file; what is wrong with it is printed."""
     try:
         data = _read_document(file)
     except OSError as problem:
         detail = f"{file} cannot be read: {problem.strerror or problem}."
         screen.diagnostics([error("file-cannot-be-read", detail)], {})
+        return None
+    data, problems = unsealed(data, file, place)
+    if has_errors(problems):
+        screen.diagnostics(problems, {})
         return None
     state, problems, sources = state_commands.decode_pushed(data, file)
     screen.diagnostics(problems, sources)

@@ -67,7 +67,7 @@ def new(arguments: NewWorkspaceArguments) -> int:
     from nexusform.cli.state_edit import document_to_push
 
     screen = Screen()
-    state = document_to_push(screen, arguments.state) if arguments.state else None
+    state = document_to_push(screen, arguments.state, place_of()) if arguments.state else None
     if arguments.state and state is None:
         return 1
     name, session = arguments.name, Session(waiting=screen.out)

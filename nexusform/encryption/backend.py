@@ -33,9 +33,25 @@ class EncryptedBackend:
         return None if document is None else self._open(document, STATE, self.describe())
 
     def write(self, document: bytes) -> None:
-        """Encrypt and replace the document. The same document: nothing."""
-        if self.read_if_possible() != document:
+        """Encrypt and replace the document. The same document under the same method: nothing."""
+        if self.is_outdated() or self.read_if_possible() != document:
             self.inner.write(self._seal(document, STATE))
+
+    def is_outdated(self) -> bool:
+        """Whether a document stands that was written with another method than is written with now."""
+        document = self.inner.read()
+        return document is not None and not self._sealer.is_current(document)
+
+    def check(self) -> None:
+        """Raise a BackendProblem when nothing could be written: no key is at hand."""
+        try:
+            self._sealer.check()
+        except SealProblem as problem:
+            raise BackendProblem(str(problem)) from None
+
+    def sealed(self, document: bytes) -> bytes:
+        """A state document as this backend would store it. Raises BackendProblem."""
+        return self._seal(document, STATE)
 
     def append(self, record: bytes) -> None:
         """Add one encrypted record to the journal."""

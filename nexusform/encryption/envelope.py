@@ -60,6 +60,20 @@ class Sealer:
         self._writing: dict[MethodName, Key] = {}
         self._reading: dict[tuple[MethodName, str], Key] = {}
 
+    def check(self) -> None:
+        """Raise a SealProblem when nothing could be encrypted: no key is at hand."""
+        keys = self._encryption.methods[self._target.method]
+        if keys is not None:
+            self._writing_key(keys)
+
+    def is_current(self, document: bytes) -> bool:
+        """Whether a document as it is stored was written with the method that is written with now."""
+        keys = self._encryption.methods[self._target.method]
+        if keys is None or not is_sealed(document):
+            return keys is None and not is_sealed(document)
+        header, _ = _parts(document, "")
+        return bool(header.get("keys") == ".".join(keys))
+
     def seal(self, document: bytes, purpose: str) -> bytes:
         """The document encrypted, as one line without a line end. Raises SealProblem."""
         keys = self._encryption.methods[self._target.method]

@@ -21,6 +21,7 @@ from nexusform.applying.recorder import Recorder
 from nexusform.applying.standing import provider_of
 from nexusform.configuration.dependencies import outputs_that_need
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
+from nexusform.encryption.backend import EncryptedBackend
 from nexusform.plain_data import has_unknown
 from nexusform.planning.plan import Action, CheckResult, Mode, Plan, StepKind
 from nexusform.planning.planner import make_plan
@@ -80,7 +81,8 @@ def apply_plan(run: Run, plan: Plan, listener: Listener, options: ApplyOptions) 
     recorder = Recorder(run.project.backend, run.stored.state)
     opening = opening_records(plan, run.stored.state, str(uuid.uuid4()), options.plan_digest)
     if len(opening) == 1 and not plan.steps and not plan.has_changes:
-        return ApplyOutcome(Applied(run.stored.state, ()), ())  # nothing to write, so nothing is written
+        # Nothing to write, so nothing is written, but under another key when the key was changed.
+        return ApplyOutcome(Applied(run.stored.state, ()), tuple(_encrypted_anew(run)))
     for record in opening:
         recorder.note(record)
     for record in _followed(run, plan, recorder.state(), options.plan_digest):
@@ -148,8 +150,8 @@ def _unfinished(applied: Applied) -> list[Diagnostic]:
     """An error for an apply that did not do all of its steps."""
     counts = Counter(end.outcome for end in applied.ends)
     failed, skipped = counts[Outcome.FAILED], counts[Outcome.SKIPPED]
-    if not failed and not skipped:
-        return []
+    if applied.problem or not (failed or skipped):
+        return []  # a journal that could not be written is told of by itself
     why = f"{counted(failed, 'step')} failed" if failed else "It was interrupted"
     left = f", {counted(skipped, 'step')} {'was' if skipped == 1 else 'were'} not begun" if skipped else ""
     return [
@@ -275,8 +277,24 @@ def _save(run: Run, recorder: Recorder, state: State, *, complete: bool) -> list
     return []
 
 
+def _encrypted_anew(run: Run) -> list[Diagnostic]:
+    """Write the state again when what stands was encrypted with a method that is on its way out."""
+    backend = run.project.backend
+    try:
+        if isinstance(backend, EncryptedBackend) and backend.is_outdated():
+            backend.compact(codec.encode(run.stored.state), run.stored.kept_lines())
+    except BackendProblem as problem:
+        return [error("the-state-cannot-be-written", str(problem))]
+    return []
+
+
 def _rescue(run: Run, document: bytes, words: str) -> Diagnostic:
     path = Path(run.project.place.directory) / RESCUE
+    try:
+        if isinstance(run.project.backend, EncryptedBackend):
+            document = run.project.backend.sealed(document)
+    except BackendProblem as problem:
+        return error("the-state-could-not-be-saved", f"{words} It could not be encrypted either: {problem}")
     try:
         write_output(str(path), document, private=True)
     except OSError as problem:

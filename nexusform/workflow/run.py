@@ -22,7 +22,7 @@ from nexusform.planning.plan import Mode
 from nexusform.planning.planner import make_plan
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.verification.standing import state_problems
-from nexusform.ports import Clock, Provider, ProviderProblem, StateBackend
+from nexusform.ports import BackendProblem, Clock, Provider, ProviderProblem, StateBackend
 from nexusform.providers.registry import PROVIDERS
 from nexusform.state import codec
 from nexusform.state.model import EMPTY
@@ -208,6 +208,12 @@ def _read(run: Run, leaving: ExitStack, *, settles: bool) -> None:
     stored, problems = read_stored(run.project.backend)
     run.diagnostics += problems
     if stored is None:
+        return
+    try:
+        if isinstance(run.project.backend, EncryptedBackend):
+            run.project.backend.check()
+    except BackendProblem as problem:
+        run.diagnostics.append(error("the-state-cannot-be-written", str(problem)))
         return
     if not stored.state.lineage and run.project.place.environment.get("NF_IN_AUTOMATION"):
         run.diagnostics += _state_stays_here(run.project.backend)

@@ -96,7 +96,7 @@ def test_the_journal_of_a_killed_apply_is_encrypted_and_settled(
 
     configure(block(FROM_VARIABLE, "environment"))
 
-    def dying(_self: LocalBackend, _document: bytes) -> None:
+    def dying(_self: LocalBackend, _document: bytes, _keep: object = ()) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
@@ -196,6 +196,67 @@ def test_keys_are_rotated_by_a_fallback(
     assert "No changes." in shown(capsys)
 
 
+def test_a_key_is_rotated_by_an_apply_that_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(block(FROM_VARIABLE, "environment"))
+    assert run(["apply", "-auto-approve"]) == 0
+    other = FROM_VARIABLE.replace('"main"', '"next"').replace("SITE_KEY", "NEXT_KEY")
+    monkeypatch.setenv("NEXT_KEY", "cd" * 32)
+    method = '    method "aes_gcm" "next" {\n      keys = key_provider.environment.next\n    }\n'
+    fallback = "      fallback {\n        method = method.aes_gcm.main\n      }\n"
+    text = block(FROM_VARIABLE + other, "environment", method, fallback)
+    configure(
+        text.replace(
+            "state {\n      method = method.aes_gcm.main", "state {\n      method = method.aes_gcm.next"
+        )
+    )
+    assert run(["apply", "-auto-approve"]) == 0
+    assert json.loads(STATE.read_bytes())["encryption"]["keys"] == "environment.next"
+    monkeypatch.delenv("SITE_KEY")
+    configure(text.replace(fallback, "").replace("method.aes_gcm.main", "method.aes_gcm.next"))
+    capsys.readouterr()
+    assert run(["plan"]) == 0
+    assert "No changes." in shown(capsys)
+
+
+@pytest.mark.parametrize("value", ["", "abc"])
+def test_a_key_that_is_missing_is_noticed_before_anything_is_done(
+    value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SITE_KEY", value)
+    configure(block(FROM_VARIABLE, "environment"))
+    for command in (["plan"], ["apply", "-auto-approve"]):
+        capsys.readouterr()
+        assert run(command) == 1
+        message = shown(capsys)
+        assert "Nothing can be encrypted. key_provider.environment.main" in message
+        assert "Creating" not in message
+    assert not Path("errored.nfstate").exists()
+    assert not STATE.exists()
+
+
+def test_a_rescued_state_is_encrypted_and_can_be_pushed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from nexusform.backends.local_file import LocalBackend
+    from nexusform.ports import BackendProblem
+
+    configure(block(FROM_VARIABLE, "environment"))
+
+    def full(_self: LocalBackend, _document: bytes, _keep: object = ()) -> None:
+        raise BackendProblem("The disk is full.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalBackend, "compact", full)
+        assert run(["apply", "-auto-approve"]) == 1
+    assert Path("errored.nfstate").read_bytes().startswith(b'{"encryption":{')
+    capsys.readouterr()
+    assert run(["state", "push", "-force", "errored.nfstate"]) == 0, shown(capsys)
+    assert run(["plan"]) == 0
+    assert "No changes." in shown(capsys)
+
+
 def test_an_encrypted_state_without_a_key_in_sight_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     configure(block(FROM_VARIABLE, "environment"))
     assert run(["plan", "-out=p.plan"]) == 0
@@ -240,8 +301,7 @@ def test_a_program_named_by_the_environment_gives_the_key(
 ) -> None:
     (tmp_path / "keys.py").write_text(PROGRAM)
     configure(block('    key_provider "external" "main" {}\n', "external"))
-    assert run(["plan"]) == 0  # nothing to open yet
-    assert run(["apply", "-auto-approve"]) == 1
+    assert run(["plan"]) == 1
     assert "NF_ENCRYPTION_COMMAND must name the program" in shown(capsys)
     monkeypatch.setenv("NF_ENCRYPTION_COMMAND", f"{sys.executable} {tmp_path / 'keys.py'}")
     assert run(["apply", "-auto-approve"]) == 0
