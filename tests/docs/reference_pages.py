@@ -10,11 +10,28 @@ from nexusform.backends.registry import BACKENDS
 from nexusform.cli.commands import LazyGroup
 from nexusform.cli.main import ROOT
 from nexusform.ports import ResourceType
+from nexusform.providers.registry import PROVIDERS
 from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
 from nexusform.value_types import friendly_name
 
 HEAD = "<!-- Written by tests/docs; do not edit. NEXUSFORM_REWRITE_GOLDEN=1 python -m pytest tests/docs -->"
+
+PROVIDERS_WORDS = """\
+A provider carries out what a plan says. The default one, `simulated`, serves every type and sends nothing:
+what is planned is recorded in the state. For drills it takes a file that plays the site, and faults:
+
+```hcl
+provider "simulated" {
+  reality = "site.json" # created, changed and read as a site would be; edit it to see drift, import from it
+  fault {
+    address   = "nexus_rack.r[*]"
+    operation = "create"
+    error     = "the rack is not wired" # without it the call is only delayed
+    delay     = "2s"
+  }
+}
+```"""
 
 _MEANING = {
     OnChange.UPDATE: "",
@@ -42,6 +59,14 @@ def backends_page() -> str:
     for name, kind in BACKENDS.items():
         lines += [f'## backend "{name}"', "", kind.schema.description, ""]
         lines += _body(kind.schema, "") if kind.schema.attributes else []
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def providers_page() -> str:
+    """docs/reference/providers.md."""
+    lines = [HEAD, "", "# Providers", "", *PROVIDERS_WORDS.splitlines(), ""]
+    for name, kind in PROVIDERS.items():
+        lines += [f'## provider "{name}"', "", kind.settings.description, "", *_body(kind.settings, "")]
     return "\n".join(lines).rstrip() + "\n"
 
 

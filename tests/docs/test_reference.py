@@ -23,10 +23,11 @@ def _pages() -> dict[str, Callable[[], str]]:
         "types.md": module.types_page,
         "commands.md": module.commands_page,
         "backends.md": module.backends_page,
+        "providers.md": module.providers_page,
     }
 
 
-@pytest.mark.parametrize("name", ["types.md", "commands.md", "backends.md"])
+@pytest.mark.parametrize("name", ["types.md", "commands.md", "backends.md", "providers.md"])
 def test_reference_page_is_what_the_product_says(name: str) -> None:
     page = _pages()[name]()
     path = ROOT / "docs" / "reference" / name
