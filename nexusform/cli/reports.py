@@ -9,7 +9,6 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.code_host import origin_of
 from nexusform.cli.planning_flags import PlacementFlags
 from nexusform.cli.screen import no_log_commands
 from nexusform.configuration.model import Configuration
@@ -52,6 +51,7 @@ def _text(subject: Subject) -> bytes:
 
 
 def _markdown(subject: Subject) -> bytes:
+    from nexusform.cli.code_host import origin_of
     from nexusform.rendering.pull_request.markdown import render_markdown
 
     return render_markdown(
@@ -127,7 +127,10 @@ class ReportFlag(Struct, frozen=True):
 
 def plan_reports(shown: PlacementFlags) -> tuple[ReportFlag, ...]:
     """The reports of a plan that are asked for. Raises usage errors, for -source-url too."""
-    origin_of(shown.source_url)
+    if shown.source_url:
+        from nexusform.cli.code_host import origin_of
+
+        origin_of(shown.source_url)
     return parse_reports(shown.report)
 
 
