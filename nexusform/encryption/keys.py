@@ -12,6 +12,7 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from msgspec import Struct
@@ -92,10 +93,8 @@ def _environment(settings: Mapping[str, str], _meta: Meta | None) -> Key:
     _only(settings, "variable")
     text = _variable(settings, "variable")
     if len(text) == 2 * KEY_BYTES:
-        try:
+        with suppress(ValueError):  # base64 of 48 bytes is as long; its length is complained about
             return Key(bytes.fromhex(text), {})
-        except ValueError:
-            pass  # base64 of 48 bytes is as long; its length is complained about
     return Key(_decoded(text), {})
 
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from nexusform.address import Address, AddressPattern, ModulePath, ModuleStep, address_order
 from nexusform.state.model import InstanceState, ObjectState, State
+from nexusform.words import listed
 
 
 class EditProblem(Exception):
@@ -180,7 +181,7 @@ def only_instance(state: State, pattern: AddressPattern) -> Address | None:
         raise EditProblem("not-a-resource", f"{pattern} is a data source, which is read anew in every plan.")
     named = [a for a in matching(state, [pattern]) if state.instances[a].current is not None]
     if len(named) > 1:
-        shown = ", ".join(str(address) for address in named[:5])
+        shown = listed((str(address) for address in named), most=5)
         raise EditProblem("several-instances", f"{pattern} names {len(named)} instances; name one: {shown}.")
     return named[0] if named else None
 

@@ -19,6 +19,7 @@ from nexusform.providers.registry import DEFAULT
 from nexusform.source import SourceFile
 from nexusform.state import codec
 from nexusform.state.model import State
+from nexusform.words import counted
 from nexusform.workflow.backend_choice import (
     BackendChoice,
     configured_choice,
@@ -151,7 +152,8 @@ def _contents(configuration: Configuration) -> list[str]:
     """What the configuration holds, a line each."""
     modules = list(_modules(configuration.root))
     resources = sum(len(module.resources) for module in modules)
-    lines = [f"Configuration: {len(configuration.files)} files, {resources} resource and data blocks."]
+    files, blocks = counted(len(configuration.files), "file"), counted(resources, "resource or data block")
+    lines = [f"Configuration: {files}, {blocks}."]
     if len(modules) > 1:
         sources = sorted({module.directory for module in modules[1:]})
         lines.append(f"Modules: {', '.join(sources)}.")

@@ -40,7 +40,7 @@ def test_init_says_what_it_found_and_leaves_nothing_behind(nf: Callable[..., Tol
     code, out, _ = nf("init")
     assert code == 0
     assert 'Backend "local": state/nexusform.nfstate (workspace "default", no state yet).' in out
-    assert "Configuration: 1 files, 1 resource and data blocks." in out
+    assert "Configuration: 1 file, 1 resource or data block." in out
     assert "nexusform has been successfully initialized!" in out
     assert [p.name for p in Path().iterdir()] == ["main.nf.hcl"]
     nf("apply", "-auto-approve")
