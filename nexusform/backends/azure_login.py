@@ -19,6 +19,12 @@ from nexusform.regular_files import read_regular
 
 _AUDIENCE: Final = "api://AzureADTokenExchange"
 _TIMEOUT: Final = 30.0  # seconds
+_SCOPE: Final = "https://storage.azure.com/.default"
+
+NOBODY_SIGNED_IN: Final = (
+    "nobody is signed in. Run `az login`, or set use_oidc, use_msi or client_secret, or give a key "
+    "(ARM_ACCESS_KEY) or a SAS token (ARM_SAS_TOKEN)."
+)
 _MOST_TOKEN: Final = 1 << 20  # bytes
 
 
@@ -35,7 +41,19 @@ def blob_credential(settings: Mapping[str, Any], account: str) -> Any:
 
         return AzureSasCredential(sas.lstrip("?"))
     with needing("azurerm", "azure"):
-        return _identity(settings)
+        credential = _identity(settings)
+    _try(credential)
+    return credential
+
+
+def _try(credential: Any) -> None:
+    """Sign in once, so that a request is not repeated for want of it. Raises BackendProblem."""
+    from azure.core.exceptions import AzureError
+
+    try:
+        credential.get_token(_SCOPE)
+    except AzureError:
+        raise BackendProblem(f"Azure Storage cannot be reached: {NOBODY_SIGNED_IN}") from None
 
 
 def _identity(settings: Mapping[str, Any]) -> Any:

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from nexusform.backends import journal_lines, lock_text
-from nexusform.backends.azure_login import blob_credential
+from nexusform.backends.azure_login import NOBODY_SIGNED_IN, blob_credential
 from nexusform.backends.extras import needing
 from nexusform.backends.journal_lines import Gathering
 from nexusform.backends.lease import Lease, LeaseLost, lease_seconds, now
@@ -414,10 +414,7 @@ def _reason(problem: Any) -> str:
     from azure.core.exceptions import ClientAuthenticationError
 
     if isinstance(problem, ClientAuthenticationError) and not _code(problem):
-        return (
-            "nobody is signed in. Run `az login`, or set use_oidc, use_msi or client_secret, or give a key "
-            "(ARM_ACCESS_KEY) or a SAS token (ARM_SAS_TOKEN)."
-        )
+        return NOBODY_SIGNED_IN
     code = _code(problem)
     line = str(problem.message).splitlines()[0] if problem.message else type(problem).__name__
     return _HINTS.get(code, f"{line} ({code})" if code and code not in line else line)
@@ -450,7 +447,10 @@ def open_azurerm(settings: Mapping[str, Any]) -> AzureBackend:
         endpoint,
         settings["container_name"],
         credential=blob_credential(settings, account),
-        retry_total=4,
+        # The SDK's own pauses (15 s and more) outlast the claim on a lock.
+        retry_total=3,
+        initial_backoff=1,
+        increment_base=2,
         connection_timeout=10,
         read_timeout=60,
     )
