@@ -145,7 +145,11 @@ def _plan_ask_apply(run: Run, job: _Job, options: PlanOptions) -> int:
 def _finish_first(run: Run, job: _Job) -> int:
     """What an apply that was killed has left comes before a new plan; 0 when there is nothing left of it."""
     rest, problems = rest_of(run.stored)
-    if rest is None or not rest.killed:
+    if rest is None:
+        # what cannot be read may still be the rest of a killed apply: only -discard drops it
+        job.voice.diagnostics(problems, run.project.sources)
+        return 1 if has_errors(problems) else 0
+    if not rest.killed:
         return 0
     asks = job.may_ask() and not job.flags.auto_approve
     problems += [] if asks else differences(run, rest)
@@ -164,13 +168,15 @@ def _resume(flags: ApplyFlags, planfile: str | None) -> int:
     """Do what is left of the last apply; of PLANFILE when one is named."""
     job = _job(flags)
     place = place_of(flags.state, flags.variables)
-    rest, problems = find_rest(place)
+    rest, backend, problems = find_rest(place)
     if planfile is not None and rest is not None:
         saved, wrong = read_plan(planfile, place)
         problems += wrong
         if saved is not None and saved.digest != rest.plan_digest:
             problems.append(error("nothing-to-resume", f'"{planfile}" is not the plan that was begun last.'))
-    opened = open_saved(place, rest.saved) if rest and not has_errors(problems) else Opened(None, (), {})
+    opened = Opened(None, (), {})
+    if rest is not None and not has_errors(problems):
+        opened = open_saved(place, rest.saved, backend)
     job.voice.diagnostics([*problems, *opened.diagnostics], opened.sources)
     if opened.project is None:
         return 1

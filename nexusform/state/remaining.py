@@ -43,6 +43,11 @@ class Remaining(Struct, frozen=True):
         return self.parts[0].serial
 
     @property
+    def left(self) -> int:
+        """How many steps are not done."""
+        return self.parts[0].steps - len(self.done)
+
+    @property
     def lineage(self) -> str:
         """The lineage of the state that the plan belongs to."""
         return self.parts[0].lineage

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
@@ -273,8 +273,12 @@ def import_one(
     block: ResourceBlock,
     address: Address,
     object_id: str,
+    kept_lines: Sequence[bytes] = (),
 ) -> list[Diagnostic]:
-    """Find one object and write it into the state; the caller holds the lock."""
+    """Find one object and write it into the state; the caller holds the lock.
+
+    `kept_lines` stay in the journal: what an apply that did not come to its end left to do.
+    """
     state = request.state
     if address in state.instances:
         detail = (
@@ -297,7 +301,7 @@ def import_one(
         nexusform_version=nexusform.__version__,
     )
     try:
-        project.backend.compact(codec.encode(after))
+        project.backend.compact(codec.encode(after), kept_lines)
     except BackendProblem as problem:
         return [error("the-state-cannot-be-written", str(problem))]
     return []

@@ -257,7 +257,7 @@ def _copy(
         refusal = _occupied(stored.state, standing.state, name, target)
         if refusal is not None and not options.force_copy:
             return "", [*problems, refusal]
-        target.compact(codec.encode(stored.state))
+        target.compact(codec.encode(stored.state), stored.kept_lines())
     return f'Took the state of workspace "{name}" along to {target.describe()}.', problems
 
 

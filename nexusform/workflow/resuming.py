@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.ports import BackendProblem
+from nexusform.ports import BackendProblem, StateBackend
 from nexusform.state import codec
 from nexusform.words import counted
 from nexusform.workflow.place import Place
@@ -34,28 +34,31 @@ def differences(run: Run, rest: Rest) -> list[Diagnostic]:
     ]
 
 
-def find_rest(place: Place) -> tuple[Rest | None, list[Diagnostic]]:
-    """What is left to do in the place's state, for opening the project that it belongs to."""
+def find_rest(place: Place) -> tuple[Rest | None, StateBackend | None, list[Diagnostic]]:
+    """What is left to do in the place's state, and the backend that holds it, for opening the project.
+
+    The plan may name another backend: the state may have been migrated since it was made.
+    """
     backend, problems, _ = find_backend(place)
     if backend is None:
-        return None, problems
+        return None, None, problems
     stored, wrong = read_stored(backend, closely=False)
     if stored is None:
-        return None, [*problems, *wrong]
+        return None, None, [*problems, *wrong]
     # Unsettled steps may count as left here: the run looks again, under the lock.
     rest, wrong = rest_of(stored)
     if rest is None and not wrong:
         wrong = [error("nothing-to-resume", "No apply left anything to do. Plan and apply as usual.")]
-    return rest, [*problems, *wrong]
+    return rest, backend, [*problems, *wrong]
 
 
 def discard(run: Run) -> tuple[int, list[Diagnostic]]:
     """Drop what is left; how many steps it was."""
-    rest, _ = rest_of(run.stored)
-    if run.stored.remaining is None:
+    remaining = run.stored.remaining
+    if remaining is None:
         return 0, []
     try:
         run.project.backend.compact(codec.encode(run.stored.state))
     except BackendProblem as problem:
         return 0, [error("the-state-cannot-be-written", str(problem))]
-    return (rest.steps if rest else 0), []
+    return remaining.left, []

@@ -18,7 +18,7 @@ from nexusform.planning.plan import Action, Mode, Plan, VariableValue
 from nexusform.planning.saved import plan_file
 from nexusform.planning.saved.plan_file import SavedPlan
 from nexusform.planning.verification.verification import problem_of
-from nexusform.ports import FileProblem
+from nexusform.ports import FileProblem, StateBackend
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.values import Value
@@ -72,15 +72,19 @@ def unsealed(document: bytes, path: str, place: Place) -> tuple[bytes, list[Diag
     return opened(document, path, configuration, place.environment)
 
 
-def open_saved(place: Place, saved: SavedPlan) -> Opened:
-    """The project of a saved plan: its configuration and variables, as they were reviewed."""
+def open_saved(place: Place, saved: SavedPlan, backend: StateBackend | None = None) -> Opened:
+    """The project of a saved plan: its configuration and variables, as they were reviewed.
+
+    Its state is in `backend`; without one, in the backend that its configuration names.
+    """
     configuration, problems = configuration_of(place, saved)
     sources = {name: SourceFile(name, text) for name, text in saved.snapshot.items()}
     if configuration is None or has_errors(problems):
         return Opened(None, tuple(problems), sources)
     problems += other_variables(place, configuration, saved.plan)
-    backend, wrong = open_backend(place, configuration)
-    problems += wrong
+    if backend is None:
+        backend, wrong = open_backend(place, configuration)
+        problems += wrong
     if backend is None or has_errors(problems):
         return Opened(None, tuple(problems), sources)
     project = Project(

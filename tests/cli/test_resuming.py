@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run
+from nexusform.diagnostics import error
+from nexusform.planning.saved import plan_file
 
 STATE = Path("state/nexusform.nfstate")
 SITE = """provider "simulated" {{
@@ -213,3 +215,55 @@ def test_a_crash_of_the_command_that_looks_it_up_loses_nothing(nf: Shell) -> Non
         if not died:
             break
     assert call > 1
+
+
+def test_a_rest_moves_with_its_state_and_is_resumed_where_it_is(nf: Shell) -> None:
+    interrupted(nf)
+    assert nf("refresh")[0] == 0  # looks up what became of the step that was under way
+    here = Path("main.nf.hcl").read_text()
+    Path("main.nf.hcl").write_text(
+        'nexusform {\n  backend "local" {\n    path = "elsewhere/s.nfstate"\n  }\n}\n' + here
+    )
+    code, told = nf("init", "-migrate-state")
+    assert code == 0, told
+    code, told = nf("apply", "-resume")
+    assert code == 0, told
+    assert "Apply complete!" in told
+    document = json.loads(Path("elsewhere/s.nfstate").read_text())
+    kinds = [resource["type"] for resource in document["resources"]]
+    assert kinds.count("nexus_kubernetes_cluster") == 1
+    assert not list(Path("elsewhere").glob("*.journal"))
+    assert nf("plan", "-detailed-exitcode")[0] == 0
+
+
+def test_an_import_keeps_what_is_left(nf: Shell) -> None:
+    interrupted(nf)
+    assert nf("refresh")[0] == 0
+    reality = json.loads(Path("site.json").read_text())
+    rack = next(entry for entry in reality if entry["type"] == "nexus_rack")
+    foreign = {**rack, "id": "lab/spare", "creation": 90}
+    foreign["attributes"] = {**rack["attributes"], "id": "lab/spare", "name": "spare"}
+    Path("site.json").write_text(json.dumps([*reality, foreign]))
+    with Path("main.nf.hcl").open("a") as file:
+        file.write(
+            'resource "nexus_rack" "spare" {\n  site_id = nexus_site.lab.id\n  name = "spare"\n'
+            "  machine_count = 8\n}\n"
+        )
+    code, told = nf("import", "nexus_rack.spare", "lab/spare")
+    assert code == 0, told
+    code, told = nf("apply", "-discard")
+    assert "steps of an earlier apply" in told
+
+
+def test_a_rest_that_cannot_be_read_stops_a_new_apply(nf: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupted(nf)
+    assert nf("refresh")[0] == 0
+    before = STATE.read_bytes()
+    unreadable = error("the-plan-cannot-be-read", "the plan in the journal: it is damaged.")
+    monkeypatch.setattr(plan_file, "read", lambda _document, _name: (None, [unreadable]))
+    code, told = nf("apply", "-auto-approve")
+    assert code == 1
+    assert "the plan in the journal: it is damaged." in told
+    assert STATE.read_bytes() == before
+    assert "Dropped" in nf("apply", "-discard")[1]
+    assert nf("apply", "-auto-approve")[0] == 0

@@ -3,6 +3,7 @@
 Where a program is missing the tests skip and say which; with NEXUSFORM_NEED_SERVERS=1 that is a failure.
 """
 
+import importlib.util
 import os
 import pwd
 import shutil
@@ -97,10 +98,7 @@ def azurite() -> Iterator[str]:
 @contextmanager
 def s3_server() -> Iterator[str]:
     """The address of an S3 service."""
-    pytest_module = "moto.server"
-    try:
-        __import__(pytest_module)
-    except ImportError:
+    if importlib.util.find_spec("moto") is None:
         missing("moto's server is not installed (pip install 'nexusform[dev]')")
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="nexusform-s3-") as folder:
