@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final
@@ -13,7 +13,7 @@ import click
 from msgspec import Struct
 
 from nexusform.applying.events import Listener, StepEvent
-from nexusform.cli.arguments import group, number, optional, switch
+from nexusform.cli.arguments import group, number, optional, switch, texts
 from nexusform.cli.commands import command
 from nexusform.cli.flags import LockFlags, ViewFlags, place_of, state_flag, variable_flags
 from nexusform.cli.plan import Showing, notices_of, voice_of
@@ -31,7 +31,7 @@ from nexusform.workflow.project import Opened, Project, open_project
 from nexusform.workflow.rest import Rest, rest_of
 from nexusform.workflow.resuming import differences, discard, find_rest
 from nexusform.workflow.run import PlanOptions, Run, begin
-from nexusform.workflow.saved_plans import judge, open_saved, read_plan
+from nexusform.workflow.saved_plans import judge, open_saved, read_plan, signature_problems
 from nexusform.workflow.stored import Stored, state_digest
 
 FIRST_INTERRUPT: Final = (
@@ -71,6 +71,9 @@ class ApplyArguments(Struct, frozen=True, kw_only=True):
     planfile: str | None = optional(None)
     resume: bool = switch("Do what an interrupted or failed apply left to do, as it was planned")
     discard: bool = switch("Drop what an interrupted or failed apply left to do")
+    verify: tuple[str, ...] = texts(
+        "Refuse a PLANFILE that was not signed with the key whose public half is in FILE", metavar="key:FILE"
+    )
     planning: PlanningFlags = group(PlanningFlags)
     flags: ApplyFlags = group(ApplyFlags)
 
@@ -79,6 +82,11 @@ class ApplyArguments(Struct, frozen=True, kw_only=True):
 def apply(arguments: ApplyArguments) -> int:
     """Plan, ask, and carry the plan out; or carry out the saved plan PLANFILE as it was reviewed."""
     shaping = arguments.planning.changed()
+    verification = _verification(arguments.verify)
+    if arguments.verify and (arguments.planfile is None or arguments.resume or arguments.discard):
+        raise click.UsageError(
+            "-verify is about a plan that was saved: name its file, and apply it as a whole."
+        )
     if arguments.discard and arguments.resume:
         raise click.UsageError("-resume does what is left and -discard drops it: they do not go together.")
     if arguments.discard:
@@ -93,7 +101,25 @@ def apply(arguments: ApplyArguments) -> int:
         raise click.UsageError(
             f"-{shaping[0]} shapes a plan, and {arguments.planfile} is one already. Plan again with it."
         )
-    return _apply_saved(arguments.planfile, arguments.flags)
+    return _apply_saved(arguments.planfile, verification, arguments.flags)
+
+
+class Verification(Struct, frozen=True):
+    """What -verify asks for: `key_files` hold the keys with which a plan must be signed."""
+
+    key_files: tuple[str, ...] = ()
+
+
+def _verification(words: Sequence[str]) -> Verification:
+    """What the words of -verify say. Raises a usage error."""
+    key_files: list[str] = []
+    for word in words:
+        kind, _, value = word.partition(":")
+        if kind == "key" and value:
+            key_files.append(value)
+        else:
+            raise click.UsageError(f'-verify: "{word}" is not known; write -verify=key:FILE.')
+    return Verification(tuple(key_files))
 
 
 class _Job(Struct, frozen=True):
@@ -213,11 +239,13 @@ def _discard(flags: ApplyFlags) -> int:
     return _run(job, opened.project, drop)
 
 
-def _apply_saved(path: str, flags: ApplyFlags) -> int:
+def _apply_saved(path: str, verification: Verification, flags: ApplyFlags) -> int:
     job = _job(flags)
     place = place_of(flags.state, flags.variables)
     saved, problems = read_plan(path, place)
-    opened = open_saved(place, saved) if saved else Opened(None, (), {})
+    if saved is not None:
+        problems += [each for key in verification.key_files for each in signature_problems(saved, key)]
+    opened = open_saved(place, saved) if saved and not has_errors(problems) else Opened(None, (), {})
     job.voice.diagnostics([*problems, *opened.diagnostics], opened.sources)
     if saved is None or opened.project is None:
         return 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import click
 from msgspec import Struct
 
 from nexusform.cli.arguments import group, number, switch, text
@@ -25,6 +26,7 @@ class PlanArguments(Struct, frozen=True, kw_only=True):
     """What `plan` takes."""
 
     out: str = text("Save the plan to a file, to be applied as it is", metavar="FILE")
+    sign: str = text("Sign the saved plan with this private key (Ed25519, PEM)", metavar="KEYFILE")
     detailed_exitcode: bool = switch("Exit with 2 when there are changes")
     generate_config_out: str = text("Write configuration for imported objects that have none", metavar="FILE")
     as_json: bool = switch("As a stream of JSON events", flag="json")
@@ -80,6 +82,8 @@ def plan(arguments: PlanArguments) -> int:
 
     Exit code 0, or 1 for errors; with -detailed-exitcode 2 when there are changes.
     """
+    if arguments.sign and not arguments.out:
+        raise click.UsageError("-sign signs a plan that is saved: add -out=FILE.")
     options = arguments.planning.options(
         generate_config_out=arguments.generate_config_out,
         want_rejected=arguments.shown.placements == "all",
@@ -95,23 +99,23 @@ def plan(arguments: PlanArguments) -> int:
     with begin(opened.project, "OperationTypePlan", locking, notices=notices_of(voice), settles=False) as run:
         already_told = len(run.diagnostics)
         voice.diagnostics([*run.diagnostics, *remarks_on_rest(run.stored)], opened.sources)
-        made = _plan_and_tell(run, options, showing, arguments.out) if run.ready else None
+        made = _plan_and_tell(run, options, showing, arguments) if run.ready else None
     voice.diagnostics(run.diagnostics[already_told:], opened.sources)
     if made is None or made.errored or has_errors(run.diagnostics):
         return 1
     return CHANGES if arguments.detailed_exitcode and made.has_changes else 0
 
 
-def _plan_and_tell(run: Run, options: PlanOptions, showing: Showing, out: str) -> Plan:
+def _plan_and_tell(run: Run, options: PlanOptions, showing: Showing, arguments: PlanArguments) -> Plan:
     with showing.voice.planning():
         made = run.plan(options).plan
     project = run.project  # with the configuration that planning may have written
     saved_to = ""
-    if out and not made.errored:
+    if arguments.out and not made.errored:
         from nexusform.workflow.saved_plans import save_plan
 
-        run.diagnostics += save_plan(made, project, run.prior_document(), out)
-        saved_to = "" if has_errors(run.diagnostics) else out
+        run.diagnostics += save_plan(made, project, run.prior_document(), arguments.out, arguments.sign)
+        saved_to = "" if has_errors(run.diagnostics) else arguments.out
     showing.tell(made, run, saved_to=saved_to)
     return made
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
@@ -13,6 +13,7 @@ from nexusform.configuration.loader import load, read_variables
 from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors, warning
 from nexusform.encryption.envelope import is_sealed
+from nexusform.encryption.signatures import SignatureProblem, check_signature, sign
 from nexusform.plain_data import from_plain, to_plain
 from nexusform.planning.plan import Action, Mode, Plan, VariableValue
 from nexusform.planning.saved import plan_file
@@ -29,14 +30,21 @@ from nexusform.workflow.run import PlanOptions, Run
 from nexusform.workflow.surroundings import PLAN_CAP, RealFiles, read_file
 from nexusform.workflow.writing import write_output
 
+_LARGEST_KEY = 1 << 16  # bytes
 _NOT_GIVEN = "no-value-for-required-variable"
 
 
-def save_plan(plan: Plan, project: Project, prior: bytes | None, path: str) -> list[Diagnostic]:
-    """Write a plan file, encrypted when plans are to be."""
+def save_plan(
+    plan: Plan, project: Project, prior: bytes | None, path: str, key_file: str = ""
+) -> list[Diagnostic]:
+    """Write a plan file, signed with the key of a file when one is named, encrypted when plans are to be."""
     configuration = project.configuration
     snapshot = {name: source.text for name, source in configuration.files.items()}
-    document = plan_file.write(plan, snapshot, prior or b"")
+    try:
+        signer = _signer(key_file) if key_file else None
+        document = plan_file.write(plan, snapshot, prior or b"", signer)
+    except (FileProblem, SignatureProblem) as problem:
+        return [error("the-plan-cannot-be-signed", str(problem))]
     document, problems = sealed_plan(document, configuration, project.place.environment)
     if has_errors(problems):
         return problems
@@ -49,6 +57,21 @@ def save_plan(plan: Plan, project: Project, prior: bytes | None, path: str) -> l
             error("the-plan-cannot-be-saved", f'"{path}" cannot be written: {problem.strerror}.'),
         ]
     return problems
+
+
+def _signer(key_file: str) -> Callable[[str], Mapping[str, str]]:
+    key = read_file(key_file, _LARGEST_KEY)
+    return lambda digest: sign(digest, key, key_file)
+
+
+def signature_problems(saved: SavedPlan, key_file: str) -> list[Diagnostic]:
+    """Why a plan is not one that was signed with the key whose public half stands in a file."""
+    try:
+        key = read_file(key_file, _LARGEST_KEY)
+        check_signature(saved.signature, saved.signed_digest, key, key_file)
+    except (FileProblem, SignatureProblem) as problem:
+        return [error("saved-plan-is-not-verified", f"{problem} Nothing was done.")]
+    return []
 
 
 def read_plan(path: str, place: Place) -> tuple[SavedPlan | None, list[Diagnostic]]:

@@ -2,15 +2,15 @@
 
 `nexusform.json` comes first and names the format, the version and the SHA-256 of every other
 member; `plan.json` and its large parts; the configuration as it was read; the prior state as it
-stood. The same plan gives the same bytes on every machine. Sensitive values stand in it in plain
-text, as they do in the state.
+stood; last of all `signature.json`, when the plan was signed. The same plan gives the same bytes on every
+machine. Sensitive values stand in it in plain text, as they do in the state.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from typing import Any, Final
 
@@ -33,6 +33,7 @@ _MANIFEST: Final = "nexusform.json"
 _PLAN: Final = "plan.json"
 _CONFIGURATION: Final = "configuration.json"
 _PRIOR: Final = "prior-state.json"
+_SIGNATURE: Final = "signature.json"
 # Fields of Plan that are members of their own.
 _LARGE: Final = ("changes", "steps", "placements", "sites")
 _MEMBERS: Final = (_PLAN, *[f"{name}.json" for name in _LARGE], _CONFIGURATION, _PRIOR)
@@ -43,13 +44,16 @@ class SavedPlan(Struct, frozen=True):
 
     `snapshot` maps the names of the configuration's files to their text; `prior_state` is the
     state document that the plan was made from (empty: there was none); `digest` names this very
-    file (state remembers the digests of applied plans).
+    plan, signed or not (state remembers the digests of applied plans). `signature` (None: not signed) was
+    made of `signed_digest`.
     """
 
     plan: Plan
     snapshot: Mapping[str, str]
     prior_state: bytes
     digest: str
+    signed_digest: str = ""
+    signature: Mapping[str, Any] | None = None
 
 
 def digest(data: bytes) -> str:
@@ -57,11 +61,22 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def _signed_digest(members: Mapping[str, bytes]) -> str:
+    """What a signature is made of: a digest over the names and digests of all parts, in whatever order."""
+    listed = sorted(f"{digest(content)}  {name}\n" for name, content in members.items())
+    return digest("".join(listed).encode())
+
+
 # --- writing -----------------------------------------------------------------------------------
 
 
-def write(plan: Plan, snapshot: Mapping[str, str], prior_state: bytes = b"") -> bytes:
-    """The plan file. Raises ValueError beyond 4 GiB.
+def write(
+    plan: Plan,
+    snapshot: Mapping[str, str],
+    prior_state: bytes = b"",
+    sign: Callable[[str], Mapping[str, str]] | None = None,
+) -> bytes:
+    """The plan file. Raises ValueError beyond 4 GiB. `sign` makes a signature of a digest.
 
     The defaults of optional object attributes in the types of variables are not kept: values
     have them filled in already.
@@ -79,7 +94,10 @@ def write(plan: Plan, snapshot: Mapping[str, str], prior_state: bytes = b"") -> 
         "unknown": mark,
         "members": {name: digest(content) for name, content in members.items()},
     }
-    return plain_zip.pack({_MANIFEST: json_text.dumps(manifest, indent=True) + b"\n", **members})
+    members = {_MANIFEST: json_text.dumps(manifest, indent=True) + b"\n", **members}
+    if sign is not None:
+        members[_SIGNATURE] = json_text.dumps(sign(_signed_digest(members)), indent=True) + b"\n"
+    return plain_zip.pack(members)
 
 
 def _marked(documents: Mapping[str, Any]) -> tuple[str, dict[str, bytes]]:
@@ -143,6 +161,7 @@ def _read(data: bytes, name: str, running: str) -> SavedPlan:
     members = plain_zip.unpack(data)
     if members is None:
         raise _damaged(name, "Bytes are missing, changed or added.")
+    signature = _signature(members.pop(_SIGNATURE, None), name)
     digests = manifest.get("members")
     if (
         not isinstance(digests, dict)
@@ -168,7 +187,20 @@ def _read(data: bytes, name: str, running: str) -> SavedPlan:
     snapshot = _document(members, _CONFIGURATION, mark, name)
     if not isinstance(snapshot, dict) or not all(isinstance(text, str) for text in snapshot.values()):
         raise _damaged(name, f'Its part "{_CONFIGURATION}" does not hold files.')
-    return SavedPlan(plan, snapshot, members[_PRIOR], digest(data))
+    unsigned = data if signature is None else plain_zip.pack(members)
+    return SavedPlan(plan, snapshot, members[_PRIOR], digest(unsigned), _signed_digest(members), signature)
+
+
+def _signature(content: bytes | None, name: str) -> dict[str, Any] | None:
+    if content is None:
+        return None
+    try:
+        signature = json_text.loads(content)
+    except json_text.JsonProblem:
+        signature = None
+    if not isinstance(signature, dict):
+        raise _damaged(name, "Its signature is not one that nexusform wrote.")
+    return signature
 
 
 def _manifest(data: bytes, name: str) -> dict[str, Any]:

@@ -1,0 +1,183 @@
+"""`plan -sign` and `apply -verify=key:FILE`: only what was signed with the key is applied."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from nexusform.cli.main import run
+from nexusform.planning.saved import plain_zip
+from tests.trust.test_saved_plans import CONFIGURATION, forge, more_machines
+
+PEM = serialization.Encoding.PEM
+ENCRYPTION = """
+nexusform {
+  encryption {
+    key_provider "pbkdf2" "main" {
+      passphrase    = "a passphrase that is long"
+      iterations    = 200000
+    }
+    method "aes_gcm" "main" {
+      keys = key_provider.pbkdf2.main
+    }
+    plan {
+      method = method.aes_gcm.main
+    }
+  }
+}
+"""
+
+
+def write_keys(name: str) -> None:
+    key = Ed25519PrivateKey.generate()
+    private = key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    public = key.public_key().public_bytes(PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    Path(f"{name}.key").write_bytes(private)
+    Path(f"{name}.pub").write_bytes(public)
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text(CONFIGURATION)
+    write_keys("team")
+    return tmp_path
+
+
+def refused(capsys: pytest.CaptureFixture[str], *flags: str) -> str:
+    capsys.readouterr()
+    assert run(["apply", *flags, "p.nfplan"]) == 1
+    assert not Path("state/nexusform.nfstate").exists()
+    return " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+def test_a_plan_with_the_signature_is_applied() -> None:
+    assert run(["plan", "-out=p.nfplan", "-sign=team.key"]) == 0
+    assert run(["apply", "-verify=key:team.pub", "p.nfplan"]) == 0
+
+
+def test_a_signed_plan_needs_no_verification_and_is_applied_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "-out=p.nfplan", "-sign=team.key"]) == 0
+    signed = Path("p.nfplan").read_bytes()
+    assert run(["apply", "p.nfplan"]) == 0
+    members = plain_zip.unpack(signed) or {}
+    del members["signature.json"]
+    Path("p.nfplan").write_bytes(plain_zip.pack(members))
+    assert run(["apply", "p.nfplan"]) == 1
+    assert "was applied already" in capsys.readouterr().err
+
+
+def test_the_signature_lies_within_the_encryption() -> None:
+    Path("encryption.nf.hcl").write_text(ENCRYPTION)
+    assert run(["plan", "-out=p.nfplan", "-sign=team.key"]) == 0
+    assert b"signature" not in Path("p.nfplan").read_bytes()
+    assert run(["apply", "-verify=key:team.pub", "p.nfplan"]) == 0
+
+
+def test_a_plan_without_a_signature_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "-out=p.nfplan"]) == 0
+    assert "Saved plan is not verified It is not signed." in refused(capsys, "-verify=key:team.pub")
+
+
+def test_a_plan_that_another_key_signed_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    write_keys("mallory")
+    assert run(["plan", "-out=p.nfplan", "-sign=mallory.key"]) == 0
+    assert "It was signed with another key" in refused(capsys, "-verify=key:team.pub")
+    both = ("-verify=key:team.pub", "-verify=key:mallory.pub")
+    assert "It was signed with another key" in refused(capsys, *both)
+    members = plain_zip.unpack(Path("p.nfplan").read_bytes()) or {}
+    signature = json.loads(members["signature.json"])
+    assert run(["plan", "-out=q.nfplan", "-sign=team.key"]) == 0
+    mine = json.loads((plain_zip.unpack(Path("q.nfplan").read_bytes()) or {})["signature.json"])
+    signature["key"] = mine["key"]
+    members["signature.json"] = json.dumps(signature).encode()
+    Path("p.nfplan").write_bytes(plain_zip.pack(members))
+    assert "Its signature does not fit" in refused(capsys, "-verify=key:team.pub")
+
+
+def test_a_plan_that_was_changed_after_it_was_signed_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "-out=p.nfplan", "-sign=team.key"]) == 0
+    forge(Path("p.nfplan"), "steps.json", more_machines)
+    assert "Its signature does not fit" in refused(capsys, "-verify=key:team.pub")
+
+
+@pytest.mark.parametrize(
+    "signature", [b"", b"[]", b"{}", b'{"algorithm":"none"}', b'{"algorithm":7,"key":[]}']
+)
+def test_a_broken_signature_is_refused(signature: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "-out=p.nfplan", "-sign=team.key"]) == 0
+    members = plain_zip.unpack(Path("p.nfplan").read_bytes()) or {}
+    members["signature.json"] = signature
+    Path("p.nfplan").write_bytes(plain_zip.pack(members))
+    assert "signature" in refused(capsys, "-verify=key:team.pub")
+
+
+def test_keys_of_openssl_are_taken() -> None:
+    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", "o.key"], check=True)
+    subprocess.run(["openssl", "pkey", "-in", "o.key", "-pubout", "-out", "o.pub"], check=True)
+    assert run(["plan", "-out=p.nfplan", "-sign=o.key"]) == 0
+    assert run(["apply", "-verify=key:o.pub", "p.nfplan"]) == 0
+
+
+def odd_keys() -> dict[str, tuple[bytes, str]]:
+    curve = ec.generate_private_key(ec.SECP256R1())
+    pkcs8 = serialization.PrivateFormat.PKCS8
+    secret = serialization.BestAvailableEncryption(b"secret")
+    openssh = serialization.PrivateFormat.OpenSSH
+    plain = serialization.NoEncryption()
+    mine = Ed25519PrivateKey.generate()
+    public = serialization.PublicFormat.SubjectPublicKeyInfo
+    return {
+        "nothing": (b"", "not in PEM form"),
+        "text": (b"my key\n", "not in PEM form"),
+        "damaged": (b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "is damaged"),
+        "curve": (curve.private_bytes(PEM, pkcs8, plain), "no Ed25519 key"),
+        "passphrase": (mine.private_bytes(PEM, pkcs8, secret), "protected by a passphrase"),
+        "public": (mine.public_key().public_bytes(PEM, public), "is a public key"),
+        "openssh": (curve.private_bytes(PEM, openssh, plain), "a key of OpenSSH"),
+        "ssh": (b"ssh-ed25519 AAAA me\n", "a key of OpenSSH"),
+    }
+
+
+def test_a_key_to_sign_with_in_the_wrong_form_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    for key, expected in odd_keys().values():
+        Path("odd.key").write_bytes(key)
+        assert run(["plan", "-out=p.nfplan", "-sign=odd.key"]) == 1
+        told = " ".join(capsys.readouterr().err.replace("│", " ").split())
+        assert "The plan cannot be signed" in told
+        assert expected in told
+        assert not Path("p.nfplan").exists()
+    assert run(["plan", "-out=p.nfplan", "-sign=absent.key"]) == 1
+    assert 'There is no file "absent.key"' in capsys.readouterr().err
+
+
+def test_a_key_to_verify_with_in_the_wrong_form_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "-out=p.nfplan", "-sign=team.key"]) == 0
+    assert "is a private key" in refused(capsys, "-verify=key:team.key")
+    curve = ec.generate_private_key(ec.SECP256R1()).public_key()
+    Path("odd.pub").write_bytes(curve.public_bytes(PEM, serialization.PublicFormat.SubjectPublicKeyInfo))
+    assert "no Ed25519 key" in refused(capsys, "-verify=key:odd.pub")
+    Path("odd.pub").write_bytes(b"ssh-ed25519 AAAA me\n")
+    assert "a key of OpenSSH" in refused(capsys, "-verify=key:odd.pub")
+    assert 'There is no file "absent"' in refused(capsys, "-verify=key:absent")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["plan", "-sign=team.key"], "add -out=FILE"),
+        (["apply", "-verify=key:team.pub"], "name its file"),
+        (["apply", "-verify=key:team.pub", "-resume", "p"], "name its file"),
+        (["apply", "-verify=key:", "p"], "is not known"),
+        (["apply", "-verify=team.pub", "p"], "is not known"),
+    ],
+)
+def test_flags_that_make_no_sense(
+    words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(words) == 1
+    assert expected in capsys.readouterr().err
