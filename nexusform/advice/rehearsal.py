@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from nexusform.advice.facts import Outcome, PoolFacts, Rehearse
 from nexusform.scheduling.catalogue import largest_sku
 from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.model import VmSku, anybodys
-from nexusform.scheduling.racks.shortage import Shortage
 
 
 def rehearsal(before: RackScheduler) -> Rehearse:

@@ -14,7 +14,7 @@ from nexusform.demands import PlacedVm
 from nexusform.planning.vms.sites import vm_name
 from nexusform.planning.vms.vm_object import batch_size
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.shortage import Shortage
+from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.whatif.availability import PlacedAnew, Replacement, place_anew, quorum_of
 from nexusform.whatif.pods_down import ClusterPods, strict_budgets
 from nexusform.whatif.world_view import Cluster, Pool, SiteView

@@ -29,8 +29,7 @@ from nexusform.scheduling.fleet.model import (
 from nexusform.scheduling.fleet.rollout import Wave
 from nexusform.scheduling.fleet.roster import Roster
 from nexusform.scheduling.fleet.snapshots import next_snapshot
-from nexusform.scheduling.fleet.triggers import Occasion, Trigger, trigger_of
-from nexusform.scheduling.fleet.watcher import Watched
+from nexusform.scheduling.fleet.watcher import Occasion, Trigger, Watched, trigger_of
 
 OLD_NODE_COUNT: Final = "kubernetes.azure.com/node-count"
 NODE_COUNT: Final = "kubernetes-fleet.io/node-count"

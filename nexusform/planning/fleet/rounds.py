@@ -18,8 +18,7 @@ from nexusform.scheduling.fleet import cycle
 from nexusform.scheduling.fleet.explanation import Explanation, explain
 from nexusform.scheduling.fleet.model import Binding, BindingState, Member
 from nexusform.scheduling.fleet.roster import Roster
-from nexusform.scheduling.fleet.triggers import Occasion, Trigger
-from nexusform.scheduling.fleet.watcher import MemberChange, queued
+from nexusform.scheduling.fleet.watcher import MemberChange, Occasion, Trigger, queued
 
 MOST_ROUNDS = 1000
 

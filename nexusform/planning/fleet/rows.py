@@ -15,8 +15,7 @@ from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.fleet.decisions import selected
 from nexusform.scheduling.fleet.model import Ask, Binding, BindingState, PlacementType, Policy
 from nexusform.scheduling.fleet.rollout import Wave
-from nexusform.scheduling.fleet.triggers import Trigger
-from nexusform.scheduling.fleet.watcher import observations, trigger_for
+from nexusform.scheduling.fleet.watcher import Trigger, observations, trigger_for
 
 KIND: Final = "binding"
 NOT_REEVALUATED: Final = "kept: a fulfilled PickN is not re-evaluated"

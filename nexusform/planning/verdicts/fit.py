@@ -17,8 +17,8 @@ from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import Action
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_object import VmObject
+from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.model import Demand, Machine, Placement
-from nexusform.scheduling.racks.shortage import Shortage
 
 MOST_NAMED = 5
 DOES_NOT_FIT = "does-not-fit"

@@ -14,9 +14,8 @@ from nexusform.demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.planning.occupancy import OutsideVm
 from nexusform.scheduling.racks.certainty import Operation, Place, Release, Stand
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.explanation import Explanation
+from nexusform.scheduling.racks.explanation import Explanation, Shortage
 from nexusform.scheduling.racks.model import Demand, Hint, Machine, Placement, VmName, VmSku
-from nexusform.scheduling.racks.shortage import Shortage
 from nexusform.scheduling.world import (
     Inventory,
     MachineClash,

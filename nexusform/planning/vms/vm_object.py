@@ -11,9 +11,8 @@ from nexusform.demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import Action
 from nexusform.planning.vms.sites import SitePlan
-from nexusform.scheduling.racks.explanation import Explanation
+from nexusform.scheduling.racks.explanation import Explanation, Shortage
 from nexusform.scheduling.racks.model import Placement
-from nexusform.scheduling.racks.shortage import Shortage
 
 ROLLING = "kubernetes_version_changed"
 

@@ -1,19 +1,20 @@
 """The scheduling cycle: what a placement holds, the fleet and the policy -> what it holds next.
 
-`schedule` is one cycle; `settle` is the chain of cycles that the controller runs until it is done.
+`schedule` is one cycle; `settle` is the chain of cycles that the controller runs until it is done. In a
+cycle, `screen` runs the filters one after the other and `rank` the scores: topology spread, then affinity,
+then an obsolete binding, then the LARGER name; the parts are compared one after the other, never added.
 Source: KubeFleet pkg/scheduler/framework.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice, takewhile
 
 from msgspec import Struct
 
-from nexusform.scheduling.fleet import decisions
+from nexusform.scheduling.fleet import decisions, profile
 from nexusform.scheduling.fleet.decisions import SchedulingStatus
-from nexusform.scheduling.fleet.holdings import Holdings
 from nexusform.scheduling.fleet.model import (
     Abort,
     Ask,
@@ -26,10 +27,118 @@ from nexusform.scheduling.fleet.model import (
     Policy,
     PolicySnapshot,
 )
-from nexusform.scheduling.fleet.ranking import Ranking, Scored, rank
-from nexusform.scheduling.fleet.roster import Mask, Roster, ascending
-from nexusform.scheduling.fleet.rules import cluster_eligibility
-from nexusform.scheduling.fleet.screening import Screening, screen
+from nexusform.scheduling.fleet.profile import Filter
+from nexusform.scheduling.fleet.roster import Holdings, Mask, Roster, Standing, ascending, descending
+from nexusform.scheduling.fleet.rules import (
+    cluster_affinity,
+    cluster_eligibility,
+    same_placement_affinity,
+    topology_spread,
+)
+
+
+class Scored(Struct, frozen=True):
+    """A member's position in the roster and its two recorded scores."""
+
+    position: int
+    affinity: int
+    topology_spread: int
+
+
+class Ranking(Struct, frozen=True):
+    """Members by topology spread score and by affinity score, each from high to low."""
+
+    spreads: tuple[tuple[int, Mask], ...]
+    affinities: tuple[tuple[int, Mask], ...]
+    standing: Standing
+
+    def best_first(self, candidates: Mask) -> Iterator[Scored]:
+        """Candidates in the order in which they are picked."""
+        for spread, having_spread in self.spreads:
+            left = having_spread & candidates
+            for affinity, having_affinity in self.affinities:
+                if not left:
+                    break
+                tied = left & having_affinity
+                left &= ~tied
+                for equals in same_placement_affinity.preferred(tied, self.standing):
+                    for position in descending(equals):
+                        yield Scored(position, affinity, spread)
+
+
+def rank(ask: Ask, roster: Roster, standing: Standing, candidates: Mask) -> Ranking | Abort:
+    """Score the candidates of a PickN policy."""
+    refused = cluster_affinity.prepare(ask, roster)
+    if refused is not None:
+        return refused
+    affinities, failing = roster.remember(
+        ("affinities", ask.policy.preferred), lambda: _by_affinity(ask, roster)
+    )
+    for position in ascending(failing & candidates):
+        name = roster.members[position].name
+        message = cluster_affinity.scores(ask, roster)[1][position]
+        return Abort(
+            cluster_affinity.PLUGIN, name, f"failed to calculate score for cluster {name}: {message}"
+        )
+    return Ranking(_by_spread(ask, roster, standing), affinities, standing)
+
+
+def _by_affinity(ask: Ask, roster: Roster) -> tuple[tuple[tuple[int, Mask], ...], Mask]:
+    scores, failing = cluster_affinity.scores(ask, roster)
+    members_by_score: dict[int, Mask] = {}
+    for position, score in enumerate(scores):
+        members_by_score[score] = members_by_score.get(score, 0) | 1 << position
+    return tuple(sorted(members_by_score.items(), reverse=True)), sum(1 << position for position in failing)
+
+
+def _by_spread(ask: Ask, roster: Roster, standing: Standing) -> tuple[tuple[int, Mask], ...]:
+    if not ask.policy.spread:
+        return ((0, roster.everyone),)
+    return tuple(sorted(topology_spread.judge(ask, roster, standing).by_score.items(), reverse=True))
+
+
+class Screening(Struct, frozen=True):
+    """The members that pass, and by rule those that it was the first to refuse.
+
+    A member that the placement already holds is neither, when nothing before that rule refuses it.
+    """
+
+    passing: Mask
+    refused: tuple[tuple[Filter, Mask], ...]
+
+    @property
+    def filtered(self) -> Mask:
+        """The members that KubeFleet calls filtered out."""
+        return sum(members for rule, members in self.refused if rule.plugin != same_placement_affinity.PLUGIN)
+
+    def first_refusal(self, position: int) -> Filter | None:
+        """The rule that refused a member first."""
+        return next((rule for rule, members in self.refused if members >> position & 1), None)
+
+
+def screen(ask: Ask, roster: Roster, standing: Standing) -> Screening | Abort:
+    """Run every filter. What the rules that look at members alone say is worked out once per question."""
+    steady = tuple(takewhile(lambda rule: rule.steady, profile.FILTERS))
+    moving = profile.FILTERS[len(steady) :]
+    start = roster.remember(
+        ("screened", ask), lambda: _filtered(steady, Screening(roster.everyone, ()), ask, roster, Standing())
+    )
+    return start if isinstance(start, Abort) else _filtered(moving, start, ask, roster, standing)
+
+
+def _filtered(
+    rules: tuple[Filter, ...], start: Screening, ask: Ask, roster: Roster, standing: Standing
+) -> Screening | Abort:
+    passing, refused = start.passing, list(start.refused)
+    for rule in rules:
+        admitted = rule.admitted(ask, roster, standing)
+        if isinstance(admitted, Abort):
+            return admitted
+        out = passing & ~admitted
+        if out:
+            refused.append((rule, out))
+            passing &= admitted
+    return Screening(passing, tuple(refused))
 
 
 class CycleResult(Struct, frozen=True):

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.fleet import cycle, decisions
-from nexusform.scheduling.fleet.holdings import Holdings
+from nexusform.scheduling.fleet.cycle import Scored, Screening, rank, screen
 from nexusform.scheduling.fleet.model import (
     Abort,
     Ask,
@@ -22,10 +22,8 @@ from nexusform.scheduling.fleet.model import (
 )
 from nexusform.scheduling.fleet.profile import FILTERS
 from nexusform.scheduling.fleet.properties import Extremes, extremes_of, property_of
-from nexusform.scheduling.fleet.ranking import Scored, rank
-from nexusform.scheduling.fleet.roster import Roster, Standing, ascending
+from nexusform.scheduling.fleet.roster import Holdings, Roster, Standing, ascending
 from nexusform.scheduling.fleet.rules import cluster_affinity, same_placement_affinity, topology_spread
-from nexusform.scheduling.fleet.screening import Screening, screen
 from nexusform.scheduling.quantity import Quantity
 
 

@@ -1,13 +1,24 @@
-"""What a prediction says: one outcome per pod, and per workload how many can be placed at all."""
+"""What a prediction says: one outcome per pod, and per workload how many pods can be placed at all.
+
+The least and the most further pods of a spec (`reach`) are what hard rules let through, whatever lots are
+drawn. They are exact while the rules that pods of the spec impose on each other use one topology key (keys
+whose domains have one node each count as none): then every way to place them ends with the same number per
+domain. With several keys, or several affinity terms, they are bounds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
 from nexusform.scheduling.decision import Refusal
-from nexusform.scheduling.pods.model import PodSpec, StandingPod, Workload
+from nexusform.scheduling.pods.board import Usage
+from nexusform.scheduling.pods.counts import SpreadTally, Tally
+from nexusform.scheduling.pods.model import Node, PodSpec, StandingPod, Workload
+from nexusform.scheduling.pods.rules import inter_pod_affinity
+from nexusform.scheduling.pods.run import Run
 
 PLACE, MOVE, REMOVE, KEEP = "place", "move", "remove", "keep"
 
@@ -95,3 +106,172 @@ class Prediction(Struct, frozen=True):
     def of(self, workload: str) -> tuple[PodOutcome, ...]:
         """The outcomes of one workload (key), by number; removed pods too."""
         return tuple(sorted((o for o in self.outcomes if o.workload == workload), key=lambda o: o.number))
+
+
+def reach(run: Run, further: int) -> Reach:
+    """How many of `further` further pods can be placed, at least and at most."""
+    room = _room(run, further)
+    anti, spread = _own_keys(run, room)
+    if _starts_company(run):
+        return _company(run, room, further, anti, spread)
+    keys = {id(tally.domain) for tally in (*anti, *spread)}
+    several = len(keys) > 1 or len(spread) > 1 or len(run.counts.affinity) > 1
+    if several:
+        return _bounds(run, room, further, anti, spread)
+    total = min(_total(room, anti, spread), further)
+    return Reach(total, total, exact=True)
+
+
+def _room(run: Run, further: int) -> dict[int, int]:
+    # Pods of the spec that each node could still take, by what is there now and by its own usage.
+    room = {}
+    counts, starts = run.counts, _starts_company(run)
+    spec, nodes, usage = run.group.spec, run.board.nodes, run.board.usage
+    for bucket in run.buckets():
+        node = next(bucket)
+        if not starts and inter_pod_affinity.refuse(counts, node):
+            continue
+        if any(_skewed_by_others(tally, node) for tally in counts.hard):
+            continue
+        for at in (node, *bucket):
+            room[at] = _capacity(spec, nodes[at], usage[at], further)
+    return room
+
+
+def _skewed_by_others(tally: SpreadTally, node: int) -> bool:
+    # A node without the key never takes the pod; one that others made too full stays so if we don't count.
+    domain = tally.domain[node]
+    if domain < 0:
+        return True
+    constraint = tally.constraint
+    counts_us = tally.matches_itself and constraint.selector is not None and tally.grows
+    if counts_us:
+        return False
+    skew = tally.count[domain] + tally.matches_itself - tally.least()
+    return skew > constraint.max_skew
+
+
+def _capacity(spec: PodSpec, node: Node, usage: Usage, further: int) -> int:
+    # At least 1: the node is known to take one.
+    if spec.host_ports:
+        return 1
+    most = min(further, node.pods - usage.pods)
+    asked = spec.requests
+    if asked.cpu:
+        most = min(most, (node.cpu - usage.cpu) // asked.cpu)
+    if asked.memory:
+        most = min(most, (node.memory - usage.memory) // asked.memory)
+    for name, amount in asked.others:
+        if amount and name in node.others:
+            most = min(most, (node.others[name] - usage.others.get(name, 0)) // amount)
+    return most
+
+
+def _own_keys(run: Run, room: dict[int, int]) -> tuple[list[Tally], list[SpreadTally]]:
+    # The counters by which pods of the spec keep each other away; keys with one node per domain are
+    # settled in `room` at once.
+    board, group, counts = run.board, run.group, run.counts
+    anti: dict[int, Tally] = {}
+    for term, tally in zip(group.spec.anti_affinity, counts.anti_affinity, strict=True):
+        if not board.chooses(term, group):
+            continue
+        labelled = [node for node in room if tally.domain[node] >= 0]
+        domains = {tally.domain[node] for node in labelled}
+        if len(domains) == len(labelled):
+            room.update(dict.fromkeys(labelled, 1))
+        else:
+            anti[id(tally.domain)] = tally
+    spread = [tally for tally in counts.hard if tally.matches_itself and tally.grows]
+    return list(anti.values()), spread
+
+
+def _total(room: Mapping[int, int], anti: Sequence[Tally], spread: Sequence[SpreadTally]) -> int:
+    if not anti and not spread:
+        return sum(room.values())
+    tally = (*anti, *spread)[0]
+    domains: dict[int, int] = {}
+    for node, pods in room.items():
+        domain = tally.domain[node]
+        domains[domain] = domains.get(domain, 0) + pods
+    if anti:
+        # Nodes without the key (-1) are never refused, so they keep all their room.
+        domains = {domain: pods if domain < 0 else min(pods, 1) for domain, pods in domains.items()}
+    if spread:
+        domains = _level(spread[0], domains)
+    return sum(domains.values())
+
+
+def _level(tally: SpreadTally, domains: Mapping[int, int]) -> dict[int, int]:
+    # The domain that fills up first holds all others back to its level + maxSkew.
+    least = 0
+    if len(tally.present) >= tally.constraint.min_domains:
+        levels = [tally.count[domain] + domains.get(domain, 0) for domain in tally.present]
+        least = min(levels, default=0)
+    ceiling = least + tally.constraint.max_skew
+    return {
+        domain: min(pods, max(0, ceiling - tally.count[domain]))
+        for domain, pods in domains.items()
+        if domain >= 0
+    }
+
+
+def _starts_company(run: Run) -> bool:
+    # The first pod of a group that wants its own company chooses where all others go.
+    return bool(run.counts.affinity) and run.counts.matches_itself and not run.counts.has_company
+
+
+def _company(
+    run: Run, room: Mapping[int, int], further: int, anti: Sequence[Tally], spread: Sequence[SpreadTally]
+) -> Reach:
+    counts = run.counts
+    tally = counts.affinity[0]
+    by_domain: dict[int, dict[int, int]] = {}
+    for node, pods in room.items():
+        has_keys = all(key.domain[node] >= 0 for key in counts.affinity)
+        if has_keys and not _rejected(run, node):
+            by_domain.setdefault(tally.domain[node], {})[node] = pods
+    totals = [min(further, _total(part, anti, spread)) for part in by_domain.values()] or [0]
+    most = max(totals)
+    one_rule = len(counts.affinity) == 1 and not anti and not spread
+    if one_rule:
+        return Reach(min(totals), most, exact=True)
+    return Reach(min(1, further, most), most, exact=False)
+
+
+def _rejected(run: Run, node: int) -> bool:
+    tallies = (*run.counts.anti_affinity, *run.counts.existing)
+    return any(tally.domain[node] >= 0 and tally.count[tally.domain[node]] for tally in tallies)
+
+
+def _bounds(
+    run: Run, room: Mapping[int, int], further: int, anti: Sequence[Tally], spread: Sequence[SpreadTally]
+) -> Reach:
+    ceilings = [_total(room, [tally], []) for tally in anti]
+    ceilings += [_total(room, [], [tally]) for tally in spread]
+    most = min([further, *ceilings])
+    if spread or len(run.counts.affinity) > 1:
+        least = 0 if run.choose() is None else min(1, most)
+        return Reach(least, most, exact=False)
+    least = min(most, _certainly(room, anti))
+    return Reach(least, most, exact=least == most)
+
+
+def _certainly(room: Mapping[int, int], anti: Sequence[Tally]) -> int:
+    # Each pod bars at most the nodes of its own domains; a placement that cannot grow bars them all.
+    sizes = [(tally, _nodes_per_domain(tally, room)) for tally in anti]
+    barred = max((_barred(node, sizes) for node in room), default=1)
+    return -(-len(room) // barred)
+
+
+def _nodes_per_domain(tally: Tally, room: Mapping[int, int]) -> Mapping[int, int]:
+    return Counter(tally.domain[node] for node in room)
+
+
+def _barred(node: int, sizes: Sequence[tuple[Tally, Mapping[int, int]]]) -> int:
+    # The node itself, and per key the other nodes of its domain.
+    others = 0
+    for tally, nodes_in in sizes:
+        domain = tally.domain[node]
+        if domain >= 0:
+            others += nodes_in[domain] - 1
+    return 1 + others

@@ -4,6 +4,7 @@ Nodes fall into one bucket when every rule that reads domains must say the same 
 taints and node affinity are equal, and for each topology key that counts they lie in the same domain (keys
 with few domains) or in domains with equal counts (keys with many). In a bucket, nodes stand by what
 the rules of usage give them. A pod that is placed moves only the nodes whose counts it changed.
+What the nodes alone say to a pod is remembered (`Statics`): pods of many workloads ask the same of them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from nexusform.scheduling.pods import profile
 from nexusform.scheduling.pods.board import Board, Group, Usage
 from nexusform.scheduling.pods.counts import Counts, SpreadTally
 from nexusform.scheduling.pods.model import HOSTNAME, Node, PodSpec
-from nexusform.scheduling.pods.statics import Statics
 
 # A key with at most so many domains is told apart by domain, one with more by its counts.
 _FEW_DOMAINS: Final = 24
@@ -303,3 +303,38 @@ def _usage_score(spec: PodSpec, node: Node, usage: Usage) -> int:
     if any(refuse(spec, node, usage) for _, refuse in profile.USAGE_FILTERS):
         return -1
     return sum(weight * score(spec, node, usage) for _, weight, score in profile.USAGE_SCORES)
+
+
+class NodeFacts(Struct, frozen=True):
+    """The nodes (by index) that would take a pod whatever stands on them, and their points.
+
+    `points`: what the scores of nodes alone give, before they are scaled. `mask`: the same nodes as bits.
+    """
+
+    points: dict[int, tuple[int, ...]]
+    mask: int
+
+
+class Statics:
+    """Facts about the nodes of a cluster per question that pods ask."""
+
+    def __init__(self, nodes: tuple[Node, ...]) -> None:
+        self._nodes = nodes
+        self._facts: dict[object, NodeFacts] = {}
+        # Nodes of one shape and equal usage are told apart by nothing that scores read.
+        shapes: dict[object, int] = {}
+        self.shape = [shapes.setdefault((n.cpu, n.memory, n.pods), len(shapes)) for n in nodes]
+
+    def of(self, spec: PodSpec) -> NodeFacts:
+        """The facts for a spec."""
+        for_filters = [rule.reads(spec) for rule in profile.NODE_FILTERS]
+        for_scores = [rule.reads(spec) for rule in profile.NODE_SCORES]
+        question = (*for_filters, *for_scores)
+        facts = self._facts.get(question)
+        if facts is None:
+            points: dict[int, tuple[int, ...]] = {}
+            for at, node in enumerate(self._nodes):
+                if not any(rule.refuse(spec, node) for rule in profile.NODE_FILTERS):
+                    points[at] = tuple([rule.raw(spec, node) for rule in profile.NODE_SCORES])
+            facts = self._facts[question] = NodeFacts(points, sum(1 << at for at in points))
+        return facts

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.scheduling.pods import bounds, forecast
+from nexusform.scheduling.pods import forecast
 from nexusform.scheduling.pods.forecast import PodOutcome, Prediction, Reach, WorkloadForecast
 from nexusform.scheduling.pods.model import (
     DEFAULT_SEED,
@@ -25,8 +25,7 @@ from nexusform.scheduling.pods.model import (
     Strategy,
     Workload,
 )
-from nexusform.scheduling.pods.rollout import Rollout, removal_order, replace_pods
-from nexusform.scheduling.pods.session import Look, Session, Verdict
+from nexusform.scheduling.pods.session import Look, Rollout, Session, Verdict, removal_order, replace_pods
 
 
 def predict(
@@ -198,7 +197,7 @@ class Predictor:
         stays = len(work.keeps) + len(work.outdated)
         work.reach = Reach(stays, stays, exact=True)
         if work.asked and not work.is_daemon:
-            more = bounds.reach(self.session.run_of(workload.pod), len(work.asked))
+            more = forecast.reach(self.session.run_of(workload.pod), len(work.asked))
             work.reach = Reach(stays + more.least, stays + more.most, more.exact)
         verdicts = self._place(work)
         if work.outdated:

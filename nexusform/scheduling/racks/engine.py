@@ -6,8 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from nexusform.scheduling.racks import opened, scan
-from nexusform.scheduling.racks.explanation import Explanation, explain, first_refusal
+from nexusform.scheduling.racks import opened
+from nexusform.scheduling.racks.explanation import (
+    Explanation,
+    Shortage,
+    explain,
+    find_shortage,
+    first_refusal,
+)
+from nexusform.scheduling.racks.layout import Counts
 from nexusform.scheduling.racks.ledger import Ledger, Record
 from nexusform.scheduling.racks.model import (
     DEFAULT_SEED,
@@ -23,9 +30,7 @@ from nexusform.scheduling.racks.queues import Queues
 from nexusform.scheduling.racks.rooms import Share
 from nexusform.scheduling.racks.rule import CountFilter, Item
 from nexusform.scheduling.racks.session import NOWHERE, Session
-from nexusform.scheduling.racks.shortage import Shortage, find_shortage
 from nexusform.scheduling.racks.site import CELLS_BITS, CELLS_MASK, MACHINE_MASK, Site, Steps, ranked_cells
-from nexusform.scheduling.racks.usage import Counts
 
 
 class RackScheduler:
@@ -215,7 +220,7 @@ class RackScheduler:
         return Session(self._queues, rules, self.spread, self.seed) if rules.keep_promises() else None
 
     def _place_by_scan(self, demand: Demand) -> tuple[int, Placement] | None:
-        record = scan.choose(self._ledger, demand, self.spread, self.seed)
+        record = opened.choose(self._ledger, demand, self.spread, self.seed)
         if record is None:
             return None
         return self._add(record), self._site.placement(record.machine, record.cells)

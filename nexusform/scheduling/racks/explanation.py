@@ -1,11 +1,13 @@
-"""The answer to "why there?", rule by rule: who was refused and why, how the others were ranked.
+"""The answers to "why there?" and "why nowhere?", rule by rule: who was refused and why, how the others were
+ranked, and which filter refused the last machines when a VM fits nowhere.
 
-It asks the same opened rules as scan.py and session.py; only the words are added.
+It asks the same opened rules as those who place; only the words are added.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from msgspec import Struct
 
@@ -13,13 +15,82 @@ from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.racks import opened, profile
 from nexusform.scheduling.racks.ledger import Ledger
 from nexusform.scheduling.racks.model import Demand, Placement, RackSpread
-from nexusform.scheduling.racks.opened import OpenKey
-from nexusform.scheduling.racks.rooms import Share
-from nexusform.scheduling.racks.rule import Filter, KeyPart
+from nexusform.scheduling.racks.opened import OpenKey, without_last_resort
+from nexusform.scheduling.racks.rooms import Room, Share
+from nexusform.scheduling.racks.rule import Filter, HousedVm, KeyPart, Refuse
 from nexusform.scheduling.racks.rules.tie_break import digest
-from nexusform.scheduling.racks.scan import without_last_resort
-from nexusform.scheduling.racks.shortage import Shortage, find_shortage
-from nexusform.scheduling.racks.site import ranked_cells
+from nexusform.scheduling.racks.site import Site, ranked_cells
+
+NO_MACHINE: Final = "no_machine"
+
+
+class Shortage(Struct, frozen=True):
+    """Why nothing fits: the binding constraint in a word, for programs, and in sentences, for people."""
+
+    demand: Demand
+    binding: str
+    reason: str
+
+
+class _Scene:
+    """As rule.Scene says; `machines` shrinks as the filters take their turn."""
+
+    def __init__(self, ledger: Ledger, demand: Demand) -> None:
+        self.demand = demand
+        self.here = list(range(len(ledger.site.machines)))
+        self.machines = self.here
+        self._ledger = ledger
+        self._steps = ledger.site.shape(demand.sku).steps
+
+    @property
+    def layout(self) -> Site:
+        return self._ledger.site
+
+    def room(self, machine: int) -> Room:
+        return self._ledger.site.rooms.free(self._ledger.rooms[machine])
+
+    def holds_when_empty(self, machine: int) -> bool:
+        site = self._ledger.site
+        return site.is_open[machine] and self._steps[site.start_rooms[machine]] is not None
+
+    def vms(self) -> Iterator[HousedVm]:
+        site = self._ledger.site
+        for _, record in self._ledger.vms():
+            sku = site.shapes[record.shape].sku
+            yield HousedVm(site.pools[record.pool], sku, record.machine, site.rooms.cells(record.cells))
+
+
+def find_shortage(ledger: Ledger, demand: Demand) -> Shortage:
+    """Ask the filters once more and note which of them refused the last machines.
+
+    What the demand says of racks comes first: reasons and figures are about the racks that it asks for.
+    """
+    scene = _Scene(ledger, demand)
+    usage = ledger.usage(demand.vm.owner, demand.vm.pool)
+    asked = opened.refusals_by_machine(ledger, usage, demand)
+    chosen = [(rule, refuse) for rule, refuse in asked if opened.chooses_racks(rule)]
+    shortage = _first_short(scene, chosen)
+    if shortage is not None:
+        return shortage
+    scene.here = scene.machines
+    if not scene.here:
+        return Shortage(demand, NO_MACHINE, "There is no machine on the site.")
+    others = [(rule, refuse) for rule, refuse in asked if not opened.chooses_racks(rule)]
+    shortage = _first_short(scene, others)
+    assert shortage is not None, "a machine passes every filter"
+    return shortage
+
+
+def _first_short(scene: _Scene, asked: list[tuple[Filter, Refuse | None]]) -> Shortage | None:
+    for rule, refuse in asked:
+        if refuse is None:
+            continue
+        left = [machine for machine in scene.machines if refuse(machine) is None]
+        if not left:
+            return Shortage(scene.demand, rule.binding or rule.name, rule.sentence(scene))
+        scene.machines = left
+    return None
+
 
 _LAST_RESORT = "last_resort"
 

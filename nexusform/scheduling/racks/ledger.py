@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from nexusform.scheduling.racks.layout import NOBODY, Counts, Tally, Usage
 from nexusform.scheduling.racks.model import StandingVm, VmName
 from nexusform.scheduling.racks.site import (
     CELLS_BITS,
@@ -20,7 +21,6 @@ from nexusform.scheduling.racks.site import (
     Shape,
     Site,
 )
-from nexusform.scheduling.racks.usage import NOBODY, Counts, Tally, Usage
 
 GONE = -1
 

@@ -16,11 +16,11 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from nexusform.scheduling.racks import opened, profile
+from nexusform.scheduling.racks.layout import Counts, Figure
 from nexusform.scheduling.racks.ledger import Ledger
 from nexusform.scheduling.racks.model import Demand, RackSpread, Terms
 from nexusform.scheduling.racks.opened import OpenFilter, Packed
 from nexusform.scheduling.racks.site import Shape
-from nexusform.scheduling.racks.usage import Counts, Figure
 
 INDEX_BITS = 28
 INDEX_MASK = (1 << INDEX_BITS) - 1

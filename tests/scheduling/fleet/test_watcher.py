@@ -17,8 +17,15 @@ from nexusform.scheduling.fleet.model import (
     Policy,
     ResourceUsage,
 )
-from nexusform.scheduling.fleet.triggers import Occasion, Trigger, trigger_of
-from nexusform.scheduling.fleet.watcher import Watched, observations, queued, trigger_for
+from nexusform.scheduling.fleet.watcher import (
+    Occasion,
+    Trigger,
+    Watched,
+    observations,
+    queued,
+    trigger_for,
+    trigger_of,
+)
 from nexusform.scheduling.matching import Taint, Toleration
 from tests.scheduling.fleet.samples import ALL, FIXED, NODES, N, labels_term, member, pick, quantity
 

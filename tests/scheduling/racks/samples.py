@@ -7,6 +7,7 @@ from typing import Any
 
 from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.layout import Figures, Usage
 from nexusform.scheduling.racks.model import (
     Demand,
     Hint,
@@ -18,7 +19,6 @@ from nexusform.scheduling.racks.model import (
     VmSku,
 )
 from nexusform.scheduling.racks.rule import CountFilter, Item, Key, Refuse, Scene
-from nexusform.scheduling.racks.usage import Figures, Usage
 
 SKUS = CATALOGUES["2026-03"].vm_skus
 MENU = [

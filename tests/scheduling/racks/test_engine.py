@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.model import (
     Demand,
     Hint,
@@ -21,7 +22,6 @@ from nexusform.scheduling.racks.model import (
     VmName,
     VmSku,
 )
-from nexusform.scheduling.racks.shortage import Shortage
 from tests.scheduling.racks.brute_force import BruteForce
 
 SKUS = CATALOGUES["2026-03"].vm_skus

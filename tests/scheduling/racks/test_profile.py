@@ -15,6 +15,8 @@ from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks import rules as rules_package
 from nexusform.scheduling.racks.certainty import Place, repeat, replay
 from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.explanation import Shortage
+from nexusform.scheduling.racks.layout import Counts, Figure, Usage
 from nexusform.scheduling.racks.ledger import Ledger, Record
 from nexusform.scheduling.racks.model import (
     Demand,
@@ -28,9 +30,7 @@ from nexusform.scheduling.racks.model import (
 )
 from nexusform.scheduling.racks.opened import open_keys
 from nexusform.scheduling.racks.rule import CountFilter, Differs, Item, Key, Refuse
-from nexusform.scheduling.racks.shortage import Shortage
 from nexusform.scheduling.racks.site import Site
-from nexusform.scheduling.racks.usage import Counts, Figure, Usage
 from tests.scheduling.racks.samples import demand, last_first, limit, outcomes, rack
 
 RULES = Path(rules_package.__path__[0])
@@ -45,9 +45,7 @@ ASKING = [
         "explanation",
         "opened",
         "queues",
-        "scan",
         "session",
-        "shortage",
         "site",
     )
 ] + sorted((ROOM.parents[1] / "rendering" / "answers").glob("explanation*.py"))

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nexusform.scheduling.matching import label_selector
-from nexusform.scheduling.pods import bounds
+from nexusform.scheduling.pods import forecast
 from nexusform.scheduling.pods.model import (
     Cluster,
     HostPort,
@@ -97,7 +97,7 @@ def test_reach_covers_every_outcome(
     placed = tuple((spec if own else other, nodes[at % len(nodes)].name) for own, at in standing)
     cluster = Cluster("k", nodes)
     pods = [StandingPod("d/Pod/x", at, name, what) for at, (what, name) in enumerate(placed)]
-    reach = bounds.reach(Session(cluster, pods, 8).run_of(spec), further)
+    reach = forecast.reach(Session(cluster, pods, 8).run_of(spec), further)
     placed_pods = outcomes(cluster, spec, placed, further)
     assert reach.least <= min(placed_pods)
     assert max(placed_pods) <= reach.most
@@ -114,7 +114,7 @@ def test_one_key_is_exact_and_two_are_bounds() -> None:
         spread=(SpreadConstraint(MACHINE, 1, True, OWN),),
     )
     cluster = Cluster("k", nodes)
-    assert bounds.reach(Session(cluster, (), 8).run_of(one), 9) == bounds.Reach(2, 2, exact=True)
-    reach = bounds.reach(Session(cluster, (), 8).run_of(both), 9)
+    assert forecast.reach(Session(cluster, (), 8).run_of(one), 9) == forecast.Reach(2, 2, exact=True)
+    reach = forecast.reach(Session(cluster, (), 8).run_of(both), 9)
     assert not reach.exact
     assert reach.most == 2
