@@ -12,7 +12,7 @@ from nexusform.importers.kubernetes_manifests import Manifest, read_manifests, u
 from nexusform.importers.kubernetes_workloads import workloads_of
 from nexusform.importers.manifest_fields import Fields
 from nexusform.planning.vms.nodes import node_of
-from nexusform.planning.vms.surroundings import Thing
+from nexusform.planning.vms.sites import Thing
 from nexusform.ports import Registries
 from nexusform.scheduling.pods.model import Cluster as PodCluster
 from nexusform.scheduling.pods.model import Node, StandingPod, Workload

@@ -17,8 +17,15 @@ from msgspec.structs import replace
 from nexusform.address import Address, address_order
 from nexusform.demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.planning.plan import Plan
-from nexusform.planning.vms.sites import SitePlan, occupy_outsiders, sku_of, vm_name
-from nexusform.planning.vms.surroundings import Ground, Thing, lay_ground
+from nexusform.planning.vms.sites import (
+    Ground,
+    SitePlan,
+    Thing,
+    lay_ground,
+    occupy_outsiders,
+    sku_of,
+    vm_name,
+)
 from nexusform.ports import Registries, ResourceType
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.model import Machine, VmSku

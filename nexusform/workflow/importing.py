@@ -19,13 +19,8 @@ from nexusform.configuration.model import Configuration, ResourceBlock
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors, warning
 from nexusform.language.formatter import format_text
 from nexusform.language.numbers import number_text
-from nexusform.planning.preparation.importing import (
-    ImportTarget,
-    adopted,
-    import_targets,
-    without_configuration,
-)
 from nexusform.planning.preparation.order import modules
+from nexusform.planning.preparation.prior import ImportTarget, adopted, import_targets, without_configuration
 from nexusform.planning.request import Imported, PlanRequest
 from nexusform.ports import BackendProblem, Provider, ProviderProblem
 from nexusform.providers.registry import DEFAULT

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.planning.vms.surroundings import Thing
+from nexusform.planning.vms.sites import Thing
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.state import codec

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run
-from nexusform.planning.saved import plain_zip
+from nexusform.planning.saved import plan_file
 from nexusform.planning.saved.plan_file import digest
 
 CONFIGURATION = """
@@ -24,14 +24,14 @@ resource "nexus_rack" "r" {
 
 def forge(path: Path, member: str, change: Callable[[Any], None]) -> None:
     """Change one part of a plan file, and the digest that the file has of it."""
-    members = plain_zip.unpack(path.read_bytes())
+    members = plan_file.unpack(path.read_bytes())
     assert members is not None
     content = json.loads(members[member])
     change(content)
     members[member] = json.dumps(content).encode()
     manifest = json.loads(members["nexusform.json"])
     manifest["members"][member] = digest(members[member])
-    path.write_bytes(plain_zip.pack({**members, "nexusform.json": json.dumps(manifest).encode()}))
+    path.write_bytes(plan_file.pack({**members, "nexusform.json": json.dumps(manifest).encode()}))
 
 
 def more_machines(steps: Any) -> None:

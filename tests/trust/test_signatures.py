@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from nexusform.cli.main import run
-from nexusform.planning.saved import plain_zip
+from nexusform.planning.saved import plan_file
 from tests.trust.test_saved_plans import CONFIGURATION, forge, more_machines
 
 PEM = serialization.Encoding.PEM
@@ -64,9 +64,9 @@ def test_a_signed_plan_needs_no_verification_and_is_applied_once(capsys: pytest.
     assert run(["plan", "-out=p.nfplan", "-sign=team.key"]) == 0
     signed = Path("p.nfplan").read_bytes()
     assert run(["apply", "p.nfplan"]) == 0
-    members = plain_zip.unpack(signed) or {}
+    members = plan_file.unpack(signed) or {}
     del members["signature.json"]
-    Path("p.nfplan").write_bytes(plain_zip.pack(members))
+    Path("p.nfplan").write_bytes(plan_file.pack(members))
     assert run(["apply", "p.nfplan"]) == 1
     assert "was applied already" in capsys.readouterr().err
 
@@ -89,13 +89,13 @@ def test_a_plan_that_another_key_signed_is_refused(capsys: pytest.CaptureFixture
     assert "It was signed with another key" in refused(capsys, "-verify=key:team.pub")
     both = ("-verify=key:team.pub", "-verify=key:mallory.pub")
     assert "It was signed with another key" in refused(capsys, *both)
-    members = plain_zip.unpack(Path("p.nfplan").read_bytes()) or {}
+    members = plan_file.unpack(Path("p.nfplan").read_bytes()) or {}
     signature = json.loads(members["signature.json"])
     assert run(["plan", "-out=q.nfplan", "-sign=team.key"]) == 0
-    mine = json.loads((plain_zip.unpack(Path("q.nfplan").read_bytes()) or {})["signature.json"])
+    mine = json.loads((plan_file.unpack(Path("q.nfplan").read_bytes()) or {})["signature.json"])
     signature["key"] = mine["key"]
     members["signature.json"] = json.dumps(signature).encode()
-    Path("p.nfplan").write_bytes(plain_zip.pack(members))
+    Path("p.nfplan").write_bytes(plan_file.pack(members))
     assert "Its signature does not fit" in refused(capsys, "-verify=key:team.pub")
 
 
@@ -110,9 +110,9 @@ def test_a_plan_that_was_changed_after_it_was_signed_is_refused(capsys: pytest.C
 )
 def test_a_broken_signature_is_refused(signature: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["plan", "-out=p.nfplan", "-sign=team.key"]) == 0
-    members = plain_zip.unpack(Path("p.nfplan").read_bytes()) or {}
+    members = plan_file.unpack(Path("p.nfplan").read_bytes()) or {}
     members["signature.json"] = signature
-    Path("p.nfplan").write_bytes(plain_zip.pack(members))
+    Path("p.nfplan").write_bytes(plan_file.pack(members))
     assert "signature" in refused(capsys, "-verify=key:team.pub")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nexusform.address import parse_address
-from nexusform.planning.vms.surroundings import Thing
+from nexusform.planning.vms.sites import Thing
 from nexusform.scheduling.matching import label_selector
 from nexusform.state.model import State
 from nexusform.whatif.failure import Scope, lose_cluster, lose_machines

@@ -11,9 +11,8 @@ from nexusform.diagnostics import Diagnostic, error
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import Action, Change, Drift
-from nexusform.planning.preparation.importing import without_configuration
 from nexusform.planning.preparation.order import Order
-from nexusform.planning.preparation.prior import Prior
+from nexusform.planning.preparation.prior import Prior, without_configuration
 from nexusform.planning.request import PlanRequest
 from nexusform.state.model import ObjectState, State
 

@@ -24,11 +24,16 @@ from nexusform.planning.names.evaluation import UNKNOWN_REPETITION, Evaluation
 from nexusform.planning.plan import CheckResult, Drift, Mode, PlacementAction, PlacementChange, Plan
 from nexusform.planning.preparation.order import Order
 from nexusform.planning.request import PlanRequest
-from nexusform.planning.verdicts.certainty import SiteCertainty, measure
-from nexusform.planning.verdicts.fit import Unplaced, broken_groups, fit_failures, overfull
+from nexusform.planning.verdicts.fit import (
+    SiteCertainty,
+    Unplaced,
+    broken_groups,
+    fit_failures,
+    measure,
+    overfull,
+)
 from nexusform.planning.verdicts.separation import Verdicts, has_rules, judge
-from nexusform.planning.vms.sites import SitePlan
-from nexusform.planning.vms.surroundings import PlanSurroundings, catalogue_version
+from nexusform.planning.vms.sites import PlanSurroundings, SitePlan, catalogue_version
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.state.model import ObjectState
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from nexusform.demands import PoolDemand, VmDemand
 from nexusform.planning.conclusion.result import Explained
 from nexusform.planning.plan import PlacementAction, PlacementChange, PlacementTable
-from nexusform.planning.verdicts.certainty import SiteCertainty
+from nexusform.planning.verdicts.fit import SiteCertainty
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_object import VmKey, VmObject
 from nexusform.scheduling.racks.explanation import Explanation

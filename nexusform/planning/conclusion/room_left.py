@@ -14,8 +14,16 @@ from nexusform.demands import PlacedVm, PoolDemand, VmDemand, number_order
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.occupancy import OutsideVm, PoolVms, Room, SiteMachine, SiteRack, SiteRoom, SiteVms
 from nexusform.planning.plan import Action, Change, Plan
-from nexusform.planning.vms.sites import SitePlan, demand_for, occupy_outsiders, sku_of, vm_name
-from nexusform.planning.vms.surroundings import Ground, Thing, lay_ground
+from nexusform.planning.vms.sites import (
+    Ground,
+    SitePlan,
+    Thing,
+    demand_for,
+    lay_ground,
+    occupy_outsiders,
+    sku_of,
+    vm_name,
+)
 from nexusform.planning.vms.vm_object import VmObject, batch_size
 from nexusform.ports import Registries, ResourceType
 from nexusform.scheduling.catalogue import by_size

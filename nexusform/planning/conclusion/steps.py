@@ -12,8 +12,7 @@ from itertools import chain
 from typing import Any
 
 from nexusform.address import Address
-from nexusform.planning.conclusion.machine_use import MachineUse, machine_use
-from nexusform.planning.conclusion.step_graph import StepGraph, wait_for_room
+from nexusform.planning.conclusion.step_graph import MachineUse, StepGraph, machine_use, wait_for_room
 from nexusform.planning.plan import Action, Change, Step, StepKind
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.vms.sites import SitePlan

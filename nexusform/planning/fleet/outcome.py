@@ -12,17 +12,19 @@ from msgspec.structs import replace
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, Problem, Severity
 from nexusform.importers.fleet_model import EXTERNAL
-from nexusform.planning.fleet.attributes import (
+from nexusform.planning.fleet.hub import availability_tracked, write_selected
+from nexusform.planning.fleet.placement import (
+    OLD_NODE_COUNT,
+    PlacementPlan,
+    uses_old_name,
     write_bindings,
     write_conditions,
     write_eviction,
     write_snapshot,
     write_statuses,
 )
-from nexusform.planning.fleet.placement import OLD_NODE_COUNT, PlacementPlan, uses_old_name
 from nexusform.planning.fleet.rounds import Rounds
 from nexusform.planning.fleet.rows import removed_rows
-from nexusform.planning.fleet.selection import availability_tracked, write_selected
 from nexusform.planning.fleet.world import FleetMemberState
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import PlacementChange

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from nexusform.address import Address
-from nexusform.planning.fleet.attributes import read_bindings
-from nexusform.planning.fleet.placement import PlacementPlan
+from nexusform.planning.fleet.placement import PlacementPlan, read_bindings
 from nexusform.planning.fleet.world import FleetMemberState
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import PlacementAction, PlacementChange

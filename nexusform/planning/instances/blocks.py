@@ -14,13 +14,11 @@ from nexusform.diagnostics import Diagnostic, error, warning
 from nexusform.plain_data import Path
 from nexusform.planning.instances import arguments
 from nexusform.planning.instances.conditions import check_conditions
-from nexusform.planning.instances.difference import decide
+from nexusform.planning.instances.difference import decide, is_triggered
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.instances.triggered import is_triggered
 from nexusform.planning.names.evaluation import Evaluation, ModuleInstance, address_key, unknown_repetition
-from nexusform.planning.names.repetition import Repetition
+from nexusform.planning.names.repetition import ObjectView, Repetition, ResourceView
 from nexusform.planning.names.setting import PreparedBodies
-from nexusform.planning.names.views import ObjectView, ResourceView
 from nexusform.planning.plan import Action, CheckResult
 from nexusform.planning.preparation.moves import only_forgets
 from nexusform.planning.preparation.order import Order, created_first

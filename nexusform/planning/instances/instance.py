@@ -13,8 +13,7 @@ from nexusform.configuration.model import Lifecycle, ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, diagnostic
 from nexusform.plain_data import Path
 from nexusform.planning.names.evaluation import ModuleInstance
-from nexusform.planning.names.repetition import Repetition
-from nexusform.planning.names.views import ObjectView
+from nexusform.planning.names.repetition import ObjectView, Repetition
 from nexusform.planning.plan import Action
 from nexusform.ports import ResourceType
 from nexusform.source import Span

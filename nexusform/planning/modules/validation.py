@@ -21,7 +21,7 @@ from nexusform.planning.names.repetition import ONCE
 from nexusform.planning.names.setting import PreparedBodies, setting_for
 from nexusform.planning.preparation.order import modules, planning_order
 from nexusform.planning.request import PlanRequest
-from nexusform.planning.vms.surroundings import vm_skus
+from nexusform.planning.vms.sites import vm_skus
 from nexusform.ports import Kind, Registries
 from nexusform.scheduling.world import Inventory
 from nexusform.values import Value, unknown

@@ -21,8 +21,17 @@ from nexusform.language.conversion import convert
 from nexusform.language.evaluator import Scope, evaluate
 from nexusform.language.syntax import Expression, Traversal, TraverseAttribute, TraverseIndex
 from nexusform.plain_data import ConversionProblem
-from nexusform.planning.names.repetition import LIST, MAP, ONCE, SINGLE, Expansion, Repetition, expand
-from nexusform.planning.names.views import ObjectView, ResourceView
+from nexusform.planning.names.repetition import (
+    LIST,
+    MAP,
+    ONCE,
+    SINGLE,
+    Expansion,
+    ObjectView,
+    Repetition,
+    ResourceView,
+    expand,
+)
 from nexusform.schema import BlockSchema
 from nexusform.source import Span
 from nexusform.value_types import DYNAMIC

@@ -13,7 +13,7 @@ from nexusform.configuration.model import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, Severity, diagnostic, has_errors
 from nexusform.plain_data import Path, unknown_paths
 from nexusform.planning.names.evaluation import Evaluation, ModuleInstance, Setting
-from nexusform.planning.names.views import ObjectView, ResourceView
+from nexusform.planning.names.repetition import ObjectView, ResourceView
 from nexusform.planning.request import PlanRequest
 from nexusform.ports import ReadContext, ResourceType
 from nexusform.schema import BlockSchema

@@ -4,15 +4,21 @@
 member; `plan.json` and its large parts; the configuration as it was read; the prior state as it
 stood; last of all `signature.json`, when the plan was signed. The same plan gives the same bytes on every
 machine. Sensitive values stand in it in plain text, as they do in the state.
+
+The archive has exactly one form: members stored as they are, in order, at one fixed time. Any unzip program
+opens it. Nothing is compressed: the bytes then depend on the content alone, not on the version of a
+compression library, and a small file cannot unfold into a large one.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from typing import Any, Final
+from zlib import crc32
 
 from msgspec import Struct
 
@@ -20,7 +26,6 @@ import nexusform
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.plain_data import ConversionProblem
 from nexusform.planning.plan import Plan
-from nexusform.planning.saved import plain_zip
 from nexusform.planning.saved.record_codec import read_record, write_record
 from nexusform.state import json_text
 from nexusform.state.codec import path_text
@@ -97,7 +102,7 @@ def write(
     members = {_MANIFEST: json_text.dumps(manifest, indent=True) + b"\n", **members}
     if sign is not None:
         members[_SIGNATURE] = json_text.dumps(sign(_signed_digest(members)), indent=True) + b"\n"
-    return plain_zip.pack(members)
+    return pack(members)
 
 
 def _marked(documents: Mapping[str, Any]) -> tuple[str, dict[str, bytes]]:
@@ -158,7 +163,7 @@ def read(
 def _read(data: bytes, name: str, running: str) -> SavedPlan:
     manifest = _manifest(data, name)
     _check_version(manifest, name, running)
-    members = plain_zip.unpack(data)
+    members = unpack(data)
     if members is None:
         raise _damaged(name, "Bytes are missing, changed or added.")
     signature = _signature(members.pop(_SIGNATURE, None), name)
@@ -187,7 +192,7 @@ def _read(data: bytes, name: str, running: str) -> SavedPlan:
     snapshot = _document(members, _CONFIGURATION, mark, name)
     if not isinstance(snapshot, dict) or not all(isinstance(text, str) for text in snapshot.values()):
         raise _damaged(name, f'Its part "{_CONFIGURATION}" does not hold files.')
-    unsigned = data if signature is None else plain_zip.pack(members)
+    unsigned = data if signature is None else pack(members)
     return SavedPlan(plan, snapshot, members[_PRIOR], digest(unsigned), _signed_digest(members), signature)
 
 
@@ -204,7 +209,7 @@ def _signature(content: bytes | None, name: str) -> dict[str, Any] | None:
 
 
 def _manifest(data: bytes, name: str) -> dict[str, Any]:
-    first = plain_zip.member_at(data, 0)
+    first = member_at(data, 0)
     if first is None or first[0] != _MANIFEST:
         if not data.startswith(b"PK"):
             raise _Refused("not-a-plan-file", f"{name} is not a plan that nexusform plan -out wrote.")
@@ -275,3 +280,68 @@ def _unmark(document: Any, mark: str) -> Any:
 
 def _damaged(name: str, why: str) -> _Refused:
     return _Refused("damaged-plan-file", f"{name} cannot be used. {why} Fetch it again, or plan again.")
+
+
+LARGEST: Final = 0xFFFF_FFFE  # sizes and offsets are 32 bits wide
+
+_LOCAL: Final = struct.Struct("<4s5H3I2H")
+_CENTRAL: Final = struct.Struct("<4s6H3I5H2I")
+_END: Final = struct.Struct("<4s4H2IH")
+_VERSION: Final = 20  # what it takes to read: version 2.0
+_MADE_BY: Final = (3 << 8) | _VERSION  # Unix, so that the file mode below counts
+_MODE: Final = 0o100600 << 16
+_UTF8: Final = 1 << 11
+_STORED: Final = 0
+_TIME: Final = 0
+_DATE: Final = (1 << 5) | 1  # 1 January 1980, the first day there is
+
+
+def pack(members: Mapping[str, bytes]) -> bytes:
+    """The archive of these members. Raises ValueError when it is beyond the format's 4 GiB."""
+    body: list[bytes] = []
+    directory: list[bytes] = []
+    offset = 0
+    for name, content in members.items():
+        label = name.encode()
+        check = (crc32(content), len(content), len(content))
+        if offset + len(content) > LARGEST:
+            raise ValueError("an archive holds 4 GiB at most")
+        head = _LOCAL.pack(b"PK\3\4", _VERSION, _UTF8, _STORED, _TIME, _DATE, *check, len(label), 0)
+        body += [head, label, content]
+        directory.append(
+            _CENTRAL.pack(
+                b"PK\1\2", _MADE_BY, _VERSION, _UTF8, _STORED, _TIME, _DATE, *check,
+                len(label), 0, 0, 0, 0, _MODE, offset,
+            )
+            + label
+        )  # fmt: skip
+        offset += len(head) + len(label) + len(content)
+    listed = b"".join(directory)
+    end = _END.pack(b"PK\5\6", 0, 0, len(members), len(members), len(listed), offset, 0)
+    return b"".join([*body, listed, end])
+
+
+def unpack(data: bytes) -> dict[str, bytes] | None:
+    """The members of an archive as `pack` makes it, or None when any byte is not as it would be."""
+    members = {}
+    at = 0
+    while (member := member_at(data, at)) is not None:
+        name, content, at = member
+        members[name] = content
+    try:
+        return members if members and pack(members) == data else None
+    except ValueError:
+        return None
+
+
+def member_at(data: bytes, at: int) -> tuple[str, bytes, int] | None:
+    """The member that begins at an offset: name, content and the offset after it."""
+    if data[at : at + 4] != b"PK\3\4" or len(data) < at + _LOCAL.size:
+        return None
+    fields = _LOCAL.unpack_from(data, at)
+    method, size, label_size = fields[3], fields[8], fields[9]
+    start = at + _LOCAL.size + label_size
+    if method != _STORED or start + size > len(data):
+        return None
+    name = data[at + _LOCAL.size : start].decode("utf-8", "replace")
+    return name, data[start : start + size], start + size

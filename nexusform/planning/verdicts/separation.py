@@ -19,7 +19,7 @@ from nexusform.diagnostics import Diagnostic, Problem, Severity, did_you_mean, h
 from nexusform.plain_data import Path
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import SeparationVerdict, SeparationViolation
-from nexusform.planning.verdicts.certainty import SiteCertainty
+from nexusform.planning.verdicts.fit import SiteCertainty
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_object import VmKey, VmObject
 from nexusform.ports import Kind

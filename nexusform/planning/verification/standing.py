@@ -14,8 +14,7 @@ from nexusform.address import Address
 from nexusform.demands import PlacedVm, VmDemand
 from nexusform.diagnostics import Diagnostic, error, warning
 from nexusform.planning.preparation.prior import Prior
-from nexusform.planning.vms.sites import build_sites, sku_of
-from nexusform.planning.vms.surroundings import surroundings_before
+from nexusform.planning.vms.sites import build_sites, sku_of, surroundings_before
 from nexusform.ports import ResourceType
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.model import Machine, VmSku

@@ -10,8 +10,8 @@ from msgspec import Struct
 from nexusform.address import Address
 from nexusform.demands import PlacedVm
 from nexusform.plain_data import has_unknown
-from nexusform.planning.conclusion.machine_use import MachineUse
 from nexusform.planning.conclusion.placements import REASONS
+from nexusform.planning.conclusion.step_graph import MachineUse
 from nexusform.planning.plan import Action, Change, PlacementAction, PlacementChange, Plan
 from nexusform.planning.vms.vm_object import ROLLING
 from nexusform.ports import Kind, ResourceType

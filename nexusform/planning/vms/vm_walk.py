@@ -23,14 +23,13 @@ from nexusform.planning.instances.blocks import Blocks, show
 from nexusform.planning.instances.difference import planned_attributes
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation, address_key
-from nexusform.planning.names.views import ResourceView
+from nexusform.planning.names.repetition import ResourceView
 from nexusform.planning.plan import Action
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.preparation.selection import Selection
 from nexusform.planning.vms import vm_phase
 from nexusform.planning.vms.placed_note import note_placed
-from nexusform.planning.vms.sites import occupy_outsiders
-from nexusform.planning.vms.surroundings import PlanSurroundings
+from nexusform.planning.vms.sites import PlanSurroundings, occupy_outsiders
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.planning.vms.vm_world import VmWorld, demand_of, emptied_world, last_system_pools
 from nexusform.ports import Kind

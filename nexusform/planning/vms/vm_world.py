@@ -13,8 +13,14 @@ from nexusform.demands import PoolDemand, VmDemand
 from nexusform.diagnostics import Diagnostic, Problem, did_you_mean, error
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.vms.sites import SitePlan, build_sites
-from nexusform.planning.vms.surroundings import PlanSurroundings, Targets, surroundings_before, vm_skus
+from nexusform.planning.vms.sites import (
+    PlanSurroundings,
+    SitePlan,
+    Targets,
+    build_sites,
+    surroundings_before,
+    vm_skus,
+)
 from nexusform.planning.vms.vm_object import VmObject, changed_argument
 from nexusform.ports import Kind
 from nexusform.scheduling.racks.model import Hint, HintScope

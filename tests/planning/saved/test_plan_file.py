@@ -31,7 +31,7 @@ from nexusform.planning.plan import (
     StepKind,
     VariableValue,
 )
-from nexusform.planning.saved import plain_zip
+from nexusform.planning.saved import plan_file
 from nexusform.planning.saved.plan_file import digest, read, write
 from nexusform.scheduling.decision import Certainty, Refusal
 from nexusform.scheduling.fleet.model import Binding, BindingState
@@ -282,19 +282,19 @@ def refusal(data: bytes, **more: str) -> Diagnostic:
 
 
 def with_manifest(**changes: Any) -> bytes:
-    members = plain_zip.unpack(DATA)
+    members = plan_file.unpack(DATA)
     assert members is not None
     manifest = json.loads(members["nexusform.json"]) | changes
-    return plain_zip.pack(members | {"nexusform.json": json.dumps(manifest).encode()})
+    return plan_file.pack(members | {"nexusform.json": json.dumps(manifest).encode()})
 
 
 def with_member(name: str, content: bytes) -> bytes:
     """A file whose member was exchanged together with its digest."""
-    members = plain_zip.unpack(DATA)
+    members = plan_file.unpack(DATA)
     assert members is not None
     manifest = json.loads(members["nexusform.json"])
     manifest["members"][name] = digest(content)
-    return plain_zip.pack(members | {name: content, "nexusform.json": json.dumps(manifest).encode()})
+    return plan_file.pack(members | {name: content, "nexusform.json": json.dumps(manifest).encode()})
 
 
 def test_unknown_stays_the_one_unknown() -> None:
@@ -371,17 +371,17 @@ def test_a_rewritten_archive_is_refused() -> None:
 
 @pytest.mark.parametrize("extra", ["surplus.json", "nexusform.json"])
 def test_a_part_too_many_is_refused(extra: str) -> None:
-    members = plain_zip.unpack(DATA)
+    members = plan_file.unpack(DATA)
     assert members is not None
-    assert refusal(plain_zip.pack(members | {"surplus.json": b"{}"})).summary == "Damaged plan file"
-    assert refusal(plain_zip.pack({k: v for k, v in members.items() if k != "steps.json"}))
+    assert refusal(plan_file.pack(members | {"surplus.json": b"{}"})).summary == "Damaged plan file"
+    assert refusal(plan_file.pack({k: v for k, v in members.items() if k != "steps.json"}))
     assert extra
 
 
 def test_a_part_that_is_not_the_saved_one_is_refused() -> None:
-    members = plain_zip.unpack(DATA)
+    members = plan_file.unpack(DATA)
     assert members is not None
-    problem = refusal(plain_zip.pack(members | {"configuration.json": b"{}"}))
+    problem = refusal(plan_file.pack(members | {"configuration.json": b"{}"}))
     assert '"configuration.json" is not what was saved' in problem.detail
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from nexusform.address import parse_address
-from nexusform.planning.vms.surroundings import Thing, lay_ground
+from nexusform.planning.vms.sites import Thing, lay_ground
 from tests.planning.harness import all_types
 
 
