@@ -449,14 +449,23 @@ def _differ_surely(left: Value, right: Value) -> bool:
         return one.not_null or other.not_null
     if not (one.not_null and other.not_null):
         return False
-    length = min(len(one.prefix), len(other.prefix))
     return (
-        one.prefix[:length] != other.prefix[:length]
+        _begin_otherwise(left, right)
         or _beyond(one.lowest, other.highest)
         or _beyond(other.lowest, one.highest)
         or _beyond(one.shortest, other.longest)
         or _beyond(other.shortest, one.longest)
     )
+
+
+def _begin_otherwise(left: Value, right: Value) -> bool:
+    # Whether two texts, as far as they are known, cannot be equal.
+    one, other = refinement_of(left).prefix, refinement_of(right).prefix
+    if right.raw is UNKNOWN and len(other) < len(one):
+        one = one[: len(other)]
+    if left.raw is UNKNOWN and len(one) < len(other):
+        other = other[: len(one)]
+    return one != other
 
 
 def _beyond(lower: Any, upper: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,22 +16,19 @@ from nexusform.applying.agreement import Miss
 from nexusform.applying.events import Listener, Outcome
 from nexusform.applying.executor import Applied, Options, execute
 from nexusform.applying.opening import opening_records
-from nexusform.applying.outcomes import known_parts
 from nexusform.applying.recorder import Recorder
 from nexusform.applying.standing import provider_of
-from nexusform.configuration.dependencies import outputs_that_need
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
 from nexusform.encryption.backend import EncryptedBackend
-from nexusform.plain_data import has_unknown
-from nexusform.planning.plan import Action, CheckResult, Mode, Plan, StepKind
+from nexusform.planning.plan import CheckResult, Plan, StepKind
 from nexusform.planning.planner import make_plan
-from nexusform.planning.replanning.finalising import finalised, inconsistent_output
+from nexusform.planning.replanning.finalising import Following, Settled, finalised, settled
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.saved import plan_file
 from nexusform.ports import BackendProblem
 from nexusform.state import codec, journal
 from nexusform.state.journal import Finished, Planned
-from nexusform.state.model import OutputState, State
+from nexusform.state.model import State
 from nexusform.state.remaining import Remaining, planned_records
 from nexusform.words import counted
 from nexusform.workflow.rest import Rest
@@ -128,10 +125,10 @@ def _follow(
         listener=listener,
         options=Options(options.parallelism, options.fail_fast, options.stopping),
     )
-    outputs = _outputs(run, plan, applied)
-    checks = tuple(_check_document(check) for check in plan.checks)
-    recorder.note(Finished(outputs.values, checks))
-    problems = [*outputs.diagnostics, *_unfinished(applied)]
+    ending = _settled(run, plan, applied)
+    checks = tuple(_check_document(check) for check in ending.checks)
+    recorder.note(Finished(ending.outputs, checks))
+    problems = [*ending.diagnostics, *_unfinished(applied)]
     problems += [_journal_problem(applied.problem)] if applied.problem else []
     state = recorder.state()
     problems += _save(run, recorder, state, complete=applied.complete)
@@ -141,7 +138,7 @@ def _follow(
         diagnostics=tuple(problems),
         imported=sum(1 for change in plan.changes if change.importing),
         sends=any(run.providers[name].sends for name in taking_part if name in run.providers),
-        following=outputs.misses,
+        following=tuple(map(_output_miss, ending.following)),
         provider_names=tuple(sorted(name.split(".")[0] for name in taking_part)),
     )
 
@@ -175,69 +172,25 @@ def _same_request(run: Run, plan: Plan) -> PlanRequest:
     )
 
 
-class _Outputs(Struct, frozen=True):
-    # What the root outputs are after an apply. `misses` are those that follow from missed predictions.
-    values: Mapping[str, OutputState]
-    misses: tuple[Miss, ...] = ()
-    diagnostics: tuple[Diagnostic, ...] = ()
-
-
-def _outputs(run: Run, plan: Plan, applied: Applied) -> _Outputs:
-    """The root outputs to remember: as planned, or evaluated anew where apply brought other values.
-
-    After a failure they stay as they were: they may refer to what was not done. After a partial
-    apply the ones that are still unknown do.
+def _settled(run: Run, plan: Plan, applied: Applied) -> Settled:
+    """The outputs and conditions to remember. After a failure outputs stay as they were: they may refer to
+    what was not done.
     """
-    standing = run.stored.state.outputs
     if not applied.complete:
-        return _Outputs(standing)
-    known = {n: o for n, o in plan.planned_outputs.items() if not has_unknown(o.value)}
-    settled = not applied.misses and len(known) == len(plan.planned_outputs)
-    if settled and plan.mode is not Mode.REFRESH_ONLY:
-        return _Outputs(known)
+        return Settled(run.stored.state.outputs, plan.checks)
     request = base_request(run.project, Stored(applied.state))
-    asked = replace(request, applying=True, tie_breaks=0, ways_out=False, lint=False)
-    again = make_plan(asked).plan
-    if not again.errored and again.count(Action.NO_OP) == len(again.changes):
-        return _observed(run, plan, applied, again)
-    # The configuration says more than was applied, so it cannot tell what the outputs are now.
-    kept = {n: o for n, o in standing.items() if n in plan.planned_outputs or plan.mode is Mode.REFRESH_ONLY}
-    partial = plan.targets or plan.excludes or plan.mode is Mode.REFRESH_ONLY
-    lost = [] if partial else [name for name in plan.planned_outputs if name not in known]
-    return _Outputs({**kept, **known}, diagnostics=tuple(map(_still_unknown, lost)))
-
-
-def _observed(run: Run, plan: Plan, applied: Applied, again: Plan) -> _Outputs:
-    """Outputs evaluated on what stands. One that differs from what was planned follows from a missed
-    prediction, or it is an error.
-    """
-    values = {n: replace(o, value=known_parts(o.value)) for n, o in again.planned_outputs.items()}
     missed = {_without_keys(miss.address) for miss in applied.misses}
-    followers = outputs_that_need(run.project.configuration, missed) if missed else frozenset()
-    misses: list[Miss] = []
-    diagnostics: list[Diagnostic] = []
-    for name, planned in plan.planned_outputs.items():
-        actual = again.planned_outputs.get(name, planned)
-        differing = inconsistent_output(name, planned, actual)
-        if differing and name in followers:
-            hidden = planned.sensitive or actual.sensitive
-            shown = (_HIDDEN, _HIDDEN) if hidden else (planned.value, actual.value)
-            misses.append(Miss("output", (name,), *shown))
-        else:
-            diagnostics += differing
-    return _Outputs(values, tuple(misses), tuple(diagnostics))
+    return settled(plan, request, run.stored.state.outputs, missed)
+
+
+def _output_miss(output: Following) -> Miss:
+    hidden = output.planned.sensitive or output.actual.sensitive
+    shown = (_HIDDEN, _HIDDEN) if hidden else (output.planned.value, output.actual.value)
+    return Miss("output", (output.name,), *shown)
 
 
 def _without_keys(address: str) -> str:
     return re.sub(r'\["(?:[^"\\]|\\.)*"\]|\[[0-9]+\]', "", address)
-
-
-def _still_unknown(name: str) -> Diagnostic:
-    detail = (
-        f'What output "{name}" is cannot be told although everything was done: the configuration, evaluated '
-        "on what stands now, asks for further changes. The state keeps its last value. Plan again."
-    )
-    return error("output-unknown-after-apply", detail, block=f'output "{name}"')
 
 
 def _check_document(check: CheckResult) -> dict[str, Any]:

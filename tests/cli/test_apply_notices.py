@@ -129,3 +129,125 @@ def test_validate_does_not_guess_types(tmp_path: Path, capfd: pytest.CaptureFixt
     (tmp_path / "main.nf.hcl").write_text(variables + 'variable "on" {\n  type = bool\n}\n' + text)
     assert run([f"-chdir={tmp_path}", "validate"]) == 0
     capfd.readouterr()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'output "p" {\n  value = parseint(timestamp(), 10)\n}\n',
+        'locals {\n  l = parseint(timestamp(), 10)\n}\noutput "p" {\n  value = local.l\n}\n',
+        'output "p" {\n  value = [for x in jsondecode("[\\"${timestamp()}\\"]") : parseint(x, 10)]\n}\n',
+    ],
+)
+def test_an_expression_that_fails_when_its_values_are_known_stops_the_apply_before_anything_is_done(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], text: str
+) -> None:
+    code, said = _apply(tmp_path, 'resource "nexus_site" "s" {\n}\n' + text, capfd)
+    assert code == 1
+    assert "Error: Invalid function argument" in said
+    assert "base 10 integer" in said
+    assert "on main.nf.hcl line" in said
+    assert "Creating" not in said
+
+
+def test_moments_in_template_files_are_known_late_too(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "n.tftpl").write_text(f"${{length({_TWO})}}")
+    text = 'output "n" {\n  value = templatefile("${path.module}/n.tftpl", {})\n}\n'
+    code, said = _apply(tmp_path, text, capfd)
+    assert code == 1
+    assert 'Output "n" was known in the plan and came out otherwise. It was planned as 2 and is 1.' in said
+
+
+def test_a_module_output_that_comes_out_otherwise_names_the_root_output(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "main.nf.hcl").write_text(f'output "n" {{\n  value = length({_TWO})\n}}\n')
+    text = 'module "m" {\n  source = "./m"\n}\noutput "n" {\n  value = module.m.n\n}\n'
+    (tmp_path / "main.nf.hcl").write_text(text)
+    assert run([f"-chdir={tmp_path}", "init"]) == 0
+    capfd.readouterr()
+    code, said = _apply(tmp_path, text, capfd)
+    assert code == 1
+    assert 'Output "n" was known in the plan and came out otherwise. It was planned as 2 and is 1.' in said
+
+
+def test_a_condition_that_fails_when_its_values_are_known_stops_the_apply(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = (
+        'resource "nexus_site" "s" {\n  lifecycle {\n    precondition {\n'
+        '      condition     = "${path.module}${timestamp()}" == "never"\n'
+        '      error_message = "It is never."\n    }\n  }\n}\n'
+    )
+    code, said = _apply(tmp_path, text, capfd)
+    assert code == 1
+    assert "Error: Resource precondition failed" in said
+    assert "It is never." in said
+    assert "Creating" not in said
+
+
+def test_unknown_elements_of_a_set_may_turn_out_to_be_anything(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = (
+        'output "set" {\n  value = setunion([timestamp()], ["b"])\n}\n'
+        f'output "fewer" {{\n  value = toset({_TWO})\n}}\n'
+    )
+    code, _ = _apply(tmp_path, text, capfd)
+    assert code == 0
+    outputs = _outputs(tmp_path, capfd)
+    assert outputs["set"] == [*outputs["fewer"], "b"]  # type: ignore[misc]  # a list
+
+
+def test_conditions_are_looked_at_again_where_a_prediction_was_missed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    condition = (
+        '    condition     = nexus_virtual_machine.v.machine == "r0-bm02"\n'
+        '    error_message = "It must stand on the second machine."\n'
+    )
+    text = (
+        _VM
+        + f'output "where" {{\n  value = local.place\n  precondition {{\n{condition}  }}\n}}\n'
+        + f'check "place" {{\n  assert {{\n{condition}  }}\n}}\n'
+    )
+    code, said = _apply(tmp_path, text, capfd)
+    assert code == 1
+    assert "Error: Module output value precondition failed" in said
+    assert "Warning: Check block assertion failed" in said
+    assert _outputs(tmp_path, capfd) == {"where": "at r0-bm01"}
+    state = json.loads((tmp_path / "state" / "nexusform.nfstate").read_text())
+    assert {each["status"] for each in state["check_results"]} == {"fail"}
+
+
+def test_a_postcondition_is_looked_at_again_where_a_prediction_was_missed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = _VM.replace(
+        "  disk_gib   = 50\n",
+        "  disk_gib   = 50\n  lifecycle {\n    postcondition {\n"
+        '      condition     = self.machine == "r0-bm02"\n'
+        '      error_message = "It must stand on the second machine."\n    }\n  }\n',
+    )
+    code, said = _apply(tmp_path, text, capfd)
+    assert code == 1
+    assert "Error: Resource postcondition failed" in said
+
+
+def test_an_output_that_fails_after_a_missed_prediction_keeps_its_last_value_and_the_others_theirs(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = (
+        _VM
+        + 'output "number" {\n  value = local.place == "at r0-bm02" ? 1 : parseint("x", 10)\n}\n'
+        + 'output "place" {\n  value = local.place\n}\n'
+        + 'output "site" {\n  value = nexus_site.s.name\n}\n'
+    )
+    code, said = _apply(tmp_path, text, capfd)
+    assert code == 1
+    assert 'in output "number"' in said
+    assert 'cannot parse "x"' in said
+    assert _outputs(tmp_path, capfd) == {"place": "at r0-bm01", "site": "s"}

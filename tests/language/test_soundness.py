@@ -295,8 +295,6 @@ def _promises_too_much(text: str, hidden: Mapping[str, Value]) -> bool:
     expression, _ = parse_expression(SourceFile("case", text))
     assert expression is not None
     for part in _parts(expression):
-        if isinstance(part, Call) and part.name == "type":
-            return True
         if isinstance(part, Conditional) and any(_is_open(p, hidden) for p in (part.then, part.otherwise)):
             return True
         if isinstance(part, _LOOPS) and _may_shrink(children(part)[0], hidden):

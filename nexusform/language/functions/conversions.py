@@ -30,6 +30,7 @@ from nexusform.value_types import (
     TupleType,
     Type,
     friendly_name,
+    has_dynamic,
 )
 from nexusform.values import FALSE, SENSITIVE, TRUE, UNKNOWN, Value
 
@@ -113,6 +114,13 @@ def _is_sensitive(value: Value) -> Value:
 
 
 # --- types as text -----------------------------------------------------------------------------
+
+
+def _type(value: Value) -> Value:
+    # The type of what is not known yet may still be open.
+    if has_dynamic(value.type) and not value.is_wholly_known:
+        return Value(STRING, UNKNOWN)
+    return Value(STRING, type_text(value.type))
 
 
 def type_text(of: Type, indent: str = "") -> str:
@@ -219,7 +227,7 @@ FUNCTIONS: Final = (
         "The type of a value as text.",
         (_anything("a value"),),
         STRING,
-        lambda v: Value(STRING, type_text(v.type)),
+        _type,
         (Example('type(tolist(["a"]))', '"list(string)"'), Example("type(1)", '"number"')),
     ),
 )

@@ -4,12 +4,13 @@ check blocks. They are looked at when everything is planned, in every instance o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.address import Address
+from nexusform.address import Mode as BlockMode
 from nexusform.configuration.model import Check, Condition, Configuration, ResourceBlock, Variable
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors
 from nexusform.planning.instances.conditions import evaluate_condition, failure, worse
@@ -19,6 +20,9 @@ from nexusform.planning.plan import CheckResult, Mode
 from nexusform.planning.preparation.order import modules
 from nexusform.planning.preparation.selection import Selection
 from nexusform.planning.request import PlanRequest
+
+_DATA: tuple[BlockMode, ...] = ("data",)
+_ALL: tuple[BlockMode, ...] = ("managed", "data")
 
 
 class Subject(Struct, frozen=True):
@@ -54,12 +58,23 @@ def check_conditions(request: PlanRequest, evaluation: Evaluation, selection: Se
     if request.mode is Mode.DESTROY or selection.partial:
         return checked
     for instance in _instances(configuration, evaluation):
-        checked.add(_data_blocks(instance, evaluation))
-        checked.add(_outputs(instance, evaluation))
+        for part in _resources(instance, evaluation, modes=_DATA):
+            checked.add(part)
+        for part in _outputs(instance, evaluation):
+            checked.add(part)
     for instance in _instances(configuration, evaluation):
         for check in instance.module.checks:
             checked.add(_check(check, instance, evaluation))
     return checked
+
+
+def check_standing(request: PlanRequest, evaluation: Evaluation) -> Iterator[Checked]:
+    """Everything that has conditions besides variables, over what stands; one by one."""
+    for instance in _instances(request.configuration, evaluation):
+        yield from _resources(instance, evaluation, modes=_ALL)
+        yield from _outputs(instance, evaluation)
+        for check in instance.module.checks:
+            yield _check(check, instance, evaluation)
 
 
 def _instances(configuration: Configuration, evaluation: Evaluation) -> Iterator[ModuleInstance]:
@@ -117,25 +132,24 @@ def _where_it_was_passed(
     )
 
 
-# --- data blocks and outputs -------------------------------------------------------------------
+# --- blocks and outputs ------------------------------------------------------------------------
 
 
-def _data_blocks(instance: ModuleInstance, evaluation: Evaluation) -> Checked:
-    checked = Checked()
+def _resources(
+    instance: ModuleInstance, evaluation: Evaluation, modes: Collection[BlockMode]
+) -> Iterator[Checked]:
     for block in instance.module.resources.values():
-        if block.mode == "data" and (block.lifecycle.preconditions or block.lifecycle.postconditions):
-            for part in _data_block(block, instance, evaluation):
-                checked.add(part)
-    return checked
+        if block.mode in modes and (block.lifecycle.preconditions or block.lifecycle.postconditions):
+            yield from _resource(block, instance, evaluation)
 
 
-def _data_block(block: ResourceBlock, instance: ModuleInstance, evaluation: Evaluation) -> Iterator[Checked]:
-    """The conditions of each instance of a data block, which has been read."""
+def _resource(block: ResourceBlock, instance: ModuleInstance, evaluation: Evaluation) -> Iterator[Checked]:
+    """The conditions of each instance of a block that has been read or stands."""
     # What is wrong with the repetition was told when the block was read.
     expansion, _ = evaluation.reporting().expansion(block, evaluation.scope(instance))
     repetitions = {each.key: each for each in expansion.repetitions} if expansion is not None else {}
     for key, item in evaluation.resource(instance, block).items.items():
-        address = Address(instance.path, "data", block.type, block.name, key)
+        address = Address(instance.path, block.mode, block.type, block.name, key)
         before = evaluation.scope(instance, repetitions.get(key, ONCE))
         after = evaluation.scope(instance, repetitions.get(key, ONCE), item)
         conditions = [("precondition", condition, before) for condition in block.lifecycle.preconditions]
@@ -143,13 +157,11 @@ def _data_block(block: ResourceBlock, instance: ModuleInstance, evaluation: Eval
         yield _judged(Subject("resource", str(address), block.header), conditions)
 
 
-def _outputs(instance: ModuleInstance, evaluation: Evaluation) -> Checked:
-    checked = Checked()
+def _outputs(instance: ModuleInstance, evaluation: Evaluation) -> Iterator[Checked]:
     scope = evaluation.scope(instance)
     for name, output in instance.module.outputs.items():
         subject = Subject("output_value", _within(instance, f"output.{name}"), f'output "{name}"')
-        checked.add(_judged(subject, [("output", condition, scope) for condition in output.preconditions]))
-    return checked
+        yield _judged(subject, [("output", condition, scope) for condition in output.preconditions])
 
 
 # --- check blocks ------------------------------------------------------------------------------

@@ -1,27 +1,37 @@
-"""Values known only after apply, filled in when apply begins: the plan is made once more with the
-time and random functions answering; what was known must come out the same.
+"""Values known only after apply. They are filled in when apply begins: the plan is made once more with
+the time and random functions answering; what was known must come out the same. What hangs on the answers of
+providers is looked at again when everything is done.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
+from nexusform.configuration.dependencies import outputs_that_need
 from nexusform.configuration.model import Configuration
-from nexusform.diagnostics import Diagnostic, error
-from nexusform.plain_data import Path, has_unknown
+from nexusform.diagnostics import Diagnostic, Severity, error, has_errors
+from nexusform.plain_data import Path, has_unknown, to_plain
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.plan import Change, Plan, Step
+from nexusform.planning.modules.conditions import check_standing
+from nexusform.planning.modules.outputs import shown_secrets
+from nexusform.planning.names.evaluation import Evaluation
+from nexusform.planning.names.setting import standing_evaluation
+from nexusform.planning.plan import Change, CheckResult, Mode, Plan, Step
 from nexusform.planning.request import PlanRequest
+from nexusform.schema import BlockSchema
 from nexusform.state.model import OutputState
+from nexusform.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
 from nexusform.values import UNKNOWN
 
-# Calls whose results are known only at apply; what is made of one may look known all the same.
-_LATE_CALLS: Final = re.compile(r"\b(?:timestamp|uuid)\s*\(")
+# Calls whose results are known only at apply, or that read a file which may call one; what is made of such a
+# result may look known all the same.
+_LATE_CALLS: Final = re.compile(r"\b(?:timestamp|uuid|templatefile|templatestring)\s*\(")
 _LONGEST_SHOWN: Final = 80
 
 
@@ -37,16 +47,23 @@ def is_unfinished(plan: Plan, configuration: Configuration) -> bool:
 def finalised(
     plan: Plan, request: PlanRequest, make: Callable[[PlanRequest], PlanResult]
 ) -> tuple[Plan, list[Diagnostic]]:
-    """The plan with every value known. Nothing that was known may change: that is an error."""
+    """The plan with every value known that does not hang on what a provider answers.
+
+    Nothing that was known may change, and nothing may be in error by now: either stops the apply before
+    anything is done.
+    """
     if not is_unfinished(plan, request.configuration):
         return plan, []
     again = make(replace(request, applying=True, tie_breaks=0, ways_out=False, want_rejected=False)).plan
+    if again.errored:
+        return plan, [each for each in again.diagnostics if each.severity is Severity.ERROR]
     known = {(change.address, change.deposed): change for change in again.changes}
     problems: list[Diagnostic] = []
     changes: list[Change] = []
     for change in plan.changes:
         final = known.get((change.address, change.deposed))
-        differing = _differing_arguments(change, final)
+        schema = request.registries.schemas["managed"].get(change.address.type)
+        differing = list(_differing_arguments(change, final, schema))
         problems += differing
         fills = final is not None and not differing and has_unknown(change.after)
         changes.append(replace(change, after=final.after) if fills and final is not None else change)
@@ -55,7 +72,7 @@ def finalised(
     for name, output in plan.planned_outputs.items():
         final_output = again.planned_outputs.get(name, output)
         problems += inconsistent_output(name, output, final_output)
-        outputs[name] = final_output
+        outputs[name] = final_output if has_unknown(output.value) else output
     return replace(plan, changes=tuple(changes), steps=steps, planned_outputs=outputs), problems
 
 
@@ -65,7 +82,9 @@ def _step(step: Step, change: Change) -> Step:
     return replace(step, planned=change.after)
 
 
-def _differing_arguments(change: Change, final: Change | None) -> Iterator[Diagnostic]:
+def _differing_arguments(
+    change: Change, final: Change | None, schema: BlockSchema | None
+) -> Iterator[Diagnostic]:
     if change.after is None:
         return
     if final is None or final.after is None:
@@ -73,7 +92,8 @@ def _differing_arguments(change: Change, final: Change | None) -> Iterator[Diagn
         return
     for name, value in change.after.items():
         actual = final.after.get(name)
-        if not agrees(value, actual):
+        attribute = schema.attributes.get(name) if schema is not None else None
+        if not agrees(value, actual, attribute.type if attribute is not None else DYNAMIC):
             hidden = any(path[:1] == (name,) or not path for path in _sensitive(change, final))
             words = _planned_and_actual(value, actual, hidden=hidden)
             yield _inconsistent(f'"{name}" of {change.address}', words, str(change.address))
@@ -85,23 +105,45 @@ def _sensitive(change: Change, final: Change) -> Sequence[Path]:
 
 def inconsistent_output(name: str, planned: OutputState, actual: OutputState) -> list[Diagnostic]:
     """The error of an output that came out otherwise than planned."""
-    if agrees(planned.value, actual.value):
+    if agrees(planned.value, actual.value, planned.type):
         return []
     words = _planned_and_actual(planned.value, actual.value, hidden=planned.sensitive or actual.sensitive)
     return [_inconsistent(f'Output "{name}"', words)]
 
 
-def agrees(planned: Any, actual: Any) -> bool:
-    """Whether everything known of a planned value came out so."""
+def agrees(planned: Any, actual: Any, of: Type = DYNAMIC) -> bool:
+    """Whether everything known of a planned value of a type came out so. What is unknown in a set may turn
+    out to be equal to something else in it.
+    """
     if planned is UNKNOWN:
         return True
     if isinstance(planned, Mapping) and isinstance(actual, Mapping):
         if planned.keys() != actual.keys():
             return False
-        return all(agrees(part, actual[name]) for name, part in planned.items())
+        return all(agrees(part, actual[name], _part_type(of, name)) for name, part in planned.items())
     if isinstance(planned, list) and isinstance(actual, list):
-        return len(planned) == len(actual) and all(map(agrees, planned, actual))
+        if isinstance(of, SetType) and has_unknown(planned):
+            return _sets_agree(planned, actual, of.element)
+        pairs = enumerate(zip(planned, actual, strict=False))
+        parts = (agrees(one, other, _part_type(of, index)) for index, (one, other) in pairs)
+        return len(planned) == len(actual) and all(parts)
     return bool(planned == actual)
+
+
+def _part_type(of: Type, key: str | int) -> Type:
+    if isinstance(of, ObjectType):
+        return of.attribute(str(key)) or DYNAMIC
+    if isinstance(of, TupleType):
+        return of.elements[key] if isinstance(key, int) and key < len(of.elements) else DYNAMIC
+    return of.element if isinstance(of, ListType | SetType | MapType) else DYNAMIC
+
+
+def _sets_agree(planned: Sequence[Any], actual: Sequence[Any], element: Type) -> bool:
+    unsure = [part for part in planned if has_unknown(part)]
+    rest = [part for part in actual if part not in planned]
+    if len(rest) > len(unsure) or not all(part in actual for part in planned if not has_unknown(part)):
+        return False
+    return all(any(agrees(one, part, element) for one in unsure) for part in rest)
 
 
 def _planned_and_actual(planned: Any, actual: Any, *, hidden: bool) -> str:
@@ -121,3 +163,121 @@ def _shown(value: Any) -> str:
 def _inconsistent(what: str, words: str, address: str = "") -> Diagnostic:
     detail = f"{what} was known in the plan and came out otherwise. {words} Make a new plan."
     return error("plan-changed-before-it-was-applied", detail, address=address)
+
+
+# --- when everything is done -------------------------------------------------------------------
+
+
+class Following(Struct, frozen=True):
+    """An output that came out otherwise because a prediction was missed."""
+
+    name: str
+    planned: OutputState
+    actual: OutputState
+
+
+class Settled(Struct, frozen=True):
+    """What root outputs and conditions are, now that everything is done."""
+
+    outputs: Mapping[str, OutputState]
+    checks: tuple[CheckResult, ...]
+    following: tuple[Following, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def settled(
+    plan: Plan, request: PlanRequest, before: Mapping[str, OutputState], missed: Collection[str]
+) -> Settled:
+    """Outputs and conditions over what stands (the state of `request`), where the plan does not know them.
+
+    `before` are the outputs as they stood, which stay where nothing can be told; `missed` are the addresses
+    of resources, without instance keys, that a provider observed otherwise than predicted.
+    """
+    partial = bool(plan.targets or plan.excludes) or plan.mode is Mode.REFRESH_ONLY
+    if plan.mode is Mode.DESTROY or not (missed or _has_open_ends(plan)):
+        return Settled(plan.planned_outputs, plan.checks)
+    evaluation = standing_evaluation(replace(request, applying=True))
+    outputs = _Outputs(plan, evaluation, outputs_that_need(request.configuration, missed) if missed else ())
+    for name in sorted(request.configuration.root.outputs):
+        outputs.settle(name, before.get(name), partial=partial)
+    if partial:
+        return Settled(outputs.values, plan.checks, tuple(outputs.following), tuple(outputs.diagnostics))
+    checks, problems = _checked_again(plan, request, evaluation)
+    return Settled(outputs.values, checks, tuple(outputs.following), (*outputs.diagnostics, *problems))
+
+
+def _has_open_ends(plan: Plan) -> bool:
+    """Whether the plan leaves an output or a condition to be known after apply."""
+    return (
+        plan.mode is Mode.REFRESH_ONLY
+        or any(has_unknown(output.value) for output in plan.planned_outputs.values())
+        or any(check.status == "unknown" for check in plan.checks)
+    )
+
+
+class _Outputs(Struct):
+    # Collects the root outputs; `followers` are those that need what was foretold otherwise.
+    plan: Plan
+    evaluation: Evaluation
+    followers: Collection[str]
+    values: dict[str, OutputState] = field(default_factory=dict)
+    following: list[Following] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+
+    def settle(self, name: str, before: OutputState | None, *, partial: bool) -> None:
+        """Take in one output: as planned where that is known, else as it is now, else as it stood."""
+        planned = self.plan.planned_outputs.get(name)
+        if planned is not None and name not in self.followers and not has_unknown(planned.value):
+            self.values[name] = planned
+            return
+        actual, problems = self._now(name)
+        if actual is None and before is not None:
+            self.values[name] = before
+        if not partial:
+            self.diagnostics += problems
+        if actual is None:
+            return
+        self.values[name] = actual
+        differing = [] if planned is None else inconsistent_output(name, planned, actual)
+        if planned is not None and differing and name in self.followers:
+            self.following.append(Following(name, planned, actual))
+        else:
+            self.diagnostics += differing
+
+    def _now(self, name: str) -> tuple[OutputState | None, list[Diagnostic]]:
+        # The output over what stands; None where it is in error or still unknown.
+        evaluation = self.evaluation
+        declared = evaluation.root.module.outputs[name]
+        told = len(evaluation.diagnostics)
+        value = evaluation.output(evaluation.root, name)
+        problems = [*evaluation.diagnostics[told:], *shown_secrets(declared, value)]
+        if has_errors(problems):
+            return None, problems
+        if not value.is_wholly_known:
+            return None, [*problems, _still_unknown(name)]
+        return OutputState(to_plain(value)[0], value.type, declared.sensitive), problems
+
+
+def _still_unknown(name: str) -> Diagnostic:
+    detail = (
+        f'Output "{name}" was planned as (known after apply), and what it is cannot be told although '
+        "everything was done: something that it refers to is in error or does not stand. The state keeps "
+        "its last value. Plan again."
+    )
+    return error("output-unknown-after-apply", detail, block=f'output "{name}"')
+
+
+def _checked_again(
+    plan: Plan, request: PlanRequest, evaluation: Evaluation
+) -> tuple[tuple[CheckResult, ...], list[Diagnostic]]:
+    """The conditions over what stands, and what is wrong with those that the plan did not find broken."""
+    planned = {(check.kind, check.address): check for check in plan.checks}
+    now: dict[tuple[str, str], CheckResult] = {}
+    problems: list[Diagnostic] = []
+    for checked in check_standing(request, evaluation):
+        for check in checked.checks:
+            key = (check.kind, check.address)
+            now[key] = check
+            if key not in planned or planned[key].status != check.status:
+                problems += checked.problems
+    return tuple(now.get(key, check) for key, check in planned.items()), problems
