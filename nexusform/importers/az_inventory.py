@@ -6,20 +6,20 @@ capacity. Everything that is wrong comes back as findings; nothing raises.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.importers.arm import Item, resources
-from nexusform.importers.az_age import newest_change, parse_time, time_text
+from nexusform.importers.arm import Item, newest_change, parse_time, resources, time_text
 from nexusform.importers.az_cells import place
-from nexusform.importers.az_files import EXPORTED_AT
 from nexusform.importers.az_machines import compute_racks, read_machines, read_racks
 from nexusform.importers.az_model import (
+    EXPORTED_AT,
     AzCapacity,
     AzCluster,
     AzInventory,
@@ -27,7 +27,6 @@ from nexusform.importers.az_model import (
     AzVirtualMachine,
 )
 from nexusform.importers.az_workloads import read_clusters, read_pools, read_virtual_machines
-from nexusform.importers.json_document import parse_json
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST, Catalogue
 
 # Kind of document (az_files.StandardFile.kind) -> its files as (name for messages, content).
@@ -154,3 +153,48 @@ def _limited(findings: list[Problem]) -> tuple[Problem, ...]:
         file=ordered[MAX_FINDINGS].file,
     )
     return (*ordered[:MAX_FINDINGS], more)
+
+
+MAX_BYTES: Final = 64 * 1024 * 1024
+INVALID: Final = "invalid-json"
+
+# What `>` writes depends on the shell: PowerShell puts a mark first, or writes UTF-16.
+_MARKS: Final = (
+    (b"\xef\xbb\xbf", "utf-8-sig"),
+    (b"\xff\xfe", "utf-16"),
+    (b"\xfe\xff", "utf-16"),
+)
+
+
+def parse_json(file: str, content: bytes) -> tuple[Any, Problem | None]:
+    """The data of a JSON document, or (None, what is wrong with it)."""
+    if len(content) > MAX_BYTES:
+        detail = f"the file has {len(content):,} bytes; at most {MAX_BYTES:,} are read."
+        return None, Problem((), "file-too-large", detail, file=file)
+    encoding = next((name for mark, name in _MARKS if content.startswith(mark)), "utf-8")
+    try:
+        text = content.decode(encoding)
+    except UnicodeDecodeError as problem:
+        before = content[: problem.start]
+        line = before.count(b"\n") + 1
+        column = problem.start - (before.rfind(b"\n") + 1) + 1
+        return None, _broken(file, line, column, f"this is not {encoding} text.")
+    if not text.strip():
+        return None, _broken(file, 1, 1, "the file is empty. Capture it again.")
+    try:
+        return json.loads(text, parse_constant=_refuse_constant), None
+    except json.JSONDecodeError as problem:
+        detail = f"{problem.msg}. Is this the whole output of the command?"
+        return None, _broken(file, problem.lineno, problem.colno, detail)
+    except RecursionError:
+        return None, _broken(file, 1, 1, "the document is nested too deeply.")
+    except ValueError as problem:
+        return None, _broken(file, 1, 1, f"a number cannot be read: {str(problem).split(';')[0]}.")
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _broken(file: str, line: int, column: int, detail: str) -> Problem:
+    return Problem((), INVALID, detail, file=file, line=line, column=column)

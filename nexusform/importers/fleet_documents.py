@@ -14,8 +14,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.diagnostics import Problem, did_you_mean
-from nexusform.importers.yaml_node import ELISION, Node, Notes
-from nexusform.importers.yaml_text import TextPlace, read_yaml
+from nexusform.importers.yaml_text import ELISION, Node, Notes, TextPlace, read_yaml
 from nexusform.plain_data import Path
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
 from nexusform.value_types import BOOL, NUMBER, ListType, MapType

@@ -11,7 +11,6 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.importers.hot_groups import read_server_group, rules_of
 from nexusform.importers.hot_servers import (
     HINTS,
     Hints,
@@ -21,13 +20,15 @@ from nexusform.importers.hot_servers import (
     first_of,
     note_server,
     properties_of,
+    read_server_group,
     repeat_of,
+    rules_of,
     type_of,
 )
 from nexusform.importers.hot_values import Reference, Template, vdu_in_path
 from nexusform.importers.vnf_model import CORRECTED, IGNORED, INVALID_DOCUMENT, Vnf
 from nexusform.importers.vnf_text import open_text
-from nexusform.importers.yaml_node import Node, Notes, whole_number
+from nexusform.importers.yaml_text import Node, Notes, whole_number
 
 BASE_HOT: Final = "base_hot"
 _GROUPS: Final = (

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.importers.yaml_node import ELISION, Node, Notes
+from nexusform.importers.yaml_text import ELISION, Node, Notes
 
 _DEEPEST: Final = 40
 # A str_replace may not make more text than this.

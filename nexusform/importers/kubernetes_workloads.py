@@ -10,17 +10,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.importers.kubernetes_affinity import read_selector
-from nexusform.importers.kubernetes_manifests import Manifest
+from nexusform.importers.kubernetes_manifests import Fields, Manifest
 from nexusform.importers.kubernetes_pod_spec import (
     Owner,
     Priorities,
     read_pod_spec,
     read_priorities,
+    read_selector,
     template_hash,
     template_labels,
 )
-from nexusform.importers.manifest_fields import Fields
 from nexusform.importers.yaml_text import problem_at
 from nexusform.scheduling.matching import LabelSelector, matches
 from nexusform.scheduling.pods.model import Strategy, Workload

@@ -13,8 +13,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics import did_you_mean
-from nexusform.importers.tosca_legacy import legacy_placement
-from nexusform.importers.tosca_scaling import Scaling, read_scaling
+from nexusform.importers.tosca_scaling import Scaling, legacy_placement, read_scaling
 from nexusform.importers.tosca_topology import Topology, read_topology
 from nexusform.importers.vnf_model import (
     CORRECTED,
@@ -31,7 +30,7 @@ from nexusform.importers.vnf_model import (
     Vnf,
 )
 from nexusform.importers.vnf_text import open_text
-from nexusform.importers.yaml_node import Node, Notes
+from nexusform.importers.yaml_text import Node, Notes
 
 _VDU_TYPES: Final = ("vdu.compute", "vdu.tacker")
 _CONTAINER: Final = "vdu.oscontainerdeployableunit"

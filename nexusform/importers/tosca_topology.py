@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.importers.vnf_model import CORRECTED, IGNORED
-from nexusform.importers.yaml_node import Node, Notes
+from nexusform.importers.yaml_text import Node, Notes
 
 _PARTS: Final = ("node_templates", "node_template", "groups", "policies")
 _BODY: Final = ("type", "members", "targets", "properties", "description")

@@ -23,10 +23,9 @@ from nexusform.importers.vnf_model import (
     Vdu,
     Vnf,
     VnfSources,
+    counts,
 )
-from nexusform.importers.vnf_scale import counts
-from nexusform.importers.yaml_node import Notes
-from nexusform.importers.yaml_text import TextPlace
+from nexusform.importers.yaml_text import Notes, TextPlace
 
 VNFD = "vnfd"
 

@@ -7,8 +7,7 @@ from typing import Final
 
 from nexusform.diagnostics import Severity
 from nexusform.importers.vnf_model import CORRECTED
-from nexusform.importers.yaml_node import Node, Notes
-from nexusform.importers.yaml_text import TextPlace, YamlStream, read_yaml
+from nexusform.importers.yaml_text import Node, Notes, TextPlace, YamlStream, read_yaml
 
 _ELIDED: Final = re.compile(r"[ \t]*\.\.\.[ \t]*\r?\Z")
 

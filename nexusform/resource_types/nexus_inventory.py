@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics import Problem, Severity, did_you_mean
-from nexusform.importers.az_age import parse_duration, parse_time
-from nexusform.importers.az_files import STANDARD_FILES, StandardFile
-from nexusform.importers.az_model import AzInventory
+from nexusform.importers.arm import parse_duration, parse_time
+from nexusform.importers.az_model import STANDARD_FILES, AzInventory, StandardFile
 from nexusform.ports import FileProblem, Files, ReadContext, ResourceType
 from nexusform.resource_types.arguments import is_known
 from nexusform.resource_types.hardware import machine_sku_names

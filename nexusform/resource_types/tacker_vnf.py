@@ -8,8 +8,7 @@ from typing import Any, Final
 from nexusform.address import Address
 from nexusform.demands import CONTROL_PLANE_TAINT, GroupRule, NodeMarks, PlacedVm, PoolDemand, VmDemand
 from nexusform.diagnostics import Problem, Severity
-from nexusform.importers.vnf_model import Rule, Vnf
-from nexusform.importers.vnf_scale import Unmet, counts, largest, size_problems, unmet
+from nexusform.importers.vnf_model import Rule, Unmet, Vnf, counts, largest, size_problems, unmet
 from nexusform.ports import ResourceType, Surroundings, VmFamily
 from nexusform.resource_types.arguments import (
     id_attribute,

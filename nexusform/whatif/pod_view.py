@@ -7,10 +7,9 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from nexusform.importers.kubernetes_affinity import read_selector
-from nexusform.importers.kubernetes_manifests import Manifest, read_manifests, unwrapped
+from nexusform.importers.kubernetes_manifests import Fields, Manifest, read_manifests, unwrapped
+from nexusform.importers.kubernetes_pod_spec import read_selector
 from nexusform.importers.kubernetes_workloads import workloads_of
-from nexusform.importers.manifest_fields import Fields
 from nexusform.planning.vms.nodes import node_of
 from nexusform.planning.vms.sites import Thing
 from nexusform.ports import Registries

@@ -10,11 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.importers.az_age import parse_duration, parse_time
-from nexusform.importers.az_inventory import MAX_FINDINGS, Documents, read_inventory
+from nexusform.importers.arm import parse_duration, parse_time
+from nexusform.importers.az_inventory import MAX_FINDINGS, Documents, parse_json, read_inventory
 from nexusform.importers.az_machines import machine_sku_of_rack, plain_roles
 from nexusform.importers.az_model import AzInventory
-from nexusform.importers.json_document import parse_json
 
 GROUP = "/subscriptions/s/resourceGroups/Managed/providers/Microsoft.NetworkCloud"
 COMPUTE = "platform.afo-nc.microsoft.com/compute-plane=true"

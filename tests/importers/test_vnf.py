@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.importers.vnf import ReadVnf, read_vnf
-from nexusform.importers.vnf_model import Rule, Vdu, Vnf, VnfSources
-from nexusform.importers.vnf_scale import counts, largest
+from nexusform.importers.vnf_model import Rule, Vdu, Vnf, VnfSources, counts, largest
 
 CASES = Path(__file__).parent / "cases"
 

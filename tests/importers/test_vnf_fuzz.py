@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nexusform.importers.vnf import read_vnf
-from nexusform.importers.vnf_model import VnfSources
-from nexusform.importers.vnf_scale import counts, largest, size_problems, unmet
+from nexusform.importers.vnf_model import VnfSources, counts, largest, size_problems, unmet
 
 CASES = Path(__file__).parent / "cases"
 TEXTS = sorted({path.read_text() for path in CASES.glob("*/*.yaml")})
