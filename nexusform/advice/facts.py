@@ -1,4 +1,5 @@
-"""What the lint rules look at: pools and where they stand, sites and their machines. Frozen.
+"""What the lint rules look at, pools and where they stand, sites and their machines (frozen), and how their
+findings are put into words.
 
 Measured words ("6 machines will house two VMs because of it") come from `SiteFacts.rehearse`, which
 plays the site's pools in another order or with other zones; without it (`validate`) rules say only
@@ -8,12 +9,13 @@ what the configuration's literals tell.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.demands import PlacedVm
+from nexusform.diagnostics import Diagnostic, warning
 from nexusform.scheduling.racks.model import ANYWHERE, CONTROL_PLANE, Demand, Machine, Terms, VmName, VmSku
 from nexusform.source import Span
 
@@ -149,3 +151,14 @@ class Facts(Struct, frozen=True):
     def on_site(self, site_id: str) -> tuple[PoolFacts, ...]:
         """The pools of one site, in the order of creation."""
         return tuple(pool for pool in self.pools if pool.site_id == site_id)
+
+
+# A sentence of advice names up to this many things.
+NAMED: Final = 6
+
+
+def finding(
+    rule: str, detail: str, pool: PoolFacts, subject: Span | None = None, *, brief: str
+) -> Diagnostic:
+    """A warning of a rule about a pool; `brief` is the same in a line, after a name and a colon."""
+    return warning(rule, detail, subject or pool.span, address=pool.address, block=pool.block, brief=brief)

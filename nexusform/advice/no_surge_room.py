@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from nexusform.advice.facts import Facts, PoolFacts
-from nexusform.advice.wording import NAMED, finding
+from nexusform.advice.facts import NAMED, Facts, PoolFacts, finding
 from nexusform.diagnostics import Diagnostic
 from nexusform.words import counted, listed
 

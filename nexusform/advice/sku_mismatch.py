@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from nexusform.advice.facts import Facts, PoolFacts, SiteFacts
-from nexusform.advice.wording import NAMED, finding
+from nexusform.advice.facts import NAMED, Facts, PoolFacts, SiteFacts, finding
 from nexusform.diagnostics import Diagnostic
 from nexusform.scheduling.racks.model import Machine, VmSku
 from nexusform.words import counted, listed

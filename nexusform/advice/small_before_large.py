@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from nexusform.advice.facts import Facts, Outcome, PoolFacts, SiteFacts
-from nexusform.advice.wording import NAMED, finding
+from nexusform.advice.facts import NAMED, Facts, Outcome, PoolFacts, SiteFacts, finding
 from nexusform.diagnostics import Diagnostic
 from nexusform.words import counted, listed
 

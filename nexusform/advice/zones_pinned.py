@@ -11,8 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.advice.facts import Facts, Outcome, PoolFacts, Rehearse, SiteFacts
-from nexusform.advice.wording import NAMED, finding
+from nexusform.advice.facts import NAMED, Facts, Outcome, PoolFacts, Rehearse, SiteFacts, finding
 from nexusform.diagnostics import Diagnostic
 from nexusform.words import counted, form, listed
 

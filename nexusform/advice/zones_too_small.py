@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from nexusform.advice.facts import Facts, PoolFacts, SiteFacts
-from nexusform.advice.wording import NAMED, finding
+from nexusform.advice.facts import NAMED, Facts, PoolFacts, SiteFacts, finding
 from nexusform.diagnostics import Diagnostic
 from nexusform.words import counted, listed
 

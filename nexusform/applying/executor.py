@@ -17,8 +17,16 @@ from nexusform.applying.agreement import Miss
 from nexusform.applying.events import Listener, Outcome, StepEvent
 from nexusform.applying.outcomes import after_answer, after_problem
 from nexusform.applying.recorder import Recorder
-from nexusform.applying.requests import ProviderCall, call_for, carry_out, deposed_of, object_of
-from nexusform.applying.standing import provider_of, with_current, without_deposed
+from nexusform.applying.standing import (
+    ProviderCall,
+    call_for,
+    carry_out,
+    deposed_of,
+    object_of,
+    provider_of,
+    with_current,
+    without_deposed,
+)
 from nexusform.applying.whereabouts import Whereabouts
 from nexusform.applying.workers import EndedCall, Workers
 from nexusform.planning.plan import Plan, Step, StepKind

@@ -9,8 +9,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.applying.agreement import Agreement, Miss, agree
-from nexusform.applying.requests import ProviderCall
-from nexusform.applying.standing import remembered, with_current, with_successor, without_deposed
+from nexusform.applying.standing import (
+    ProviderCall,
+    remembered,
+    with_current,
+    with_successor,
+    without_deposed,
+)
 from nexusform.applying.whereabouts import Whereabouts
 from nexusform.plain_data import Path
 from nexusform.planning.plan import StepKind

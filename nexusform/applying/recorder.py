@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from nexusform.address import Address
 from nexusform.applying.outcomes import known_parts
-from nexusform.applying.requests import ProviderCall
-from nexusform.applying.standing import deposed_key, remembered
+from nexusform.applying.standing import ProviderCall, deposed_key, remembered
 from nexusform.planning.plan import StepKind
 from nexusform.ports import AppendsMany, ObjectKey, StateBackend, WantsCheckpoints
 from nexusform.state import codec

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from nexusform.backends import journal_lines, lock_text
+from nexusform.backends import journal_lines, locks
 from nexusform.backends.azure_login import NOBODY_SIGNED_IN, blob_credential
 from nexusform.backends.extras import needing
 from nexusform.backends.journal_lines import Gathering
-from nexusform.backends.lease import Lease, LeaseLost, lease_seconds, now
+from nexusform.backends.locks import Lease, LeaseLost, lease_seconds, now
 from nexusform.backends.workspace_names import DEFAULT, check_deletable, check_name
 from nexusform.ports import BackendProblem, LockHeld, LockInfo, StoredVersion
 
@@ -120,7 +120,7 @@ class AzureBackend:
         self._held.lease.begin(sent_at)
         if former is None:
             return []
-        return [f"The lock of {lock_text.describe(former)} was taken over: its lease had run out."]
+        return [f"The lock of {locks.describe(former)} was taken over: its lease had run out."]
 
     def unlock(self, lock_id: str) -> None:
         """Give the lock back; a BackendProblem when it is no longer held under this id."""
@@ -129,7 +129,7 @@ class AzureBackend:
             held.lease.end()
         holder = self.holder()
         if holder is None or holder.id != lock_id or held is None:
-            raise BackendProblem(lock_text.not_released(lock_id, holder))
+            raise BackendProblem(locks.not_released(lock_id, holder))
         with self._explained("unlock the state"):
             properties = self._blob.get_blob_properties()
             if properties.size == 0:
@@ -153,7 +153,7 @@ class AzureBackend:
         """Break the lease of the lock with this id."""
         holder = self.holder()
         if holder is None or holder.id != lock_id:
-            raise BackendProblem(lock_text.not_broken(lock_id, holder))
+            raise BackendProblem(locks.not_broken(lock_id, holder))
         with self._explained("break the lock"):
             self._lease_client().break_lease(lease_break_period=0)
             self._note(None)
@@ -249,7 +249,7 @@ class AzureBackend:
         metadata = dict(self._blob.get_blob_properties().metadata or {})
         metadata.pop(_LOCK, None)
         if info is not None:
-            metadata[_LOCK] = base64.b64encode(lock_text.to_json(info)).decode()
+            metadata[_LOCK] = base64.b64encode(locks.to_json(info)).decode()
         lease = {"lease": lease_id} if lease_id else {}
         self._blob.set_blob_metadata(metadata, **lease)
 
@@ -397,9 +397,9 @@ def _holder_in(metadata: Mapping[str, str] | None) -> LockInfo | None:
         if not text:
             return None
         try:
-            return lock_text.from_json(base64.b64decode(text))
+            return locks.from_json(base64.b64decode(text))
         except ValueError:
-            return lock_text.from_json(text.encode())
+            return locks.from_json(text.encode())
     except ValueError:
         return None
 

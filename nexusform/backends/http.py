@@ -26,8 +26,8 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.backends import lock_text
-from nexusform.backends.journal_file import JournalFile
+from nexusform.backends import locks
+from nexusform.backends.state_files import JournalFile
 from nexusform.backends.workspace_names import DEFAULT, check_deletable, check_name
 from nexusform.ports import BackendProblem, LockHeld, LockInfo
 
@@ -139,10 +139,10 @@ class HttpBackend:
         address = self._here.lock_address
         if not address:
             return []
-        body = lock_text.to_json(info)
+        body = locks.to_json(info)
         status, content = self._ask(self._here.lock_method, address, "lock the state", body, accepted=_TAKEN)
         if status in _TAKEN:
-            raise LockHeld(lock_text.from_json(content))
+            raise LockHeld(locks.from_json(content))
         self._lock_id = info.id
         return []
 
@@ -157,12 +157,12 @@ class HttpBackend:
         if not address:
             return None
         probe = LockInfo("nexusform-probe", "look", "", "", "", "", "", 0)
-        body = lock_text.to_json(probe)
+        body = locks.to_json(probe)
         status, content = self._ask(
             self._here.lock_method, address, "look at the lock", body, accepted=_TAKEN
         )
         if status in _TAKEN:
-            return lock_text.from_json(content)
+            return locks.from_json(content)
         self._send_unlock(probe)
         return None
 
@@ -170,7 +170,7 @@ class HttpBackend:
         """Break the lock with this id."""
         holder = self.holder()
         if holder is None or holder.id != lock_id:
-            raise BackendProblem(lock_text.not_broken(lock_id, holder))
+            raise BackendProblem(locks.not_broken(lock_id, holder))
         self._send_unlock(holder)
 
     def workspaces(self) -> list[str]:
@@ -205,12 +205,12 @@ class HttpBackend:
             return
         holder = self.holder()
         if holder is None or holder.id != lock_id:
-            raise BackendProblem(lock_text.not_released(lock_id, holder))
+            raise BackendProblem(locks.not_released(lock_id, holder))
         self._send_unlock(holder)
 
     def _send_unlock(self, info: LockInfo) -> None:
         address = self._here.unlock_address or self._here.lock_address
-        self._ask(self._here.unlock_method, address, "unlock the state", lock_text.to_json(info))
+        self._ask(self._here.unlock_method, address, "unlock the state", locks.to_json(info))
 
     def _listed(self) -> list[str]:
         if _PLACE not in self._service.address:

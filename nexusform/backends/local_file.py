@@ -14,9 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from nexusform.backends.journal_file import JournalFile
 from nexusform.backends.local_lock import LocalLock
-from nexusform.backends.state_files import explained, make_directories, read_file
+from nexusform.backends.state_files import JournalFile, explained, make_directories, read_file
 from nexusform.backends.workspace_names import DEFAULT, check_name
 from nexusform.ports import BackendProblem, LockInfo, StoredVersion
 from nexusform.regular_files import PRIVATE, write_whole

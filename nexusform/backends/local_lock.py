@@ -19,7 +19,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from nexusform.backends import lock_text
+from nexusform.backends import locks
 from nexusform.backends.state_files import explained, make_directories
 from nexusform.ports import BackendProblem, LockHeld, LockInfo
 from nexusform.regular_files import NotRegular, TooLarge, create, open_regular, read_regular, write_all
@@ -78,14 +78,14 @@ class LocalLock:
     def holder(self) -> LockInfo | None:
         """Who the file says holds the lock, None when there is none."""
         data = self._content()
-        return lock_text.from_json(data) if data is not None else None
+        return locks.from_json(data) if data is not None else None
 
     def release(self, lock_id: str) -> None:
         """Give the lock back; a BackendProblem when it is no longer held under this id."""
         try:
             holder = self.holder()
             if holder is None or holder.id != lock_id:
-                now = f"it is held by {lock_text.describe(holder)}" if holder else "nobody holds it"
+                now = f"it is held by {locks.describe(holder)}" if holder else "nobody holds it"
                 raise BackendProblem(f'The lock "{lock_id}" was not released: {now} now. Somebody broke it.')
             self._remove()
         finally:
@@ -98,7 +98,7 @@ class LocalLock:
             raise BackendProblem(f'Nothing to unlock: nobody holds the lock "{self._path}".')
         if holder.id != lock_id:
             raise BackendProblem(
-                f'Not unlocked: the lock is held by {lock_text.describe(holder)}, not by "{lock_id}".'
+                f'Not unlocked: the lock is held by {locks.describe(holder)}, not by "{lock_id}".'
             )
         self._remove()
         self._let_go()
@@ -175,13 +175,13 @@ class LocalLock:
             if not taken:
                 raise LockHeld(self.holder())
             data = os.read(descriptor, _MOST_BYTES)
-            holder = lock_text.from_json(data)
-            if not _is_dead(holder, lock_text.member(data, _START)):
+            holder = locks.from_json(data)
+            if not _is_dead(holder, locks.member(data, _START)):
                 raise LockHeld(holder)
             aside, ours = self._prepare(info)
             aside.replace(self._path)
             self._descriptor = ours
-            who = lock_text.describe(holder)
+            who = locks.describe(holder)
             return [f"The lock of {who} was taken over: that process no longer runs."]
         finally:
             os.close(descriptor)
@@ -217,7 +217,7 @@ class LocalLock:
 
 
 def _text(info: LockInfo) -> bytes:
-    return lock_text.to_json(info, **{_START: start_mark(info.pid)})
+    return locks.to_json(info, **{_START: start_mark(info.pid)})
 
 
 def _is_dead(holder: LockInfo, mark: str) -> bool:

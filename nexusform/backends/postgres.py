@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from nexusform.backends import journal_lines, lock_text
+from nexusform.backends import journal_lines, locks
 from nexusform.backends.extras import needing
 from nexusform.backends.journal_lines import Gathering
-from nexusform.backends.lease import Lease, lease_seconds, now
+from nexusform.backends.locks import Lease, lease_seconds, now
 from nexusform.backends.workspace_names import DEFAULT, check_deletable, check_name
 from nexusform.ports import BackendProblem, LockHeld, LockInfo, StoredVersion
 
@@ -133,7 +133,7 @@ class PostgresBackend:
         self._held.lease.begin(sent_at)
         if former is None:
             return []
-        return [f"The lock of {lock_text.describe(former)} was taken over: its session had ended."]
+        return [f"The lock of {locks.describe(former)} was taken over: its session had ended."]
 
     def unlock(self, lock_id: str) -> None:
         """Give the lock back; a BackendProblem when it is no longer held under this id."""
@@ -143,7 +143,7 @@ class PostgresBackend:
         try:
             holder = self.holder()
             if held is None or holder is None or holder.id != lock_id:
-                raise BackendProblem(lock_text.not_released(lock_id, holder))
+                raise BackendProblem(locks.not_released(lock_id, holder))
             with self._explained("unlock the state"), held.guard:
                 statement = "UPDATE {schema}.workspaces SET holder = NULL WHERE name = %s AND fencing = %s"
                 held.connection.execute(self._database.sql(statement), (self._workspace, held.fencing))
@@ -161,13 +161,13 @@ class PostgresBackend:
         with self._session("look at the lock") as connection:
             parameters = (self._workspace, self._database.lock_space)
             content = _first(connection, self._database.sql(query), parameters)
-        return lock_text.from_json(bytes(content)) if content is not None else None
+        return locks.from_json(bytes(content)) if content is not None else None
 
     def force_unlock(self, lock_id: str) -> None:
         """End the session that holds the lock with this id; its fencing number counts no more."""
         holder = self.holder()
         if holder is None or holder.id != lock_id:
-            raise BackendProblem(lock_text.not_broken(lock_id, holder))
+            raise BackendProblem(locks.not_broken(lock_id, holder))
         end = (
             "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_locks, {schema}.workspaces w "
             "WHERE name = %s AND locktype = 'advisory' AND granted AND classid = %s AND objid = w.id::oid"
@@ -296,8 +296,8 @@ class PostgresBackend:
             "UPDATE {schema}.workspaces SET holder = %s, fencing = fencing + 1 "
             "WHERE id = %s RETURNING fencing"
         )
-        fencing = int(_first(connection, sql(take), (lock_text.to_json(info), row)))
-        return (lock_text.from_json(bytes(former)) if former is not None else None), fencing
+        fencing = int(_first(connection, sql(take), (locks.to_json(info), row)))
+        return (locks.from_json(bytes(former)) if former is not None else None), fencing
 
     @contextmanager
     def _explained(self, what: str) -> Iterator[None]:

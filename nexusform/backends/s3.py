@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
-from nexusform.backends import journal_lines, lock_text
+from nexusform.backends import journal_lines, locks
 from nexusform.backends.extras import needing
 from nexusform.backends.journal_lines import Gathering
-from nexusform.backends.lease import Lease, LeaseLost, lease_seconds, now
+from nexusform.backends.locks import Lease, LeaseLost, lease_seconds, now
 from nexusform.backends.workspace_names import DEFAULT, check_deletable, check_name
 from nexusform.ports import BackendProblem, LockHeld, LockInfo, StoredVersion
 
@@ -117,7 +117,7 @@ class S3Backend:
         self._held = held
         if standing is None:
             return []
-        who = lock_text.describe(standing.holder) if standing.holder else "somebody"
+        who = locks.describe(standing.holder) if standing.holder else "somebody"
         return [f"The lock of {who} was taken over: it was not renewed for {standing.age:.0f} s."]
 
     def unlock(self, lock_id: str) -> None:
@@ -129,7 +129,7 @@ class S3Backend:
             standing = self._standing_lock()
             holder = standing.holder if standing is not None else None
             if held is None or holder is None or holder.id != lock_id:
-                raise BackendProblem(lock_text.not_released(lock_id, holder))
+                raise BackendProblem(locks.not_released(lock_id, holder))
             self._objects.delete(self._lock_key)
 
     def holder(self) -> LockInfo | None:
@@ -142,7 +142,7 @@ class S3Backend:
         """Remove the lock object with this id; its holder cannot write any more."""
         holder = self.holder()
         if holder is None or holder.id != lock_id:
-            raise BackendProblem(lock_text.not_broken(lock_id, holder))
+            raise BackendProblem(locks.not_broken(lock_id, holder))
         with self._explained("break the lock"):
             self._fence(f"broken {lock_id}")
             self._objects.delete(self._lock_key)
@@ -193,9 +193,7 @@ class S3Backend:
         if answer is None:
             return None
         content = answer["Body"].read()
-        return _StandingLock(
-            lock_text.from_json(content), _lease_of(content), _age(answer), str(answer["ETag"])
-        )
+        return _StandingLock(locks.from_json(content), _lease_of(content), _age(answer), str(answer["ETag"]))
 
     def _fence(self, lock_id: str) -> None:
         """Make sure that nothing which a former holder has under way is accepted."""
@@ -409,11 +407,11 @@ def _document(content: bytes | None) -> bytes | None:
 
 
 def _lock_content(info: LockInfo, seconds: int, renewals: int) -> bytes:
-    return lock_text.to_json(info, **{_LEASE: str(seconds), _RENEWED: str(renewals)})
+    return locks.to_json(info, **{_LEASE: str(seconds), _RENEWED: str(renewals)})
 
 
 def _lease_of(content: bytes) -> float:
-    text = lock_text.member(content, _LEASE)
+    text = locks.member(content, _LEASE)
     return float(text) if text.isdigit() else float(lease_seconds())
 
 

@@ -28,8 +28,7 @@ from nexusform.words import counted
 from nexusform.workflow.apply import ApplyOptions, ApplyOutcome, apply_plan, apply_rest
 from nexusform.workflow.locking import Locking
 from nexusform.workflow.project import Opened, Project, open_project
-from nexusform.workflow.rest import Rest, rest_of
-from nexusform.workflow.resuming import differences, discard, find_rest
+from nexusform.workflow.resuming import Rest, differences, discard, find_rest, rest_of
 from nexusform.workflow.run import PlanOptions, Run, begin
 from nexusform.workflow.saved_plans import judge, open_saved, read_plan, signature_problems
 from nexusform.workflow.stored import Stored, state_digest

@@ -16,7 +16,7 @@ from nexusform.cli.voice import JsonVoice, PlanView, TextVoice, Voice
 from nexusform.diagnostics import has_errors
 from nexusform.planning.plan import Plan
 from nexusform.workflow.project import open_project
-from nexusform.workflow.rest import remarks_on_rest
+from nexusform.workflow.resuming import remarks_on_rest
 from nexusform.workflow.run import Notices, PlanOptions, Run, begin
 
 CHANGES: Final = 2  # exit code of -detailed-exitcode

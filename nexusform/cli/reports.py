@@ -17,7 +17,7 @@ from nexusform.planning.plan import Plan
 from nexusform.ports import Registries
 from nexusform.source import SourceFile
 from nexusform.state.model import State
-from nexusform.workflow.writing import write_output
+from nexusform.workflow.surroundings import write_output
 
 # Code hosts cut comments off at 65,536 characters.
 MAX_BYTES: Final = 65_000

@@ -1,4 +1,4 @@
-"""`nexusform state lock list` and `state lock break`."""
+"""`nexusform state lock list`, `state lock break` and `force-unlock`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.cli.arguments import positional
+from nexusform.cli.arguments import positional, switch
 from nexusform.cli.commands import Entry, LazyGroup, command
 from nexusform.cli.flags import place_of, state_flag
-from nexusform.cli.screen import Screen
+from nexusform.cli.screen import Screen, input_allowed
 from nexusform.workflow.locking import break_lock, describe_holder, find_holder
 
 lock: Final = LazyGroup(
@@ -56,4 +56,39 @@ def break_by_id(arguments: BreakLockArguments) -> int:
     if problems:
         return 1
     screen.out("The lock was broken.")
+    return 0
+
+
+class ForceUnlockArguments(Struct, frozen=True, kw_only=True):
+    """What `force-unlock` takes."""
+
+    lock_id: str = positional(metavar="ID")
+    force: bool = switch("Do not ask")
+    state: str = state_flag()
+
+
+@command("force-unlock", ForceUnlockArguments)
+def force_unlock(arguments: ForceUnlockArguments) -> int:
+    """Break the lock with this ID, which the message about the lock names.
+
+    Make sure that its holder no longer runs: two runs that write one state undo each other.
+    """
+    screen = Screen()
+    if not arguments.force:
+        if not input_allowed(flag=True):
+            screen.err("Questions are turned off (NF_INPUT). Break the lock without one: -force.")
+            return 1
+        answer = screen.ask(
+            "Do you really want to force-unlock?",
+            "The lock is removed. Another run that still goes on would then write\n"
+            "the same state. Only 'yes' will be accepted to confirm.",
+        )
+        if answer != "yes":
+            screen.out("force-unlock cancelled.")
+            return 1
+    problems, sources = break_lock(place_of(arguments.state), arguments.lock_id)
+    screen.diagnostics(problems, sources)
+    if problems:
+        return 1
+    screen.out("The state has been successfully unlocked!")
     return 0

@@ -18,10 +18,9 @@ from nexusform.rendering.answers import testing_results
 from nexusform.rendering.answers.testing_results import Look, ShownFile, ShownRun
 from nexusform.rendering.json.json_stream import Event, diagnostic_event, version_event
 from nexusform.source import SourceFile
-from nexusform.workflow.surroundings import SystemClock
+from nexusform.workflow.surroundings import SystemClock, write_output
 from nexusform.workflow.testing import FileResult, RunResult, TestOptions, find_tests, run_tests
 from nexusform.workflow.testing_files import DEFAULT_DIRECTORY
-from nexusform.workflow.writing import write_output
 
 
 class TestArguments(Struct, frozen=True, kw_only=True):

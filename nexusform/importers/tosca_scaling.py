@@ -1,5 +1,5 @@
-"""The policies of a VNFD that say how many instances there are: initial deltas, aspects, levels; and those that
-Tacker had before SOL001 and VNFDs still use, tacker.Placement and tacker.Scaling.
+"""The policies of a VNFD that say how many instances there are: initial deltas, aspects, levels; and those
+that Tacker had before SOL001 and VNFDs still use, tacker.Placement and tacker.Scaling.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any
 from nexusform.applying.outcomes import known_parts
 from nexusform.plain_data import Path
 from nexusform.ports import ChangeRequest, ObjectKey, Provider, ProviderAnswer, ReadAnswer, ReadRequest
-from nexusform.providers.faults import with_answer
+from nexusform.providers.simulated import with_answer
 
 # The values for an object by its address, None when its provider is to be asked.
 Answers = Callable[[str], Mapping[str, Any] | None]

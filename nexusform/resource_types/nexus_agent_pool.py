@@ -14,6 +14,7 @@ from nexusform.resource_types.arguments import (
     joined_id,
     name_attribute,
     parent_attribute,
+    unknown_skus,
     whole_number_problems,
 )
 from nexusform.resource_types.nexus_kubernetes_cluster import owner_of
@@ -29,7 +30,6 @@ from nexusform.resource_types.nks_pools import (
     upgrade_problems,
     with_labels,
 )
-from nexusform.resource_types.vm_skus import unknown_skus
 from nexusform.scheduling.racks.model import CONTROL_PLANE
 from nexusform.schema import Attribute, BlockSchema
 from nexusform.value_types import NUMBER

@@ -19,8 +19,14 @@ from nexusform.resource_types.arguments import (
     reference_problem,
     whole_number_problems,
 )
-from nexusform.resource_types.hardware import MACHINE_BLOCK, MACHINE_SKU, hardware_of, hardware_problems
-from nexusform.resource_types.schedulable import COMPUTE_PLANE, refusal_of
+from nexusform.resource_types.hardware import (
+    COMPUTE_PLANE,
+    MACHINE_BLOCK,
+    MACHINE_SKU,
+    hardware_of,
+    hardware_problems,
+    refusal_of,
+)
 from nexusform.scheduling.racks.model import Machine
 from nexusform.scheduling.world import Inventory, MachineOffer, Occupied, RackOffer
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting

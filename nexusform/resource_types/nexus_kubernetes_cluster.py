@@ -18,6 +18,7 @@ from nexusform.resource_types.arguments import (
     joined_id,
     name_attribute,
     parent_attribute,
+    unknown_skus,
     whole_number_problems,
 )
 from nexusform.resource_types.nks_pools import (
@@ -35,7 +36,6 @@ from nexusform.resource_types.nks_pools import (
     upgrade_problems,
     with_labels,
 )
-from nexusform.resource_types.vm_skus import unknown_skus
 from nexusform.scheduling.racks.model import CONTROL_PLANE
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange, order_attribute
 from nexusform.value_types import NUMBER, STRING, ListType, ObjectType

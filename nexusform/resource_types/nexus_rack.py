@@ -25,8 +25,8 @@ from nexusform.resource_types.hardware import (
     MACHINE_SKU,
     hardware_of,
     hardware_problems,
+    refusal_of,
 )
-from nexusform.resource_types.schedulable import refusal_of
 from nexusform.scheduling.catalogue import DEFAULT_MACHINE_SKU
 from nexusform.scheduling.racks.model import Machine
 from nexusform.scheduling.world import Inventory, RackOffer

@@ -11,7 +11,7 @@ from nexusform.demands import CONTROL_PLANE_TAINT, NodeMarks, PlacedVm, PoolDema
 from nexusform.diagnostics import Problem
 from nexusform.plain_data import Path
 from nexusform.ports import Surroundings
-from nexusform.resource_types.vm_skus import unknown_sku
+from nexusform.resource_types.arguments import unknown_sku
 from nexusform.scheduling.catalogue import allocatable_cpus
 from nexusform.scheduling.matching import Taint
 from nexusform.scheduling.racks.model import CONTROL_PLANE, Placement, Terms, VmSku

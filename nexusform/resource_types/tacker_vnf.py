@@ -16,19 +16,17 @@ from nexusform.resource_types.arguments import (
     joined_id,
     name_attribute,
     parent_attribute,
+    unknown_skus,
 )
-from nexusform.resource_types.vm_skus import unknown_skus
 from nexusform.resource_types.vnf_documents import (
-    document_path,
-    document_problems,
-    documents_known,
-    read_documents,
-)
-from nexusform.resource_types.vnf_vdus import (
     CONTROL_PLANE_ROLE,
     VDU_BLOCK,
     WORKER,
     block_problems,
+    document_path,
+    document_problems,
+    documents_known,
+    read_documents,
     role_of,
     sku_of,
     sku_text,

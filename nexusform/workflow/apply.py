@@ -31,10 +31,10 @@ from nexusform.state.journal import Finished, Planned
 from nexusform.state.model import State
 from nexusform.state.remaining import Remaining, planned_records
 from nexusform.words import counted
-from nexusform.workflow.rest import Rest
+from nexusform.workflow.resuming import Rest
 from nexusform.workflow.run import Run, base_request
 from nexusform.workflow.stored import Stored
-from nexusform.workflow.writing import write_output
+from nexusform.workflow.surroundings import write_output
 
 RESCUE: Final = "errored.nfstate"
 _HIDDEN: Final = "(sensitive value)"

@@ -27,8 +27,7 @@ from nexusform.workflow.encryption import opened, sealed_plan
 from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.project import Opened, Project, open_backend
 from nexusform.workflow.run import PlanOptions, Run
-from nexusform.workflow.surroundings import PLAN_CAP, RealFiles, read_file
-from nexusform.workflow.writing import write_output
+from nexusform.workflow.surroundings import PLAN_CAP, RealFiles, read_file, write_output
 
 _LARGEST_KEY = 1 << 16  # bytes
 _NOT_GIVEN = "no-value-for-required-variable"

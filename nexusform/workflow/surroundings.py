@@ -1,4 +1,6 @@
-"""The real files and the real clock."""
+"""The real files and the real clock; and the files that users name for what nexusform hands out: plans,
+reports, rescued state.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from nexusform.ports import FileProblem
-from nexusform.regular_files import NotRegular, TooLarge, read_regular
+from nexusform.regular_files import PRIVATE, NotRegular, TooLarge, read_regular, write_whole
 
 SIZE_CAP: Final = 64 * 1024 * 1024  # bytes that one file() may give
 PLAN_CAP: Final = 1024 * 1024 * 1024  # bytes of a saved plan
@@ -154,3 +156,33 @@ def plan_time(environment: Mapping[str, str]) -> str:
     fixed = environment.get("SOURCE_DATE_EPOCH", "")
     moment = datetime.fromtimestamp(int(fixed), UTC) if fixed.isdigit() else datetime.now(UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+_SYSTEMS: Final = (Path("/dev"), Path("/proc"))
+
+
+def write_output(path: str, content: bytes, *, private: bool = False) -> None:
+    """Write a file so that it is whole or as it was; `private` keeps others from reading it.
+
+    A link is replaced, not followed: in a work tree of somebody else it may lead anywhere. What is no file
+    (a pipe, /dev/stdout) is written to as it comes. Raises OSError.
+    """
+    target = Path(path)
+    if _takes_what_comes(target):
+        with target.open("wb") as stream:
+            stream.write(content)
+        return
+    write_whole(target, content, PRIVATE if private else 0o666)
+    if private:
+        target.chmod(PRIVATE)
+
+
+def _takes_what_comes(path: Path) -> bool:
+    """/dev/stdout and /dev/fd/63 are links of the system's, and may lead to a file."""
+    if any(system in path.absolute().parents for system in _SYSTEMS):
+        return True
+    try:
+        kind = path.lstat().st_mode
+    except FileNotFoundError:
+        return False
+    return not (stat.S_ISREG(kind) or stat.S_ISLNK(kind))

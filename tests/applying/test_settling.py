@@ -8,9 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.applying.recorder import Recorder
-from nexusform.applying.requests import call_for
 from nexusform.applying.settling import settle
-from nexusform.applying.standing import deposed_key
+from nexusform.applying.standing import call_for, deposed_key
 from nexusform.planning.plan import Action, Change, StepKind
 from nexusform.ports import ObjectKey, ProviderProblem
 from nexusform.providers.simulated import SimulatedProvider, make

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from nexusform.ports import ChangeRequest, ObjectKey, ProviderProblem, ReadRequest
-from nexusform.providers.faults import read_delay, read_path
-from nexusform.providers.simulated import SimulatedProvider, make
+from nexusform.providers.simulated import SimulatedProvider, make, read_delay, read_path
 from nexusform.values import UNKNOWN
 
 

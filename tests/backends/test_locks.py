@@ -2,8 +2,8 @@ import threading
 
 import pytest
 
-from nexusform.backends import lease
-from nexusform.backends.lease import Lease, LeaseLost
+from nexusform.backends import locks as lock_text
+from nexusform.backends.locks import Lease, LeaseLost
 from nexusform.ports import BackendProblem
 
 
@@ -12,7 +12,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.time = 100.0
-        monkeypatch.setattr(lease, "now", lambda: self.time)
+        monkeypatch.setattr(lock_text, "now", lambda: self.time)
 
 
 def test_a_claim_holds_until_shortly_before_it_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,7 +39,7 @@ def test_a_claim_counts_from_when_it_was_asked_for(monkeypatch: pytest.MonkeyPat
 def test_a_renewal_prolongs_the_claim() -> None:
     renewed = threading.Event()
     claim = Lease(0.3, renewed.set)
-    claim.begin(sent_at=lease.now())
+    claim.begin(sent_at=lock_text.now())
     assert renewed.wait(10)
     claim.end()
 
@@ -52,7 +52,7 @@ def test_a_claim_that_somebody_else_has_is_lost_at_once() -> None:
         raise LeaseLost("another run has it")
 
     claim = Lease(0.3, renew)
-    claim.begin(sent_at=lease.now() + 1000)
+    claim.begin(sent_at=lock_text.now() + 1000)
     assert refused.wait(10)
     claim.end()  # waits for the thread
     with pytest.raises(BackendProblem, match="another run has it"):
@@ -70,7 +70,7 @@ def test_a_disturbance_is_tried_again_before_the_claim_runs_out() -> None:
         renewed.set()
 
     claim = Lease(0.3, renew)
-    claim.begin(sent_at=lease.now())
+    claim.begin(sent_at=lock_text.now())
     assert renewed.wait(10)
     claim.end()
 
@@ -79,4 +79,4 @@ def test_a_disturbance_is_tried_again_before_the_claim_runs_out() -> None:
 def test_a_claim_of_another_length_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("NF_LEASE_SECONDS", text)
     with pytest.raises(BackendProblem, match="from 15 to 60"):
-        lease.lease_seconds()
+        lock_text.lease_seconds()
