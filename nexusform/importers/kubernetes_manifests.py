@@ -19,6 +19,7 @@ INVALID: Final = "invalid-kubernetes-manifest"
 DEPRECATED: Final = "deprecated-envelope"
 ENVELOPE_ANNOTATION: Final = "kubernetes-fleet.io/envelope-configmap"
 ENVELOPE_KINDS: Final = frozenset({"ClusterResourceEnvelope", "ResourceEnvelope"})
+NOWHERE: Final = TextPlace(0, 0)
 
 _CLUSTER_SCOPED: Final = frozenset(
     {
@@ -91,12 +92,24 @@ def manifest_from(body: Mapping[str, Any], like: Manifest) -> Manifest | None:
     return reader.found[0] if len(reader.found) == 1 else None
 
 
+def manifest_of(body: Mapping[str, Any]) -> Manifest | None:
+    """The manifest of a body that was kept, of which nothing tells any more where it was written."""
+    reader = _ManifestReader("", [])
+    reader.read(YamlDocument(dict(body), NOWHERE))
+    return reader.found[0] if len(reader.found) == 1 else None
+
+
+def is_envelope(manifest: Manifest) -> bool:
+    """Whether an object is one of the fleet's envelopes."""
+    return manifest.kind in ENVELOPE_KINDS and is_fleet_group(manifest.group)
+
+
 def unwrapped(manifests: Iterable[Manifest]) -> ManifestReading:
     """The objects as members get them: every envelope replaced by what is in it."""
     objects: list[Manifest] = []
     findings: list[Problem] = []
     for manifest in manifests:
-        if manifest.kind in ENVELOPE_KINDS and is_fleet_group(manifest.group):
+        if is_envelope(manifest):
             inner = _from_envelope(manifest)
         elif is_configmap_envelope(manifest):
             inner = _from_configmap(manifest)

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from nexusform.importers.kubernetes_manifests import Fields, Manifest, read_manifests, unwrapped
 from nexusform.importers.kubernetes_pod_spec import read_selector
 from nexusform.importers.kubernetes_workloads import workloads_of
+from nexusform.planning.fleet.contents import objects_on_clusters
 from nexusform.planning.vms.nodes import node_of
 from nexusform.planning.vms.sites import Thing
 from nexusform.ports import Registries
@@ -40,12 +41,13 @@ def view_pods(things: Iterable[Thing], world: WorldView, registries: Registries)
 
 
 class _Brought(Struct, frozen=True):
-    """What brings pods: the manifests of the hub, those of one cluster by its id, and where their pods are:
-    by cluster id and workload.
+    """What brings pods: the manifests of the hub, those of one cluster by its id, given directly or by
+    placements, and where their pods are: by cluster id and workload.
     """
 
     hub: list[Manifest] = field(default_factory=list)
     direct: dict[str, list[Manifest]] = field(default_factory=dict)
+    by_placements: dict[str, list[Manifest]] = field(default_factory=dict)
     placed: dict[str, dict[str, Mapping[str, Any]]] = field(default_factory=dict)
 
     def reaches(self, cluster_id: str) -> bool:
@@ -65,6 +67,9 @@ def _brought(things: Sequence[Thing]) -> _Brought:
             place.extend(manifests)
         for cluster_id, workloads in _placed(thing, target, members):
             brought.placed.setdefault(cluster_id, {}).update(workloads)
+        for member, objects in (objects_on_clusters(thing.attributes, thing.note) or {}).items():
+            on_cluster = brought.by_placements.setdefault(members.get(member, ""), [])
+            on_cluster.extend(unwrapped(objects).manifests)
     return brought
 
 
@@ -94,7 +99,9 @@ def _placed(
 def _pods(cluster: Cluster, nodes: tuple[Node, ...], brought: _Brought) -> ClusterPods:
     """Workloads given to the cluster directly, and those that placements put there."""
     direct, placed = brought.direct.get(cluster.id, []), brought.placed.get(cluster.id, {})
-    selected = [workload for workload in workloads_of(brought.hub).workloads if workload.key in placed]
+    # States of older versions tell only which workloads a placement brought, not what they were.
+    known = brought.by_placements.get(cluster.id, brought.hub)
+    selected = [workload for workload in workloads_of(known, brought.hub).workloads if workload.key in placed]
     workloads = (*workloads_of(direct, brought.hub).workloads, *selected)
     model = PodCluster(cluster.name, nodes)
     names = {node.name for node in nodes}
@@ -103,7 +110,7 @@ def _pods(cluster: Cluster, nodes: tuple[Node, ...], brought: _Brought) -> Clust
         standing += _standing(workload, placed.get(workload.key), names)
     if any(workload.key not in placed for workload in workloads):
         standing = list(predict(model, standing, workloads).standing())
-    budgets = _budgets([*direct, *(brought.hub if selected else [])])
+    budgets = _budgets([*direct, *(known if selected else [])])
     return ClusterPods(cluster.id, model, workloads, tuple(standing), tuple(budgets))
 
 

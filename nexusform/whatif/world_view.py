@@ -273,7 +273,7 @@ def holds_when_empty(machine: Machine, sku: VmSku) -> bool:
 def things_of_state(state: State) -> tuple[Thing, ...]:
     """What stands according to a state."""
     return tuple(
-        Thing(address, instance.current.attributes, instance.current.creation)
+        Thing(address, instance.current.attributes, instance.current.creation, instance.current.private)
         for address, instance in state.instances.items()
         if instance.current is not None
     )
@@ -285,7 +285,7 @@ def things_after(plan: Plan, prior: State) -> tuple[Thing, ...]:
     for address, refreshed in plan.refreshed.items():
         things.pop(address, None)
         if refreshed is not None:
-            things[address] = Thing(address, refreshed.attributes, refreshed.creation)
+            things[address] = Thing(address, refreshed.attributes, refreshed.creation, refreshed.private)
     for old, _ in plan.moved:
         things.pop(old, None)
     for change in plan.changes:
@@ -293,5 +293,5 @@ def things_after(plan: Plan, prior: State) -> tuple[Thing, ...]:
             continue
         things.pop(change.address, None)
         if change.after is not None:
-            things[change.address] = Thing(change.address, change.after, change.creation)
+            things[change.address] = Thing(change.address, change.after, change.creation, change.private)
     return tuple(things.values())

@@ -11,13 +11,14 @@ from nexusform.address import Address, AddressPattern
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
 from nexusform.importers.kubernetes_manifests import Manifest
 from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.fleet.overrides import Rendered
 from nexusform.planning.fleet.placement import PlacementPlan
 from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.planning.planner import make_plan
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.vms.placed_note import placed_by
 from nexusform.scheduling.fleet.explanation import Drift, Explanation, drift, explain
-from nexusform.scheduling.fleet.model import BindingState
+from nexusform.scheduling.fleet.model import Binding, BindingState
 from nexusform.scheduling.fleet.roster import Roster
 from nexusform.workflow.explain_pods import nodes_unknown
 
@@ -43,6 +44,7 @@ class PlacementReason(Struct, frozen=True):
     known: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     objects: tuple[Manifest, ...] = ()
     rendered: tuple[Manifest, ...] = ()
+    failure: str = ""
 
 
 def explain_placements(
@@ -92,7 +94,7 @@ def _reason(placement: PlacementPlan, planned: PlanResult, roster: Roster, clust
     )
     private = placement.instance.prior.private if placement.instance.prior is not None else None
     noted = {name: note for name in now if (note := placed_by(private, name)) is not None}
-    rendered = placement.renders.get(cluster) if not _secret(planned) else None
+    objects, rendered = ((), None) if _secret(planned) else _on_cluster(placement, now.get(cluster), cluster)
     return PlacementReason(
         placement.instance.address,
         cluster,
@@ -101,9 +103,24 @@ def _reason(placement: PlacementPlan, planned: PlanResult, roster: Roster, clust
         drift(placement.held, roster, policy, placement.snapshot, namespace),
         rows,
         noted,
-        placement.selected if rendered is not None else (),
-        rendered.manifests if rendered is not None and cluster else (),
+        objects if rendered is not None else (),
+        rendered.manifests if rendered is not None else (),
+        rendered.failure if rendered is not None else "",
     )
+
+
+def _on_cluster(
+    placement: PlacementPlan, binding: Binding | None, cluster: str
+) -> tuple[tuple[Manifest, ...], Rendered | None]:
+    """The objects of the snapshot that a cluster's binding points to, and what the cluster has of them. Of a
+    cluster without a binding, and under one that brought nothing yet: what it would get.
+    """
+    content = placement.content(binding, placement.rolled) if binding is not None else None
+    if binding is None or content is None:
+        would_get = placement.snapshots[-1].index if placement.snapshots else None
+        return placement.selected, placement.rendered(would_get, cluster)
+    snapshot = placement.snapshot_of(binding.resource_snapshot)
+    return (snapshot.objects if snapshot is not None else content.manifests), content
 
 
 def _secret(planned: PlanResult) -> bool:

@@ -4,9 +4,8 @@ remembers them and as they stand now; and which of the objects a placement selec
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from hashlib import sha256
+from functools import cached_property
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -27,7 +26,17 @@ from nexusform.importers.fleet_model import (
     ObjectSelector,
 )
 from nexusform.importers.kubernetes_manifests import Manifest, never_selected, unwrapped
-from nexusform.planning.fleet.overrides import Renders, applicable
+from nexusform.planning.fleet.contents import (
+    Contents,
+    ResourceSnapshot,
+    body_hash,
+    fingerprint,
+    has_resources,
+    is_noted,
+    read_contents,
+    write_contents,
+)
+from nexusform.planning.fleet.overrides import Rendered, Renders, applicable
 from nexusform.planning.fleet.placement import PlacementPlan
 from nexusform.planning.fleet.world import (
     UNSEEN,
@@ -40,7 +49,7 @@ from nexusform.planning.fleet.world import (
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import Action
 from nexusform.planning.vms.nodes import NodeCluster
-from nexusform.planning.vms.placed_note import note_placed
+from nexusform.planning.vms.placed_note import PLACED, note_placed
 from nexusform.ports import Kind
 from nexusform.scheduling.fleet.model import BindingState, Member
 from nexusform.scheduling.fleet.staged import transition_problem
@@ -50,9 +59,10 @@ _DOING = (Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FI
 _ONCE = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
 
-class Hub(Struct):
+class Hub(Struct, dict=True):
     """`manifests` in the order of their resources and documents. `evictions` and `runs` are those that
-    this plan carries out, with the instance they come from.
+    this plan carries out, with the instance they come from; `former` are the instances of objects that state
+    holds.
     """
 
     manifests: list[Manifest] = field(default_factory=list)
@@ -62,6 +72,26 @@ class Hub(Struct):
     strategies: dict[str, FleetStrategy] = field(default_factory=dict)
     runs: list[tuple[Instance, FleetRun]] = field(default_factory=list)
     diagnostics: list[Diagnostic] = field(default_factory=list)
+    former: list[Instance] = field(default_factory=list)
+
+    @cached_property
+    def by_hash(self) -> Mapping[str, Manifest]:
+        """The objects by the hash that contents keep them under."""
+        return {body_hash(manifest): manifest for manifest in self.manifests}
+
+    @cached_property
+    def before(self) -> tuple[Sequence[Manifest], Sequence[FleetOverride]]:
+        """The objects and the overrides that state holds."""
+        manifests: list[Manifest] = []
+        overrides: list[FleetOverride] = []
+        for instance in self.former:
+            assert instance.type.fleet is not None
+            thing = instance.type.fleet(instance.before or {})
+            if isinstance(thing, HubObjects) and not thing.cluster_id:
+                manifests += thing.manifests
+            elif isinstance(thing, FleetOverride):
+                overrides.append(thing)
+        return manifests, overrides
 
     def take(self, instance: Instance) -> None:
         """Add what an instance is."""
@@ -109,6 +139,8 @@ def read_hub(instances: Iterable[Instance]) -> Hub:
     """The hub of a plan."""
     hub = Hub()
     for instance in instances:
+        if instance.type.fleet is not None and instance.before is not None:
+            hub.former.append(instance)
         if instance.type.fleet is None or instance.going or instance.broken or instance.planned is None:
             continue
         hub.take(instance)
@@ -196,30 +228,6 @@ def _unknown_cluster(instance: Instance, cluster_id: str, known: Mapping[str, No
 
 
 _NAMESPACE: Final = ("", "Namespace")
-# Kinds whose availability is seen, and data that is available once applied; of others it is not known.
-_TRACKED: Final = frozenset(
-    {
-        ("apps", "Deployment"),
-        ("apps", "StatefulSet"),
-        ("apps", "DaemonSet"),
-        ("", "Service"),
-        ("apiextensions.k8s.io", "CustomResourceDefinition"),
-        ("policy", "PodDisruptionBudget"),
-        ("", "Namespace"),
-        ("", "ConfigMap"),
-        ("", "Secret"),
-        ("", "ServiceAccount"),
-        ("rbac.authorization.k8s.io", "Role"),
-        ("rbac.authorization.k8s.io", "RoleBinding"),
-        ("rbac.authorization.k8s.io", "ClusterRole"),
-        ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
-        ("networking.k8s.io", "NetworkPolicy"),
-        ("storage.k8s.io", "StorageClass"),
-        ("scheduling.k8s.io", "PriorityClass"),
-        ("placement.kubernetes-fleet.io", "ClusterResourceEnvelope"),
-        ("placement.kubernetes-fleet.io", "ResourceEnvelope"),
-    }
-)
 
 
 def selected(placement: FleetPlacement, hub: Sequence[Manifest]) -> tuple[Manifest, ...]:
@@ -268,18 +276,6 @@ def _inside(
                 yield manifest
 
 
-def fingerprint(manifests: Iterable[Manifest]) -> str:
-    """A hash of what the objects say (not of how they are written)."""
-    bodies: list[Any] = [[*_key(manifest), manifest.version, manifest.body] for manifest in manifests]
-    text = json.dumps(bodies, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def availability_tracked(manifests: Iterable[Manifest]) -> bool:
-    """Whether the availability of every object can be seen."""
-    return all((manifest.group, manifest.kind) in _TRACKED for manifest in manifests)
-
-
 def write_selected(manifests: Iterable[Manifest]) -> list[dict[str, Any]]:
     """The selected objects as an attribute."""
     return [
@@ -298,37 +294,34 @@ def write_selected(manifests: Iterable[Manifest]) -> list[dict[str, Any]]:
 
 
 def prepare_resources(placement: PlacementPlan, hub: Hub, labels: Mapping[str, Mapping[str, str]]) -> None:
-    """Select the objects, number the resource snapshot, and find the clusters whose overrides changed.
-    `labels` are those of the members, by name.
+    """Select the objects, take a resource snapshot of them where they changed, and find the clusters whose
+    overrides changed. `labels` are those of the members, by name.
     """
+    placement.labels = labels
     placement.selected = selected(placement.written, hub.manifests)
-    placement.digest = fingerprint(placement.selected)
-    noted = noted_before(placement)
-    last = noted.get("resources")
-    if last is not None:
-        placement.resources_changed = last.get("hash") != placement.digest
-        placement.resource_index = int(last.get("index") or 0) + placement.resources_changed
-    else:
-        placement.resource_index = max(
-            (binding.resource_snapshot or 0 for binding in placement.prior), default=0
-        )
-    overrides = applicable(
-        hub.overrides, placement.written.name, namespaced=bool(placement.written.namespace)
-    )
-    placement.overrides = overrides
-    placement.renders = Renders(placement.selected, overrides, labels)
-    digests_before = noted.get("overrides")
-    if digests_before is not None:
-        placement.outdated = frozenset(_outdated(placement, digests_before))
+    placement.overrides = _applicable(placement.written, hub.overrides)
+    placement.contents = _standing(placement, hub)
+    placement.snapshots = placement.contents.snapshots
+    if placement.external:
+        return  # a staged run takes the snapshots
+    placement.take_snapshot()
+    before, latest = placement.contents.latest, placement.snapshots[-1]
+    placement.resources_changed = before is not None and before.hash != latest.hash
+    placement.outdated = frozenset(_outdated(placement, latest.index))
 
 
-def _outdated(placement: PlacementPlan, digests_before: Mapping[str, str]) -> Iterator[str]:
+def _applicable(placement: FleetPlacement, overrides: Sequence[FleetOverride]) -> tuple[FleetOverride, ...]:
+    return applicable(overrides, placement.name, namespaced=bool(placement.namespace))
+
+
+def _outdated(placement: PlacementPlan, index: int) -> Iterator[str]:
     """The clusters for which overrides make something else of the objects than before."""
     for binding in placement.prior:
-        rendered = placement.renders.get(binding.cluster)
-        if rendered is None or binding.state is not BindingState.BOUND:
+        there = placement.contents.on_cluster.get(binding.cluster)
+        rendered = placement.rendered(index, binding.cluster)
+        if there is None or rendered is None or binding.state is not BindingState.BOUND:
             continue
-        if digests_before.get(binding.cluster, "") != rendered.digest:
+        if (there.digest, there.failure) != (rendered.digest, rendered.failure):
             yield binding.cluster
 
 
@@ -338,31 +331,50 @@ def noted_before(placement: PlacementPlan) -> Mapping[str, Any]:
     return (prior.private if prior is not None and not placement.created else None) or {}
 
 
+def _standing(placement: PlacementPlan, hub: Hub) -> Contents:
+    """What stands: as noted, or as the objects and overrides tell where an older state noted hashes only."""
+    note = noted_before(placement)
+    if is_noted(note) or placement.created or placement.before is None:
+        return read_contents(note, placement.prior, hub.by_hash)
+    indices = [b.resource_snapshot for b in placement.prior if b.resource_snapshot is not None]
+    if placement.external and not indices:
+        return Contents()
+    last = note.get("resources")
+    digest = str(last["hash"]) if last is not None else fingerprint(placement.selected)
+    index = int(last.get("index") or 0) if last is not None else max(indices, default=0)
+    changed = digest != fingerprint(placement.selected)
+    objects = selected(placement.before, hub.before[0]) if changed else placement.selected
+    on_cluster = _once_overridden(placement, hub, objects, note.get("overrides"))
+    return Contents((ResourceSnapshot(index, digest, objects),), on_cluster)
+
+
+def _once_overridden(
+    placement: PlacementPlan, hub: Hub, objects: tuple[Manifest, ...], digests: Mapping[str, str] | None
+) -> dict[str, Rendered]:
+    """What stood on each cluster, of which state noted no more than the hash of what overrides made."""
+    former = _applicable(placement.written, hub.before[1])
+    choices = [Renders(objects, each, placement.labels) for each in (placement.overrides, former)]
+    on_cluster: dict[str, Rendered] = {}
+    for binding in placement.prior:
+        if not has_resources(binding):
+            continue
+        possible = [renders.get(binding.cluster) or Rendered(objects) for renders in choices]
+        made = possible[0].digest if digests is None else str(digests.get(binding.cluster, ""))
+        alike = (rendered for rendered in possible if rendered.digest == made)
+        on_cluster[binding.cluster] = next(alike, Rendered(objects, made))
+    return on_cluster
+
+
 def note_resources(placement: PlacementPlan, serial: int) -> None:
     """Note what the placement brought where and why each binding came, once everything is rolled out.
     `serial` is the one that applying the plan will give.
     """
     noted = noted_before(placement)
-    digests_before = noted.get("overrides") or {}
     held_before = {binding.cluster for binding in placement.prior} - placement.evicted
     present = [binding.cluster for binding in placement.held]
     came = [
         (cluster, str(placement.picked.get(cluster, ""))) for cluster in present if cluster not in held_before
     ]
-    placement.instance.private = {
-        **(note_placed(noted, came, present, serial) or {}),
-        "resources": {"index": placement.resource_index, "hash": placement.digest},
-        "overrides": _digests(placement, digests_before),
-    }
-
-
-def _digests(placement: PlacementPlan, digests_before: Mapping[str, str]) -> dict[str, str]:
-    """What overrides make of the objects on each cluster: as before where the rollout has not reached it."""
-    digests = {}
-    for binding in placement.held:
-        rendered = placement.renders.get(binding.cluster)
-        if rendered is None:
-            continue
-        behind = binding.cluster in placement.outdated and binding.cluster not in placement.rolled
-        digests[binding.cluster] = digests_before.get(binding.cluster, "") if behind else rendered.digest
-    return digests
+    contents = Contents(placement.snapshots, placement.contents_after())
+    placed = note_placed({PLACED: noted[PLACED]} if PLACED in noted else None, came, present, serial)
+    placement.instance.private = {**(placed or {}), **write_contents(contents, placement.held)}

@@ -11,18 +11,17 @@ from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, Problem, Severity
-from nexusform.importers.fleet_model import EXTERNAL
-from nexusform.planning.fleet.hub import availability_tracked, write_selected
-from nexusform.planning.fleet.placement import (
-    OLD_NODE_COUNT,
-    PlacementPlan,
-    uses_old_name,
+from nexusform.planning.fleet.contents import (
+    availability_tracked,
+    read_scheduling,
     write_bindings,
     write_conditions,
     write_eviction,
     write_snapshot,
     write_statuses,
 )
+from nexusform.planning.fleet.hub import write_selected
+from nexusform.planning.fleet.placement import OLD_NODE_COUNT, PlacementPlan, uses_old_name
 from nexusform.planning.fleet.rounds import Rounds
 from nexusform.planning.fleet.rows import removed_rows
 from nexusform.planning.fleet.world import FleetMemberState
@@ -72,16 +71,19 @@ def conclude_placement(placement: PlacementPlan) -> dict[str, Any]:
         ],
         "workloads": _workloads(placement),
     }
-    if placement.status is None and prior.get("conditions") is not None:
+    scheduling = placement.status
+    if scheduling is None and prior.get("conditions") is not None:
         # No cycle ran, or it stopped before it wrote a status.
-        return attributes | {name: prior.get(name) for name in ("conditions", "placement_statuses")}
+        if not placement.moved:
+            return attributes | {name: prior.get(name) for name in ("conditions", "placement_statuses")}
+        scheduling = read_scheduling(prior, placement.held)
     status = placement_status(
-        placement.status,
+        scheduling,
         placement.written.policy,
         placement.snapshot.number_of_clusters,
         _progress(placement),
         prefix=NAMESPACED if placement.written.namespace else CLUSTER_SCOPED,
-        external=placement.written.strategy == EXTERNAL,
+        external=placement.external,
     )
     return attributes | {
         "conditions": write_conditions(status.conditions),
@@ -111,20 +113,20 @@ def _kept_provenance(placement: PlacementPlan) -> dict[str, str]:
 
 def _progress(placement: PlacementPlan) -> dict[str, Progress]:
     """How far each cluster that holds the placement is."""
-    trackable = availability_tracked(placement.selected)
-    external = placement.written.strategy == EXTERNAL
+    contents = placement.contents_after()
     by_cluster = {}
     for binding in placement.held:
         # A staged run says what a cluster is to have; otherwise it is the latest.
-        index = binding.resource_snapshot if external else placement.resource_index
+        index = binding.resource_snapshot if placement.external else placement.snapshots[-1].index
         progress = progress_of((binding,), -1 if index is None else index).get(binding.cluster)
         if progress is None:
             continue
-        rendered = placement.renders.get(binding.cluster)
-        failed = bool(rendered and rendered.failure)
+        content = contents.get(binding.cluster)
+        failed = bool(content and content.failure)
+        trackable = content is None or availability_tracked(content.manifests)
         by_cluster[binding.cluster] = replace(
             progress,
-            overrides=failed or bool(rendered and rendered.digest),
+            overrides=failed or bool(content and content.digest),
             overridden=FALSE if failed else progress.overridden,
             diff_reported=TRUE if placement.written.report_diff else None,
             trackable=trackable,
@@ -183,10 +185,9 @@ def _older_name(placement: PlacementPlan, rounds: Rounds) -> Iterator[Diagnostic
 
 
 def _not_overridden(placement: PlacementPlan) -> Iterator[Diagnostic]:
-    for binding in placement.held:
-        rendered = placement.renders.get(binding.cluster)
-        if rendered is not None and rendered.failure:
-            text = f"On cluster {binding.cluster}: {rendered.failure}. The objects are not overridden there."
+    for cluster, content in placement.contents_after().items():
+        if content.failure:
+            text = f"On cluster {cluster}: {content.failure}. Nothing of this version is applied there."
             yield _warned(placement, "overrides-cannot-be-applied", text)
 
 

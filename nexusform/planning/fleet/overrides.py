@@ -9,14 +9,14 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final
 
 from msgspec import Struct
 
 from nexusform.importers.fleet_model import FleetOverride, JsonPatch, ObjectSelector, OverrideRule
-from nexusform.importers.kubernetes_manifests import Manifest, manifest_from
+from nexusform.importers.kubernetes_manifests import Manifest, is_envelope, manifest_from, unwrapped
 from nexusform.scheduling.matching import matches
 
 _NAME: Final = "${MEMBER-CLUSTER-NAME}"
@@ -64,16 +64,25 @@ def render(
     rendered: list[Manifest] = []
     made: list[Any] = []
     try:
-        for manifest in manifests:
+        for manifest in _opened(manifests):
             changed = _changed(manifest, overrides, cluster, labels, made)
             if changed is not None:
                 rendered.append(changed)
     except _Failed as problem:
         return Rendered(tuple(manifests), failure=str(problem))
     if not made:
-        return Rendered(tuple(rendered))
+        return Rendered(tuple(manifests))
     text = json.dumps(made, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return Rendered(tuple(rendered), sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+
+
+def _opened(manifests: Iterable[Manifest]) -> Iterator[Manifest]:
+    """What overrides are about: objects, and in the place of an envelope what is in it."""
+    for manifest in manifests:
+        if is_envelope(manifest):
+            yield from unwrapped([manifest]).manifests
+        else:
+            yield manifest
 
 
 class Renders:

@@ -9,16 +9,14 @@ bindings, and everything is concluded.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from nexusform.address import Address, ConfigAddress
 from nexusform.configuration.model import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, Severity, has_errors
-from nexusform.importers.fleet_model import EXTERNAL, FleetPlacement, FleetRun
+from nexusform.importers.fleet_model import FleetPlacement
 from nexusform.plain_data import Path
 from nexusform.planning.fleet.hub import (
     Hub,
-    availability_tracked,
     note_members,
     note_resources,
     prepare_resources,
@@ -27,8 +25,9 @@ from nexusform.planning.fleet.hub import (
 )
 from nexusform.planning.fleet.outcome import FleetOutcome, conclude_placement, placement_warnings
 from nexusform.planning.fleet.placement import PlacementPlan, begin
-from nexusform.planning.fleet.rounds import place_pods, run_rounds
+from nexusform.planning.fleet.rounds import after_runs, run_rounds
 from nexusform.planning.fleet.rows import binding_rows, removed_rows
+from nexusform.planning.fleet.runs import carry_out_runs
 from nexusform.planning.fleet.world import FleetMemberState, Pods
 from nexusform.planning.instances.arguments import undecided, undecided_error
 from nexusform.planning.instances.blocks import Blocks, show
@@ -43,9 +42,6 @@ from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.fleet.changes import check_budget, check_policy_change, check_strategy_change
 from nexusform.scheduling.fleet.eviction import Target, after, evict
 from nexusform.scheduling.fleet.model import BindingState, PlacementType
-from nexusform.scheduling.fleet.rollout import Readiness, roll_out, target_of
-from nexusform.scheduling.fleet.roster import Roster
-from nexusform.scheduling.fleet.staged import RunProblem, RunState, StepKind, execute, initialize
 from nexusform.scheduling.fleet.validation import sentence
 
 
@@ -71,8 +67,9 @@ def plan_placements(
     for placement in placements:
         prepare_resources(placement, hub, labels)
     rounds = run_rounds(placements, members, pods)
-    diagnostics += roll_out_all(placements, hub, rounds.roster)
-    place_pods(placements, members, pods, rounds.placed)  # what a staged run brought
+    diagnostics += carry_out_runs(placements, hub, rounds.roster)
+    rounds = after_runs(placements, members, pods, rounds)
+    diagnostics += roll_out_all(placements)
     by_address = {placement.instance.address: placement for placement in placements}
     for instance in instances:
         _conclude(instance, by_address.get(instance.address), blocks, evaluation)
@@ -224,24 +221,17 @@ def _budget_problems(placements: Mapping[str, PlacementPlan], hub: Hub) -> Itera
                 yield instance.problem(Problem(problem.path, "invalid-disruption-budget", text))
 
 
-def roll_out_all(placements: Sequence[PlacementPlan], hub: Hub, roster: Roster) -> Iterator[Diagnostic]:
-    """Roll every placement out: wave by wave, or as staged runs say."""
-    by_key = {placement.written.key: placement for placement in placements}
+def roll_out_all(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
+    """Roll out wave by wave what no staged run rolls out."""
     for placement in placements:
-        if placement.written.strategy != EXTERNAL:
+        if not placement.external:
             yield from _roll(placement)
-    for instance, run in hub.runs:
-        yield from _staged_run(instance, run, by_key.get(run.placement), hub, roster)
 
 
 def _roll(placement: PlacementPlan) -> Iterator[Diagnostic]:
-    written = placement.written
-    readiness = Readiness(outdated=placement.outdated, trackable=availability_tracked(placement.selected))
-    target = target_of(written.policy, placement.snapshot.number_of_clusters, placement.held)
-    outcome = roll_out(placement.held, written.rolling, target, placement.resource_index, readiness)
+    written, outcome = placement.written, placement.roll_out()
     placement.held, placement.waves, placement.stalled = outcome.bindings, outcome.waves, outcome.stalled
-    for wave in outcome.waves:
-        placement.rolled |= {*wave.updated, *wave.bound}
+    placement.rolled |= outcome.reached
     if outcome.stalled:
         text = (
             f"The rollout of {written.key} stops before {', '.join(outcome.stalled)}: with max_unavailable = "
@@ -251,66 +241,3 @@ def _roll(placement: PlacementPlan) -> Iterator[Diagnostic]:
         config = placement.instance.config
         path = ("strategy",) if config and not config.get("manifest") else ()
         yield placement.instance.problem(Problem(path, "rollout-does-not-complete", text, Severity.WARNING))
-
-
-def _values_begun(instance: Instance) -> Mapping[str, Any]:
-    """What the run fixed when it began; empty for a run that has not begun."""
-    prior = None if instance.replaced else instance.prior
-    return (prior.private if prior is not None else None) or {}
-
-
-def _cluster_count(placement: PlacementPlan) -> int | None:
-    """How many clusters the placement asks for; None: all."""
-    if placement.written.kind is PlacementType.PICK_N:
-        return placement.snapshot.number_of_clusters
-    if placement.written.kind is PlacementType.PICK_FIXED:
-        return len(placement.written.policy.cluster_names) if placement.written.policy else 0
-    return None
-
-
-def _staged_run(
-    instance: Instance, run: FleetRun, placement: PlacementPlan | None, hub: Hub, roster: Roster
-) -> Iterator[Diagnostic]:
-    def warned(kind: str, text: str) -> Diagnostic:
-        return instance.problem(Problem((), kind, text, Severity.WARNING))
-
-    if placement is None or placement.written.strategy != EXTERNAL:
-        what = "no such placement" if placement is None else "its strategy is not External"
-        yield warned("staged-run-has-nothing-to-do", f"{run.placement}: {what}.")
-        return
-    strategy = hub.strategies.get(run.strategy)
-    if strategy is None:
-        yield warned("staged-run-has-no-strategy", f'There is no staged update strategy "{run.strategy}".')
-        return
-    count = _cluster_count(placement)
-    plan = initialize(
-        placement.held, placement.snapshot, count, placement.fulfilled, roster.members, strategy.stages
-    )
-    if isinstance(plan, RunProblem):
-        yield warned("staged-run-cannot-begin", f"{plan.message}.")
-        return
-    terms = {"policy_snapshot": plan.policy_snapshot, "cluster_count": plan.cluster_count}
-    first_terms = _values_begun(instance) or terms
-    if first_terms != terms:
-        text = (
-            f"{run.name} began under policy snapshot {first_terms['policy_snapshot']} with"
-            f" {first_terms['cluster_count']} cluster(s); now it is {terms['policy_snapshot']} with"
-            f" {terms['cluster_count']}. Make another run, or replace it with -replace."
-        )
-        yield warned("staged-run-is-aborted", text)
-        return
-    instance.private = first_terms
-    if run.state is not RunState.RUN:
-        return
-    index = placement.resource_index if run.resource_index is None else run.resource_index
-    outcome = execute(plan, run.name, placement.held, index, approved=run.approvals)
-    placement.held = outcome.bindings
-    placement.run_caused = f"staged run {run.name}"
-    for step in outcome.steps:
-        if step.kind is StepKind.UPDATE:
-            placement.rolled |= {*step.clusters}
-    if outcome.waits_for:
-        yield warned(
-            "staged-run-waits-for-an-approval",
-            f'The run stops before {outcome.waits_for}; add "{outcome.waits_for}" to its approvals to go on.',
-        )

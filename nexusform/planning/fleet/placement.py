@@ -1,19 +1,27 @@
-"""One placement while a fleet is planned: what it holds, why it is looked at, and what became of it; its
-bindings, snapshots and status, written for state and read back.
-"""
+"""One placement while a fleet is planned: what it holds, why it is looked at, and what became of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.importers.fleet_model import FleetOverride, FleetPlacement
+from nexusform.importers.fleet_model import EXTERNAL, FleetOverride, FleetPlacement
 from nexusform.importers.kubernetes_manifests import Manifest
-from nexusform.plain_data import has_unknown
-from nexusform.planning.fleet.overrides import Renders
+from nexusform.planning.fleet.contents import (
+    Contents,
+    ResourceSnapshot,
+    availability_tracked,
+    has_resources,
+    is_fulfilled,
+    read_bindings,
+    read_snapshot,
+    with_snapshot,
+)
+from nexusform.planning.fleet.overrides import Rendered, Renders
 from nexusform.planning.instances.instance import Instance
 from nexusform.scheduling.fleet.cycle import CycleResult
 from nexusform.scheduling.fleet.decisions import SchedulingStatus
@@ -24,15 +32,13 @@ from nexusform.scheduling.fleet.model import (
     BindingState,
     Change,
     ClusterTerm,
-    Condition,
     PlacementType,
     Policy,
     PolicySnapshot,
 )
-from nexusform.scheduling.fleet.rollout import Wave
+from nexusform.scheduling.fleet.rollout import Readiness, Rollout, Wave, roll_out, target_of
 from nexusform.scheduling.fleet.roster import Roster
 from nexusform.scheduling.fleet.snapshots import next_snapshot
-from nexusform.scheduling.fleet.status import ClusterStatus, PlacementStatus
 from nexusform.scheduling.fleet.watcher import Occasion, Trigger, Watched, trigger_of
 
 OLD_NODE_COUNT: Final = "kubernetes.azure.com/node-count"
@@ -41,7 +47,8 @@ NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
 
 class PlacementPlan(Struct):
     """`prior` is what state holds (empty when the object is new or replaced), `held` what it holds as
-    rounds go by, `picked` and `released` why clusters came and went.
+    rounds go by, `picked` and `released` why clusters came and went. `contents` is what stood before the
+    plan, `snapshots` those that are there after it; `labels` are those of the members, by name.
     """
 
     instance: Instance
@@ -54,13 +61,15 @@ class PlacementPlan(Struct):
     held: tuple[Binding, ...]
     fulfilled: bool
     selected: tuple[Manifest, ...] = ()
-    resource_index: int = 0
     resources_changed: bool = False
-    digest: str = ""
     overrides: tuple[FleetOverride, ...] = ()
-    renders: Renders = field(default_factory=lambda: Renders((), (), {}))
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    contents: Contents = Contents()
+    snapshots: tuple[ResourceSnapshot, ...] = ()
+    renders: dict[int, Renders] = field(default_factory=dict)
     outdated: frozenset[str] = frozenset()
     rolled: set[str] = field(default_factory=set)
+    projection: tuple[tuple[Binding, ...], Rollout] | None = None
     evictions: list[tuple[str, Eviction]] = field(default_factory=list)
     status: SchedulingStatus | None = None
     abort: Abort | None = None
@@ -86,6 +95,11 @@ class PlacementPlan(Struct):
     def prior_attributes(self) -> Mapping[str, Any]:
         """What state holds of the object that stays; empty for a new one."""
         return {} if self.created or self.instance.before is None else self.instance.before
+
+    @property
+    def external(self) -> bool:
+        """Whether staged runs roll it out."""
+        return self.written.strategy == EXTERNAL
 
     @property
     def strategy_changed(self) -> bool:
@@ -137,6 +151,11 @@ class PlacementPlan(Struct):
         scheduled = [binding for binding in self.prior if binding.state is not BindingState.UNSCHEDULED]
         return len(scheduled) < expected
 
+    @property
+    def moved(self) -> bool:
+        """Whether a rollout of this plan changes what any cluster has."""
+        return self.held != self.prior or bool(self.rolled)
+
     def watched(self) -> Watched:
         """As the watcher sees it."""
         return Watched(self.address, self.written.kind, self.fulfilled)
@@ -144,6 +163,69 @@ class PlacementPlan(Struct):
     def policy_in(self, roster: Roster) -> Policy | None:
         """The policy with the older name of node-count read as today's where no member has the older."""
         return in_fleet(self.written.policy, roster)
+
+    # --- what it brings ---
+
+    def take_snapshot(self) -> ResourceSnapshot:
+        """The snapshot of what is selected now: the newest one where nothing changed, else one more."""
+        limit = self.written.revision_history_limit
+        self.snapshots = with_snapshot(self.snapshots, self.selected, limit)
+        return self.snapshots[-1]
+
+    def snapshot_of(self, index: int | None) -> ResourceSnapshot | None:
+        """The snapshot with a number, as long as it is there."""
+        return Contents(self.snapshots).snapshot(index)
+
+    def rendered(self, index: int | None, cluster: str) -> Rendered | None:
+        """What a cluster gets of a snapshot; None when there is no such snapshot or member."""
+        if index is None:
+            return None
+        if index not in self.renders:
+            snapshot = self.snapshot_of(index)
+            if snapshot is None:
+                return None
+            self.renders[index] = Renders(snapshot.objects, self.overrides, self.labels)
+        return self.renders[index].get(cluster)
+
+    def content(self, binding: Binding, rolled: AbstractSet[str]) -> Rendered | None:
+        """What stands on the cluster of a binding once the clusters `rolled` have got their resources. Where
+        overriding fails, what was there stays. None when nothing is there.
+        """
+        if not has_resources(binding):
+            return None
+        cluster = binding.cluster
+        there = None if cluster in self.evicted else self.contents.on_cluster.get(cluster)
+        if cluster not in rolled:
+            return there
+        rendered = self.rendered(binding.resource_snapshot, cluster)
+        if rendered is None:
+            return there
+        if rendered.failure:
+            return replace(rendered, manifests=there.manifests if there is not None else ())
+        return rendered
+
+    def roll_out(self) -> Rollout:
+        """How a rolling update of what it holds goes."""
+        if self.projection is None or self.projection[0] is not self.held:
+            written, latest = self.written, self.snapshots[-1]
+            trackable = availability_tracked(latest.objects)
+            readiness = Readiness(outdated=self.outdated, trackable=trackable)
+            target = target_of(written.policy, self.snapshot.number_of_clusters, self.held)
+            outcome = roll_out(self.held, written.rolling, target, latest.index, readiness)
+            self.projection = (self.held, outcome)
+        return self.projection[1]
+
+    def contents_after(self) -> dict[str, Rendered]:
+        """What stands on each cluster after the plan."""
+        contents = {binding.cluster: self.content(binding, self.rolled) for binding in self.held}
+        return {cluster: content for cluster, content in contents.items() if content is not None}
+
+    def reoverridden(self, binding: Binding) -> bool:
+        """Whether the plan gives the cluster of a binding what other overrides make of its objects."""
+        before, after = self.contents.on_cluster.get(binding.cluster), self.content(binding, self.rolled)
+        if before is None or after is None:
+            return False
+        return (before.digest, before.failure) != (after.digest, after.failure)
 
     def take(self, result: CycleResult, occasion: Occasion) -> bool:
         """Note what a chain of cycles did; whether any binding changed."""
@@ -237,136 +319,3 @@ def _renamed(term: ClusterTerm) -> ClusterTerm:
 
 def _name(name: str) -> str:
     return NODE_COUNT if name == OLD_NODE_COUNT else name
-
-
-PREDICTED = "predicted"
-
-
-def read_bindings(attributes: Mapping[str, Any]) -> tuple[Binding, ...]:
-    """The bindings of an object in state, in name order."""
-    bindings = attributes.get("bindings")
-    if not isinstance(bindings, Mapping):
-        return ()
-    return tuple(_binding(cluster, bindings[cluster]) for cluster in sorted(bindings))
-
-
-def _binding(cluster: str, values: Mapping[str, Any]) -> Binding:
-    previous = values.get("previous_state")
-    return Binding(
-        cluster,
-        BindingState(values["state"]),
-        int(values.get("policy_snapshot") or 0),
-        _whole(values.get("affinity_score")),
-        _whole(values.get("topology_spread_score")),
-        BindingState(previous) if previous else None,
-        _whole(values.get("resource_snapshot")),
-    )
-
-
-def _whole(value: Any) -> int | None:
-    return None if value is None else int(value)
-
-
-def write_bindings(bindings: Iterable[Binding], provenance: Mapping[str, str]) -> dict[str, Any]:
-    """Bindings as an attribute; `provenance` of those that stand as they stood."""
-    return {
-        binding.cluster: {
-            "state": str(binding.state),
-            "previous_state": str(binding.previous_state) if binding.previous_state else None,
-            "affinity_score": binding.affinity_score,
-            "topology_spread_score": binding.topology_spread_score,
-            "policy_snapshot": binding.policy_snapshot,
-            "resource_snapshot": binding.resource_snapshot,
-            "provenance": provenance.get(binding.cluster, PREDICTED),
-        }
-        for binding in bindings
-    }
-
-
-def read_snapshot(attributes: Mapping[str, Any]) -> PolicySnapshot | None:
-    """The policy snapshot of an object in state."""
-    values = attributes.get("policy_snapshot")
-    if not isinstance(values, Mapping) or has_unknown(dict(values)):
-        return None
-    return PolicySnapshot(int(values["index"]), str(values["hash"]), _whole(values.get("number_of_clusters")))
-
-
-def write_snapshot(snapshot: PolicySnapshot) -> dict[str, Any]:
-    """The policy snapshot as an attribute."""
-    return {
-        "index": snapshot.index,
-        "hash": snapshot.hash,
-        "number_of_clusters": snapshot.number_of_clusters,
-    }
-
-
-def write_conditions(conditions: Iterable[Condition]) -> list[dict[str, Any]]:
-    """Conditions as an attribute."""
-    return [
-        {
-            "type": condition.type,
-            "status": condition.status,
-            "reason": condition.reason,
-            "message": condition.message,
-        }
-        for condition in conditions
-    ]
-
-
-def read_conditions(values: Any) -> tuple[Condition, ...]:
-    """Conditions of an object in state."""
-    return tuple(
-        Condition(
-            str(condition["type"]),
-            str(condition["status"]),
-            str(condition["reason"]),
-            str(condition["message"]),
-        )
-        for condition in values or ()
-    )
-
-
-def write_statuses(status: PlacementStatus) -> list[dict[str, Any]]:
-    """A status per cluster, as an attribute."""
-    return [
-        {
-            "cluster_name": each.cluster,
-            "observed_resource_index": each.observed_resource_index,
-            "conditions": write_conditions(each.conditions),
-        }
-        for each in status.clusters
-    ]
-
-
-def read_status(attributes: Mapping[str, Any]) -> PlacementStatus:
-    """The status of an object in state."""
-    return PlacementStatus(
-        read_conditions(attributes.get("conditions")),
-        tuple(
-            ClusterStatus(
-                str(each["cluster_name"] or ""),
-                read_conditions(each["conditions"]),
-                _whole(each.get("observed_resource_index")),
-            )
-            for each in attributes.get("placement_statuses") or ()
-        ),
-    )
-
-
-def is_fulfilled(attributes: Mapping[str, Any]) -> bool:
-    """Whether the Scheduled condition of an object in state is True."""
-    conditions = attributes.get("conditions")
-    if not isinstance(conditions, list) or not conditions:
-        return False
-    return bool(conditions[0].get("status") == "True")
-
-
-def write_eviction(name: str, eviction: Eviction) -> dict[str, Any]:
-    """What became of an eviction, as the placement notes it."""
-    return {
-        "name": name,
-        "cluster_name": eviction.cluster,
-        "valid": eviction.valid,
-        "executed": eviction.executed,
-        "reason": eviction.message,
-    }

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import chain
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.address import Address
-from nexusform.importers.fleet_model import EXTERNAL
-from nexusform.planning.fleet.overrides import render
 from nexusform.planning.fleet.placement import PlacementPlan
-from nexusform.planning.fleet.world import FleetMemberState, Pods, Render, member_of
+from nexusform.planning.fleet.world import FleetMemberState, Pods, member_of
 from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.fleet import cycle
 from nexusform.scheduling.fleet.explanation import Explanation, explain
@@ -55,11 +54,40 @@ class Rounds(Struct):
 def run_rounds(
     placements: Sequence[PlacementPlan], members: Mapping[str, FleetMemberState], pods: Pods
 ) -> Rounds:
-    """Settle all placements. It ends because later rounds only ever add bindings."""
+    """Settle all placements."""
     before = [member.before for member in members.values() if member.before is not None]
+    return _settle_all(placements, members, pods, before, set(), edits=True)
+
+
+def after_runs(
+    placements: Sequence[PlacementPlan], members: Mapping[str, FleetMemberState], pods: Pods, rounds: Rounds
+) -> Rounds:
+    """Predict the pods of what staged runs brought, also where others stood before, and settle what members
+    queue whose figures changed by that.
+    """
+    placed = rounds.placed
+    for placement in placements:
+        if placement.external:
+            placed -= {(placement.address, cluster) for cluster in placement.rolled}
+    place_pods(placements, members, pods, placed)
+    if not _refreshed(members, pods):
+        return rounds
+    return _settle_all(placements, members, pods, list(rounds.roster.members), placed, edits=False)
+
+
+def _settle_all(
+    placements: Sequence[PlacementPlan],
+    members: Mapping[str, FleetMemberState],
+    pods: Pods,
+    before: list[Member],
+    placed: set[tuple[str, str]],
+    *,
+    edits: bool,
+) -> Rounds:
+    """Rounds until nothing changes: it ends because later ones only ever add bindings. `edits`: what the plan
+    itself edits queues placements.
+    """
     roster = _roster(members)
-    placed: set[tuple[str, str]] = set()
-    edits = True
     for _ in range(MOST_ROUNDS):
         watched = [placement.watched() for placement in placements]
         changes_of = {each.placement: each.changes for each in queued(before, roster.members, watched)}
@@ -130,51 +158,64 @@ def place_pods(
     """Predict the pods of bindings that this plan has not looked at yet; those of bindings that are gone
     have left before.
     """
-    for placement in placements:
-        with_objects = {binding.cluster for binding in placement.held if _has_objects(placement, binding)}
+    rollouts = [_rollout(placement) for placement in placements]
+    for placement, (bindings, rolled) in zip(placements, rollouts, strict=True):
+        with_objects = {b.cluster for b in bindings if placement.content(b, rolled) is not None}
         for cluster in (placement.instance.before or {}).get("workloads") or {}:
             anew = placement.created or cluster in placement.evicted
             if cluster not in with_objects or (anew and (placement.address, cluster) not in placed):
                 pods.leave(placement.address, cluster)
-    for placement in placements:
-        prior = placement.prior_attributes.get("workloads") or {}
-        for binding in placement.held:
+                placement.workloads.pop(cluster, None)
+    for placement, (bindings, rolled) in zip(placements, rollouts, strict=True):
+        for binding in bindings:
             state = members.get(binding.cluster)
             key = (placement.address, binding.cluster)
-            if state is None or state.cluster is None or key in placed:
-                continue
-            if not _has_objects(placement, binding):
-                continue
-            placed.add(key)
-            rendered = placement.renders.get(binding.cluster)
-            workloads = pods.place(
-                placement.address,
-                state.cluster.id,
-                rendered.manifests if rendered is not None else placement.selected,
-                prior.get(binding.cluster) or {},
-                hub=placement.selected,
-                overridden=binding.cluster in placement.outdated,
-                render=_renderer(placement, state),
-            )
-            if workloads:
-                placement.workloads[binding.cluster] = workloads
+            if state is not None and state.cluster is not None and key not in placed:
+                _place(placement, binding, rolled, state.cluster.id, pods, placed)
 
 
-def _renderer(placement: PlacementPlan, state: FleetMemberState) -> Render | None:
-    """What the placement's overrides make of objects on one cluster; None without any."""
-    now = state.now
-    if not placement.overrides or now is None:
-        return None
-    return lambda manifests: render(manifests, placement.overrides, now.name, now.labels).manifests
-
-
-def _has_objects(placement: PlacementPlan, binding: Binding) -> bool:
-    """Whether the cluster of a binding has the objects, or will have when the rollout has settled. Under
-    External only a staged run brings or takes them.
+def _rollout(placement: PlacementPlan) -> tuple[tuple[Binding, ...], AbstractSet[str]]:
+    """The bindings once what is rolling out has settled, and the clusters that it reached. What staged runs
+    do is seen once they are carried out.
     """
-    if placement.written.strategy != EXTERNAL or binding.state is BindingState.BOUND:
-        return binding.state is not BindingState.UNSCHEDULED
-    return binding.cluster in (placement.prior_attributes.get("workloads") or {})
+    if placement.external:
+        return placement.held, placement.rolled
+    rollout = placement.roll_out()
+    return rollout.bindings, rollout.reached
+
+
+def _place(
+    placement: PlacementPlan,
+    binding: Binding,
+    rolled: AbstractSet[str],
+    cluster_id: str,
+    pods: Pods,
+    placed: set[tuple[str, str]],
+) -> None:
+    """Predict the pods of one binding."""
+    cluster = binding.cluster
+    content = placement.content(binding, rolled)
+    if content is None:
+        return
+    placed.add((placement.address, cluster))
+    there = placement.contents.on_cluster.get(cluster)
+    prior = placement.prior_attributes.get("workloads") or {}
+    same_snapshot = _snapshot_before(placement, cluster) == binding.resource_snapshot
+    workloads = pods.place(
+        placement.address,
+        cluster_id,
+        content.manifests,
+        prior.get(cluster) or {},
+        before=there.manifests if there is not None else (),
+        overridden=there is not None and there.digest != content.digest and same_snapshot,
+    )
+    if workloads:
+        placement.workloads[cluster] = workloads
+
+
+def _snapshot_before(placement: PlacementPlan, cluster: str) -> int | None:
+    """The resource snapshot that a cluster had before the plan."""
+    return next((b.resource_snapshot for b in placement.prior if b.cluster == cluster), None)
 
 
 def _refreshed(members: Mapping[str, FleetMemberState], pods: Pods) -> bool:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from nexusform.address import Address
-from nexusform.planning.fleet.placement import PlacementPlan, read_bindings
+from nexusform.planning.fleet.contents import read_bindings
+from nexusform.planning.fleet.placement import PlacementPlan
 from nexusform.planning.fleet.world import FleetMemberState
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import PlacementAction, PlacementChange
@@ -134,7 +135,7 @@ def _what_happens(
     if prior is None:
         trigger = placement.picked.get(cluster, Trigger.PLACEMENT_CREATED)
         return PlacementAction.PLACE, str(trigger), f"{REASONS.get(trigger, '')}: {selected(binding).reason}"
-    rolled_overrides = cluster in placement.outdated and cluster in placement.rolled
+    rolled_overrides = cluster in placement.rolled and placement.reoverridden(binding)
     new_resources = prior.resource_snapshot != binding.resource_snapshot
     if prior.state is not binding.state or new_resources or rolled_overrides:
         trigger = _trigger_of_update(placement, prior, binding)

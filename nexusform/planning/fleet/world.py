@@ -5,7 +5,7 @@ of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from msgspec import Struct
@@ -24,8 +24,6 @@ NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
 # What state notes of a member that no placement has been planned with yet.
 UNSEEN: Final[Mapping[str, Any]] = {"seen": False}
 _GIB: Final = 1 << 30
-# What overrides make of objects.
-Render = Callable[[tuple[Manifest, ...]], tuple[Manifest, ...]]
 
 
 class Pods(Protocol):
@@ -39,13 +37,12 @@ class Pods(Protocol):
         prior_workloads: Mapping[str, Any],
         /,
         *,
-        hub: tuple[Manifest, ...] = (),
+        before: tuple[Manifest, ...] = (),
         overridden: bool = False,
-        render: Render | None = None,
     ) -> Mapping[str, Any]:
         """Place the pods of what a placement brings to a cluster: workload -> pod -> where it stands.
-        What is returned may still change while others are placed. `hub` are the objects before overrides,
-        `render` what applies these.
+        What is returned may still change while others are placed. `before` are the objects that it had there
+        before the plan; `overridden`: overrides alone make the difference.
         """
         ...
 

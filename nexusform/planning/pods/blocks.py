@@ -11,6 +11,7 @@ from nexusform.address import Address, ConfigAddress
 from nexusform.configuration.model import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, Severity, did_you_mean
 from nexusform.importers.kubernetes_manifests import Manifest, read_manifests, unwrapped
+from nexusform.planning.fleet.contents import objects_on_clusters
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation
@@ -55,8 +56,10 @@ def prior_pods(prior: Prior, registries: Registries, members: Mapping[str, str])
         if kind is Kind.MANIFEST and cluster_id:
             yield PriorPods(str(address), cluster_id, workloads, _objects_of(current.attributes))
         elif kind is Kind.PLACEMENT:
+            noted = objects_on_clusters(current.attributes, current.private)
             for member, brought in workloads.items():
-                yield PriorPods(str(address), members.get(member, member), brought or {}, on_hub)
+                made_from = on_hub if noted is None else unwrapped(noted.get(member, ())).manifests
+                yield PriorPods(str(address), members.get(member, member), brought or {}, made_from)
 
 
 def _prior_hub_objects(prior: Prior, registries: Registries) -> tuple[Manifest, ...]:

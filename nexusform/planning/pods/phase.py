@@ -16,7 +16,6 @@ from nexusform.address import parse_address
 from nexusform.diagnostics import Problem
 from nexusform.importers.kubernetes_manifests import Manifest, unwrapped
 from nexusform.importers.kubernetes_workloads import workloads_of
-from nexusform.planning.fleet.world import Render
 from nexusform.planning.plan import PlacementChange
 from nexusform.planning.pods.rows import PodNote, pod_row, pod_values, read_note
 from nexusform.planning.vms.nodes import NodeCluster
@@ -78,12 +77,11 @@ class PodDecision(Struct, frozen=True):
 
 class _Brought(Struct):
     # The pods of one object on one cluster. `before` are those of state, by workload and name, `notes` what
-    # state remembers of each; they were made from `prior_manifests`, of which `prior_templates` are the
-    # hashes by workload. `workloads` and `manifests` are those of the last call, `shown` is the value that
+    # state remembers of each; `prior_templates` are the hashes by workload of what they were made
+    # from. `workloads` and `manifests` are those of the last call, `shown` is the value that
     # was given out, `outcomes` what became of each pod (by workload and number).
     before: dict[str, dict[str, StandingPod]] = field(default_factory=dict)
     notes: dict[tuple[str, str], PodNote] = field(default_factory=dict)
-    prior_manifests: tuple[Manifest, ...] = ()
     prior_templates: dict[str, str] = field(default_factory=dict)
     workloads: tuple[Workload, ...] = ()
     manifests: tuple[Manifest, ...] = ()
@@ -140,7 +138,6 @@ class PodPhase:
     def _stand(self, prior: PriorPods) -> None:
         specs = {workload.key: workload.pod for workload in workloads_of(prior.manifests).workloads}
         brought = self._brought.setdefault((prior.address, prior.cluster_id), _Brought())
-        brought.prior_manifests = prior.manifests
         brought.prior_templates = {key: spec.template for key, spec in specs.items()}
         standing = self._standing.setdefault(prior.cluster_id, {})
         for key, pods in prior.workloads.items():
@@ -161,15 +158,14 @@ class PodPhase:
         prior_workloads: Mapping[str, Any],
         *,
         others: tuple[Manifest, ...] = (),
-        hub: tuple[Manifest, ...] = (),
+        before: tuple[Manifest, ...] = (),
         overridden: bool = False,
-        render: Render | None = None,
     ) -> PodMap:
         """Place the pods of what an object brings to a cluster: workload -> pod -> where it stands.
 
         `prior_workloads` is what state holds of them; without any, what stood of that object leaves first
-        (it is made anew). `hub` are the same manifests before overrides (default: as given), by which
-        a change of the template is told from a change of an override; `render` applies the overrides.
+        (it is made anew). `before` is what they were made from (default: as state tells); `overridden`:
+        a template that changed did so by overrides alone.
         """
         cluster_id = self.members.get(cluster_name, cluster_name)
         cluster = self.clusters.get(cluster_id)
@@ -177,7 +173,8 @@ class PodPhase:
             return {}
         key = (placement_address, cluster_id)
         if prior_workloads and key not in self._brought:
-            self._stand(PriorPods(placement_address, cluster_id, prior_workloads, hub or manifests))
+            made_from = unwrapped(before or manifests).manifests
+            self._stand(PriorPods(placement_address, cluster_id, prior_workloads, made_from))
         brought = self._brought.setdefault(key, _Brought())
         if brought.before and not prior_workloads:
             self.leave(placement_address, cluster_id)
@@ -187,10 +184,9 @@ class PodPhase:
         reading = workloads_of(brought.manifests, (*everywhere, *others))
         self.findings += [(placement_address, finding) for finding in reading.findings]
         brought.workloads = reading.workloads
-        if render is not None and not overridden:
-            # The overrides did not change: what stands was made from the old objects by the same.
-            self._made_from(brought, cluster_id, render(brought.prior_manifests))
-        self._know_templates(brought, cluster_id, hub)
+        if not brought.outcomes:
+            self._made_from(brought, cluster_id, unwrapped(before).manifests)
+            self._know_templates(brought, cluster_id)
         self._predict([key], cluster)
         self._retry(cluster, except_for=placement_address)
         return brought.shown
@@ -213,7 +209,7 @@ class PodPhase:
             reading = workloads_of(brought.manifests, everywhere)
             self.findings += [(address, finding) for finding in reading.findings]
             brought.workloads = reading.workloads
-            self._know_templates(brought, cluster_id, ())
+            self._know_templates(brought, cluster_id)
             keys.append((address, cluster_id))
         self._predict(keys, cluster)
         return {address: self._brought[address, cluster_id].shown for address, _ in objects}
@@ -239,24 +235,21 @@ class PodPhase:
 
     # --- deciding ---
 
-    def _know_templates(self, brought: _Brought, cluster_id: str, hub: tuple[Manifest, ...]) -> None:
+    def _know_templates(self, brought: _Brought, cluster_id: str) -> None:
         """Give the pods of state the spec that they have: today's, where what they were made from did not
         change.
         """
-        on_hub = workloads_of(hub).workloads if hub else ()
-        templates = {workload.key: workload.pod.template for workload in on_hub}
         for workload in brought.workloads:
-            key = workload.key
-            made_from = brought.prior_templates.get(key)
-            if made_from is None or made_from == templates.get(key, workload.pod.template):
-                spec = replace(workload.pod, template="") if brought.overridden else workload.pod
-                self._respecify(brought, cluster_id, key, spec)
+            made_from = brought.prior_templates.get(workload.key)
+            if made_from in (None, workload.pod.template):
+                self._respecify(brought, cluster_id, workload.key, workload.pod)
 
     def _made_from(self, brought: _Brought, cluster_id: str, manifests: tuple[Manifest, ...]) -> None:
         """Give the pods of state the spec that these manifests gave them."""
         specs = {workload.key: workload.pod for workload in workloads_of(manifests).workloads}
         for key in brought.before:
             if key in specs:
+                brought.prior_templates[key] = specs[key].template
                 self._respecify(brought, cluster_id, key, specs[key])
 
     def _respecify(self, brought: _Brought, cluster_id: str, key: str, spec: PodSpec) -> None:

@@ -319,11 +319,12 @@ def surroundings_before(
 
 
 class Thing(Struct, frozen=True):
-    """One object: its address, attributes (plain data) and creation number."""
+    """One object: its address, attributes (plain data), creation number, and what its type notes of it."""
 
     address: Address
     attributes: Mapping[str, Any]
     creation: int
+    note: Mapping[str, Any] | None = None
 
 
 class Ground(Struct, frozen=True):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.importers.fleet_model import EXTERNAL, FleetPlacement, ObjectSelector
-from nexusform.planning.fleet.placement import read_bindings, read_status
+from nexusform.planning.fleet.contents import read_bindings, read_status
 from nexusform.rendering.notation.colours import harmless
 from nexusform.scheduling.fleet.model import Condition
 from nexusform.scheduling.fleet.snapshots import policy_document, selector_document

@@ -65,6 +65,11 @@ class Rollout(Struct, frozen=True):
         """Whether nothing stayed behind."""
         return not self.stalled
 
+    @property
+    def reached(self) -> frozenset[str]:
+        """The clusters that got the latest resources in one of the waves."""
+        return frozenset(cluster for wave in self.waves for cluster in (*wave.updated, *wave.bound))
+
 
 class Budget(Struct, frozen=True):
     """How many bindings a wave may take down, and how many it may add."""

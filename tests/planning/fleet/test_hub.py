@@ -14,7 +14,8 @@ from nexusform.importers.fleet_model import (
     OverrideRule,
 )
 from nexusform.importers.kubernetes_manifests import Manifest, read_manifests
-from nexusform.planning.fleet.hub import availability_tracked, fingerprint, selected
+from nexusform.planning.fleet.contents import availability_tracked, fingerprint
+from nexusform.planning.fleet.hub import selected
 from nexusform.planning.fleet.overrides import applicable, render
 from nexusform.scheduling.matching import label_selector
 

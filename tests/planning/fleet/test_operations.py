@@ -183,12 +183,15 @@ def test_external_placements_wait_for_a_staged_run() -> None:
     assert is_empty(plan(text + approved, state))
 
 
-def test_a_run_rolls_out_the_resources_that_it_names() -> None:
+def test_a_run_takes_a_snapshot_or_names_one() -> None:
     text = FLEET + placement(pick_n(2), EXTERNAL) + STAGES
-    latest = state_of(text + run())
-    assert bindings(latest)["c4"]["resource_snapshot"] == 0
-    named = state_of(text + run('state = "Run"\n  resource_snapshot_index = "5"'))
-    assert {c: b["resource_snapshot"] for c, b in bindings(named).items()} == {"c3": None, "c4": 5}
+    state = state_of(text + run())
+    assert bindings(state)["c4"]["resource_snapshot"] == 0
+    unknown = 'state = "Run"\n  resource_snapshot_index = "5"'
+    result = good(plan(text + run(unknown)))
+    assert [w.summary for w in warnings(result)] == ["Staged run cannot begin"]
+    assert "no resourceSnapshots with index `5` found for placement `p`" in warnings(result)[0].detail
+    assert {b["resource_snapshot"] for b in bindings(applied(result)).values()} == {None}
 
 
 def test_a_run_is_aborted_once_the_policy_changed() -> None:

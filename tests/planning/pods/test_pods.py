@@ -488,10 +488,10 @@ def test_an_override_that_changes_the_template_is_called_so(clusters: Mapping[st
     prior = PodPhase(clusters).place(PLACEMENT, "s/a", hub, {})
     phase = PodPhase(clusters)
     changed = read(deployment("web", 2, image="redis:7"))
-    phase.place(PLACEMENT, "s/a", changed, prior, hub=hub, overridden=True)
+    phase.place(PLACEMENT, "s/a", changed, prior, before=hub, overridden=True)
     assert after(phase) == {f"web-{n}": ("move", "override_changed") for n in range(2)}
     same = PodPhase(clusters)
-    same.place(PLACEMENT, "s/a", changed, prior, hub=hub)
+    same.place(PLACEMENT, "s/a", changed, prior, before=changed)
     assert after(same) == {f"web-{n}": ("keep", "") for n in range(2)}
 
 

@@ -1,0 +1,181 @@
+"""Fleet placements as a user meets them: files, commands, and what state holds afterwards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run
+
+Told = tuple[int, str, str]
+
+FLEET = """
+resource "nexus_site" "s" {}
+resource "nexus_rack" "r" {
+  count         = 3
+  name          = "r${count.index}"
+  site_id       = nexus_site.s.id
+  machine_count = 4
+}
+resource "nexus_kubernetes_cluster" "a" {
+  site_id            = nexus_site.s.id
+  kubernetes_version = "v1.32.4"
+
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+  agent_pool "np" {
+    count       = 2
+    vm_sku_name = "NC_G6_28_v1"
+  }
+}
+resource "fleet_member_cluster" "a" {
+  kubernetes_cluster_id = nexus_kubernetes_cluster.a.id
+  labels                = { env = "canary" }
+}
+"""
+HUB = """
+variable "replicas" {
+  default = 3
+}
+resource "fleet_hub_manifest" "web" {
+  yaml_body = <<-EOT
+    apiVersion: v1
+    kind: Namespace
+    metadata:
+      name: web
+    ---
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata:
+      name: web
+      namespace: web
+    spec:
+      replicas: ${var.replicas}
+      selector:
+        matchLabels: { app: web }
+      template:
+        metadata:
+          labels: { app: web }
+        spec:
+          containers:
+            - name: web
+              image: web:1
+              resources:
+                requests: { cpu: 100m, memory: 64Mi }
+  EOT
+}
+"""
+EXTERNAL = """
+resource "fleet_cluster_resource_placement" "web" {
+  resource_selector {
+    version = "v1"
+    kind    = "Namespace"
+    name    = "web"
+  }
+  policy {
+    placement_type = "PickAll"
+  }
+  strategy {
+    type = "External"
+  }
+}
+resource "fleet_cluster_staged_update_strategy" "all" {
+  stage {
+    name = "all"
+    label_selector {}
+  }
+}
+"""
+WEB = "fleet_cluster_resource_placement.web"
+
+
+def staged_run(name: str, index: str = "") -> str:
+    snapshot = f'resource_snapshot_index      = "{index}"' if index else ""
+    return f"""
+resource "fleet_cluster_staged_update_run" "{name}" {{
+  placement_name               = "web"
+  staged_rollout_strategy_name = "all"
+  state                        = "Run"
+  {snapshot}
+}}
+"""
+
+
+@pytest.fixture
+def nf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Told]:
+    """Writes a configuration, runs a command line over it; gives code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+
+    def call(configuration: str, *arguments: str) -> Told:
+        (tmp_path / "main.nf.hcl").write_text(configuration)
+        code = run(arguments)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def applied(nf: Callable[..., Told], configuration: str, *more: str) -> str:
+    """Apply, and see that nothing is left to plan; what was printed."""
+    code, out, err = nf(configuration, "apply", "-auto-approve", *more)
+    assert code == 0, out + err
+    again, left, err = nf(configuration, "plan", "-detailed-exitcode", *more)
+    assert again == 0, left + err
+    return out + err
+
+
+def placed(address: str = WEB) -> dict[str, Any]:
+    """The placement as state holds it."""
+    document = json.loads(Path("state/nexusform.nfstate").read_text())
+    kind, name = address.split(".")
+    for resource in document["resources"]:
+        if (resource["type"], resource["name"]) == (kind, name):
+            instance: dict[str, Any] = resource["instances"][0]
+            return instance
+    raise AssertionError(address)
+
+
+def pods() -> int:
+    """How many pods stand on the member."""
+    workloads = placed()["attributes"]["workloads"].get("a", {})
+    return sum(len(each) for each in workloads.values())
+
+
+def snapshots() -> list[int]:
+    """The numbers of the resource snapshots that a run may name."""
+    return [each["index"] for each in placed().get("private", {}).get("snapshots", ())]
+
+
+def test_a_run_brings_the_snapshot_that_it_names_and_no_other(nf: Callable[..., Told]) -> None:
+    text = FLEET + HUB + EXTERNAL
+    five = ("-var", "replicas=5")
+    applied(nf, text)
+    assert (snapshots(), pods()) == ([], 0)
+
+    text += staged_run("r1")
+    applied(nf, text)
+    assert (snapshots(), pods()) == ([0], 3)
+
+    applied(nf, text, *five)
+    assert (snapshots(), pods()) == ([0], 3)
+
+    told = applied(nf, text + staged_run("early", "1"), *five)
+    assert "no resourceSnapshots with index `1` found for placement `web`" in " ".join(told.split())
+    assert (snapshots(), pods()) == ([0], 3)
+
+    text += staged_run("r2")
+    applied(nf, text, *five)
+    assert (snapshots(), pods()) == ([0, 1], 5)
+
+    applied(nf, text + staged_run("r3", "0"), *five)
+    assert (snapshots(), pods()) == ([0, 1], 3)
+    assert placed()["attributes"]["bindings"]["a"]["resource_snapshot"] == 0
