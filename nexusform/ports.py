@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct, field
 
@@ -19,6 +19,8 @@ from nexusform.plain_data import Path
 from nexusform.scheduling.racks.model import Machine, VmSku
 from nexusform.scheduling.world import Inventory
 from nexusform.schema import BlockSchema
+from nexusform.state.model import State
+from nexusform.value_types import Type
 
 if TYPE_CHECKING:  # the fleet is loaded where there is one
     from nexusform.importers.fleet_model import FleetObject
@@ -28,6 +30,7 @@ __all__ = [
     "BackendProblem",
     "ChangeRequest",
     "Clock",
+    "DataAnswer",
     "FileProblem",
     "Files",
     "Kind",
@@ -43,6 +46,8 @@ __all__ = [
     "Registries",
     "ResourceType",
     "StateBackend",
+    "StateQuery",
+    "StateReader",
     "Surroundings",
     "VmFamily",
 ]
@@ -93,17 +98,53 @@ class VmFamily(Struct, frozen=True):
     node: Callable[[Mapping[str, Any], PlacedVm], NodeMarks] = lambda _values, _vm: NodeMarks()
 
 
+class StateQuery(Struct, frozen=True):
+    """Which state is asked for: the kind of its backend, that backend's settings, and the workspace.
+
+    `reader` is the name of the data block that asks.
+    """
+
+    reader: str
+    backend: str
+    config: Mapping[str, Any]
+    workspace: str
+
+
+# The state, None with problems when it cannot be read. Their paths are in the query.
+StateReader: TypeAlias = Callable[[StateQuery], tuple[State | None, list[Problem]]]
+
+
+def _no_other_states(_query: StateQuery) -> tuple[State | None, list[Problem]]:
+    return None, [Problem((), "the-state-cannot-be-read", "No other state can be read here.")]
+
+
 class ReadContext(Struct, frozen=True):
     """What a data source may use: files, the time, and the directory of the root module.
 
     `managed` names what the configuration already stands for (prior state and import blocks):
-    clusters and VMs by name, separate pools as `<cluster>/<pool>`.
+    clusters and VMs by name, separate pools as `<cluster>/<pool>`. `types` are the resource types by
+    name. `read_state` reads the state of another configuration.
     """
 
     files: Files
     now: str  # RFC 3339, UTC
     directory: str
     managed: frozenset[str] = frozenset()
+    types: Mapping[str, ResourceType] = field(default_factory=dict)
+    read_state: StateReader = _no_other_states
+
+
+class DataAnswer(Struct, frozen=True):
+    """What a data source read: its computed attributes (plain data) and what is wrong.
+
+    `sensitive` are paths in the attributes that must not be shown; `types` say what an attribute is whose
+    type the schema leaves open.
+    """
+
+    attributes: dict[str, Any]
+    problems: Sequence[Problem] = ()
+    sensitive: tuple[Path, ...] = ()
+    types: Mapping[str, Type] = field(default_factory=dict)
 
 
 class Kind(StrEnum):
@@ -118,6 +159,7 @@ class Kind(StrEnum):
     MANIFEST = "manifest"
     PLACEMENT = "placement"
     SEPARATION_RULE = "separation_rule"
+    REMOTE_STATE = "remote_state"
 
 
 class ResourceType(Struct, frozen=True):
@@ -128,7 +170,7 @@ class ResourceType(Struct, frozen=True):
     `check(attributes)` says what is wrong with the arguments beyond the schema; unknown leaves
     are UNKNOWN and must be let pass. `offer(attributes, address, inventory)` puts what the
     resource offers into the inventory and returns problems. `vms` for types that place VMs.
-    `read` for data sources: (arguments, context) -> (computed attributes, problems).
+    `read` for data sources: (arguments, context) -> what was read.
     `present(attributes, name)` gives an attribute as expressions read it, where parts of it are
     derived rather than stored. `fill(arguments)` gives arguments that were left out where others say
     them (a manifest's name). `fleet(attributes)` says what the object is to a fleet; arguments that
@@ -144,7 +186,7 @@ class ResourceType(Struct, frozen=True):
     check: Callable[[Mapping[str, Any]], list[Problem]] | None = None
     offer: Callable[[Mapping[str, Any], str, Inventory], list[Problem]] | None = None
     vms: VmFamily | None = None
-    read: Callable[[Mapping[str, Any], ReadContext], tuple[dict[str, Any], list[Problem]]] | None = None
+    read: Callable[[Mapping[str, Any], ReadContext], DataAnswer] | None = None
     present: Callable[[Mapping[str, Any], str], Any] | None = None
     fill: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
     fleet: Callable[[Mapping[str, Any]], FleetObject] | None = None

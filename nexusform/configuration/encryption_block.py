@@ -19,8 +19,15 @@ AES_GCM: Final = "aes_gcm"
 METHODS: Final = (AES_GCM, UNENCRYPTED)
 
 _ENCRYPTION: Final = BodySchema(
-    blocks={"key_provider": ("type", "name"), "method": ("type", "name"), "state": (), "plan": ()}
+    blocks={
+        "key_provider": ("type", "name"),
+        "method": ("type", "name"),
+        "state": (),
+        "plan": (),
+        "remote_state_data_sources": (),
+    }
 )
+_READERS: Final = BodySchema(blocks={"default": (), "remote_state_data_source": ("name",)})
 _METHOD: Final = BodySchema(attributes={"keys": False})
 _TARGET: Final = BodySchema(attributes={"method": True, "enforced": False}, blocks={"fallback": ()})
 _FALLBACK: Final = BodySchema(attributes={"method": True}, blocks={"fallback": ()})
@@ -33,6 +40,7 @@ def decode_encryption(body: Body | JsonBody, problems: list[Diagnostic]) -> Encr
     providers: dict[MethodName, KeyProviderBlock] = {}
     methods: dict[MethodName, MethodName | None] = {}
     targets: dict[str, EncryptionTarget] = {}
+    readers: dict[str, EncryptionTarget] = {}
     for block in parts.blocks:
         if block.type == "key_provider":
             providers[_name(block)] = _key_provider(block, problems)
@@ -43,8 +51,10 @@ def decode_encryption(body: Body | JsonBody, problems: list[Diagnostic]) -> Encr
             target = _target(block, methods, problems)
             if target is not None:
                 targets[block.type] = target
+        elif block.type == "remote_state_data_sources":
+            readers |= _readers(block, methods, problems)
     problems.extend(_unknown_keys(methods, providers, parts.end_span))
-    return Encryption(providers, methods, targets.get("state"), targets.get("plan"))
+    return Encryption(providers, methods, targets.get("state"), targets.get("plan"), readers)
 
 
 def _name(block: Block) -> MethodName:
@@ -100,6 +110,20 @@ def _target(
         detail = "`enforced = true` forbids the method unencrypted for writing; name another one."
         problems.append(error("invalid-encryption-block", detail, block.header_span))
     return EncryptionTarget(method, tuple(fallbacks), enforced)
+
+
+def _readers(
+    block: Block, methods: Mapping[MethodName, MethodName | None], problems: list[Diagnostic]
+) -> dict[str, EncryptionTarget]:
+    """How data blocks open other states, by the names of the blocks; "" is the default."""
+    parts, wrong = content(block.body, _READERS)
+    problems.extend(wrong)
+    readers: dict[str, EncryptionTarget] = {}
+    for inner in parts.blocks:
+        target = _target(inner, methods, problems)
+        if target is not None:
+            readers[inner.labels[0].value if inner.labels else ""] = target
+    return readers
 
 
 def _known_method(

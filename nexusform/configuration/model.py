@@ -203,12 +203,15 @@ class EncryptionTarget(Struct, frozen=True):
 
 
 class Encryption(Struct, frozen=True):
-    """The `encryption` block. `methods` says where each takes its keys from (None: from nowhere)."""
+    """The `encryption` block. `methods` says where each takes its keys from (None: from nowhere). `readers`
+    say how data blocks open the states of others, by their name ("": all that are not named).
+    """
 
     key_providers: Mapping[MethodName, KeyProviderBlock] = field(default_factory=dict)
     methods: Mapping[MethodName, MethodName | None] = field(default_factory=dict)
     state: EncryptionTarget | None = None
     plan: EncryptionTarget | None = None
+    readers: Mapping[str, EncryptionTarget] = field(default_factory=dict)
 
 
 class Settings(Struct, frozen=True):

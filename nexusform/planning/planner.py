@@ -160,11 +160,13 @@ def _planned_fleet(blocks: Blocks, vms: Iterable[VmObject], evaluation: Evaluati
         return _Fleet()
     from nexusform.planning.fleet.phase import plan_placements
     from nexusform.planning.pods.blocks import plan_fleet_objects, pods_over
+    from nexusform.planning.pods.elsewhere import read_elsewhere
 
-    pods = pods_over(blocks, vms)
+    elsewhere = read_elsewhere(blocks.request, evaluation)
+    pods = pods_over(blocks, vms, elsewhere)
     problems = plan_fleet_objects(blocks, evaluation, pods)
     outcome = plan_placements(blocks, evaluation, pods.clusters, pods)
-    return _Fleet(outcome, pods, (*problems, *outcome.diagnostics))
+    return _Fleet(outcome, pods, (*elsewhere.diagnostics, *problems, *outcome.diagnostics))
 
 
 def _removed_fleet(blocks: Blocks, vms: Iterable[VmObject]) -> _Fleet:
@@ -172,8 +174,9 @@ def _removed_fleet(blocks: Blocks, vms: Iterable[VmObject]) -> _Fleet:
         return _Fleet()
     from nexusform.planning.fleet.outcome import destroyed
     from nexusform.planning.pods.blocks import pods_over
+    from nexusform.planning.pods.phase import Elsewhere
 
-    return _Fleet(destroyed(blocks.instances.values()), pods_over(blocks, vms))
+    return _Fleet(destroyed(blocks.instances.values()), pods_over(blocks, vms, Elsewhere()))
 
 
 def _has_fleet(blocks: Blocks) -> bool:

@@ -11,7 +11,7 @@ from nexusform.address import Address, AddressPattern
 from nexusform.configuration.model import Configuration
 from nexusform.plain_data import Path
 from nexusform.planning.plan import Mode
-from nexusform.ports import Files, Registries
+from nexusform.ports import Files, Registries, StateReader
 from nexusform.source import Span
 from nexusform.state.model import ObjectState, State
 from nexusform.values import Value
@@ -58,7 +58,7 @@ class PlanRequest(Struct, frozen=True):
     machines were refused. `explain` are (address, object) pairs to explain. `adjustments` and
     `first` (addresses whose new VMs are placed before all others') are for trying ways out. `imports`
     are the objects to take over, by their new address. `data_values` stand in for data sources, the
-    first that covers a block winning.
+    first that covers a block winning. `read_state` reads the states of other configurations.
     """
 
     configuration: Configuration
@@ -87,3 +87,4 @@ class PlanRequest(Struct, frozen=True):
     first: tuple[Address, ...] = ()
     imports: Mapping[Address, Imported] = field(default_factory=dict)
     data_values: tuple[DataValues, ...] = ()
+    read_state: StateReader | None = None

@@ -8,7 +8,7 @@ from typing import Any, Final
 from nexusform.diagnostics import Problem, Severity, did_you_mean
 from nexusform.importers.arm import parse_duration, parse_time
 from nexusform.importers.az_model import STANDARD_FILES, AzInventory, StandardFile
-from nexusform.ports import FileProblem, Files, ReadContext, ResourceType
+from nexusform.ports import DataAnswer, FileProblem, Files, ReadContext, ResourceType
 from nexusform.resource_types.arguments import is_known
 from nexusform.resource_types.hardware import machine_sku_names
 from nexusform.resource_types.inventory_view import (
@@ -134,11 +134,11 @@ def _source_problems(attributes: Mapping[str, Any]) -> list[Problem]:
     ]
 
 
-def read(attributes: Mapping[str, Any], context: ReadContext) -> tuple[dict[str, Any], list[Problem]]:
+def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:
     """Read the files and give the site as maps by name."""
     reading = _read_files(attributes, context.files)
     if reading.problems:
-        return {}, reading.problems
+        return DataAnswer({}, reading.problems)
     # Few configurations read an inventory: its readers are loaded for those that do.
     from nexusform.importers.az_inventory import read_inventory
 
@@ -146,10 +146,10 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> tuple[dict[str,
     argument = ("directory",) if attributes.get("directory") is not None else ()
     problems = [_problem(finding, argument) for finding in findings]
     if any(problem.severity is Severity.ERROR for problem in problems):
-        return {}, problems
+        return DataAnswer({}, problems)
     managed = frozenset(attributes.get("managed") or ()) | context.managed
     problems += _age_problems(attributes, inventory, context.now)
-    return {"id": identify(attributes), **view_of(inventory, managed)}, problems
+    return DataAnswer({"id": identify(attributes), **view_of(inventory, managed)}, problems)
 
 
 def _problem(finding: Problem, argument: tuple[str, ...]) -> Problem:

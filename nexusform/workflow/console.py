@@ -34,6 +34,7 @@ from nexusform.value_types import DYNAMIC
 from nexusform.values import DYNAMIC_UNKNOWN, Value
 from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.project import open_backend
+from nexusform.workflow.remote_states import RemoteStates
 from nexusform.workflow.stored import read_stored
 from nexusform.workflow.surroundings import RealFiles, plan_time
 
@@ -94,6 +95,7 @@ def open_console(place: Place) -> Opened:
         workspace=place.workspace,
         working_directory=place.directory,
         applying=True,
+        read_state=RemoteStates(place, configuration.settings).read,
     )
     return Opened(Console(request, sources), tuple(problems), sources)
 

@@ -40,6 +40,7 @@ def encryption_of(
         {**configured.methods, **from_environment.methods},
         from_environment.state or configured.state,
         from_environment.plan or configured.plan,
+        {**configured.readers, **from_environment.readers},
     )
     return merged, diagnostics
 
@@ -54,6 +55,20 @@ def encrypted(
     if encryption is None or encryption.state is None:
         return backend, diagnostics
     return EncryptedBackend(backend, Sealer(encryption, encryption.state)), diagnostics
+
+
+def opened_for_reading(
+    backend: StateBackend, reader: str, settings: Settings | None, environment: Mapping[str, str]
+) -> tuple[StateBackend | None, list[Diagnostic]]:
+    """Another configuration's backend as the data block `reader` may open it."""
+    encryption, diagnostics = encryption_of(settings, environment)
+    if has_errors(diagnostics):
+        return None, diagnostics
+    readers = encryption.readers if encryption is not None else {}
+    target = readers.get(reader) or readers.get("")
+    if encryption is None or target is None:
+        return backend, diagnostics
+    return EncryptedBackend(backend, Sealer(encryption, target)), diagnostics
 
 
 def sealed_plan(

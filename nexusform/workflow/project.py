@@ -17,12 +17,14 @@ from nexusform.values import Value
 from nexusform.workflow.backend_choice import choose_backend
 from nexusform.workflow.encryption import encrypted
 from nexusform.workflow.place import Place, load_configuration
+from nexusform.workflow.remote_states import RemoteStates
 from nexusform.workflow.surroundings import RealFiles
 
 
 class Project(Struct, frozen=True):
     """An opened configuration. `sources` are all files read, for the source lines of messages;
-    `data_values` stand in for data sources (in tests).
+    `data_values` stand in for data sources (in tests). `remote_states` reads the states of other
+    configurations.
     """
 
     place: Place
@@ -33,6 +35,7 @@ class Project(Struct, frozen=True):
     files: Files
     backend: StateBackend
     data_values: tuple[DataValues, ...] = ()
+    remote_states: RemoteStates | None = None
 
     @property
     def workspace(self) -> str:
@@ -79,6 +82,7 @@ def open_project(place: Place) -> Opened:
         registries=registries(),
         files=RealFiles(),
         backend=backend,
+        remote_states=RemoteStates(place, configuration.settings),
     )
     return Opened(project, tuple(problems), sources)
 

@@ -161,6 +161,7 @@ def base_request(project: Project, stored: Stored) -> PlanRequest:
         prior_digest=stored.digest,
         data_values=project.data_values,
         new_uuid=lambda: str(uuid.uuid4()),
+        read_state=project.remote_states.read if project.remote_states is not None else None,
     )
 
 

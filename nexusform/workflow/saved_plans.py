@@ -26,6 +26,7 @@ from nexusform.values import Value
 from nexusform.workflow.encryption import opened, sealed_plan
 from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.project import Opened, Project, open_backend
+from nexusform.workflow.remote_states import RemoteStates
 from nexusform.workflow.run import PlanOptions, Run
 from nexusform.workflow.surroundings import PLAN_CAP, RealFiles, read_file, write_output
 
@@ -117,6 +118,7 @@ def open_saved(place: Place, saved: SavedPlan, backend: StateBackend | None = No
         registries=registries(),
         files=RealFiles(),
         backend=backend,
+        remote_states=RemoteStates(place, configuration.settings),
     )
     return Opened(project, tuple(problems), sources)
 

@@ -34,6 +34,7 @@ from nexusform.workflow.apply import ApplyOptions, ApplyOutcome, apply_plan
 from nexusform.workflow.locking import Locking
 from nexusform.workflow.place import Place
 from nexusform.workflow.project import Project
+from nexusform.workflow.remote_states import RemoteStates
 from nexusform.workflow.run import PlanOptions, Run, base_request, begin
 from nexusform.workflow.stored import Stored
 from nexusform.workflow.surroundings import RealFiles
@@ -113,6 +114,7 @@ class Bench(Struct):
             files=RealFiles(),
             backend=self._backends.setdefault(key, MemoryBackend()),
             data_values=instead.data,
+            remote_states=RemoteStates(self.place, tested.settings),
         )
         with self._session(project, instead) as session:
             done = self._carried_out(block, session, problems)

@@ -108,3 +108,22 @@ def test_edits_of_the_fleet(here: Path) -> None:
     assert "number_of_clusters_increased" in plan
     assert "resources_changed" in plan
     assert "Placements: 1 to place, 0 to move, 0 to remove, " in plan
+
+
+@pytest.mark.parametrize("here", ["three-sites"], indirect=True)
+def test_a_fleet_reads_the_states_of_its_sites(here: Path) -> None:
+    missing = nexusform(here / "fleet", "plan", "-no-color")
+    assert missing.returncode == 1
+    assert "There is no state at ../sites/dublin/state/nexusform.nfstate" in missing.stderr
+    for site in ("london", "paris", "dublin"):
+        done(here / "sites" / site, "apply", "-auto-approve")
+    done(here / "fleet", "apply", "-auto-approve")
+    assert outputs(here / "fleet") == {
+        "clusters_of_web": ["london", "paris"],
+        "nodes": {"dublin": 4, "london": 6, "paris": 5},
+    }
+    assert NO_CHANGES in done(here / "fleet", "plan")
+    done(here / "sites" / "dublin", "apply", "-auto-approve", "-var", "workers=4")
+    plan = done(here / "fleet", "plan", "-no-color")
+    assert "cluster_properties_changed" in plan
+    assert "dublin/web/Deployment/shop" in plan

@@ -257,8 +257,8 @@ def _without_dependents_of_errors(diagnostics: Sequence[Diagnostic], order: Orde
 
 
 def each_once(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Each problem once, errors first, otherwise as they came; nothing of a repetition that is unknown
-    because data could not be read: then everything that is made of the data is.
+    """Each problem once, errors first, otherwise as they came; nothing of repetitions and arguments that
+    are unknown because data could not be read: then everything that is made of the data is.
     """
     once: dict[tuple[object, ...], Diagnostic] = {}
     for diagnostic in diagnostics:
@@ -267,7 +267,7 @@ def each_once(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     if any(
         diagnostic.severity is Severity.ERROR and _is_data(diagnostic.address) for diagnostic in errors_first
     ):
-        return [diagnostic for diagnostic in errors_first if not _repeats_unknown(diagnostic)]
+        return [diagnostic for diagnostic in errors_first if not _needs_data(diagnostic)]
     return errors_first
 
 
@@ -290,5 +290,5 @@ def _is_data(address: str) -> bool:
     return address.startswith("data.") or ".data." in address
 
 
-def _repeats_unknown(diagnostic: Diagnostic) -> bool:
-    return diagnostic.id in UNKNOWN_REPETITION.values()
+def _needs_data(diagnostic: Diagnostic) -> bool:
+    return diagnostic.id == UNDECIDED or diagnostic.id in UNKNOWN_REPETITION.values()

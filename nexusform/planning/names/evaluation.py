@@ -20,7 +20,7 @@ from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.language.conversion import convert
 from nexusform.language.evaluator import Scope, evaluate
 from nexusform.language.syntax import Expression, Traversal, TraverseAttribute, TraverseIndex
-from nexusform.plain_data import ConversionProblem
+from nexusform.plain_data import ConversionProblem, Path
 from nexusform.planning.names.repetition import (
     LIST,
     MAP,
@@ -32,6 +32,7 @@ from nexusform.planning.names.repetition import (
     ResourceView,
     expand,
 )
+from nexusform.ports import DataAnswer
 from nexusform.schema import BlockSchema
 from nexusform.source import Span
 from nexusform.value_types import DYNAMIC
@@ -68,9 +69,7 @@ class Setting(Struct, frozen=True):
     functions: Callable[[], Mapping[str, Any]]
     prepared: Callable[[ResourceBlock], PreparedBody | None]
     schemas: Mapping[Mode, Mapping[str, BlockSchema]]
-    read_data: Callable[
-        [ResourceBlock, Mapping[str, Any], str], tuple[dict[str, Any] | None, list[Diagnostic]]
-    ]
+    read_data: Callable[[ResourceBlock, Mapping[str, Any], str], tuple[DataAnswer | None, list[Diagnostic]]]
     working_directory: str
     workspace: str
     applying: bool = False
@@ -286,13 +285,23 @@ class Evaluation:
         for repetition in expansion.repetitions:
             arguments, sensitive, problems = prepared.evaluate(self.scope(instance, repetition))
             self.diagnostics += problems
-            attributes: dict[str, Any] | None = None
+            answer: DataAnswer | None = None
             if not has_errors(problems):
                 address = str(Address(instance.path, "data", block.type, block.name, repetition.key))
-                attributes, problems = self.setting.read_data(block, arguments, address)
+                answer, problems = self.setting.read_data(block, arguments, address)
                 self.diagnostics += problems
-            view.items[repetition.key] = ObjectView(attributes, sensitive, schema)
+            view.items[repetition.key] = _data_view(answer, sensitive, schema)
         return view
+
+
+def _data_view(answer: DataAnswer | None, sensitive: tuple[Path, ...], schema: BlockSchema) -> ObjectView:
+    """What was read as expressions see it."""
+    if answer is None:
+        return ObjectView(None, sensitive, schema)
+    if answer.types:
+        known = {name: replace(schema.attributes[name], type=of) for name, of in answer.types.items()}
+        schema = replace(schema, attributes={**schema.attributes, **known})
+    return ObjectView(answer.attributes, (*sensitive, *answer.sensitive), schema)
 
 
 def header_of(block: ModuleCall | ResourceBlock) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from nexusform.address import Address, ConfigAddress, Mode, parse_address
 from nexusform.configuration.evaluation import PreparedBody, prepare_resource
@@ -15,7 +17,7 @@ from nexusform.plain_data import Path, unknown_paths
 from nexusform.planning.names.evaluation import Evaluation, ModuleInstance, Setting
 from nexusform.planning.names.repetition import ObjectView, ResourceView
 from nexusform.planning.request import PlanRequest
-from nexusform.ports import ReadContext, ResourceType
+from nexusform.ports import DataAnswer, ReadContext, ResourceType, StateQuery, StateReader
 from nexusform.schema import BlockSchema
 from nexusform.state.model import State
 
@@ -56,16 +58,19 @@ def setting_for(request: PlanRequest, bodies: PreparedBodies, state: State) -> S
 
     def read_data(
         block: ResourceBlock, arguments: Mapping[str, Any], address: str
-    ) -> tuple[dict[str, Any] | None, list[Diagnostic]]:
+    ) -> tuple[DataAnswer | None, list[Diagnostic]]:
         source = registries.data_sources[block.type]
         stand_in = _stand_in(source, arguments, address, request)
         if stand_in is not None:
-            return stand_in, []
+            return DataAnswer(stand_in), []
         directory = request.configuration.root.directory
-        context = ReadContext(request.files, request.now, directory, _managed(request, state))
-        values, problems = _read(source, arguments, context)
+        managed = _managed(request, state)
+        context = ReadContext(request.files, request.now, directory, managed, registries.resource_types)
+        if request.read_state is not None:
+            context = replace(context, read_state=partial(_state_for, request.read_state, block.name))
+        answer, problems = _read(source, arguments, context)
         body = bodies.of(block)
-        return values, [_at(problem, block, body, address) for problem in problems]
+        return answer, [_at(problem, block, body, address) for problem in problems]
 
     return Setting(
         request.configuration,
@@ -78,6 +83,11 @@ def setting_for(request: PlanRequest, bodies: PreparedBodies, state: State) -> S
         request.workspace,
         request.applying,
     )
+
+
+def _state_for(read: StateReader, reader: str, query: StateQuery) -> tuple[State | None, list[Problem]]:
+    """The state that a data block of this name asks for."""
+    return read(replace(query, reader=reader))
 
 
 def _stand_in(
@@ -96,7 +106,7 @@ def _stand_in(
 
 def _read(
     source: ResourceType, arguments: Mapping[str, Any], context: ReadContext
-) -> tuple[dict[str, Any] | None, list[Problem]]:
+) -> tuple[DataAnswer | None, list[Problem]]:
     """The attributes of a data block, None when it could not be read."""
     unknown = next((path for path in unknown_paths(dict(arguments)) if path), None)
     if unknown is not None:
@@ -105,14 +115,14 @@ def _read(
     if _any_error(problems):
         return None, problems
     assert source.read is not None
-    computed, more = source.read(arguments, context)
-    problems = [*problems, *more]
+    answer = source.read(arguments, context)
+    problems = [*problems, *answer.problems]
     if _any_error(problems):
         return None, problems
     names = (*source.schema.attributes, *source.schema.blocks)
-    values = {name: arguments.get(name) for name in names} | computed
+    values = {name: arguments.get(name) for name in names} | answer.attributes
     values.setdefault("id", source.identify(values))
-    return values, problems
+    return replace(answer, attributes=values), problems
 
 
 def _any_error(problems: Iterable[Problem]) -> bool:

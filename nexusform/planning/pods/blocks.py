@@ -15,13 +15,13 @@ from nexusform.planning.fleet.contents import objects_on_clusters
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation
-from nexusform.planning.pods.phase import PodPhase, PriorPods
+from nexusform.planning.pods.phase import Elsewhere, PodPhase, PriorPods
 from nexusform.planning.preparation.order import FLEET_PHASE, Order
-from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.vms.nodes import clusters_with_nodes
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.ports import Kind, Registries
 from nexusform.scheduling.pods.warnings import PodWarning
+from nexusform.state.model import InstanceState
 from nexusform.values import UNKNOWN
 
 _MOST_PLACES: Final = 5
@@ -36,17 +36,17 @@ def objects_in(body: str) -> tuple[Manifest, ...]:
 # --- what stands -------------------------------------------------------------------------------
 
 
-def prior_pods(prior: Prior, registries: Registries, members: Mapping[str, str]) -> Iterator[PriorPods]:
-    """The pods that state holds, object by object in the order of creation; `members` are the members
-    in state: name -> cluster id.
+def prior_pods(
+    instances: Mapping[Address, InstanceState], registries: Registries, members: Mapping[str, str]
+) -> Iterator[PriorPods]:
+    """The pods that a state's instances hold, object by object in the order of creation; `members` are the
+    members in that state: name -> cluster id.
     """
     standing = [
-        (address, instance.current)
-        for address, instance in prior.instances.items()
-        if instance.current is not None
+        (address, instance.current) for address, instance in instances.items() if instance.current is not None
     ]
     standing.sort(key=lambda item: item[1].creation)
-    on_hub = _prior_hub_objects(prior, registries)
+    on_hub = _prior_hub_objects(instances, registries)
     for address, current in standing:
         workloads = current.attributes.get("workloads")
         if not isinstance(workloads, Mapping):
@@ -62,10 +62,12 @@ def prior_pods(prior: Prior, registries: Registries, members: Mapping[str, str])
                 yield PriorPods(str(address), members.get(member, member), brought or {}, made_from)
 
 
-def _prior_hub_objects(prior: Prior, registries: Registries) -> tuple[Manifest, ...]:
+def _prior_hub_objects(
+    instances: Mapping[Address, InstanceState], registries: Registries
+) -> tuple[Manifest, ...]:
     """The objects on the hub, for placements to select."""
     objects: list[Manifest] = []
-    for address, instance in prior.instances.items():
+    for address, instance in instances.items():
         current = instance.current
         if current is None or registries.kind_of(address.type) is not Kind.MANIFEST:
             continue
@@ -78,10 +80,10 @@ def _objects_of(attributes: Mapping[str, Any]) -> tuple[Manifest, ...]:
     return objects_in(str(attributes.get("yaml_body") or ""))
 
 
-def prior_members(prior: Prior, registries: Registries) -> dict[str, str]:
+def prior_members(instances: Mapping[Address, InstanceState], registries: Registries) -> dict[str, str]:
     """The members that state holds: name -> id of the cluster that each is."""
     members = {}
-    for address, instance in prior.instances.items():
+    for address, instance in instances.items():
         if registries.kind_of(address.type) is Kind.MEMBER and instance.current is not None:
             attributes = instance.current.attributes
             cluster_id = str(attributes.get("kubernetes_cluster_id") or "")
@@ -90,14 +92,15 @@ def prior_members(prior: Prior, registries: Registries) -> dict[str, str]:
     return members
 
 
-def pods_over(blocks: Blocks, objects: Iterable[VmObject]) -> PodPhase:
-    """The pods of a plan over the VMs as they stand after phase 4. What was brought by objects whose block
-    is gone has left.
+def pods_over(blocks: Blocks, objects: Iterable[VmObject], elsewhere: Elsewhere) -> PodPhase:
+    """The pods of a plan over the VMs as they stand after phase 4, and over clusters of other states. What
+    was brought by objects whose block is gone has left.
     """
     registries = blocks.request.registries
-    members = prior_members(blocks.prior, registries)
-    standing = prior_pods(blocks.prior, registries, members)
-    pods = PodPhase(clusters_with_nodes(objects), standing, members)
+    members = prior_members(blocks.prior.instances, registries)
+    standing = prior_pods(blocks.prior.instances, registries, members)
+    clusters = {**elsewhere.clusters, **clusters_with_nodes(objects)}
+    pods = PodPhase(clusters, standing, members, elsewhere.pods)
     for address, instance in blocks.instances.items():
         if instance.going and instance.type.kind is Kind.MANIFEST:
             pods.leave(str(address), _target(instance.before), "workload_removed")

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.address import parse_address
-from nexusform.diagnostics import Problem
+from nexusform.diagnostics import Diagnostic, Problem
 from nexusform.importers.kubernetes_manifests import Manifest, unwrapped
 from nexusform.importers.kubernetes_workloads import workloads_of
 from nexusform.planning.plan import PlacementChange
@@ -54,6 +54,14 @@ class PriorPods(Struct, frozen=True):
     cluster_id: str
     workloads: Mapping[str, Mapping[str, Mapping[str, Any]]]
     manifests: tuple[Manifest, ...] = ()
+
+
+class Elsewhere(Struct):
+    """What other states hold: clusters by id, and the pods that their own objects brought there."""
+
+    clusters: dict[str, NodeCluster] = field(default_factory=dict)
+    pods: list[PriorPods] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
 
 
 class Scene(Struct, frozen=True):
@@ -126,6 +134,7 @@ class PodPhase:
         clusters: Mapping[str, NodeCluster],
         prior: Iterable[PriorPods] = (),
         members: Mapping[str, str] | None = None,
+        others: Iterable[PriorPods] = (),
     ) -> None:
         self.clusters = clusters
         self.members: Mapping[str, str] = members if members is not None else {}
@@ -134,6 +143,7 @@ class PodPhase:
         self._standing: dict[str, dict[PodKey, StandingPod]] = {}
         for prior_pods in prior:
             self._stand(prior_pods)
+        self._stand_beside(others)
 
     def _stand(self, prior: PriorPods) -> None:
         specs = {workload.key: workload.pod for workload in workloads_of(prior.manifests).workloads}
@@ -147,6 +157,17 @@ class PodPhase:
                 pod = StandingPod(key, _number(key, name), note.node, brought.as_made(spec, key, name))
                 brought.before.setdefault(key, {})[name] = pod
                 standing[key, pod.number] = pod
+
+    def _stand_beside(self, others: Iterable[PriorPods]) -> None:
+        """Let pods of other states stand: they take room, and nothing here moves them."""
+        for each in others:
+            specs = {workload.key: workload.pod for workload in workloads_of(each.manifests).workloads}
+            standing = self._standing.setdefault(each.cluster_id, {})
+            for key, pods in each.workloads.items():
+                spec = specs.get(key, PodSpec(namespace=key.partition("/")[0]))
+                for name, values in pods.items():
+                    pod = StandingPod(key, _number(key, name), read_note(values).node, spec)
+                    standing.setdefault((key, pod.number), pod)
 
     # --- what the planner calls ---
 

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.demands import CONTROL_PLANE_TAINT, NodeMarks, PlacedVm, PoolDemand
-from nexusform.planning.vms.vm_object import VmObject
-from nexusform.ports import Kind
+from nexusform.demands import CONTROL_PLANE_TAINT, NodeMarks, PlacedVm, PoolDemand, VmDemand
+from nexusform.planning.vms.sites import Thing, lay_ground
+from nexusform.planning.vms.vm_object import VmKey, VmObject
+from nexusform.ports import Kind, Registries, ResourceType
 from nexusform.scheduling.catalogue import allocatable_cpus
 from nexusform.scheduling.pods.model import HOSTNAME, Node
 from nexusform.scheduling.racks.model import DEFAULT_SEED, VmSku
@@ -40,10 +41,55 @@ class NodeCluster(Struct, frozen=True):
 
 def clusters_with_nodes(objects: Iterable[VmObject]) -> dict[str, NodeCluster]:
     """The clusters of a plan by id: NKS clusters with their separate pools, and VNFs."""
-    by_owner: dict[str, list[VmObject]] = {}
-    for vms in objects:
-        if vms.demand is not None and not vms.going and vms.instance.planned:
-            by_owner.setdefault(vms.demand.owner, []).append(vms)
+    return _clusters(
+        _Part(
+            vms.instance.type,
+            vms.instance.planned,
+            vms.demand,
+            tuple(vms.placed_vms()),
+            frozenset(vms.moves.again),
+            vms.site.scheduler.seed if vms.site is not None else DEFAULT_SEED,
+        )
+        for vms in objects
+        if vms.demand is not None and not vms.going and vms.instance.planned
+    )
+
+
+def standing_clusters(
+    things: Iterable[Thing], registries: Registries, catalogue: str
+) -> dict[str, NodeCluster]:
+    """The clusters that the objects of another state are, by id. `catalogue`: its SKU catalogue's version."""
+    ground = lay_ground(things, registries, catalogue)
+    parts: list[_Part] = []
+    for kind, thing in sorted(ground.things, key=lambda pair: pair[0].phase):
+        if kind.vms is None:
+            continue
+        demand, _ = kind.vms.demand(thing.attributes, ground.surroundings, thing.address)
+        if demand is None:
+            continue
+        site = ground.sites.get(demand.site_id)
+        seed = site.scheduler.seed if site is not None else DEFAULT_SEED
+        standing = {(vm.pool, vm.number): vm for vm in kind.vms.standing(thing.attributes)}
+        keys = [(pool.pool, number) for pool in demand.pools for number in pool.numbers]
+        vms = tuple(standing[key] for key in keys if key in standing)
+        parts.append(_Part(kind, thing.attributes, demand, vms, seed=seed))
+    return _clusters(parts)
+
+
+class _Part(Struct, frozen=True):
+    # What one object adds to its cluster: its VMs, and those of them that are made anew.
+    type: ResourceType
+    attributes: Mapping[str, Any]
+    demand: VmDemand
+    vms: tuple[PlacedVm, ...]
+    again: frozenset[VmKey] = frozenset()
+    seed: int = DEFAULT_SEED
+
+
+def _clusters(parts: Iterable[_Part]) -> dict[str, NodeCluster]:
+    by_owner: dict[str, list[_Part]] = {}
+    for part in parts:
+        by_owner.setdefault(part.demand.owner, []).append(part)
     clusters: dict[str, NodeCluster] = {}
     for owner in sorted(by_owner):
         kind, _, cluster_id = owner.partition(":")
@@ -52,20 +98,19 @@ def clusters_with_nodes(objects: Iterable[VmObject]) -> dict[str, NodeCluster]:
     return clusters
 
 
-def _cluster(cluster_id: str, parts: list[VmObject]) -> NodeCluster:
+def _cluster(cluster_id: str, parts: list[_Part]) -> NodeCluster:
     """The cluster of an NKS cluster and its separate pools, or of a VNF."""
     first = parts[0]
-    assert first.demand is not None, "only what has VMs is asked"
     keys = _hardware_keys(parts)
     nodes: list[Node] = []
     skus: list[VmSku] = []
     fresh: set[str] = set()
     for part in parts:
-        pools = {pool.pool: pool for pool in part.demand.pools} if part.demand is not None else {}
-        for vm in part.placed_vms():
+        pools = {pool.pool: pool for pool in part.demand.pools}
+        for vm in part.vms:
             nodes.append(_node(part, vm, pools[vm.pool], keys))
             skus.append(pools[vm.pool].sku)
-            if (vm.pool, vm.number) in part.moves.again:
+            if (vm.pool, vm.number) in part.again:
                 fresh.add(vm.name)
     return NodeCluster(
         cluster_id,
@@ -74,26 +119,22 @@ def _cluster(cluster_id: str, parts: list[VmObject]) -> NodeCluster:
         tuple(nodes),
         tuple(skus),
         frozenset(fresh),
-        first.site.scheduler.seed if first.site is not None else DEFAULT_SEED,
+        first.seed,
         {node.name: node for node in nodes},
     )
 
 
-def _hardware_keys(parts: Iterable[VmObject]) -> tuple[str, ...]:
+def _hardware_keys(parts: Iterable[_Part]) -> tuple[str, ...]:
     """The label keys that the cluster has set to the machine's name, on the workers of separate pools too."""
     for part in parts:
-        if part.instance.type.kind is Kind.CLUSTER:
-            return tuple(_planned(part).get("hardware_label_keys") or ())
+        if part.type.kind is Kind.CLUSTER:
+            return tuple(part.attributes.get("hardware_label_keys") or ())
     return ()
 
 
-def _planned(vms: VmObject) -> Mapping[str, Any]:
-    return vms.instance.planned or {}
-
-
-def _node(vms: VmObject, vm: PlacedVm, pool: PoolDemand, hardware_keys: Iterable[str]) -> Node:
-    assert vms.instance.type.vms is not None, "only what has VMs is asked"
-    return node_of(vm, pool.sku, vms.instance.type.vms.node(_planned(vms), vm), hardware_keys)
+def _node(part: _Part, vm: PlacedVm, pool: PoolDemand, hardware_keys: Iterable[str]) -> Node:
+    assert part.type.vms is not None, "only what has VMs is asked"
+    return node_of(vm, pool.sku, part.type.vms.node(part.attributes, vm), hardware_keys)
 
 
 def node_of(vm: PlacedVm, sku: VmSku, marks: NodeMarks, hardware_keys: Iterable[str] = ()) -> Node:

@@ -1,0 +1,83 @@
+"""Clusters of other states, and the pods on them, as data blocks have read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nexusform.address import Address, parse_address
+from nexusform.configuration.model import ResourceBlock
+from nexusform.diagnostics import Diagnostic, error
+from nexusform.planning.names.evaluation import Evaluation
+from nexusform.planning.pods.blocks import prior_members, prior_pods
+from nexusform.planning.pods.phase import Elsewhere
+from nexusform.planning.preparation.order import modules
+from nexusform.planning.request import PlanRequest
+from nexusform.planning.vms.nodes import standing_clusters
+from nexusform.planning.vms.sites import Thing
+from nexusform.ports import Kind, Registries
+from nexusform.state.conformity import misfits
+from nexusform.state.model import InstanceState, ObjectState
+
+
+def read_elsewhere(request: PlanRequest, evaluation: Evaluation) -> Elsewhere:
+    """Read what the data blocks of the configuration name."""
+    elsewhere = Elsewhere()
+    registries = request.registries
+    for block, attributes in _remote_states(request, evaluation):
+        instances = _instances(attributes, registries)
+        catalogue = str(attributes.get("sku_catalogue") or "")
+        things = [
+            Thing(address, held.current.attributes, held.current.creation)
+            for address, held in instances.items()
+            if held.current is not None
+        ]
+        clusters = standing_clusters(things, registries, catalogue)
+        for cluster_id, cluster in clusters.items():
+            known = elsewhere.clusters.setdefault(cluster_id, cluster)
+            if known != cluster:
+                elsewhere.diagnostics.append(_twice(block, cluster_id))
+        members = prior_members(instances, registries)
+        elsewhere.pods += prior_pods(instances, registries, members)
+    return elsewhere
+
+
+def _remote_states(
+    request: PlanRequest, evaluation: Evaluation
+) -> Iterator[tuple[ResourceBlock, Mapping[str, Any]]]:
+    """The data blocks that read states, with what each read."""
+    sources = request.registries.data_sources
+    for module in modules(request.configuration.root):
+        for block in module.resources.values():
+            if block.mode != "data" or block.type not in sources:
+                continue
+            if sources[block.type].kind is not Kind.REMOTE_STATE:
+                continue
+            for instance in evaluation.module_instances(module.path):
+                for item in evaluation.resource(instance, block).items.values():
+                    if item.attributes is not None:
+                        yield block, item.attributes
+
+
+def _instances(attributes: Mapping[str, Any], registries: Registries) -> dict[Address, InstanceState]:
+    """The objects that were read, in their order. What is not as its type says (a test may put anything in
+    the place of a state) is passed over.
+    """
+    instances: dict[Address, InstanceState] = {}
+    resources = attributes.get("resources")
+    for number, (text, values) in enumerate(resources.items() if isinstance(resources, Mapping) else ()):
+        address = parse_address(text)
+        kind = registries.resource_types.get(address.type)
+        if kind is not None and not misfits(kind.schema, values):
+            instances[address] = InstanceState(ObjectState(values, number))
+    return instances
+
+
+def _twice(block: ResourceBlock, cluster_id: str) -> Diagnostic:
+    return error(
+        "cluster-in-two-states",
+        f'The cluster "{cluster_id}" stands in this state and in another one that is read, and they differ, '
+        "so a member that names it could be either. Give sites names of their own, or read one of the two.",
+        block.header_span,
+        block=block.header,
+    )
