@@ -9,10 +9,14 @@ type turns plain data back into a Value (`from_plain`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from msgspec.structs import replace
+
 from nexusform.exact_numbers import MAX_DIGITS, PRECISION, number_from_decimal
+from nexusform.refinements import NOTHING_KNOWN, Refinement
 from nexusform.value_types import (
     DYNAMIC,
     NUMBER,
@@ -35,6 +39,7 @@ from nexusform.values import (
     Value,
     number,
     object_value,
+    refined,
     set_value,
     tuple_value,
 )
@@ -45,6 +50,7 @@ if TYPE_CHECKING:
 Plain: TypeAlias = "bool | int | float | Fraction | str | Unknown | list[Any] | dict[str, Any] | None"
 PathStep: TypeAlias = str | int
 Path: TypeAlias = tuple[PathStep, ...]
+Refined: TypeAlias = tuple[tuple[Path, Refinement], ...]
 
 
 class ConversionProblem(Exception):
@@ -88,6 +94,29 @@ def _strip(value: Value) -> Any:
     return plain_number(raw)
 
 
+def refined_parts(value: Value) -> Refined:
+    """The paths of unknown parts of which something is known all the same, and what. Parts of sets are left
+    out: they have no place.
+    """
+    if value.is_wholly_known:
+        return ()
+    parts: list[tuple[Path, Refinement]] = []
+    _find_refined(value, (), parts)
+    return tuple(parts)
+
+
+def _find_refined(value: Value, path: Path, found: list[tuple[Path, Refinement]]) -> None:
+    if value.raw is UNKNOWN:
+        known = value.refinement
+        if known is not None and known != NOTHING_KNOWN:
+            bounds = [None if b is None else plain_number(b) for b in (known.lowest, known.highest)]
+            found.append((path, replace(known, lowest=bounds[0], highest=bounds[1])))
+    elif not value.is_wholly_known and not isinstance(value.type, SetType):
+        parts = value.raw.items() if isinstance(value.raw, dict) else enumerate(value.raw)
+        for step, part in parts:
+            _find_refined(part, (*path, step), found)
+
+
 def plain_number(raw: int | Fraction) -> int | float | Fraction:
     """A number of a Value as plain data."""
     if raw.__class__ is int:
@@ -108,16 +137,18 @@ def _find_sensitive(value: Value, path: Path, found: list[Path]) -> None:
             _find_sensitive(part, (*path, step), found)
 
 
-def from_plain(plain: Plain, of: Type, sensitive: Iterable[Path] = ()) -> Value:
+def from_plain(plain: Plain, of: Type, sensitive: Iterable[Path] = (), refined_at: Refined = ()) -> Value:
     """Plain data as a Value of the type; the open type takes objects and tuples as they come.
 
-    Attributes of an object that are absent become null; properties that the type does not have
-    are left out; a path in `sensitive` that leads nowhere is passed over.
+    `refined_at` says what is known of unknown parts. Attributes of an object that are absent become null;
+    properties that the type does not have are left out; a path that leads nowhere is passed over.
     Raises ConversionProblem where the data does not fit.
     """
     value = _build(plain, of)
+    for path, refinement in refined_at:
+        value = _changed_at(value, path, partial(_with_refinement, refinement=refinement))
     for path in sensitive:
-        value = _mark_at(value, path)
+        value = _changed_at(value, path, _sensitive)
     return value
 
 
@@ -199,16 +230,40 @@ def _infer(plain: Any) -> Value:
     raise ConversionProblem((), f"not plain data: {kind.__name__}")
 
 
-def _mark_at(value: Value, path: Path) -> Value:
+def _sensitive(value: Value) -> Value:
+    return value.with_marks(SENSITIVE)
+
+
+def _with_refinement(value: Value, refinement: Refinement) -> Value:
+    if value.raw is not UNKNOWN:
+        return value
+    bounds = [None if b is None else number(b).raw for b in (refinement.lowest, refinement.highest)]
+    return refined(value, replace(refinement, lowest=bounds[0], highest=bounds[1]))
+
+
+def _changed_at(value: Value, path: Path, change: Callable[[Value], Value]) -> Value:
+    """The value with a change to the part at a path, or to the set that holds it."""
     raw = value.raw
     if not path or isinstance(value.type, SetType):
-        return value.with_marks(SENSITIVE)
+        return change(value)
     step, rest = path[0], path[1:]
     if isinstance(raw, dict) and isinstance(step, str) and step in raw:
-        return Value(value.type, raw | {step: _mark_at(raw[step], rest)}, value.marks)
+        return Value(value.type, raw | {step: _changed_at(raw[step], rest, change)}, value.marks)
     if isinstance(raw, tuple) and isinstance(step, int) and step < len(raw):
-        changed = (*raw[:step], _mark_at(raw[step], rest), *raw[step + 1 :])
+        changed = (*raw[:step], _changed_at(raw[step], rest, change), *raw[step + 1 :])
         return Value(value.type, changed, value.marks)
+    return value
+
+
+def part_at(value: Any, path: Path) -> Any:
+    """The part of plain data that a path leads to, None when there is nothing."""
+    for step in path:
+        if isinstance(value, Mapping):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value):
+            value = value[step]
+        else:
+            return None
     return value
 
 

@@ -25,6 +25,7 @@ class Refinement(Struct, frozen=True):
     longest: int | None = None
 
 
+NOTHING_KNOWN: Final = Refinement()
 NOT_NULL: Final = Refinement(not_null=True)
 
 # Letters and these take marks that follow and become other characters.
@@ -39,6 +40,19 @@ def beginning(prefix: str) -> Refinement:
     last = prefix[-1:]
     sure = last.isascii() and not last.isalpha() and last not in _COMBINING
     return Refinement(not_null=True, prefix=prefix if sure else prefix[:-1])
+
+
+def fulfils(plain: Any, refinement: Refinement) -> bool:
+    """Whether plain data, now known, is as was said of it while it was not."""
+    if plain is None:
+        return not refinement.not_null
+    if isinstance(plain, str):
+        return plain.startswith(refinement.prefix)
+    if isinstance(plain, list | dict):
+        longest = refinement.longest
+        return refinement.shortest <= len(plain) and (longest is None or len(plain) <= longest)
+    lowest, highest = refinement.lowest, refinement.highest
+    return (lowest is None or lowest <= plain) and (highest is None or plain <= highest)
 
 
 def either(first: Refinement, second: Refinement) -> Refinement:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from nexusform.exact_numbers import PRECISION, number_from_decimal, round_number
-from nexusform.refinements import NOT_NULL, Refinement
+from nexusform.refinements import NOT_NULL, NOTHING_KNOWN, Refinement
 from nexusform.value_types import (
     BOOL,
     DYNAMIC,
@@ -241,9 +241,6 @@ def unknown(of: Type = DYNAMIC) -> Value:
     return Value(of, UNKNOWN)
 
 
-_NOTHING_KNOWN: Final = Refinement()
-
-
 def refined(value: Value, refinement: Refinement) -> Value:
     """The same, with what is known of it; a known value, or one of unknown type, is left as it is."""
     if value.raw is not UNKNOWN or value.type is DYNAMIC:
@@ -255,9 +252,9 @@ def refinement_of(value: Value) -> Refinement:
     """What is known of a value, known or not."""
     raw = value.raw
     if raw is UNKNOWN:
-        return value.refinement or _NOTHING_KNOWN
+        return value.refinement or NOTHING_KNOWN
     if raw is None:
-        return _NOTHING_KNOWN
+        return NOTHING_KNOWN
     if raw.__class__ is str:
         return Refinement(not_null=True, prefix=raw)
     if raw.__class__ is bool:

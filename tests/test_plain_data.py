@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nexusform.plain_data import ConversionProblem, from_plain, to_plain
+from nexusform.plain_data import ConversionProblem, from_plain, refined_parts, to_plain
+from nexusform.refinements import Refinement, fulfils
 from nexusform.value_types import (
     BOOL,
     DYNAMIC,
@@ -19,7 +21,16 @@ from nexusform.value_types import (
     type_from_json,
     type_to_json,
 )
-from nexusform.values import UNKNOWN, number
+from nexusform.values import (
+    UNKNOWN,
+    Value,
+    number,
+    object_value,
+    refined,
+    refinement_of,
+    tuple_value,
+    unknown,
+)
 
 _PERSON = ObjectType.of({"name": STRING, "age": NUMBER, "tags": MapType(STRING)}, optional=["age"])
 
@@ -88,3 +99,37 @@ def test_a_float_survives(given_float: float) -> None:
     back = to_plain(number(given_float))[0]
     assert isinstance(back, (int, float))
     assert float(back) == given_float
+
+
+def test_what_is_known_of_unknown_parts_survives() -> None:
+    text = refined(unknown(STRING), Refinement(not_null=True, prefix="a-"))
+    count = refined(unknown(NUMBER), Refinement(lowest=Fraction(1, 2), highest=Fraction(1, 2**70)))
+    value = object_value({"t": tuple_value([text, unknown(STRING)]), "n": count, "k": Value(STRING, "k")})
+    parts = refined_parts(value)
+    assert [path for path, _ in parts] == [("n",), ("t", 0)]
+    again = from_plain(to_plain(value)[0], value.type, (), parts)
+    assert again == value
+    assert refined_parts(again) == parts
+    assert refinement_of(again.raw["n"]) == refinement_of(count)
+
+
+@pytest.mark.parametrize(
+    ("plain", "refinement", "expected"),
+    [
+        (None, Refinement(), True),
+        (None, Refinement(not_null=True), False),
+        ("ab", Refinement(prefix="a"), True),
+        ("b", Refinement(prefix="a"), False),
+        ([1], Refinement(shortest=1, longest=1), True),
+        ([1, 2], Refinement(longest=1), False),
+        ({}, Refinement(shortest=1), False),
+        (3, Refinement(lowest=3, highest=3), True),
+        (2.5, Refinement(lowest=3), False),
+        (4, Refinement(highest=3), False),
+        (True, Refinement(not_null=True), True),
+    ],
+)
+def test_what_was_said_of_an_unknown_value_is_compared_with_it(
+    plain: Any, refinement: Refinement, expected: bool
+) -> None:
+    assert fulfils(plain, refinement) is expected

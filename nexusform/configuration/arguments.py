@@ -13,7 +13,7 @@ from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
 from nexusform.language.conversion import convert, describe, settled
 from nexusform.language.evaluator import Scope, evaluate
 from nexusform.language.syntax import Attribute
-from nexusform.plain_data import ConversionProblem, Path, to_plain
+from nexusform.plain_data import ConversionProblem, Path, Refined, refined_parts, to_plain
 from nexusform.source import Span
 from nexusform.values import UNKNOWN
 
@@ -39,25 +39,26 @@ class Argument:
         """Where the value stands."""
         return self.attribute.expression.span
 
-    def evaluate(self, scope: Scope) -> tuple[Any, tuple[Path, ...], list[Diagnostic]]:
-        """The value as plain data of the schema's type, the paths of sensitive parts, problems.
+    def evaluate(self, scope: Scope) -> tuple[Any, tuple[Path, ...], Refined, list[Diagnostic]]:
+        """The value as plain data of the schema's type, the paths of sensitive parts, what is known of
+        unknown ones, problems.
 
         A value that is wrong reads as UNKNOWN, so that what depends on it brings no second message.
         """
         value, problems = evaluate(self.attribute.expression, scope)
         if problems and has_errors(problems):
-            return UNKNOWN, _NO_PATHS, problems
+            return UNKNOWN, _NO_PATHS, (), problems
         if value.type is not self._settled:
             try:
                 value = convert(value, self.type)
             except ConversionProblem as problem:
-                return UNKNOWN, _NO_PATHS, [*problems, self._wrong_type(problem)]
+                return UNKNOWN, _NO_PATHS, (), [*problems, self._wrong_type(problem)]
         plain, sensitive = to_plain(value)
         if self._checked and plain is not None and plain is not UNKNOWN:
             wrong = check(self.schema, self.attribute.name, plain, self.span, hidden=bool(sensitive))
             if wrong:
-                return UNKNOWN, sensitive, [*problems, *wrong]
-        return plain, sensitive, problems
+                return UNKNOWN, sensitive, (), [*problems, *wrong]
+        return plain, sensitive, refined_parts(value), problems
 
     def _wrong_type(self, problem: ConversionProblem) -> Diagnostic:
         return error(

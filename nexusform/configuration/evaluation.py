@@ -115,7 +115,7 @@ def _arguments(
 
 def _settle(argument: Argument, template: dict[str, Any], problems: list[Diagnostic]) -> None:
     """Evaluate a constant now; its mistakes are told once, not per instance."""
-    plain, _, wrong = argument.evaluate(NO_NAMES)
+    plain, _, _, wrong = argument.evaluate(NO_NAMES)
     problems.extend(wrong)
     name = argument.attribute.name
     if plain is not None:

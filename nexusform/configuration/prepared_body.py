@@ -22,7 +22,8 @@ from nexusform.language.syntax import (
     Traversal,
     TupleCons,
 )
-from nexusform.plain_data import Path, PathStep
+from nexusform.plain_data import Path, PathStep, Refined
+from nexusform.refinements import Refinement
 from nexusform.schema import NestedBlock, Nesting, order_attribute
 from nexusform.source import Span
 from nexusform.values import UNKNOWN
@@ -31,11 +32,19 @@ from nexusform.values import UNKNOWN
 class Remarks:
     """What an evaluation has found so far besides the values."""
 
-    __slots__ = ("problems", "sensitive")
+    __slots__ = ("problems", "refined", "sensitive")
 
     def __init__(self) -> None:
         self.problems: list[Diagnostic] = []
         self.sensitive: list[Path] = []
+        self.refined: list[tuple[Path, Refinement]] = []
+
+    def add(self, name: str, sensitive: Sequence[Path], refined: Refined) -> None:
+        """Take in what an argument's evaluation has found."""
+        if sensitive:
+            self.sensitive.extend((name, *path) for path in sensitive)
+        if refined:
+            self.refined.extend(((name, *path), known) for path, known in refined)
 
 
 class PreparedBody:
@@ -81,7 +90,7 @@ class PreparedBody:
         for name in self._copied:
             values[name] = copy_plain(values[name])
         for argument in self._varying:
-            plain, sensitive, problems = argument.evaluate(scope)
+            plain, sensitive, refined, problems = argument.evaluate(scope)
             name = argument.attribute.name
             if problems:
                 remarks.problems.extend(problems)
@@ -90,8 +99,7 @@ class PreparedBody:
             elif argument.schema.required:
                 remarks.problems.append(missing_argument(name, argument.span))
                 values[name] = UNKNOWN
-            if sensitive:
-                remarks.sensitive.extend((name, *path) for path in sensitive)
+            remarks.add(name, sensitive, refined)
         for name in self._secret:
             if values.get(name) is not None and (name,) not in remarks.sensitive:
                 remarks.sensitive.append((name,))
@@ -215,13 +223,14 @@ class BlockType:
     def _make(
         self, made: list[_Made], label: str, item: Item | Repeated, scope: Scope, remarks: Remarks
     ) -> None:
-        start = len(remarks.sensitive)
+        start, refined = len(remarks.sensitive), len(remarks.refined)
         made.append(_Made(label, item.body.fill(scope, remarks), item.span))
-        if len(remarks.sensitive) > start:
+        if len(remarks.sensitive) > start or len(remarks.refined) > refined:
             prefix: Path = (self.name,)
             if self.nested.nesting is not Nesting.SINGLE:
                 prefix += (label if self.nested.nesting is Nesting.MAP else len(made) - 1,)
             remarks.sensitive[start:] = [(*prefix, *p) for p in remarks.sensitive[start:]]
+            remarks.refined[refined:] = [((*prefix, *p), known) for p, known in remarks.refined[refined:]]
 
     def locate(self, path: Path) -> Span | None:
         """Where a block, or something in it, stands; None without any block of this type."""

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic
-from nexusform.plain_data import Path
+from nexusform.plain_data import Path, Refined
 from nexusform.planning.occupancy import SiteRoom, SiteVms
 from nexusform.scheduling.decision import Certainty, Refusal
 from nexusform.scheduling.fleet.model import Binding
@@ -47,6 +47,7 @@ class Change(Struct, frozen=True):
     """One object's change; every instance has one, no-ops too.
 
     `before`/`after` are plain data (None: does not exist; UNKNOWN leaves in `after`).
+    `refined_after` says what is known of unknown parts of `after`.
     `reason` is OpenTofu's action_reason vocabulary ("replace_because_cannot_update",
     "delete_because_no_resource_config", ...), "" when there is none; `replace_paths` are the
     attributes that force a replacement: of the object, or under `update` of the pool they stand in.
@@ -65,6 +66,7 @@ class Change(Struct, frozen=True):
     prior_creation: int
     sensitive_before: tuple[Path, ...] = ()
     sensitive_after: tuple[Path, ...] = ()
+    refined_after: Refined = ()
     replace_paths: tuple[Path, ...] = ()
     reason: str = ""
     previous_address: Address | None = None
@@ -280,7 +282,8 @@ class Plan(Struct, frozen=True):
 
     `lineage` is "" for a first plan; `serial` the prior state's. `refreshed` holds objects as
     the providers found them where that differs from state (None: gone). `tie_breaks` is how many
-    repetitions the certainty stands on (0: none). `planned_outputs` are the root outputs after.
+    repetitions the certainty stands on (0: none). `planned_outputs` are the root outputs after,
+    `refined_outputs` what is known of unknown parts of them.
     `catalogue` is the SKU catalogue's version. `errored` plans cannot be applied. `targets`,
     `excludes` and `replaces` are the options that shaped it, for the checks at apply. `inventories`
     are those that data sources read. `sites` and `room` are who stands where and what is left: empty until
@@ -293,6 +296,7 @@ class Plan(Struct, frozen=True):
     drift: tuple[Drift, ...] = ()
     outputs: tuple[OutputChange, ...] = ()
     planned_outputs: Mapping[str, OutputState] = field(default_factory=dict)
+    refined_outputs: Mapping[str, Refined] = field(default_factory=dict)
     placements: tuple[PlacementChange, ...] = ()
     placement_tables: tuple[PlacementTable, ...] = ()
     kept: int = 0

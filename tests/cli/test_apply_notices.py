@@ -6,8 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from nexusform.cli.main import run
+from nexusform.planning.saved import plan_file
+from nexusform.refinements import Refinement
 
 # Two moments may turn out to be one: what is said of their number in the plan comes out otherwise.
 _TWO = "[for moment in toset([timestamp(), timestamp()]) : moment]"
@@ -251,3 +254,24 @@ def test_an_output_that_fails_after_a_missed_prediction_keeps_its_last_value_and
     assert 'in output "number"' in said
     assert 'cannot parse "x"' in said
     assert _outputs(tmp_path, capfd) == {"place": "at r0-bm01", "site": "s"}
+
+
+def test_what_is_known_of_unknown_outputs_is_in_the_plan_file_and_shown_nowhere(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "main.nf.hcl").write_text('output "o" {\n  value = ["a-${timestamp()}"]\n}\n')
+    path = tmp_path / "saved"
+    assert run([f"-chdir={tmp_path}", "plan", f"-out={path}"]) == 0
+    assert run([f"-chdir={tmp_path}", "show", "-json", str(path)]) == 0
+    assert '"a-' not in capfd.readouterr().out.replace('"a-${timestamp()}"', "")
+    saved, _ = plan_file.read(path.read_bytes())
+    assert saved is not None
+    assert saved.plan.refined_outputs == {"o": (((0,), Refinement(not_null=True, prefix="a-")),)}
+    # What is said there holds when the plan is applied, or nothing is done.
+    wrong = {"o": (((0,), Refinement(not_null=True, prefix="b-")),)}
+    document = plan_file.write(replace(saved.plan, refined_outputs=wrong), saved.snapshot, saved.prior_state)
+    path.write_bytes(document)
+    assert run([f"-chdir={tmp_path}", "apply", "-no-color", str(path)]) == 1
+    assert 'Output "o" was known in the plan and came out otherwise.' in capfd.readouterr().err
+    path.write_bytes(plan_file.write(saved.plan, saved.snapshot, saved.prior_state))
+    assert run([f"-chdir={tmp_path}", "apply", str(path)]) == 0

@@ -85,6 +85,7 @@ def _change(instance: Instance, block: ResourceBlock | None) -> Change:
         before,
         sensitive_before=prior.sensitive if prior is not None else (),
         sensitive_after=() if going else instance.sensitive,
+        refined_after=() if going else instance.refined,
         replace_paths=instance.replace_paths,
         reason=instance.reason if instance.action in _DESTROYING else "",
         previous_address=instance.previous,

@@ -97,6 +97,7 @@ def conclude(
         drift=find_drift(request),
         outputs=outputs.changes,
         planned_outputs=outputs.after,
+        refined_outputs=outputs.refined,
         placements=(*vm_rows, *other_rows),
         placement_tables=tuple(placement_tables(vms, world.sites, certainty)),
         moved=tuple(prior.previous.items()),

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from nexusform.configuration.prepared_body import Remarks
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.plain_data import Path
 from nexusform.planning.instances.difference import ignoring, null_elements, undecided_paths
@@ -22,14 +23,16 @@ def evaluate(instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
     assert instance.repetition is not None
     resource_type = instance.type
     scope = evaluation.scope(instance.module, instance.repetition)
-    arguments, sensitive, problems = instance.prepared.evaluate(scope)
-    diagnostics = [_about(instance, problem) for problem in problems]
+    remarks = Remarks()
+    arguments = instance.prepared.fill(scope, remarks)
+    instance.refined = tuple(remarks.refined)
+    diagnostics = [_about(instance, problem) for problem in remarks.problems]
     diagnostics += _null_elements(instance, arguments)
     if resource_type.fill is not None:
         filled = resource_type.fill(arguments)
         arguments |= {name: value for name, value in filled.items() if arguments.get(name) is None}
     diagnostics += _default_name(instance, arguments)
-    instance.sensitive = _with_shown(resource_type.schema, sensitive)
+    instance.sensitive = _with_shown(resource_type.schema, tuple(remarks.sensitive))
     secrets = _deciding_secrets(instance)
     diagnostics += secrets
     if resource_type.check is not None and not secrets:  # a check could tell what the secret is

@@ -20,7 +20,7 @@ from nexusform.language.syntax import (
     TraverseAttribute,
     TraverseIndex,
 )
-from nexusform.plain_data import Path, to_plain, unknown_paths
+from nexusform.plain_data import Path, part_at, to_plain, unknown_paths
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.plan import Action
@@ -333,15 +333,4 @@ def _instances_of(watched: Watched, module: ModulePath, planned: Planned) -> Ite
 def _changes(instance: Instance, path: Path) -> bool:
     if not path:
         return instance.action in _CHANGING
-    return _at(instance.before, path) != _at(instance.planned, path)
-
-
-def _at(value: object, path: Path) -> object:
-    for step in path:
-        if isinstance(value, Mapping):
-            value = value.get(step)
-        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
-            value = value[step]
-        else:
-            return None
-    return value
+    return bool(part_at(instance.before, path) != part_at(instance.planned, path))

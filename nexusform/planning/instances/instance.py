@@ -11,7 +11,7 @@ from nexusform.address import Address
 from nexusform.configuration.evaluation import PreparedBody
 from nexusform.configuration.model import Lifecycle, ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, diagnostic
-from nexusform.plain_data import Path
+from nexusform.plain_data import Path, Refined
 from nexusform.planning.names.evaluation import ModuleInstance
 from nexusform.planning.names.repetition import ObjectView, Repetition
 from nexusform.planning.plan import Action
@@ -43,6 +43,7 @@ class Instance(Struct):
     prepared: PreparedBody | None = None
     config: dict[str, Any] | None = None
     sensitive: tuple[Path, ...] = ()
+    refined: Refined = ()
     planned: dict[str, Any] | None = None
     action: Action = Action.NO_OP
     reason: str = ""
@@ -89,7 +90,7 @@ class Instance(Struct):
         values: Mapping[str, Any] | None = None if self.broken else self.planned
         if values is not None and self.unsettled:
             values = {**values, **dict.fromkeys(self.unsettled, UNKNOWN)}
-        return ObjectView(values, self.sensitive, self.type.schema, self.type.present)
+        return ObjectView(values, self.sensitive, self.type.schema, self.type.present, self.refined)
 
     def locate(self, path: Path) -> Span | None:
         """Where a value of its arguments stands."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from nexusform.address import Address
 from nexusform.configuration.model import Configuration, Output
 from nexusform.diagnostics import Diagnostic, error
-from nexusform.plain_data import to_plain
+from nexusform.plain_data import Refined, refined_parts, to_plain
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.plan import Action, InventoryRead, Mode, OutputChange, VariableValue
 from nexusform.planning.preparation.order import modules
@@ -28,6 +28,7 @@ class Outputs(Struct, frozen=True):
 
     changes: tuple[OutputChange, ...]
     after: Mapping[str, OutputState]
+    refined: Mapping[str, Refined] = field(default_factory=dict)
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
@@ -41,16 +42,19 @@ def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Select
     declared = {} if request.mode is Mode.DESTROY else request.configuration.root.outputs
     changes: list[OutputChange] = []
     after: dict[str, OutputState] = {}
+    refined: dict[str, Refined] = {}
     diagnostics: list[Diagnostic] = []
     for name, output in sorted(declared.items()):
         value = evaluation.output(evaluation.root, name)
         diagnostics += shown_secrets(output, value)
+        if parts := refined_parts(value):
+            refined[name] = parts
         after[name] = OutputState(to_plain(value)[0], value.type, output.sensitive)
         changes.append(_change(name, before.get(name), after[name]))
     for name, old in sorted(before.items()):
         if name not in declared:
             changes.append(OutputChange(name, Action.DELETE, old.value, None, old.type, old.sensitive))
-    return Outputs(tuple(changes), after, tuple(diagnostics))
+    return Outputs(tuple(changes), after, refined, tuple(diagnostics))
 
 
 def shown_secrets(output: Output, value: Value) -> list[Diagnostic]:

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from nexusform.address import Key, key_order
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.language.syntax import Expression
-from nexusform.plain_data import Path, from_plain, to_plain
+from nexusform.plain_data import Path, Refined, from_plain, to_plain
 from nexusform.schema import BlockSchema, implied_type
 from nexusform.value_types import DYNAMIC, MapType, ObjectType, SetType, friendly_name, has_dynamic
 from nexusform.values import Value, object_value, string, tuple_value, unknown
@@ -138,6 +138,7 @@ class ObjectView(Struct):
     sensitive: tuple[Path, ...]
     schema: BlockSchema
     present: Callable[[Mapping[str, Any], str], Any] | None = None
+    refined: Refined = ()
     _whole: Value | None = None
 
     def value(self) -> Value:
@@ -147,7 +148,9 @@ class ObjectView(Struct):
             values = self.attributes
             if values is not None and self.present is not None:
                 values = {name: self.present(values, name) for name in values}
-            self._whole = unknown(kind) if values is None else from_plain(dict(values), kind, self.sensitive)
+            self._whole = unknown(kind)
+            if values is not None:
+                self._whole = from_plain(dict(values), kind, self.sensitive, self.refined)
         return self._whole
 
     def attribute(self, name: str) -> Value | None:
@@ -162,7 +165,8 @@ class ObjectView(Struct):
             return unknown(kind)
         inner = [path[1:] for path in self.sensitive if path and path[0] == name]
         part = self.attributes.get(name) if self.present is None else self.present(self.attributes, name)
-        return from_plain(part, kind, inner)
+        refined = tuple([(path[1:], known) for path, known in self.refined if path[0] == name])
+        return from_plain(part, kind, inner, refined)
 
 
 class ResourceView(Struct):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from nexusform.configuration.dependencies import outputs_that_need
 from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors
-from nexusform.plain_data import Path, has_unknown, to_plain
+from nexusform.plain_data import Path, Refined, has_unknown, part_at, to_plain
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.modules.conditions import check_standing
 from nexusform.planning.modules.outputs import shown_secrets
@@ -24,6 +24,7 @@ from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.setting import standing_evaluation
 from nexusform.planning.plan import Change, CheckResult, Mode, Plan, Step
 from nexusform.planning.request import PlanRequest
+from nexusform.refinements import Refinement, fulfils
 from nexusform.schema import BlockSchema
 from nexusform.state.model import OutputState
 from nexusform.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
@@ -71,7 +72,7 @@ def finalised(
     outputs: dict[str, OutputState] = {}
     for name, output in plan.planned_outputs.items():
         final_output = again.planned_outputs.get(name, output)
-        problems += inconsistent_output(name, output, final_output)
+        problems += inconsistent_output(name, output, final_output, plan.refined_outputs.get(name, ()))
         outputs[name] = final_output if has_unknown(output.value) else output
     return replace(plan, changes=tuple(changes), steps=steps, planned_outputs=outputs), problems
 
@@ -93,7 +94,9 @@ def _differing_arguments(
     for name, value in change.after.items():
         actual = final.after.get(name)
         attribute = schema.attributes.get(name) if schema is not None else None
-        if not agrees(value, actual, attribute.type if attribute is not None else DYNAMIC):
+        of = attribute.type if attribute is not None else DYNAMIC
+        refined = [(path[1:], known) for path, known in change.refined_after if path[0] == name]
+        if not agrees(value, actual, of) or not _fulfils(actual, refined):
             hidden = any(path[:1] == (name,) or not path for path in _sensitive(change, final))
             words = _planned_and_actual(value, actual, hidden=hidden)
             yield _inconsistent(f'"{name}" of {change.address}', words, str(change.address))
@@ -103,9 +106,11 @@ def _sensitive(change: Change, final: Change) -> Sequence[Path]:
     return [*change.sensitive_after, *final.sensitive_after]
 
 
-def inconsistent_output(name: str, planned: OutputState, actual: OutputState) -> list[Diagnostic]:
+def inconsistent_output(
+    name: str, planned: OutputState, actual: OutputState, refined: Refined = ()
+) -> list[Diagnostic]:
     """The error of an output that came out otherwise than planned."""
-    if agrees(planned.value, actual.value, planned.type):
+    if agrees(planned.value, actual.value, planned.type) and _fulfils(actual.value, refined):
         return []
     words = _planned_and_actual(planned.value, actual.value, hidden=planned.sensitive or actual.sensitive)
     return [_inconsistent(f'Output "{name}"', words)]
@@ -128,6 +133,15 @@ def agrees(planned: Any, actual: Any, of: Type = DYNAMIC) -> bool:
         parts = (agrees(one, other, _part_type(of, index)) for index, (one, other) in pairs)
         return len(planned) == len(actual) and all(parts)
     return bool(planned == actual)
+
+
+def _fulfils(actual: Any, refined: Iterable[tuple[Path, Refinement]]) -> bool:
+    """Whether what is known by now is as was said of it while it was not."""
+    for path, refinement in refined:
+        part = part_at(actual, path)
+        if part is not UNKNOWN and not fulfils(part, refinement):
+            return False
+    return True
 
 
 def _part_type(of: Type, key: str | int) -> Type:
@@ -238,7 +252,11 @@ class _Outputs(Struct):
         if actual is None:
             return
         self.values[name] = actual
-        differing = [] if planned is None else inconsistent_output(name, planned, actual)
+        differing = (
+            []
+            if planned is None
+            else inconsistent_output(name, planned, actual, self.plan.refined_outputs.get(name, ()))
+        )
         if planned is not None and differing and name in self.followers:
             self.following.append(Following(name, planned, actual))
         else:

@@ -4,6 +4,7 @@ import io
 import json
 import zipfile
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from msgspec.structs import replace
 from nexusform.address import Address, ModuleStep
 from nexusform.demands import PlacedVm
 from nexusform.diagnostics import Diagnostic, Severity, ValueNote
+from nexusform.exact_numbers import round_number
+from nexusform.plain_data import plain_number
 from nexusform.planning.occupancy import OutsideVm, PoolVms, Room, SiteMachine, SiteRack, SiteRoom, SiteVms
 from nexusform.planning.plan import (
     Action,
@@ -33,6 +36,7 @@ from nexusform.planning.plan import (
 )
 from nexusform.planning.saved import plan_file
 from nexusform.planning.saved.plan_file import digest, read, write
+from nexusform.refinements import Refinement
 from nexusform.scheduling.decision import Certainty, Refusal
 from nexusform.scheduling.fleet.model import Binding, BindingState
 from nexusform.scheduling.racks.model import Machine, Placement, VmSku
@@ -95,10 +99,29 @@ spans = st.builds(Span, texts, *[st.builds(Position, counts, counts, counts)] * 
 paths = st.lists(texts | counts, max_size=3).map(tuple)
 
 
+def round_fraction(number: Fraction) -> int | float | Fraction:
+    return plain_number(round_number(number.numerator, number.denominator))
+
+
 def few(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.lists(strategy, max_size=2).map(tuple)
 
 
+bounds = st.none() | st.integers() | st.fractions(max_denominator=2**20).map(round_fraction)
+refined = few(
+    st.tuples(
+        paths,
+        st.builds(
+            Refinement,
+            not_null=st.booleans(),
+            prefix=texts,
+            lowest=bounds,
+            highest=bounds,
+            shortest=counts,
+            longest=st.none() | counts,
+        ),
+    )
+)
 diagnostics = st.builds(
     Diagnostic,
     severity=st.sampled_from(Severity),
@@ -136,6 +159,7 @@ changes = st.builds(
     prior_creation=counts,
     sensitive_before=few(paths),
     sensitive_after=few(paths),
+    refined_after=refined,
     replace_paths=few(paths),
     reason=texts,
     previous_address=st.none() | addresses,
@@ -228,6 +252,7 @@ plans = st.fixed_dictionaries(
         "kept": counts,
         "tie_breaks": counts,
         "diagnostics": few(diagnostics),
+        "refined_outputs": st.dictionaries(texts, refined, max_size=2),
         "checks": few(st.builds(CheckResult, texts, texts, texts, few(texts))),
         "variables": st.dictionaries(
             texts, st.builds(VariableValue, plain, types, st.booleans(), st.booleans()), max_size=2
