@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from nexusform.plain_data import Path
 from nexusform.scheduling.matching import Taint
-from nexusform.scheduling.racks.model import ANYWHERE, Hint, Placement, Terms, VmSku
+from nexusform.scheduling.racks.vms import ANYWHERE, Hint, Placement, Terms, VmSku
 
 
 class GroupRule(Struct, frozen=True):

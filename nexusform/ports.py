@@ -16,10 +16,10 @@ from nexusform.demands import NodeMarks, PlacedVm, VmDemand
 from nexusform.diagnostics import Problem
 from nexusform.language.surroundings import Clock, FileProblem, Files
 from nexusform.plain_data import Path
-from nexusform.scheduling.racks.model import Machine, VmSku
+from nexusform.scheduling.racks.vms import Machine, VmSku
 from nexusform.scheduling.world import Inventory
 from nexusform.schema import BlockSchema
-from nexusform.state.model import State
+from nexusform.state.objects import State
 from nexusform.value_types import Type
 
 if TYPE_CHECKING:  # the fleet is loaded where there is one

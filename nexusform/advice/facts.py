@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from nexusform.demands import PlacedVm
 from nexusform.diagnostics import Diagnostic, warning
-from nexusform.scheduling.racks.model import ANYWHERE, CONTROL_PLANE, Demand, Machine, Terms, VmName, VmSku
+from nexusform.scheduling.racks.vms import ANYWHERE, CONTROL_PLANE, Demand, Machine, Terms, VmName, VmSku
 from nexusform.source import Span
 
 

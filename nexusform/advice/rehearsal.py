@@ -9,7 +9,7 @@ from nexusform.advice.facts import Outcome, PoolFacts, Rehearse
 from nexusform.scheduling.catalogue import largest_sku
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Shortage
-from nexusform.scheduling.racks.model import VmSku, anybodys
+from nexusform.scheduling.racks.vms import VmSku, anybodys
 
 
 def rehearsal(before: RackScheduler) -> Rehearse:

@@ -12,7 +12,7 @@ from typing import Final
 
 from nexusform.advice.facts import NAMED, Facts, PoolFacts, SiteFacts, finding
 from nexusform.diagnostics import Diagnostic
-from nexusform.scheduling.racks.model import Machine, VmSku
+from nexusform.scheduling.racks.vms import Machine, VmSku
 from nexusform.words import counted, listed
 
 ID: Final = "sku-mismatch"

@@ -32,7 +32,7 @@ from nexusform.applying.workers import EndedCall, Workers
 from nexusform.planning.plan import Plan, Step, StepKind
 from nexusform.ports import BackendProblem, Clock, Provider, ProviderAnswer, ResourceType
 from nexusform.state.journal import Done
-from nexusform.state.model import State
+from nexusform.state.objects import State
 
 PROGRESS_SECONDS: Final = 10.0  # how often a step that takes long is told of
 WIDEST: Final = 32  # times the parallelism: how many quick steps may be handed out ahead

@@ -13,7 +13,7 @@ from nexusform.applying.standing import remembered, with_current
 from nexusform.planning.plan import Action, Change, Plan
 from nexusform.state.draft import StateDraft
 from nexusform.state.journal import Begun, Done, Moved, Record
-from nexusform.state.model import InstanceState, State
+from nexusform.state.objects import InstanceState, State
 
 
 def opening_records(plan: Plan, state: State, lineage: str, plan_digest: str = "") -> list[Record]:

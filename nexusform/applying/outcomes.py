@@ -22,7 +22,7 @@ from nexusform.planning.plan import StepKind
 from nexusform.ports import ProviderAnswer, ProviderProblem
 from nexusform.schema import BlockSchema
 from nexusform.state.conformity import misfits
-from nexusform.state.model import InstanceState
+from nexusform.state.objects import InstanceState
 from nexusform.values import UNKNOWN
 
 

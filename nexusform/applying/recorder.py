@@ -10,7 +10,7 @@ from nexusform.ports import AppendsMany, ObjectKey, StateBackend, WantsCheckpoin
 from nexusform.state import codec
 from nexusform.state.draft import StateDraft
 from nexusform.state.journal import NO_STEP, Begun, Done, Intent, Record, encode
-from nexusform.state.model import InstanceState, State
+from nexusform.state.objects import InstanceState, State
 from nexusform.state.remaining import Remaining
 
 

@@ -18,7 +18,7 @@ from nexusform.applying.standing import DEFAULT_PROVIDER, with_current, with_suc
 from nexusform.planning.plan import StepKind
 from nexusform.ports import ObjectKey, Provider, ProviderProblem, ReadAnswer, ReadRequest
 from nexusform.state.journal import NO_STEP, Done, Intent, OpenIntent
-from nexusform.state.model import InstanceState, ObjectState
+from nexusform.state.objects import InstanceState, ObjectState
 
 
 def settle(intents: Sequence[OpenIntent], providers: Mapping[str, Provider]) -> list[Done]:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from nexusform.planning.plan import Action, Change, Step, StepKind
 from nexusform.ports import ChangeRequest, ObjectKey, Provider, ProviderAnswer
-from nexusform.state.model import InstanceState, ObjectState
+from nexusform.state.objects import InstanceState, ObjectState
 
 NOTHING = InstanceState(None)
 DEFAULT_PROVIDER = "simulated"  # serves what names no provider

@@ -7,7 +7,7 @@ from msgspec import Struct
 from nexusform.cli.arguments import group, switch, text
 from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of
-from nexusform.configuration.model import Module
+from nexusform.configuration.configuration import Module
 from nexusform.diagnostics import has_errors
 from nexusform.workflow.place import load_configuration
 

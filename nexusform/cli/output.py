@@ -13,7 +13,7 @@ from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of, state_flag
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import did_you_mean, error, has_errors, warning
-from nexusform.state.model import OutputState
+from nexusform.state.objects import OutputState
 from nexusform.value_types import type_to_json
 from nexusform.workflow.state_commands import read_state
 

@@ -11,12 +11,12 @@ from msgspec import Struct
 
 from nexusform.cli.planning_flags import PlacementFlags
 from nexusform.cli.screen import no_log_commands
-from nexusform.configuration.model import Configuration
+from nexusform.configuration.configuration import Configuration
 from nexusform.diagnostics import did_you_mean
 from nexusform.planning.plan import Plan
 from nexusform.ports import Registries
 from nexusform.source import SourceFile
-from nexusform.state.model import State
+from nexusform.state.objects import State
 from nexusform.workflow.surroundings import write_output
 
 # Code hosts cut comments off at 65,536 characters.

@@ -15,7 +15,7 @@ from nexusform.cli.screen import Screen
 from nexusform.cli.state_view import NO_STATE
 from nexusform.diagnostics import error, has_errors
 from nexusform.regular_files import read_regular
-from nexusform.state.model import State
+from nexusform.state.objects import State
 from nexusform.workflow import state_commands
 from nexusform.workflow.locking import Locking
 from nexusform.workflow.place import Place

@@ -13,7 +13,7 @@ from nexusform.cli.screen import Screen
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.schema import BlockSchema
 from nexusform.state import edits
-from nexusform.state.model import State
+from nexusform.state.objects import State
 from nexusform.workflow.state_commands import exists, parse_patterns, read_state
 
 NO_STATE = error(

@@ -24,7 +24,7 @@ from nexusform.rendering.json import json_stream
 from nexusform.rendering.notation.colours import Painter
 from nexusform.rendering.text import progress_text
 from nexusform.source import SourceFile
-from nexusform.state.model import OutputState
+from nexusform.state.objects import OutputState
 from nexusform.words import form
 
 if TYPE_CHECKING:  # a plan applies nothing

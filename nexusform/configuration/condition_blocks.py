@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nexusform.configuration.model import Condition
+from nexusform.configuration.configuration import Condition
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.language.bodies import BodySchema, content
 from nexusform.language.references import traversals

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.address import ConfigAddress, Mode
 from nexusform.configuration.condition_blocks import decode_conditions
-from nexusform.configuration.model import (
+from nexusform.configuration.configuration import (
     AnyBody,
     Check,
     Configuration,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from nexusform.configuration.model import Configuration, Module, ModuleCall, ResourceBlock
+from nexusform.configuration.configuration import Configuration, Module, ModuleCall, ResourceBlock
 from nexusform.configuration.uses import Node, Uses, all_uses, resource_node
 from nexusform.graph import reached
 from nexusform.language.parser import collector_off

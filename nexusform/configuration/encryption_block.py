@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from nexusform.configuration.configuration import Encryption, EncryptionTarget, KeyProviderBlock, MethodName
 from nexusform.configuration.constants import constant_flag, constant_text
-from nexusform.configuration.model import Encryption, EncryptionTarget, KeyProviderBlock, MethodName
 from nexusform.configuration.written import reference
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.language.bodies import BodySchema, content

@@ -11,10 +11,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from nexusform.configuration.configuration import AnyBody, Configuration
 from nexusform.configuration.decoder import ModuleFiles, ParsedFile, decode
 from nexusform.configuration.hidden_characters import hidden_characters
 from nexusform.configuration.ignore_comments import ignored_rules
-from nexusform.configuration.model import AnyBody, Configuration
 from nexusform.configuration.module_blocks import CallHeader
 from nexusform.configuration.resource_blocks import Registered
 from nexusform.configuration.variable_values import (

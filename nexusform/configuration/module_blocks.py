@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from nexusform.configuration.configuration import ProviderBlock
 from nexusform.configuration.constants import constant_text
-from nexusform.configuration.model import ProviderBlock
 from nexusform.configuration.resource_blocks import remaining, repetition
 from nexusform.configuration.written import check_name, is_name, references
 from nexusform.diagnostics import Diagnostic, error

@@ -9,9 +9,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform import __version__
+from nexusform.configuration.configuration import Settings
 from nexusform.configuration.constants import constant_text, constant_texts
 from nexusform.configuration.encryption_block import decode_encryption
-from nexusform.configuration.model import Settings
 from nexusform.configuration.written import only_block
 from nexusform.diagnostics import Diagnostic, error, warning
 from nexusform.language.bodies import BodySchema, content

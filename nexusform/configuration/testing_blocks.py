@@ -8,8 +8,8 @@ from msgspec import Struct, field
 
 from nexusform.address import AddressPattern
 from nexusform.configuration.condition_blocks import decode_conditions
+from nexusform.configuration.configuration import AnyBody, Condition, ProviderBlock
 from nexusform.configuration.constants import constant_flag, constant_text
-from nexusform.configuration.model import AnyBody, Condition, ProviderBlock
 from nexusform.configuration.module_blocks import decode_provider, is_local
 from nexusform.configuration.moving_blocks import pattern_of
 from nexusform.configuration.written import (

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from nexusform.configuration.model import (
+from nexusform.configuration.configuration import (
     Check,
     Condition,
     Configuration,

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from nexusform.configuration.condition_blocks import decode_conditions
+from nexusform.configuration.configuration import Local, Output, Variable
 from nexusform.configuration.constants import constant, constant_flag, constant_text
-from nexusform.configuration.model import Local, Output, Variable
 from nexusform.configuration.written import NAME_RULE, as_expression, check_name, is_name, references
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.language.bodies import BodySchema, content, just_attributes

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
+from nexusform.configuration.configuration import Variable
 from nexusform.configuration.constants import constant
-from nexusform.configuration.model import Variable
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors, warning
 from nexusform.language.bodies import just_attributes
 from nexusform.language.conversion import convert, describe

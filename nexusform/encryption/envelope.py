@@ -16,8 +16,8 @@ import secrets
 from collections.abc import Mapping
 from typing import Any, Final
 
+from nexusform.configuration.configuration import Encryption, EncryptionTarget, MethodName
 from nexusform.configuration.encryption_block import UNENCRYPTED
-from nexusform.configuration.model import Encryption, EncryptionTarget, MethodName
 from nexusform.encryption.keys import Key, KeyProblem, key_from
 
 _HEAD: Final = b'{"encryption":'

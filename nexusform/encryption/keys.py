@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.configuration.model import KeyProviderBlock
+from nexusform.configuration.configuration import KeyProviderBlock
 
 KEY_BYTES: Final = 32
 EXTERNAL_VARIABLE: Final = "NF_ENCRYPTION_COMMAND"

@@ -23,7 +23,7 @@ from nexusform.importers.az_model import (
 )
 from nexusform.importers.az_workloads import ListedVm
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.model import Machine, MachineSku, Placement, VmName, VmSku
+from nexusform.scheduling.racks.vms import Machine, MachineSku, Placement, VmName, VmSku
 
 
 def place(

@@ -22,7 +22,7 @@ from nexusform.importers.az_model import (
     AzTaint,
     AzVirtualMachine,
 )
-from nexusform.scheduling.racks.model import VmSku
+from nexusform.scheduling.racks.vms import VmSku
 
 OWN_FIGURES: Final = "unknown-vm-sku"
 

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 from msgspec import Struct, field
 
 from nexusform.importers.kubernetes_manifests import Manifest
+from nexusform.scheduling.fleet.bindings import Health, PlacementType, Policy, ResourceUsage
 from nexusform.scheduling.fleet.eviction import DisruptionBudget
-from nexusform.scheduling.fleet.model import Health, PlacementType, Policy, ResourceUsage
 from nexusform.scheduling.fleet.rollout import RollingUpdate
 from nexusform.scheduling.fleet.staged import RunState, Stage
 from nexusform.scheduling.matching import LabelSelector, Taint

@@ -28,7 +28,14 @@ from nexusform.scheduling.matching import (
     requirement_problems,
     selector_problems,
 )
-from nexusform.scheduling.pods.model import HostPort, NodeTerm, PodSpec, PodTerm, Requests, SpreadConstraint
+from nexusform.scheduling.pods.workloads import (
+    HostPort,
+    NodeTerm,
+    PodSpec,
+    PodTerm,
+    Requests,
+    SpreadConstraint,
+)
 from nexusform.scheduling.quantity import Malformed, parse_quantity
 
 # What scores count for a container that requests none: 100m and 200 MiB.

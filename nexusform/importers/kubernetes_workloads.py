@@ -22,7 +22,7 @@ from nexusform.importers.kubernetes_pod_spec import (
 )
 from nexusform.importers.yaml_text import problem_at
 from nexusform.scheduling.matching import LabelSelector, matches
-from nexusform.scheduling.pods.model import Strategy, Workload
+from nexusform.scheduling.pods.workloads import Strategy, Workload
 
 NOT_PREDICTED: Final = "pods-are-not-predicted"
 # What Kubernetes names as the most that one cluster carries.

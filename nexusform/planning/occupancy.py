@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from nexusform.address import Address
 from nexusform.demands import PlacedVm
-from nexusform.scheduling.racks.model import Machine, Placement, VmSku
+from nexusform.scheduling.racks.vms import Machine, Placement, VmSku
 
 
 class PoolVms(Struct, frozen=True):

@@ -15,10 +15,10 @@ from nexusform.diagnostics import Diagnostic
 from nexusform.plain_data import Path, Refined
 from nexusform.planning.occupancy import SiteRoom, SiteVms
 from nexusform.scheduling.decision import Certainty, Refusal
-from nexusform.scheduling.fleet.model import Binding
-from nexusform.scheduling.racks.model import Placement
+from nexusform.scheduling.fleet.bindings import Binding
+from nexusform.scheduling.racks.vms import Placement
 from nexusform.source import Span
-from nexusform.state.model import ObjectState, OutputState
+from nexusform.state.objects import ObjectState, OutputState
 from nexusform.value_types import Type
 
 

@@ -8,12 +8,12 @@ from typing import Any
 from msgspec import Struct, field
 
 from nexusform.address import Address, AddressPattern
-from nexusform.configuration.model import Configuration
+from nexusform.configuration.configuration import Configuration
 from nexusform.plain_data import Path
 from nexusform.planning.plan import Mode
 from nexusform.ports import Files, Registries, StateReader
 from nexusform.source import Span
-from nexusform.state.model import ObjectState, State
+from nexusform.state.objects import ObjectState, State
 from nexusform.values import Value
 
 

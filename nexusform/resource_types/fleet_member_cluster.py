@@ -12,7 +12,7 @@ from nexusform.resource_types.arguments import id_attribute, joined_id, name_att
 from nexusform.resource_types.fleet_kinds import CONFLICT, Values, known
 from nexusform.resource_types.fleet_reading import finding_problems, known_only, read_taints
 from nexusform.resource_types.fleet_schemas import CLUSTER, argument, many, one, text
-from nexusform.scheduling.fleet.model import Health, Member
+from nexusform.scheduling.fleet.bindings import Health, Member
 from nexusform.scheduling.fleet.validation import check_member, read_usage
 from nexusform.schema import BlockSchema
 from nexusform.value_types import STRING, MapType, SetType

@@ -16,7 +16,7 @@ from nexusform.ports import Kind, ResourceType
 from nexusform.resource_types.fleet_kinds import FleetKind, Values, fleet_type
 from nexusform.resource_types.fleet_reading import amount_problems, read_placement
 from nexusform.resource_types.fleet_schemas import PLACEMENT_ARGUMENTS, PLACEMENT_BLOCKS, PLACEMENT_VALUES
-from nexusform.scheduling.fleet.model import PlacementType, Policy
+from nexusform.scheduling.fleet.bindings import PlacementType, Policy
 from nexusform.scheduling.fleet.validation import check_policy, check_rolling_update, check_selector, invalid
 from nexusform.schema import BlockSchema
 

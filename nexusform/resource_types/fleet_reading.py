@@ -20,7 +20,7 @@ from nexusform.importers.fleet_model import (
     ObjectSelector,
 )
 from nexusform.plain_data import Path, unknown_paths
-from nexusform.scheduling.fleet.model import (
+from nexusform.scheduling.fleet.bindings import (
     ClusterTerm,
     PlacementType,
     Policy,

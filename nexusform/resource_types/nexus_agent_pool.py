@@ -30,7 +30,7 @@ from nexusform.resource_types.nks_pools import (
     upgrade_problems,
     with_labels,
 )
-from nexusform.scheduling.racks.model import CONTROL_PLANE
+from nexusform.scheduling.racks.vms import CONTROL_PLANE
 from nexusform.schema import Attribute, BlockSchema
 from nexusform.value_types import NUMBER
 

@@ -27,7 +27,7 @@ from nexusform.resource_types.hardware import (
     hardware_problems,
     refusal_of,
 )
-from nexusform.scheduling.racks.model import Machine
+from nexusform.scheduling.racks.vms import Machine
 from nexusform.scheduling.world import Inventory, MachineOffer, Occupied, RackOffer
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
 from nexusform.value_types import BOOL, NUMBER, STRING, ListType, SetType

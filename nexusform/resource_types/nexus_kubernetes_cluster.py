@@ -36,7 +36,7 @@ from nexusform.resource_types.nks_pools import (
     upgrade_problems,
     with_labels,
 )
-from nexusform.scheduling.racks.model import CONTROL_PLANE
+from nexusform.scheduling.racks.vms import CONTROL_PLANE
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange, order_attribute
 from nexusform.value_types import NUMBER, STRING, ListType, ObjectType
 

@@ -28,7 +28,7 @@ from nexusform.resource_types.hardware import (
     refusal_of,
 )
 from nexusform.scheduling.catalogue import DEFAULT_MACHINE_SKU
-from nexusform.scheduling.racks.model import Machine
+from nexusform.scheduling.racks.vms import Machine
 from nexusform.scheduling.world import Inventory, RackOffer
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
 from nexusform.value_types import BOOL, NUMBER, STRING, MapType, ObjectType

@@ -14,7 +14,7 @@ from nexusform.resource_types.arguments import (
     name_attribute,
     whole_number_problems,
 )
-from nexusform.scheduling.racks.model import DEFAULT_SEED, RackSpread
+from nexusform.scheduling.racks.vms import DEFAULT_SEED, RackSpread
 from nexusform.scheduling.world import Inventory, SiteOffer
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
 from nexusform.value_types import NUMBER, STRING

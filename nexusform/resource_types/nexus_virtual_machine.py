@@ -18,7 +18,7 @@ from nexusform.resource_types.arguments import (
     parent_attribute,
     whole_number_problems,
 )
-from nexusform.scheduling.racks.model import Hint, HintScope, Placement, Terms, VmSku
+from nexusform.scheduling.racks.vms import Hint, HintScope, Placement, Terms, VmSku
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
 from nexusform.value_types import NUMBER, STRING, ListType
 

@@ -16,7 +16,7 @@ from nexusform.resource_types.arguments import (
     whole_number_problems,
 )
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
-from nexusform.scheduling.racks.model import VmSku
+from nexusform.scheduling.racks.vms import VmSku
 from nexusform.scheduling.world import Inventory
 from nexusform.schema import Attribute, BlockSchema
 from nexusform.value_types import BOOL

@@ -9,7 +9,7 @@ from nexusform.address import parse_address
 from nexusform.plain_data import Path
 from nexusform.ports import DataAnswer, Kind, ReadContext, ResourceType, StateQuery
 from nexusform.schema import Attribute, BlockSchema, implied_type
-from nexusform.state.model import ObjectState, State
+from nexusform.state.objects import ObjectState, State
 from nexusform.value_types import DYNAMIC, STRING, ObjectType
 
 OUTPUTS: Final = "outputs"

@@ -14,7 +14,7 @@ from nexusform.ports import Surroundings
 from nexusform.resource_types.arguments import unknown_sku
 from nexusform.scheduling.catalogue import allocatable_cpus
 from nexusform.scheduling.matching import Taint
-from nexusform.scheduling.racks.model import CONTROL_PLANE, Placement, Terms, VmSku
+from nexusform.scheduling.racks.vms import CONTROL_PLANE, Placement, Terms, VmSku
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
 from nexusform.value_types import NUMBER, STRING, ListType, MapType, ObjectType, SetType
 

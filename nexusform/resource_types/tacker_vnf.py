@@ -32,7 +32,7 @@ from nexusform.resource_types.vnf_documents import (
     sku_text,
     vdu_problems,
 )
-from nexusform.scheduling.racks.model import Placement
+from nexusform.scheduling.racks.vms import Placement
 from nexusform.schema import Attribute, BlockSchema
 from nexusform.value_types import DYNAMIC, NUMBER, STRING, ListType, MapType, ObjectType
 from nexusform.values import UNKNOWN

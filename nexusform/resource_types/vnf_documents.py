@@ -15,7 +15,7 @@ from nexusform.importers.vnf_model import Vdu, Vnf, VnfSources
 from nexusform.plain_data import Path
 from nexusform.ports import Surroundings
 from nexusform.resource_types.arguments import is_known, unknown_sku, whole_number_problems
-from nexusform.scheduling.racks.model import VmSku
+from nexusform.scheduling.racks.vms import VmSku
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
 from nexusform.value_types import NUMBER, STRING
 from nexusform.values import UNKNOWN

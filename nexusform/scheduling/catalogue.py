@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
-from nexusform.scheduling.racks.model import MachineSku, VmSku
+from nexusform.scheduling.racks.vms import MachineSku, VmSku
 
 
 class Catalogue(Struct, frozen=True):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, field
 
-from nexusform.scheduling.racks.model import DEFAULT_SEED, Machine, RackSpread, VmSku
+from nexusform.scheduling.racks.vms import DEFAULT_SEED, Machine, RackSpread, VmSku
 
 
 class SiteOffer(Struct, frozen=True):

@@ -24,7 +24,6 @@ from nexusform.schema import BlockSchema
 from nexusform.state import json_text
 from nexusform.state.conformity import misfits
 from nexusform.state.json_text import in_order
-from nexusform.state.model import InstanceState, ObjectState, OutputState, State
 from nexusform.state.object_codec import (
     INVALID,
     OBJECT_RULES,
@@ -44,6 +43,7 @@ from nexusform.state.object_codec import (
     object_from_members,
     object_members,
 )
+from nexusform.state.objects import InstanceState, ObjectState, OutputState, State
 from nexusform.state.upgrades import CURRENT, upgrade
 from nexusform.value_types import Type, type_from_json, type_to_json
 

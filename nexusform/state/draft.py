@@ -20,7 +20,7 @@ from nexusform.state.journal import (
     Progress,
     Record,
 )
-from nexusform.state.model import InstanceState, OutputState, State
+from nexusform.state.objects import InstanceState, OutputState, State
 from nexusform.state.remaining import Following, Remaining
 
 APPLIED_PLANS_KEPT = 256

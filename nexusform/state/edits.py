@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from nexusform.address import Address, AddressPattern, ModulePath, ModuleStep, address_order
-from nexusform.state.model import InstanceState, ObjectState, State
+from nexusform.state.objects import InstanceState, ObjectState, State
 from nexusform.words import listed
 
 

@@ -18,8 +18,8 @@ from nexusform.address import Address, AddressProblem, parse_address
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.state import json_text
 from nexusform.state.codec import output_members, read_output
-from nexusform.state.model import InstanceState, ObjectState, OutputState
 from nexusform.state.object_codec import OBJECT_RULES, check_members, object_from_members, object_members
+from nexusform.state.objects import InstanceState, ObjectState, OutputState
 
 _HEAD: Final = b'{"check":"'
 _MIDDLE: Final = b'","record":'

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from nexusform.diagnostics import Problem, did_you_mean
 from nexusform.plain_data import Path
-from nexusform.state.model import ObjectState
+from nexusform.state.objects import ObjectState
 
 INVALID: Final = "invalid-state-document"
 _NAME: Final = re.compile(r"[^\W\d][\w-]*")

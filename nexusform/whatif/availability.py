@@ -10,7 +10,7 @@ from nexusform.demands import PlacedVm
 from nexusform.planning.vms.sites import demand_for
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Shortage
-from nexusform.scheduling.racks.model import Placement
+from nexusform.scheduling.racks.vms import Placement
 from nexusform.whatif.world_view import Cluster, Kind, Pool, SiteView
 
 

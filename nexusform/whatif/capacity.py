@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.model import Demand, Machine, Terms, VmName, VmSku, anybodys, common_terms
+from nexusform.scheduling.racks.vms import Demand, Machine, Terms, VmName, VmSku, anybodys, common_terms
 from nexusform.scheduling.world import RackOffer
 from nexusform.whatif.fragmentation import Fragmentation, find_fragmentation, largest_sku, skus_in_use
 from nexusform.whatif.world_view import SiteView

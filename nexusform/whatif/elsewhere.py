@@ -7,8 +7,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from nexusform.scheduling.racks.model import Demand, Machine, StandingVm, VmSku
 from nexusform.scheduling.racks.rules import hints
+from nexusform.scheduling.racks.vms import Demand, Machine, StandingVm, VmSku
 from nexusform.whatif.world_view import SiteView, holds_when_empty, lists_hardware
 
 

@@ -9,7 +9,7 @@ from itertools import chain
 
 from msgspec import Struct, field
 
-from nexusform.scheduling.racks.model import Machine, StandingVm, VmSku
+from nexusform.scheduling.racks.vms import Machine, StandingVm, VmSku
 from nexusform.whatif.world_view import SiteView, holds_when_empty, lists_hardware
 
 

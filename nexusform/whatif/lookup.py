@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from nexusform.diagnostics import Diagnostic, did_you_mean, error
-from nexusform.scheduling.racks.model import VmSku
+from nexusform.scheduling.racks.vms import VmSku
 from nexusform.whatif.capacity import MixPart
 from nexusform.whatif.world_view import Cluster, Kind, SiteView, WorldView
 from nexusform.words import listed

@@ -14,9 +14,9 @@ from nexusform.planning.fleet.contents import objects_on_clusters
 from nexusform.planning.vms.nodes import node_of
 from nexusform.planning.vms.sites import Thing
 from nexusform.ports import Registries
-from nexusform.scheduling.pods.model import Cluster as PodCluster
-from nexusform.scheduling.pods.model import Node, StandingPod, Workload
 from nexusform.scheduling.pods.scheduler import predict
+from nexusform.scheduling.pods.workloads import Cluster as PodCluster
+from nexusform.scheduling.pods.workloads import Node, StandingPod, Workload
 from nexusform.whatif.pods_down import Budget, ClusterPods
 from nexusform.whatif.world_view import CLUSTER_TYPE, Cluster, Kind, WorldView
 

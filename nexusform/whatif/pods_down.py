@@ -18,8 +18,8 @@ from msgspec.structs import replace
 
 from nexusform.scheduling.matching import LabelSelector, matches
 from nexusform.scheduling.pods.forecast import PodOutcome
-from nexusform.scheduling.pods.model import Cluster, StandingPod, Workload
 from nexusform.scheduling.pods.scheduler import predict
+from nexusform.scheduling.pods.workloads import Cluster, StandingPod, Workload
 
 NO_PODS: Final[Mapping[str, ClusterPods]] = MappingProxyType({})  # nothing is known of any cluster's
 _BARE = "Pod"

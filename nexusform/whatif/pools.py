@@ -12,7 +12,7 @@ from nexusform.demands import PoolDemand
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import PlacementAction, PlacementChange, PlacementTable
 from nexusform.planning.vms.placed_note import placed_by
-from nexusform.state.model import State
+from nexusform.state.objects import State
 
 
 class Coming(Struct, frozen=True):

@@ -28,9 +28,9 @@ from nexusform.planning.vms.sites import (
 )
 from nexusform.ports import Registries, ResourceType
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.model import Machine, VmSku
+from nexusform.scheduling.racks.vms import Machine, VmSku
 from nexusform.scheduling.world import RackOffer
-from nexusform.state.model import State
+from nexusform.state.objects import State
 
 
 class Kind(StrEnum):

@@ -28,7 +28,7 @@ from nexusform.planning.saved import plan_file
 from nexusform.ports import BackendProblem
 from nexusform.state import codec, journal
 from nexusform.state.journal import Finished, Planned
-from nexusform.state.model import State
+from nexusform.state.objects import State
 from nexusform.state.remaining import Remaining, planned_records
 from nexusform.words import counted
 from nexusform.workflow.resuming import Rest

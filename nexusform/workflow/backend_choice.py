@@ -11,9 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.backends.registry import BACKENDS, Directories
+from nexusform.configuration.configuration import Settings
 from nexusform.configuration.constants import NO_NAMES
 from nexusform.configuration.evaluation import prepare_body
-from nexusform.configuration.model import Settings
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
 from nexusform.ports import BackendProblem, StateBackend
 from nexusform.regular_files import PRIVATE, read_regular, write_whole

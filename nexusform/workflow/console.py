@@ -8,8 +8,8 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.configuration.configuration import Configuration, Module, Settings
 from nexusform.configuration.loader import read_variables
-from nexusform.configuration.model import Configuration, Module, Settings
 from nexusform.configuration.references import check_expression
 from nexusform.diagnostics import Diagnostic, has_errors
 from nexusform.language.functions.function import Function, FunctionProblem, anything

@@ -18,10 +18,10 @@ from nexusform.planning.request import PlanRequest
 from nexusform.planning.vms.placed_note import placed_by
 from nexusform.ports import Kind, Registries
 from nexusform.scheduling.decision import Certainty
-from nexusform.scheduling.racks.model import Placement
+from nexusform.scheduling.racks.vms import Placement
 from nexusform.source import SourceFile
 from nexusform.state import codec
-from nexusform.state.model import EMPTY, State
+from nexusform.state.objects import EMPTY, State
 from nexusform.whatif.elsewhere import Way, find_ways
 from nexusform.whatif.pools import PoolReason, explain_pools
 from nexusform.whatif.world_view import things_after, view_world

@@ -17,8 +17,8 @@ from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.planning.planner import make_plan
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.vms.placed_note import placed_by
+from nexusform.scheduling.fleet.bindings import Binding, BindingState
 from nexusform.scheduling.fleet.explanation import Drift, Explanation, drift, explain
-from nexusform.scheduling.fleet.model import Binding, BindingState
 from nexusform.scheduling.fleet.roster import Roster
 from nexusform.workflow.explain_pods import nodes_unknown
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 import nexusform
 from nexusform.address import Address, AddressProblem, parse_address
-from nexusform.configuration.model import Configuration, ResourceBlock
+from nexusform.configuration.configuration import Configuration, ResourceBlock
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors, warning
 from nexusform.language.formatter import format_text
 from nexusform.language.numbers import number_text
@@ -29,7 +29,7 @@ from nexusform.rendering.notation.hcl_text import quoted
 from nexusform.schema import Attribute, BlockSchema, Nesting, order_attribute
 from nexusform.source import Position, SourceFile, Span
 from nexusform.state import codec
-from nexusform.state.model import InstanceState, ObjectState
+from nexusform.state.objects import InstanceState, ObjectState
 from nexusform.workflow.place import load_configuration
 from nexusform.workflow.project import Project
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from nexusform.configuration.configuration import Configuration, Module, Settings
 from nexusform.configuration.constants import constant
-from nexusform.configuration.model import Configuration, Module, Settings
 from nexusform.configuration.variable_values import from_file
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.language.syntax import Expression
@@ -18,7 +18,7 @@ from nexusform.ports import BackendProblem, FileProblem, StateBackend
 from nexusform.providers.registry import DEFAULT
 from nexusform.source import SourceFile
 from nexusform.state import codec
-from nexusform.state.model import State
+from nexusform.state.objects import State
 from nexusform.words import counted
 from nexusform.workflow.backend_choice import (
     BackendChoice,

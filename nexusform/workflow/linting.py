@@ -10,7 +10,7 @@ from nexusform.address import Address
 from nexusform.advice.facts import Facts, PoolFacts, SiteFacts
 from nexusform.advice.registry import advise
 from nexusform.advice.rehearsal import rehearsal
-from nexusform.configuration.model import Configuration
+from nexusform.configuration.configuration import Configuration
 from nexusform.demands import PoolDemand
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.conclusion.result import PlanResult

@@ -8,8 +8,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from nexusform.configuration.configuration import Configuration
 from nexusform.configuration.loader import load
-from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import Diagnostic
 from nexusform.regular_files import read_regular
 from nexusform.resource_types.registry import registries

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from nexusform.configuration.configuration import Configuration
 from nexusform.configuration.loader import read_variables
-from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.planning.request import DataValues
 from nexusform.ports import BackendProblem, Files, Registries, StateBackend

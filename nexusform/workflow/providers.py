@@ -12,8 +12,8 @@ from nexusform.address import Address, address_order
 from nexusform.applying.agreement import agree
 from nexusform.applying.outcomes import path_text
 from nexusform.applying.whereabouts import Whereabouts
+from nexusform.configuration.configuration import ProviderBlock
 from nexusform.configuration.evaluation import prepare_body
-from nexusform.configuration.model import ProviderBlock
 from nexusform.configuration.references import unknown_providers
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.planning.names.evaluation import Evaluation
@@ -23,7 +23,7 @@ from nexusform.ports import ObjectKey, Provider, ProviderProblem, ReadRequest, R
 from nexusform.providers.registry import DEFAULT, PROVIDERS
 from nexusform.schema import BlockSchema
 from nexusform.state.conformity import misfits
-from nexusform.state.model import ObjectState, State
+from nexusform.state.objects import ObjectState, State
 from nexusform.values import UNKNOWN
 
 Refreshed = dict[Address, ObjectState | None]

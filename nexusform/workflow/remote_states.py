@@ -9,12 +9,12 @@ from typing import Any
 from msgspec import Struct, field
 
 from nexusform.backends.registry import BACKENDS, Directories
-from nexusform.configuration.model import Settings
+from nexusform.configuration.configuration import Settings
 from nexusform.diagnostics import Diagnostic, Problem, did_you_mean, has_errors
 from nexusform.language.numbers import number_text
 from nexusform.ports import BackendProblem, StateBackend, StateQuery
 from nexusform.schema import Attribute
-from nexusform.state.model import State
+from nexusform.state.objects import State
 from nexusform.value_types import BOOL
 from nexusform.workflow.encryption import opened_for_reading
 from nexusform.workflow.place import Place

@@ -25,7 +25,7 @@ from nexusform.planning.verification.standing import state_problems
 from nexusform.ports import BackendProblem, Clock, Provider, ProviderProblem, StateBackend
 from nexusform.providers.registry import PROVIDERS
 from nexusform.state import codec
-from nexusform.state.model import EMPTY
+from nexusform.state.objects import EMPTY
 from nexusform.workflow.importing import Imports, find_imports, refusal_to_generate, with_generated
 from nexusform.workflow.linting import with_lint
 from nexusform.workflow.locking import HeldLock, Locking, acquire

@@ -9,8 +9,8 @@ from pathlib import Path, PurePosixPath
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.configuration.configuration import Configuration
 from nexusform.configuration.loader import load, read_variables
-from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors, warning
 from nexusform.encryption.envelope import is_sealed
 from nexusform.encryption.signatures import SignatureProblem, check_signature, sign

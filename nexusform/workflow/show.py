@@ -8,13 +8,13 @@ from pathlib import Path
 from msgspec import Struct
 
 from nexusform.address import Address, AddressPattern, AddressProblem, address_order, parse_pattern
-from nexusform.configuration.model import Configuration
+from nexusform.configuration.configuration import Configuration
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
 from nexusform.planning.saved.plan_file import SavedPlan
 from nexusform.ports import FileProblem
 from nexusform.source import SourceFile
 from nexusform.state import codec
-from nexusform.state.model import EMPTY, InstanceState, State
+from nexusform.state.objects import EMPTY, InstanceState, State
 from nexusform.workflow.place import Place
 from nexusform.workflow.project import find_backend
 from nexusform.workflow.saved_plans import configuration_of, read_plan, unsealed

@@ -12,7 +12,7 @@ from nexusform.planning.vms.sites import Thing
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.state import codec
-from nexusform.state.model import EMPTY, State
+from nexusform.state.objects import EMPTY, State
 from nexusform.whatif.pod_view import view_pods
 from nexusform.whatif.pods_down import ClusterPods
 from nexusform.whatif.world_view import WorldView, things_after, things_of_state, view_world

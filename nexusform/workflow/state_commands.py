@@ -18,7 +18,7 @@ from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.state import codec, edits
 from nexusform.state.json_text import keys_written_twice
-from nexusform.state.model import State
+from nexusform.state.objects import State
 from nexusform.workflow.locking import HeldLock, Locking, acquire
 from nexusform.workflow.place import Place
 from nexusform.workflow.project import find_backend

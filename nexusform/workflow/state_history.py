@@ -11,7 +11,7 @@ from nexusform.diagnostics import Diagnostic, Severity, error, has_errors, warni
 from nexusform.ports import BackendProblem, KeepsHistory, StateBackend
 from nexusform.source import SourceFile
 from nexusform.state import codec
-from nexusform.state.model import State
+from nexusform.state.objects import State
 from nexusform.workflow.place import Place
 from nexusform.workflow.project import find_backend
 from nexusform.workflow.state_commands import StateChange

@@ -17,7 +17,7 @@ from nexusform.state import codec, journal
 from nexusform.state.conformity import misfits
 from nexusform.state.draft import replayed
 from nexusform.state.journal import OpenIntent, Planned, Progress
-from nexusform.state.model import EMPTY, State
+from nexusform.state.objects import EMPTY, State
 from nexusform.state.remaining import Remaining
 from nexusform.workflow.encryption import refusal_to_guess
 

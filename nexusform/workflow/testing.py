@@ -9,15 +9,15 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from nexusform.configuration.configuration import Configuration
 from nexusform.configuration.loader import automatic_files, load
-from nexusform.configuration.model import Configuration
 from nexusform.configuration.testing_blocks import RunBlock, RunFile
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.planning.plan import Plan
 from nexusform.ports import Clock
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
-from nexusform.state.model import State
+from nexusform.state.objects import State
 from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.surroundings import SystemClock
 from nexusform.workflow.testing_files import DEFAULT_DIRECTORY, find_test_files, read_test_file

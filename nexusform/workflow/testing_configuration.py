@@ -11,7 +11,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.address import Address, AddressPattern
-from nexusform.configuration.model import Configuration, Module, ModuleCall, Output, ProviderBlock, Variable
+from nexusform.configuration.configuration import (
+    Configuration,
+    Module,
+    ModuleCall,
+    Output,
+    ProviderBlock,
+    Variable,
+)
 from nexusform.configuration.testing_blocks import Mock, Override, RunBlock, RunFile
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
 from nexusform.language.conversion import convert, describe

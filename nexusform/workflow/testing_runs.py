@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from nexusform.advice.registry import RULE_IDS
 from nexusform.applying.events import Outcome, StepEvent
 from nexusform.backends.memory import MemoryBackend
+from nexusform.configuration.configuration import Condition, Configuration
 from nexusform.configuration.loader import read_variables
-from nexusform.configuration.model import Condition, Configuration
 from nexusform.configuration.references import check_expression
 from nexusform.configuration.testing_blocks import RunBlock, RunFile
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error, has_errors, warning
@@ -28,7 +28,7 @@ from nexusform.ports import Clock
 from nexusform.resource_types.registry import registries
 from nexusform.scheduling.pods.warnings import RISKS
 from nexusform.source import SourceFile
-from nexusform.state.model import EMPTY, InstanceState, ObjectState, State
+from nexusform.state.objects import EMPTY, InstanceState, ObjectState, State
 from nexusform.values import Value, object_value
 from nexusform.workflow.apply import ApplyOptions, ApplyOutcome, apply_plan
 from nexusform.workflow.locking import Locking

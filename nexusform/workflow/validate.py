@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.configuration.model import Configuration
+from nexusform.configuration.configuration import Configuration
 from nexusform.diagnostics import Diagnostic, has_errors
 from nexusform.language.second_opinion import hcl2_complaint
 from nexusform.planning.request import PlanRequest
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
-from nexusform.state.model import EMPTY
+from nexusform.state.objects import EMPTY
 from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.providers import provider_problems
 from nexusform.workflow.surroundings import RealFiles, plan_time

@@ -14,7 +14,7 @@ from nexusform.ports import BackendProblem, StateBackend
 from nexusform.regular_files import write_whole
 from nexusform.source import SourceFile
 from nexusform.state import codec
-from nexusform.state.model import EMPTY, State
+from nexusform.state.objects import EMPTY, State
 from nexusform.workflow.locking import Locking, acquire
 from nexusform.workflow.place import DEFAULT_WORKSPACE, Place, selection_file
 from nexusform.workflow.project import find_backend

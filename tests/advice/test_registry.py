@@ -16,7 +16,7 @@ from nexusform.demands import PlacedVm
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.model import Machine, Terms, VmName
+from nexusform.scheduling.racks.vms import Machine, Terms, VmName
 from nexusform.source import Position, Span
 
 SKUS = CATALOGUES[NEWEST].vm_skus

@@ -17,7 +17,7 @@ from nexusform.providers.simulated import make
 from nexusform.schema import Attribute, BlockSchema
 from nexusform.state.draft import replay
 from nexusform.state.journal import read
-from nexusform.state.model import InstanceState, ObjectState, State
+from nexusform.state.objects import InstanceState, ObjectState, State
 from nexusform.value_types import DYNAMIC, NUMBER, STRING, MapType
 from tests.applying.plans import Lines, Notes, Ticking, address, attributes, change, creating, step
 

@@ -15,7 +15,7 @@ from nexusform.ports import ObjectKey, ProviderProblem
 from nexusform.providers.simulated import SimulatedProvider, make
 from nexusform.state.draft import replay
 from nexusform.state.journal import read
-from nexusform.state.model import InstanceState, ObjectState, State
+from nexusform.state.objects import InstanceState, ObjectState, State
 from tests.applying.plans import Lines, address, attributes, change, step
 
 

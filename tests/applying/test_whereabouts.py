@@ -4,7 +4,7 @@ from typing import Any
 
 from nexusform.address import parse_address
 from nexusform.applying.whereabouts import Whereabouts
-from nexusform.state.model import InstanceState, ObjectState, State
+from nexusform.state.objects import InstanceState, ObjectState, State
 
 
 def state_of(**objects: dict[str, Any]) -> State:

@@ -16,8 +16,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from nexusform.scheduling.fleet.cycle import CycleResult, settle
-from nexusform.scheduling.fleet.model import (
+from nexusform.scheduling.fleet.bindings import (
     ClusterTerm,
     Member,
     PlacementType,
@@ -28,6 +27,7 @@ from nexusform.scheduling.fleet.model import (
     ResourceUsage,
     SpreadConstraint,
 )
+from nexusform.scheduling.fleet.cycle import CycleResult, settle
 from nexusform.scheduling.fleet.roster import Roster
 from nexusform.scheduling.fleet.snapshots import next_snapshot
 from nexusform.scheduling.fleet.watcher import Watched, queued

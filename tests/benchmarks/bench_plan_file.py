@@ -9,7 +9,7 @@ import time
 from nexusform.address import Address
 from nexusform.planning.plan import Action, Change, PlacementAction, PlacementChange, Plan, Step, StepKind
 from nexusform.planning.saved.plan_file import read, write
-from nexusform.scheduling.racks.model import Placement
+from nexusform.scheduling.racks.vms import Placement
 from nexusform.source import Position, Span
 from nexusform.values import UNKNOWN
 

@@ -10,7 +10,8 @@ import sys
 import time
 
 from nexusform.scheduling.matching import label_selector
-from nexusform.scheduling.pods.model import (
+from nexusform.scheduling.pods.scheduler import predict
+from nexusform.scheduling.pods.workloads import (
     Cluster,
     Node,
     PodSpec,
@@ -20,7 +21,6 @@ from nexusform.scheduling.pods.model import (
     StandingPod,
     Workload,
 )
-from nexusform.scheduling.pods.scheduler import predict
 
 HOST = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"

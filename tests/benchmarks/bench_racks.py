@@ -27,8 +27,8 @@ from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.racks.certainty import Place, repeat
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Shortage
-from nexusform.scheduling.racks.model import Demand, Machine, Placement, RackSpread, VmName, VmSku
 from nexusform.scheduling.racks.rules import tie_break
+from nexusform.scheduling.racks.vms import Demand, Machine, Placement, RackSpread, VmName, VmSku
 from tests.scheduling.racks.brute_force import BruteForce
 
 SKUS = CATALOGUES["2026-03"].vm_skus

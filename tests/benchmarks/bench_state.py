@@ -10,7 +10,7 @@ from typing import Any
 
 from nexusform.address import Address
 from nexusform.state.codec import decode, encode
-from nexusform.state.model import InstanceState, ObjectState, State
+from nexusform.state.objects import InstanceState, ObjectState, State
 
 
 def a_state(count: int) -> State:

@@ -5,7 +5,7 @@ import pytest
 
 from nexusform.cli.main import run
 from nexusform.state.codec import encode
-from nexusform.state.model import OutputState, State
+from nexusform.state.objects import OutputState, State
 from nexusform.value_types import BOOL, NUMBER, STRING, ListType
 
 OUTPUTS = {

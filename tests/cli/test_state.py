@@ -14,7 +14,7 @@ from nexusform.ports import LockInfo
 from nexusform.state.codec import decode, encode
 from nexusform.state.journal import Done, Intent
 from nexusform.state.journal import encode as line_of
-from nexusform.state.model import InstanceState, ObjectState, State
+from nexusform.state.objects import InstanceState, ObjectState, State
 
 PATH = Path("state/nexusform.nfstate")
 

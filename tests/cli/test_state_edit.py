@@ -5,7 +5,7 @@ import pytest
 from nexusform.address import parse_address
 from nexusform.cli.main import run
 from nexusform.state.codec import decode, encode
-from nexusform.state.model import InstanceState, ObjectState, State
+from nexusform.state.objects import InstanceState, ObjectState, State
 
 PATH = Path("state/nexusform.nfstate")
 RACK = parse_address("nexus_rack.r")

@@ -5,7 +5,7 @@ import pytest
 from nexusform.address import parse_address
 from nexusform.cli.main import run
 from nexusform.state.codec import encode
-from nexusform.state.model import InstanceState, ObjectState, State
+from nexusform.state.objects import InstanceState, ObjectState, State
 
 STATE = State(
     "l", 5, instances={parse_address("nexus_rack.r"): InstanceState(ObjectState({"id": "lab/r"}, 1))}

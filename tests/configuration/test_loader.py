@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from nexusform.configuration.configuration import Configuration
 from nexusform.configuration.loader import load, read_variables
-from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.language import parser
 from nexusform.plain_data import to_plain

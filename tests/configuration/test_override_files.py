@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from nexusform.configuration.configuration import Configuration
 from nexusform.configuration.evaluation import prepare_resource
 from nexusform.configuration.loader import load
-from nexusform.configuration.model import Configuration
 from tests.configuration.sample import CLUSTER, DATA, MANAGED, RACK, Names
 
 CASE = Path(__file__).parent / "cases" / "overrides"

@@ -20,7 +20,7 @@ import pytest
 from nexusform.demands import PlacedVm
 from nexusform.planning.plan import PlacementChange
 from nexusform.rendering.page.rack_map import MapVm
-from nexusform.scheduling.racks.model import Demand, StandingVm, VmName
+from nexusform.scheduling.racks.vms import Demand, StandingVm, VmName
 from tests.rendering.real_plans import nexusform, repaired
 
 ROOT = Path(__file__).parents[2]

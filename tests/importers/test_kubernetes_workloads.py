@@ -17,7 +17,7 @@ from nexusform.scheduling.matching import (
     label_selector,
     tolerates,
 )
-from nexusform.scheduling.pods.model import HostPort, NodeTerm, PodSpec, Requests, Strategy, Workload
+from nexusform.scheduling.pods.workloads import HostPort, NodeTerm, PodSpec, Requests, Strategy, Workload
 
 MIB, GIB = 1 << 20, 1 << 30
 ONE = [{"name": "c"}]

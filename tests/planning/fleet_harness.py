@@ -8,7 +8,7 @@ from typing import Any
 
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import PlacementChange
-from nexusform.state.model import State
+from nexusform.state.objects import State
 from tests.planning.harness import attributes
 
 NAMESPACE = """

@@ -19,7 +19,7 @@ from nexusform.planning.planner import make_plan
 from nexusform.planning.request import PlanRequest
 from nexusform.ports import Registries
 from nexusform.resource_types.registry import registries
-from nexusform.state.model import EMPTY, InstanceState, ObjectState, State
+from nexusform.state.objects import EMPTY, InstanceState, ObjectState, State
 
 NOW = "2026-01-01T00:00:00Z"
 

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.scheduling.catalogue import CATALOGUES
-from nexusform.scheduling.racks.model import Demand, Machine, Placement, RackSpread, Terms, VmName
+from nexusform.scheduling.racks.vms import Demand, Machine, Placement, RackSpread, Terms, VmName
 from tests.scheduling.racks.brute_force import BruteForce
 
 SKUS = CATALOGUES["2026-03"].vm_skus

@@ -9,7 +9,7 @@ from typing import Any
 
 from nexusform.planning.plan import Action, Plan, Step, StepKind
 from nexusform.scheduling.catalogue import CATALOGUES
-from nexusform.state.model import State
+from nexusform.state.objects import State
 
 SKUS = CATALOGUES["2026-03"].vm_skus
 Cell = tuple[str, int]

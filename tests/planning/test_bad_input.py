@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nexusform.planning.plan import Mode
-from nexusform.state.model import EMPTY, State
+from nexusform.state.objects import EMPTY, State
 from tests.planning.harness import (
     RACKS,
     SITE,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.planning.plan import Plan
-from nexusform.state.model import EMPTY
+from nexusform.state.objects import EMPTY
 from tests.planning.harness import RACKS, agent_pool, cluster, good, plan, pool, state_of
 
 PROGRAM = """

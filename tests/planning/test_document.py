@@ -13,7 +13,7 @@ import pytest
 
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import PlacementTable
-from nexusform.state.model import EMPTY, State
+from nexusform.state.objects import EMPTY, State
 from tests.planning.harness import applied, good, is_empty, places, plan, state_of, triggers, vms
 
 SEEDS = int(os.environ.get("NF_TEST_SEEDS", "6"))

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.state.model import EMPTY, State
+from nexusform.state.objects import EMPTY, State
 from tests.planning.harness import applied, errors, is_empty, places, plan, triggers
 from tests.planning.site_model import (
     PLANE,

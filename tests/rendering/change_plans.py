@@ -11,7 +11,7 @@ from nexusform.planning.plan import (
     Plan,
     VariableValue,
 )
-from nexusform.state.model import InstanceState, ObjectState, OutputState, State
+from nexusform.state.objects import InstanceState, ObjectState, OutputState, State
 from nexusform.value_types import NUMBER, STRING, ListType, ObjectType
 from nexusform.values import UNKNOWN
 from tests.rendering.pieces import D, _pools, address, change, cluster_d, span_of

@@ -15,7 +15,7 @@ from nexusform.planning.plan import (
     SeparationViolation,
 )
 from nexusform.ports import Registries, ResourceType
-from nexusform.scheduling.racks.model import Placement
+from nexusform.scheduling.racks.vms import Placement
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
 from nexusform.source import Position, SourceFile, Span
 from nexusform.value_types import NUMBER, STRING, ListType, MapType, ObjectType, SetType

@@ -11,7 +11,7 @@ from nexusform.planning.plan import (
     PodPlace,
 )
 from nexusform.scheduling.decision import Certainty, Refusal
-from nexusform.scheduling.fleet.model import Binding, BindingState
+from nexusform.scheduling.fleet.bindings import Binding, BindingState
 from nexusform.source import Position, Span
 from tests.rendering.pieces import (
     MAIN,

@@ -10,7 +10,7 @@ from nexusform.diagnostics import Problem, Severity
 from nexusform.plain_data import from_plain
 from nexusform.ports import ResourceType
 from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
-from nexusform.scheduling.racks.model import RackSpread
+from nexusform.scheduling.racks.vms import RackSpread
 from nexusform.scheduling.world import Inventory, Occupied, site_machines
 from nexusform.schema import implied_type
 from nexusform.values import UNKNOWN

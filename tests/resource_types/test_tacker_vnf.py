@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from nexusform.diagnostics import Diagnostic
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.resource_types.registry import RESOURCE_TYPES
-from nexusform.state.model import EMPTY, State
+from nexusform.state.objects import EMPTY, State
 from nexusform.values import UNKNOWN
 from tests.planning.harness import applied, attributes, errors, good, is_empty, plan, triggers, warnings
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from nexusform.address import Address, ModuleStep, parse_address
 from nexusform.diagnostics import Diagnostic
 from nexusform.state.codec import decode, encode
-from nexusform.state.model import EMPTY, InstanceState, ObjectState, OutputState, State
+from nexusform.state.objects import EMPTY, InstanceState, ObjectState, OutputState, State
 from nexusform.value_types import (
     BOOL,
     DYNAMIC,

@@ -3,7 +3,7 @@
 from nexusform.address import parse_address
 from nexusform.state.draft import APPLIED_PLANS_KEPT, StateDraft, replay
 from nexusform.state.journal import Begun, Done, Finished, Intent, Moved
-from nexusform.state.model import InstanceState, ObjectState, OutputState, State
+from nexusform.state.objects import InstanceState, ObjectState, OutputState, State
 from nexusform.value_types import STRING
 
 A, B, C = (parse_address(f"t.{name}") for name in "abc")

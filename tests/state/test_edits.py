@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from nexusform.address import AddressPattern, parse_address, parse_pattern
 from nexusform.state.edits import EditProblem, matching, moved, moves, only_instance, with_taint, without
-from nexusform.state.model import EMPTY, InstanceState, ObjectState, State
+from nexusform.state.objects import EMPTY, InstanceState, ObjectState, State
 
 
 def state_of(*addresses: str, **dependencies: tuple[str, ...]) -> State:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nexusform.address import parse_address
 from nexusform.state.journal import Begun, Done, Finished, Intent, Moved, encode, read
-from nexusform.state.model import InstanceState, ObjectState, OutputState
+from nexusform.state.objects import InstanceState, ObjectState, OutputState
 from nexusform.value_types import NUMBER, ListType
 
 RACK = parse_address('module.a["k"].nexus_rack.r["x\\ny"]')

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
-from nexusform.scheduling.racks.model import VmSku
+from nexusform.scheduling.racks.vms import VmSku
 from nexusform.whatif.capacity import CapacityAnswer, MixPart, find_capacity
 from nexusform.whatif.lookup import find_mix
 from nexusform.whatif.world_view import SiteView

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from nexusform.rendering.answers.elsewhere_text import elsewhere_lines
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks import profile
-from nexusform.scheduling.racks.model import Demand, Terms, VmName
+from nexusform.scheduling.racks.vms import Demand, Terms, VmName
 from nexusform.whatif.elsewhere import Need, Way, find_ways
 from nexusform.whatif.world_view import SiteView
 from tests.planning.harness import cluster, plan, pool

@@ -1,7 +1,7 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nexusform.state.model import State
+from nexusform.state.objects import State
 from nexusform.whatif.failure import Failure, Scope, lose_cluster, lose_machines, lose_site
 from tests.planning.harness import cluster, plan, pool, rows
 from tests.whatif.worlds import document, racks, site_of, standing

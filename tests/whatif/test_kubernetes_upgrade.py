@@ -2,7 +2,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nexusform.state.model import State
+from nexusform.state.objects import State
 from nexusform.whatif.kubernetes_upgrade import KubernetesUpgrade, simulate_kubernetes_upgrade
 from tests.planning.harness import agent_pool, cluster, plan, pool, rows
 from tests.whatif.worlds import document, racks, site_of, standing

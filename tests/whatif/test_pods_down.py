@@ -10,7 +10,7 @@ import pytest
 from nexusform.address import parse_address
 from nexusform.planning.vms.sites import Thing
 from nexusform.scheduling.matching import label_selector
-from nexusform.state.model import State
+from nexusform.state.objects import State
 from nexusform.whatif.failure import Scope, lose_cluster, lose_machines
 from nexusform.whatif.kubernetes_upgrade import simulate_kubernetes_upgrade
 from nexusform.whatif.pod_view import view_pods

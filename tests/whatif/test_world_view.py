@@ -1,5 +1,5 @@
-from nexusform.scheduling.racks.model import Terms, anybodys
-from nexusform.state.model import EMPTY
+from nexusform.scheduling.racks.vms import Terms, anybodys
+from nexusform.state.objects import EMPTY
 from nexusform.whatif.world_view import Kind, things_after, things_of_state
 from tests.planning.harness import agent_pool, applied, cluster, places, plan, pool
 from tests.resource_types.test_tacker_vnf import SPECIFICATION_HOT, planned

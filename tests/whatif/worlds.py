@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.state.model import EMPTY, State
+from nexusform.state.objects import EMPTY, State
 from nexusform.whatif.world_view import SiteView, WorldView, things_after, things_of_state, view_world
 from tests.planning.harness import all_types, applied, plan
 

@@ -35,7 +35,7 @@ from nexusform.planning.verdicts.fit import (
 from nexusform.planning.verdicts.separation import Verdicts, has_rules, judge
 from nexusform.planning.vms.sites import PlanSurroundings, SitePlan, catalogue_version
 from nexusform.planning.vms.vm_object import VmObject
-from nexusform.state.model import ObjectState
+from nexusform.state.objects import ObjectState
 
 if TYPE_CHECKING:  # loaded where there is a fleet
     from nexusform.planning.fleet.outcome import FleetOutcome

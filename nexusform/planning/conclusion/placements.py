@@ -14,7 +14,7 @@ from nexusform.planning.verdicts.fit import SiteCertainty
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_object import VmKey, VmObject
 from nexusform.scheduling.racks.explanation import Explanation
-from nexusform.scheduling.racks.model import Placement
+from nexusform.scheduling.racks.vms import Placement
 
 REASONS: Mapping[str, str] = {
     "new": "new",

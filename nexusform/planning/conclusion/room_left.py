@@ -27,7 +27,7 @@ from nexusform.planning.vms.sites import (
 from nexusform.planning.vms.vm_object import VmObject, batch_size
 from nexusform.ports import Registries, ResourceType
 from nexusform.scheduling.catalogue import by_size
-from nexusform.scheduling.racks.model import CONTROL_PLANE, VmSku, anybodys, common_terms
+from nexusform.scheduling.racks.vms import CONTROL_PLANE, VmSku, anybodys, common_terms
 
 
 def with_room(result: PlanResult, registries: Registries) -> PlanResult:

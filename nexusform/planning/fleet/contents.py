@@ -19,15 +19,15 @@ from msgspec import Struct
 from nexusform.importers.kubernetes_manifests import Manifest, manifest_of
 from nexusform.plain_data import has_unknown
 from nexusform.planning.fleet.overrides import Rendered
-from nexusform.scheduling.fleet.decisions import SCHEDULED, SchedulingStatus
-from nexusform.scheduling.fleet.eviction import Eviction
-from nexusform.scheduling.fleet.model import (
+from nexusform.scheduling.fleet.bindings import (
     Binding,
     BindingState,
     Condition,
     Decision,
     PolicySnapshot,
 )
+from nexusform.scheduling.fleet.decisions import SCHEDULED, SchedulingStatus
+from nexusform.scheduling.fleet.eviction import Eviction
 from nexusform.scheduling.fleet.status import ClusterStatus, PlacementStatus
 
 SNAPSHOTS: Final = "snapshots"

@@ -51,7 +51,7 @@ from nexusform.planning.plan import Action
 from nexusform.planning.vms.nodes import NodeCluster
 from nexusform.planning.vms.placed_note import PLACED, note_placed
 from nexusform.ports import Kind
-from nexusform.scheduling.fleet.model import BindingState, Member
+from nexusform.scheduling.fleet.bindings import BindingState, Member
 from nexusform.scheduling.fleet.staged import transition_problem
 from nexusform.scheduling.matching import matches
 

@@ -28,8 +28,8 @@ from nexusform.planning.fleet.world import FleetMemberState
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import PlacementChange
 from nexusform.ports import Kind
+from nexusform.scheduling.fleet.bindings import BindingState
 from nexusform.scheduling.fleet.explanation import drift
-from nexusform.scheduling.fleet.model import BindingState
 from nexusform.scheduling.fleet.roster import Roster
 from nexusform.scheduling.fleet.status import (
     CLUSTER_SCOPED,

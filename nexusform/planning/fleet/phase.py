@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nexusform.address import Address, ConfigAddress
-from nexusform.configuration.model import ResourceBlock
+from nexusform.configuration.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, Severity, has_errors
 from nexusform.importers.fleet_model import FleetPlacement
 from nexusform.plain_data import Path
@@ -39,9 +39,9 @@ from nexusform.planning.preparation.order import PLACEMENT_PHASE
 from nexusform.planning.vms.nodes import NodeCluster
 from nexusform.ports import Kind
 from nexusform.scheduling.decision import Refusal
+from nexusform.scheduling.fleet.bindings import BindingState, PlacementType
 from nexusform.scheduling.fleet.changes import check_budget, check_policy_change, check_strategy_change
 from nexusform.scheduling.fleet.eviction import Target, after, evict
-from nexusform.scheduling.fleet.model import BindingState, PlacementType
 from nexusform.scheduling.fleet.validation import sentence
 
 

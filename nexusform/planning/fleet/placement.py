@@ -23,10 +23,7 @@ from nexusform.planning.fleet.contents import (
 )
 from nexusform.planning.fleet.overrides import Rendered, Renders
 from nexusform.planning.instances.instance import Instance
-from nexusform.scheduling.fleet.cycle import CycleResult
-from nexusform.scheduling.fleet.decisions import SchedulingStatus
-from nexusform.scheduling.fleet.eviction import Eviction
-from nexusform.scheduling.fleet.model import (
+from nexusform.scheduling.fleet.bindings import (
     Abort,
     Binding,
     BindingState,
@@ -36,6 +33,9 @@ from nexusform.scheduling.fleet.model import (
     Policy,
     PolicySnapshot,
 )
+from nexusform.scheduling.fleet.cycle import CycleResult
+from nexusform.scheduling.fleet.decisions import SchedulingStatus
+from nexusform.scheduling.fleet.eviction import Eviction
 from nexusform.scheduling.fleet.rollout import Readiness, Rollout, Wave, roll_out, target_of
 from nexusform.scheduling.fleet.roster import Roster
 from nexusform.scheduling.fleet.snapshots import next_snapshot

@@ -14,8 +14,8 @@ from nexusform.planning.fleet.placement import PlacementPlan
 from nexusform.planning.fleet.world import FleetMemberState, Pods, member_of
 from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.fleet import cycle
+from nexusform.scheduling.fleet.bindings import Binding, BindingState, Member
 from nexusform.scheduling.fleet.explanation import Explanation, explain
-from nexusform.scheduling.fleet.model import Binding, BindingState, Member
 from nexusform.scheduling.fleet.roster import Roster
 from nexusform.scheduling.fleet.watcher import MemberChange, Occasion, Trigger, queued
 

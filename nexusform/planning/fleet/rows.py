@@ -12,8 +12,8 @@ from nexusform.planning.fleet.world import FleetMemberState
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.scheduling.decision import Refusal
+from nexusform.scheduling.fleet.bindings import Ask, Binding, BindingState, PlacementType, Policy
 from nexusform.scheduling.fleet.decisions import selected
-from nexusform.scheduling.fleet.model import Ask, Binding, BindingState, PlacementType, Policy
 from nexusform.scheduling.fleet.rollout import Wave
 from nexusform.scheduling.fleet.watcher import Trigger, observations, trigger_for
 

@@ -15,7 +15,7 @@ from nexusform.importers.fleet_model import FleetRun
 from nexusform.planning.fleet.hub import Hub
 from nexusform.planning.fleet.placement import PlacementPlan
 from nexusform.planning.instances.instance import Instance
-from nexusform.scheduling.fleet.model import PlacementType
+from nexusform.scheduling.fleet.bindings import PlacementType
 from nexusform.scheduling.fleet.roster import Roster
 from nexusform.scheduling.fleet.staged import RunPlan, RunProblem, RunState, StepKind, execute, initialize
 

@@ -15,10 +15,10 @@ from nexusform.importers.fleet_model import FleetMember
 from nexusform.importers.kubernetes_manifests import Manifest
 from nexusform.planning.vms.nodes import NodeCluster
 from nexusform.scheduling.catalogue import allocatable_cpus
-from nexusform.scheduling.fleet.model import Health, Member, ResourceUsage
+from nexusform.scheduling.fleet.bindings import Health, Member, ResourceUsage
 from nexusform.scheduling.matching import Taint
 from nexusform.scheduling.quantity import Form, Malformed, Quantity, make_quantity, parse_quantity
-from nexusform.scheduling.racks.model import VmSku
+from nexusform.scheduling.racks.vms import VmSku
 
 NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
 # What state notes of a member that no placement has been planned with yet.

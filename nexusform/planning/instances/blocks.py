@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from msgspec import Struct
 
 from nexusform.address import Address, ConfigAddress, Key, ModulePath, address_order, key_order
-from nexusform.configuration.model import ResourceBlock
+from nexusform.configuration.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, error, warning
 from nexusform.plain_data import Path
 from nexusform.planning.instances import arguments

@@ -8,8 +8,8 @@ from typing import Any
 from msgspec import Struct, field
 
 from nexusform.address import Address
+from nexusform.configuration.configuration import Lifecycle, ResourceBlock
 from nexusform.configuration.evaluation import PreparedBody
-from nexusform.configuration.model import Lifecycle, ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, diagnostic
 from nexusform.plain_data import Path, Refined
 from nexusform.planning.names.evaluation import ModuleInstance
@@ -17,7 +17,7 @@ from nexusform.planning.names.repetition import ObjectView, Repetition
 from nexusform.planning.plan import Action
 from nexusform.ports import ResourceType
 from nexusform.source import Span
-from nexusform.state.model import ObjectState
+from nexusform.state.objects import ObjectState
 from nexusform.values import UNKNOWN
 
 UNDECIDED = "placement-depends-on-an-unknown-value"

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.address import Mode as BlockMode
-from nexusform.configuration.model import Check, Condition, Configuration, ResourceBlock, Variable
+from nexusform.configuration.configuration import Check, Condition, Configuration, ResourceBlock, Variable
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors
 from nexusform.planning.instances.conditions import evaluate_condition, failure, worse
 from nexusform.planning.names.evaluation import Evaluation, InstanceScope, ModuleInstance

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from nexusform.address import Address
-from nexusform.configuration.model import Configuration, Output
+from nexusform.configuration.configuration import Configuration, Output
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.plain_data import Refined, refined_parts, to_plain
 from nexusform.planning.names.evaluation import Evaluation
@@ -15,7 +15,7 @@ from nexusform.planning.plan import Action, InventoryRead, Mode, OutputChange, V
 from nexusform.planning.preparation.order import modules
 from nexusform.planning.preparation.selection import Selection
 from nexusform.planning.request import PlanRequest
-from nexusform.state.model import OutputState
+from nexusform.state.objects import OutputState
 from nexusform.value_types import DYNAMIC
 from nexusform.values import UNKNOWN, Value, null
 

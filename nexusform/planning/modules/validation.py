@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.address import Address, ModuleStep
-from nexusform.configuration.model import Condition, Configuration, Module, ResourceBlock
+from nexusform.configuration.configuration import Condition, Configuration, Module, ResourceBlock
 from nexusform.configuration.references import check_references
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.instances import arguments

@@ -14,8 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.address import ROOT, Address, ConfigAddress, Key, Mode, ModulePath, ModuleStep
+from nexusform.configuration.configuration import Configuration, Module, ModuleCall, ResourceBlock, Variable
 from nexusform.configuration.evaluation import PreparedBody
-from nexusform.configuration.model import Configuration, Module, ModuleCall, ResourceBlock, Variable
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.language.conversion import convert
 from nexusform.language.evaluator import Scope, evaluate

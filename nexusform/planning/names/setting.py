@@ -10,8 +10,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from nexusform.address import Address, ConfigAddress, Mode, parse_address
+from nexusform.configuration.configuration import ResourceBlock
 from nexusform.configuration.evaluation import PreparedBody, prepare_resource
-from nexusform.configuration.model import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, Severity, diagnostic, has_errors
 from nexusform.plain_data import Path, unknown_paths
 from nexusform.planning.names.evaluation import Evaluation, ModuleInstance, Setting
@@ -19,7 +19,7 @@ from nexusform.planning.names.repetition import ObjectView, ResourceView
 from nexusform.planning.request import PlanRequest
 from nexusform.ports import DataAnswer, ReadContext, ResourceType, StateQuery, StateReader
 from nexusform.schema import BlockSchema
-from nexusform.state.model import State
+from nexusform.state.objects import State
 
 
 class PlanClock:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from nexusform.address import Address, ConfigAddress
-from nexusform.configuration.model import ResourceBlock
+from nexusform.configuration.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, Severity, did_you_mean
 from nexusform.importers.kubernetes_manifests import Manifest, read_manifests, unwrapped
 from nexusform.planning.fleet.contents import objects_on_clusters
@@ -21,7 +21,7 @@ from nexusform.planning.vms.nodes import clusters_with_nodes
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.ports import Kind, Registries
 from nexusform.scheduling.pods.warnings import PodWarning
-from nexusform.state.model import InstanceState
+from nexusform.state.objects import InstanceState
 from nexusform.values import UNKNOWN
 
 _MOST_PLACES: Final = 5

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nexusform.address import Address, parse_address
-from nexusform.configuration.model import ResourceBlock
+from nexusform.configuration.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.pods.blocks import prior_members, prior_pods
@@ -17,7 +17,7 @@ from nexusform.planning.vms.nodes import standing_clusters
 from nexusform.planning.vms.sites import Thing
 from nexusform.ports import Kind, Registries
 from nexusform.state.conformity import misfits
-from nexusform.state.model import InstanceState, ObjectState
+from nexusform.state.objects import InstanceState, ObjectState
 
 
 def read_elsewhere(request: PlanRequest, evaluation: Evaluation) -> Elsewhere:

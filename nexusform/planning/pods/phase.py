@@ -21,9 +21,9 @@ from nexusform.planning.pods.rows import PodNote, pod_row, pod_values, read_note
 from nexusform.planning.vms.nodes import NodeCluster
 from nexusform.scheduling.pods import forecast
 from nexusform.scheduling.pods.forecast import PodOutcome
-from nexusform.scheduling.pods.model import Cluster, PodSpec, StandingPod, Workload
 from nexusform.scheduling.pods.scheduler import predict
 from nexusform.scheduling.pods.warnings import PodWarning, warnings_of
+from nexusform.scheduling.pods.workloads import Cluster, PodSpec, StandingPod, Workload
 
 OVERRIDE_CHANGED: Final = "override_changed"
 BINDING_REMOVED: Final = "binding_removed"

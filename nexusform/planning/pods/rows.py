@@ -13,7 +13,7 @@ from nexusform.planning.plan import PlacementAction, PlacementChange, PodPlace
 from nexusform.planning.vms.nodes import NodeCluster
 from nexusform.scheduling.pods import forecast
 from nexusform.scheduling.pods.forecast import PodOutcome
-from nexusform.scheduling.pods.model import Workload
+from nexusform.scheduling.pods.workloads import Workload
 
 # What a pod of state carries whose template is older than its workload's: the hash of it.
 FORMER: Final = "former_template"

@@ -8,10 +8,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.address import Address, AddressPattern, ModulePath, ModuleStep
-from nexusform.configuration.model import Configuration, Moved, ResourceBlock
+from nexusform.configuration.configuration import Configuration, Moved, ResourceBlock
 from nexusform.diagnostics import Diagnostic, error, warning
 from nexusform.planning.preparation.order import modules, resource_blocks
-from nexusform.state.model import ObjectState, State
+from nexusform.state.objects import ObjectState, State
 
 MOST_ROUNDS = 100
 

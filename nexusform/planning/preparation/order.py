@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.address import ConfigAddress
-from nexusform.configuration.model import Configuration, Module, ResourceBlock
+from nexusform.configuration.configuration import Configuration, Module, ResourceBlock
 from nexusform.configuration.references import Node, dependencies
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.graph import cycles, ordered, reached

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.address import Address, ConfigAddress
-from nexusform.configuration.model import ImportBlock, ResourceBlock
+from nexusform.configuration.configuration import ImportBlock, ResourceBlock
 from nexusform.configuration.moving_blocks import pattern_of
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.language.syntax import (
@@ -31,7 +31,7 @@ from nexusform.planning.preparation.selection import Selection
 from nexusform.planning.request import Imported, PlanRequest
 from nexusform.schema import BlockSchema, Nesting, order_attribute
 from nexusform.source import Span
-from nexusform.state.model import InstanceState, ObjectState, State
+from nexusform.state.objects import InstanceState, ObjectState, State
 
 
 class Prior(Struct, frozen=True):

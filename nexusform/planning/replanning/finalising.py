@@ -13,8 +13,8 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from nexusform.configuration.configuration import Configuration
 from nexusform.configuration.dependencies import outputs_that_need
-from nexusform.configuration.model import Configuration
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors
 from nexusform.plain_data import Path, Refined, has_unknown, part_at, to_plain
 from nexusform.planning.conclusion.result import PlanResult
@@ -26,7 +26,7 @@ from nexusform.planning.plan import Change, CheckResult, Mode, Plan, Step
 from nexusform.planning.request import PlanRequest
 from nexusform.refinements import Refinement, fulfils
 from nexusform.schema import BlockSchema
-from nexusform.state.model import OutputState
+from nexusform.state.objects import OutputState
 from nexusform.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
 from nexusform.values import UNKNOWN
 

@@ -21,7 +21,7 @@ from nexusform.planning.request import Adjustment, PlanRequest
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT, Unplaced
 from nexusform.ports import Kind
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
-from nexusform.scheduling.racks.model import CONTROL_PLANE, VmSku
+from nexusform.scheduling.racks.vms import CONTROL_PLANE, VmSku
 
 # Each trial is a whole plan: enough for the zones of the largest sites one by one and in pairs.
 MOST_ZONE_TRIALS = 40

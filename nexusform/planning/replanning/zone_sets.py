@@ -20,7 +20,7 @@ from nexusform.planning.replanning.remedies import moved_vms
 from nexusform.planning.request import Adjustment, PlanRequest
 from nexusform.planning.verdicts.separation import BROKEN, Member, OpenRule
 from nexusform.planning.vms.sites import SitePlan
-from nexusform.scheduling.racks.model import VmSku
+from nexusform.scheduling.racks.vms import VmSku
 
 # Each trial is a whole plan.
 MOST_TRIALS: Final = 40

@@ -21,7 +21,7 @@ from nexusform.planning.vms.vm_object import VmObject
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.certainty import Place, PoolCertainty, Token, default_runs, repeat
 from nexusform.scheduling.racks.explanation import Shortage
-from nexusform.scheduling.racks.model import Demand, Machine, Placement
+from nexusform.scheduling.racks.vms import Demand, Machine, Placement
 
 MOST_NAMED = 5
 DOES_NOT_FIT = "does-not-fit"

@@ -24,7 +24,7 @@ from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_object import VmKey, VmObject
 from nexusform.ports import Kind
 from nexusform.scheduling.racks.certainty import Token
-from nexusform.scheduling.racks.model import Placement
+from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import form
 
 if TYPE_CHECKING:  # loaded where there are pods

@@ -17,9 +17,9 @@ from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.vms.sites import build_sites, sku_of, surroundings_before
 from nexusform.ports import ResourceType
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
-from nexusform.scheduling.racks.model import Machine, VmSku
+from nexusform.scheduling.racks.vms import Machine, VmSku
 from nexusform.scheduling.world import Inventory
-from nexusform.state.model import ObjectState, State
+from nexusform.state.objects import ObjectState, State
 
 MOST_NAMED: Final = 20
 OBSERVED: Final = "observed"

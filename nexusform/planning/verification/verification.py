@@ -17,10 +17,10 @@ from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.verification.vm_rows import ChangedVms, changed_vms, makers_of_machines, row_problems
 from nexusform.planning.vms.vm_object import ROLLING
 from nexusform.ports import ResourceType
-from nexusform.scheduling.racks.model import Placement
+from nexusform.scheduling.racks.vms import Placement
 from nexusform.schema import order_attribute
 from nexusform.state.conformity import misfits
-from nexusform.state.model import InstanceState, ObjectState, State
+from nexusform.state.objects import InstanceState, ObjectState, State
 
 
 def problem_of(plan: Plan, state: State, types: Mapping[str, ResourceType]) -> str:

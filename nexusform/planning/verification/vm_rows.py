@@ -15,7 +15,7 @@ from nexusform.planning.conclusion.step_graph import MachineUse
 from nexusform.planning.plan import Action, Change, PlacementAction, PlacementChange, Plan
 from nexusform.planning.vms.vm_object import ROLLING
 from nexusform.ports import Kind, ResourceType
-from nexusform.scheduling.racks.model import Placement
+from nexusform.scheduling.racks.vms import Placement
 
 _FRESH = frozenset({"new", "scale_out"})  # triggers of VMs that were not there before
 _GOES = PlacementAction.REMOVE

@@ -12,8 +12,8 @@ from nexusform.planning.vms.sites import Thing, lay_ground
 from nexusform.planning.vms.vm_object import VmKey, VmObject
 from nexusform.ports import Kind, Registries, ResourceType
 from nexusform.scheduling.catalogue import allocatable_cpus
-from nexusform.scheduling.pods.model import HOSTNAME, Node
-from nexusform.scheduling.racks.model import DEFAULT_SEED, VmSku
+from nexusform.scheduling.pods.workloads import HOSTNAME, Node
+from nexusform.scheduling.racks.vms import DEFAULT_SEED, VmSku
 
 _GIB: Final = 2**30
 # Ordered: where a VNF has the id of an NKS cluster, the NKS cluster is meant.

@@ -25,7 +25,7 @@ from nexusform.scheduling.catalogue import CATALOGUES, NEWEST, catalogue
 from nexusform.scheduling.racks.certainty import Operation, Place, Release, Stand
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Explanation, Shortage
-from nexusform.scheduling.racks.model import Demand, Hint, Machine, Placement, VmName, VmSku
+from nexusform.scheduling.racks.vms import Demand, Hint, Machine, Placement, VmName, VmSku
 from nexusform.scheduling.world import (
     Inventory,
     MachineClash,

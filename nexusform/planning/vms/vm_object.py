@@ -12,7 +12,7 @@ from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import Action
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.scheduling.racks.explanation import Explanation, Shortage
-from nexusform.scheduling.racks.model import Placement
+from nexusform.scheduling.racks.vms import Placement
 
 ROLLING = "kubernetes_version_changed"
 

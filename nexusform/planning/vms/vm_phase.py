@@ -15,7 +15,7 @@ from nexusform.planning.vms.sites import at_machine, demand_for, sku_of, vm_name
 from nexusform.planning.vms.vm_object import ROLLING, Situation, VmKey, VmObject, batch_size, compare
 from nexusform.planning.vms.vm_world import VmWorld
 from nexusform.scheduling.racks.explanation import Shortage
-from nexusform.scheduling.racks.model import CONTROL_PLANE, Hint, HintScope, Placement
+from nexusform.scheduling.racks.vms import CONTROL_PLANE, Hint, HintScope, Placement
 
 
 def stand(instance: Instance, world: VmWorld) -> VmObject:

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from nexusform.address import Address, ConfigAddress, address_order
-from nexusform.configuration.model import ResourceBlock
+from nexusform.configuration.configuration import ResourceBlock
 from nexusform.demands import VmDemand
 from nexusform.diagnostics import Diagnostic
 from nexusform.graph import reached

@@ -23,7 +23,7 @@ from nexusform.planning.vms.sites import (
 )
 from nexusform.planning.vms.vm_object import VmObject, changed_argument
 from nexusform.ports import Kind
-from nexusform.scheduling.racks.model import Hint, HintScope
+from nexusform.scheduling.racks.vms import Hint, HintScope
 from nexusform.scheduling.world import Inventory, MachineClash
 
 

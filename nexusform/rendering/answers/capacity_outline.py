@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
-from nexusform.scheduling.racks.model import VmSku
+from nexusform.scheduling.racks.vms import VmSku
 from nexusform.whatif.capacity import CapacityAnswer, MixAnswer, MixPart, SkuRoom, ZoneRoom
 from nexusform.whatif.fragmentation import BrokenBy, Fragmentation
 from nexusform.words import counted, form, listed

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from nexusform.scheduling.racks.model import Demand
+from nexusform.scheduling.racks.vms import Demand
 from nexusform.whatif.elsewhere import Need, Way
 from nexusform.words import counted, form, listed
 

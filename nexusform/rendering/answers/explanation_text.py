@@ -11,8 +11,8 @@ from nexusform.rendering.notation.colours import Painter, harmless
 from nexusform.rendering.notation.places import cells_text, place_document, place_text
 from nexusform.scheduling.decision import Certainty, Refusal
 from nexusform.scheduling.racks.explanation import Explanation, Ranked
-from nexusform.scheduling.racks.model import Placement, VmSku
 from nexusform.scheduling.racks.rule import KeyPart
+from nexusform.scheduling.racks.vms import Placement, VmSku
 from nexusform.words import counted, form, listed
 
 _INDENT = " " * 15

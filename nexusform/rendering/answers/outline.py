@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from nexusform.rendering.notation.places import cells_text, place_document
-from nexusform.scheduling.racks.model import Placement
+from nexusform.scheduling.racks.vms import Placement
 from nexusform.whatif.availability import Replacement
 from nexusform.words import spans
 

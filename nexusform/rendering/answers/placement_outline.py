@@ -10,8 +10,8 @@ from nexusform.importers.kubernetes_manifests import Manifest
 from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.json.json_placements import refusal_document
+from nexusform.scheduling.fleet.bindings import PlacementType
 from nexusform.scheduling.fleet.explanation import ClusterExplanation, Drift, Explanation, Margin, Preference
-from nexusform.scheduling.fleet.model import PlacementType
 from nexusform.words import listed
 
 _WORDS = {

@@ -12,7 +12,7 @@ from typing import Any, Final
 from nexusform.importers.fleet_model import EXTERNAL, FleetPlacement, ObjectSelector
 from nexusform.planning.fleet.contents import read_bindings, read_status
 from nexusform.rendering.notation.colours import harmless
-from nexusform.scheduling.fleet.model import Condition
+from nexusform.scheduling.fleet.bindings import Condition
 from nexusform.scheduling.fleet.snapshots import policy_document, selector_document
 from nexusform.scheduling.fleet.status import ClusterStatus, PlacementStatus
 from nexusform.scheduling.fleet.status_2023 import status_in_words_of_2023

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nexusform.configuration.constants import constant, is_constant
-from nexusform.configuration.model import (
+from nexusform.configuration.configuration import (
     AnyBody,
     Configuration,
     Module,
@@ -15,6 +14,7 @@ from nexusform.configuration.model import (
     ResourceBlock,
     Variable,
 )
+from nexusform.configuration.constants import constant, is_constant
 from nexusform.language.bodies import BodySchema, content
 from nexusform.language.references import traversals
 from nexusform.language.syntax import Expression, Traversal, TraverseAttribute

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, Final
 
 from nexusform.address import Address, ModulePath, address_order, module_text
-from nexusform.configuration.model import Configuration
+from nexusform.configuration.configuration import Configuration
 from nexusform.plain_data import Path
 from nexusform.planning.plan import Action, Change, CheckResult, Drift, OutputChange, Plan
 from nexusform.ports import Registries
@@ -33,7 +33,7 @@ from nexusform.rendering.notation.json_writer import Rows, Section, json_bytes, 
 from nexusform.rendering.notation.marks import trie
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.source import SourceFile
-from nexusform.state.model import EMPTY, InstanceState, ObjectState, OutputState, State
+from nexusform.state.objects import EMPTY, InstanceState, ObjectState, OutputState, State
 from nexusform.value_types import type_to_json
 
 __all__ = ["json_bytes", "materialised", "plan_document", "state_document", "write_json"]

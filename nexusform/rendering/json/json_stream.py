@@ -20,7 +20,7 @@ from nexusform.rendering.report import wording
 from nexusform.rendering.report.placement_rows import PlacementSummary, summaries
 from nexusform.rendering.text.progress_text import ended_line, progress_line, started_line
 from nexusform.source import SourceFile
-from nexusform.state.model import OutputState
+from nexusform.state.objects import OutputState
 from nexusform.value_types import type_to_json
 
 MODULE: Final = "nexusform.ui"

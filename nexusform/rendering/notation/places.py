@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nexusform.planning.plan import Place, PodPlace
-from nexusform.scheduling.racks.model import Placement
+from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import form
 
 

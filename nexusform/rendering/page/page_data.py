@@ -19,7 +19,7 @@ from nexusform.rendering.report.report import Report, Stanza
 from nexusform.rendering.report.wording import SYMBOLS, headline, headline_address
 from nexusform.rendering.text.alike import drawn_changes
 from nexusform.rendering.text.stanza_text import stanza_text
-from nexusform.scheduling.racks.model import Placement, VmSku
+from nexusform.scheduling.racks.vms import Placement, VmSku
 
 FIELDS: Final = {
     "machine": ["name", "slot", "sku", "cells", "cpus", "memory", "refusal", "mark", "before", "after"],

@@ -24,7 +24,7 @@ from nexusform.rendering.report.report import Report, Stanza
 from nexusform.rendering.report.room import RoomRow
 from nexusform.rendering.text.stanza_text import output_lines, stanza_text
 from nexusform.scheduling.decision import Refusal
-from nexusform.scheduling.fleet.model import Binding
+from nexusform.scheduling.fleet.bindings import Binding
 from nexusform.source import SourceFile
 from nexusform.words import counted
 

@@ -24,7 +24,7 @@ from nexusform.rendering.page.legend import (
     paints,
 )
 from nexusform.rendering.page.rack_map import MapMachine, MapRack, MapVm, Mark, SiteMap, build_rack_maps
-from nexusform.scheduling.racks.model import Placement
+from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import counted
 
 LARGE: Final = 1000

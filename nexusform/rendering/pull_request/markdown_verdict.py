@@ -12,7 +12,7 @@ from nexusform.rendering.report.entries import Entries
 from nexusform.rendering.report.overview import Overview
 from nexusform.rendering.report.placement_rows import natural
 from nexusform.rendering.report.report import Report
-from nexusform.scheduling.racks.model import Placement
+from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import counted, form, listed
 
 _LONGEST_LINE: Final = 700

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nexusform.planning.plan import Action, Change, PlacementAction, PlacementChange, Plan
-from nexusform.scheduling.racks.model import Placement
+from nexusform.scheduling.racks.vms import Placement
 
 
 def causes_of_moves(plan: Plan) -> tuple[Change, ...]:

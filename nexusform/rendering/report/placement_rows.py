@@ -13,8 +13,8 @@ from msgspec import Struct
 from nexusform.address import Address
 from nexusform.planning.plan import Place, PlacementAction, PlacementChange, PlacementTable, Plan, PodPlace
 from nexusform.rendering.notation.places import place_text
-from nexusform.scheduling.fleet.model import Binding
-from nexusform.scheduling.racks.model import Placement
+from nexusform.scheduling.fleet.bindings import Binding
+from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import form, spans
 
 # A run of up to this many names its machines one by one; more moves than this are folded.

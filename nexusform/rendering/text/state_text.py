@@ -14,7 +14,7 @@ from nexusform.rendering.report.difference import Walk
 from nexusform.rendering.report.report import block_header, schema_lookup
 from nexusform.rendering.text.stanza_text import body_lines
 from nexusform.schema import BlockSchema
-from nexusform.state.model import InstanceState, ObjectState, OutputState, State
+from nexusform.state.objects import InstanceState, ObjectState, OutputState, State
 
 _NO_REGISTRIES = Registries()
 

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable
 
 from nexusform.diagnostics import Problem
+from nexusform.scheduling.fleet.bindings import PlacementType, Policy
 from nexusform.scheduling.fleet.eviction import DisruptionBudget
-from nexusform.scheduling.fleet.model import PlacementType, Policy
 from nexusform.scheduling.fleet.staged import APPROVAL, TIMED_WAIT, Stage, Task
 from nexusform.scheduling.fleet.validation import WHOLE, Path, check_selector, invalid
 

@@ -14,8 +14,7 @@ from itertools import chain, islice, takewhile
 from msgspec import Struct
 
 from nexusform.scheduling.fleet import decisions, profile
-from nexusform.scheduling.fleet.decisions import SchedulingStatus
-from nexusform.scheduling.fleet.model import (
+from nexusform.scheduling.fleet.bindings import (
     Abort,
     Ask,
     Binding,
@@ -27,6 +26,7 @@ from nexusform.scheduling.fleet.model import (
     Policy,
     PolicySnapshot,
 )
+from nexusform.scheduling.fleet.decisions import SchedulingStatus
 from nexusform.scheduling.fleet.profile import Filter
 from nexusform.scheduling.fleet.roster import Holdings, Mask, Roster, Standing, ascending, descending
 from nexusform.scheduling.fleet.rules import (

@@ -10,7 +10,7 @@ from itertools import islice
 
 from msgspec import Struct
 
-from nexusform.scheduling.fleet.model import Binding, Condition, Decision
+from nexusform.scheduling.fleet.bindings import Binding, Condition, Decision
 
 MOST_UNSELECTED = 20
 MOST_DECISIONS = 1000

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.scheduling.fleet.model import Binding, BindingState, Condition, PlacementType
+from nexusform.scheduling.fleet.bindings import Binding, BindingState, Condition, PlacementType
 from nexusform.scheduling.quantity import Amount
 
 MISSING_PLACEMENT = "Failed to find ClusterResourcePlacement targeted by eviction"

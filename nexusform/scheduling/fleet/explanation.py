@@ -9,8 +9,7 @@ from msgspec import Struct
 
 from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.fleet import cycle, decisions
-from nexusform.scheduling.fleet.cycle import Scored, Screening, rank, screen
-from nexusform.scheduling.fleet.model import (
+from nexusform.scheduling.fleet.bindings import (
     Abort,
     Ask,
     Binding,
@@ -20,6 +19,7 @@ from nexusform.scheduling.fleet.model import (
     PolicySnapshot,
     PreferredTerm,
 )
+from nexusform.scheduling.fleet.cycle import Scored, Screening, rank, screen
 from nexusform.scheduling.fleet.profile import FILTERS
 from nexusform.scheduling.fleet.properties import Extremes, extremes_of, property_of
 from nexusform.scheduling.fleet.roster import Holdings, Roster, Standing, ascending

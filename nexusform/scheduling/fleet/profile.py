@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from nexusform.scheduling.fleet.model import Abort, Ask
+from nexusform.scheduling.fleet.bindings import Abort, Ask
 from nexusform.scheduling.fleet.roster import Mask, Roster, Standing
 from nexusform.scheduling.fleet.rules import (
     cluster_affinity,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from nexusform.scheduling.fleet.model import Member, PropertyRequirement
+from nexusform.scheduling.fleet.bindings import Member, PropertyRequirement
 from nexusform.scheduling.fleet.roster import Roster
 from nexusform.scheduling.quantity import Malformed, Quantity, parse_quantity
 

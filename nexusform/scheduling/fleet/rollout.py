@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.scheduling.fleet.model import Binding, BindingState, PlacementType, Policy
+from nexusform.scheduling.fleet.bindings import Binding, BindingState, PlacementType, Policy
 from nexusform.scheduling.quantity import Amount
 
 QUARTER = Amount(25, percent=True)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.scheduling.fleet.model import Binding, BindingChange, BindingState, Cause, Change, Member
+from nexusform.scheduling.fleet.bindings import Binding, BindingChange, BindingState, Cause, Change, Member
 from nexusform.scheduling.matching import (
     DOES_NOT_EXIST,
     EXISTS,

@@ -10,7 +10,7 @@ import json
 from hashlib import sha256
 from typing import Any
 
-from nexusform.scheduling.fleet.model import ClusterTerm, Policy, PolicySnapshot
+from nexusform.scheduling.fleet.bindings import ClusterTerm, Policy, PolicySnapshot
 from nexusform.scheduling.matching import LabelSelector
 
 

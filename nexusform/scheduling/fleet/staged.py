@@ -13,7 +13,7 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.scheduling.fleet.model import Binding, BindingState, Member, PolicySnapshot
+from nexusform.scheduling.fleet.bindings import Binding, BindingState, Member, PolicySnapshot
 from nexusform.scheduling.matching import LabelSelector, matches, selector_problems
 from nexusform.scheduling.quantity import Amount
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from nexusform.scheduling.fleet.bindings import Binding, BindingState, Condition, PlacementType, Policy
 from nexusform.scheduling.fleet.decisions import SchedulingStatus
-from nexusform.scheduling.fleet.model import Binding, BindingState, Condition, PlacementType, Policy
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 CLUSTER_SCOPED, NAMESPACED = "ClusterResourcePlacement", "ResourcePlacement"

@@ -10,8 +10,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from nexusform.scheduling.fleet.bindings import Binding, Condition, Decision
 from nexusform.scheduling.fleet.decisions import SchedulingStatus
-from nexusform.scheduling.fleet.model import Binding, Condition, Decision
 from nexusform.scheduling.fleet.status import (
     CLUSTER_SCOPED,
     FALSE,

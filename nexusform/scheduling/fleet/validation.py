@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.scheduling.fleet.model import (
+from nexusform.scheduling.fleet.bindings import (
     ClusterTerm,
     Member,
     PlacementType,

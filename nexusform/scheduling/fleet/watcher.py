@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
-from nexusform.scheduling.fleet.model import Ask, BindingChange, Cause, Change, Member, PlacementType
+from nexusform.scheduling.fleet.bindings import Ask, BindingChange, Cause, Change, Member, PlacementType
 from nexusform.scheduling.fleet.roster import Roster, Standing
 from nexusform.scheduling.fleet.rules import cluster_affinity, cluster_eligibility, taint_toleration
 

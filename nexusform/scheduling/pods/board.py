@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from nexusform.scheduling.matching import IN, LabelSelector, matches
-from nexusform.scheduling.pods.model import Cluster, HostPort, PodSpec, PodTerm
+from nexusform.scheduling.pods.workloads import Cluster, HostPort, PodSpec, PodTerm
 
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from nexusform.scheduling.matching import NO_SCHEDULE, LabelSelector, matches, untolerated
 from nexusform.scheduling.pods.board import Board, Group
-from nexusform.scheduling.pods.model import HOSTNAME, ZONE, Node, PodSpec, PodTerm, SpreadConstraint
 from nexusform.scheduling.pods.rules import node_affinity
+from nexusform.scheduling.pods.workloads import HOSTNAME, ZONE, Node, PodSpec, PodTerm, SpreadConstraint
 
 # What required affinity of standing pods towards a new one is worth in points.
 HARD_AFFINITY_WEIGHT: Final = 1

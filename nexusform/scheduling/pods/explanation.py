@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from nexusform.scheduling.decision import Refusal
-from nexusform.scheduling.pods.model import DEFAULT_SEED, Cluster, PodSpec, StandingPod, Workload
 from nexusform.scheduling.pods.run import Run
 from nexusform.scheduling.pods.scheduler import Predictor
 from nexusform.scheduling.pods.session import Session
+from nexusform.scheduling.pods.workloads import DEFAULT_SEED, Cluster, PodSpec, StandingPod, Workload
 
 
 class NodeVerdict(Struct, frozen=True):

@@ -16,9 +16,9 @@ from msgspec import Struct
 from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.pods.board import Usage
 from nexusform.scheduling.pods.counts import SpreadTally, Tally
-from nexusform.scheduling.pods.model import Node, PodSpec, StandingPod, Workload
 from nexusform.scheduling.pods.rules import inter_pod_affinity
 from nexusform.scheduling.pods.run import Run
+from nexusform.scheduling.pods.workloads import Node, PodSpec, StandingPod, Workload
 
 PLACE, MOVE, REMOVE, KEEP = "place", "move", "remove", "keep"
 

@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from nexusform.scheduling.pods.board import Usage
 from nexusform.scheduling.pods.counts import Counts
-from nexusform.scheduling.pods.model import Node, PodSpec
 from nexusform.scheduling.pods.rules import (
     balanced_allocation,
     inter_pod_affinity,
@@ -28,6 +27,7 @@ from nexusform.scheduling.pods.rules import (
     taints,
     topology_spread,
 )
+from nexusform.scheduling.pods.workloads import Node, PodSpec
 
 UsageFilter = Callable[[PodSpec, Node, Usage], str | None]
 DomainFilter = Callable[[Counts, int], str | None]

@@ -19,7 +19,7 @@ from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.pods import profile
 from nexusform.scheduling.pods.board import Board, Group, Usage
 from nexusform.scheduling.pods.counts import Counts, SpreadTally
-from nexusform.scheduling.pods.model import HOSTNAME, Node, PodSpec
+from nexusform.scheduling.pods.workloads import HOSTNAME, Node, PodSpec
 
 # A key with at most so many domains is told apart by domain, one with more by its counts.
 _FEW_DOMAINS: Final = 24

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from nexusform.scheduling.pods import forecast
 from nexusform.scheduling.pods.forecast import PodOutcome, Prediction, Reach, WorkloadForecast
-from nexusform.scheduling.pods.model import (
+from nexusform.scheduling.pods.session import Look, Rollout, Session, Verdict, removal_order, replace_pods
+from nexusform.scheduling.pods.workloads import (
     DEFAULT_SEED,
     Cluster,
     Node,
@@ -25,7 +26,6 @@ from nexusform.scheduling.pods.model import (
     Strategy,
     Workload,
 )
-from nexusform.scheduling.pods.session import Look, Rollout, Session, Verdict, removal_order, replace_pods
 
 
 def predict(

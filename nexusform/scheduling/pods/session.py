@@ -15,9 +15,9 @@ from msgspec import Struct, field
 from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.pods import profile
 from nexusform.scheduling.pods.board import Board, Group
-from nexusform.scheduling.pods.model import Cluster, PodSpec, StandingPod, Strategy, Workload
 from nexusform.scheduling.pods.rules import tie_break
 from nexusform.scheduling.pods.run import Choice, Run, Statics
+from nexusform.scheduling.pods.workloads import Cluster, PodSpec, StandingPod, Strategy, Workload
 
 
 class Verdict(Struct, frozen=True):

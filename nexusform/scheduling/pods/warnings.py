@@ -14,8 +14,8 @@ from msgspec import Struct
 from nexusform.scheduling.matching import LabelSelector, matches
 from nexusform.scheduling.pods.board import Board
 from nexusform.scheduling.pods.forecast import PodOutcome, Prediction, WorkloadForecast
-from nexusform.scheduling.pods.model import HOSTNAME, Cluster, Node, PodSpec, PodTerm, Strategy, Workload
 from nexusform.scheduling.pods.run import Statics
+from nexusform.scheduling.pods.workloads import HOSTNAME, Cluster, Node, PodSpec, PodTerm, Strategy, Workload
 from nexusform.words import form
 
 SHARED_MACHINE: Final = "shared_machine"

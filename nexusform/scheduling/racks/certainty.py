@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.model import Demand, Placement, VmName, VmSku
+from nexusform.scheduling.racks.vms import Demand, Placement, VmName, VmSku
 
 Token = Hashable
 PoolId = tuple[str, str]

@@ -16,7 +16,12 @@ from nexusform.scheduling.racks.explanation import (
 )
 from nexusform.scheduling.racks.layout import Counts
 from nexusform.scheduling.racks.ledger import Ledger, Record
-from nexusform.scheduling.racks.model import (
+from nexusform.scheduling.racks.queues import Queues
+from nexusform.scheduling.racks.rooms import Share
+from nexusform.scheduling.racks.rule import CountFilter, Item
+from nexusform.scheduling.racks.session import NOWHERE, Session
+from nexusform.scheduling.racks.site import CELLS_BITS, CELLS_MASK, MACHINE_MASK, Site, Steps, ranked_cells
+from nexusform.scheduling.racks.vms import (
     DEFAULT_SEED,
     Demand,
     Machine,
@@ -26,11 +31,6 @@ from nexusform.scheduling.racks.model import (
     VmName,
     VmSku,
 )
-from nexusform.scheduling.racks.queues import Queues
-from nexusform.scheduling.racks.rooms import Share
-from nexusform.scheduling.racks.rule import CountFilter, Item
-from nexusform.scheduling.racks.session import NOWHERE, Session
-from nexusform.scheduling.racks.site import CELLS_BITS, CELLS_MASK, MACHINE_MASK, Site, Steps, ranked_cells
 
 
 class RackScheduler:

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.scheduling.racks.model import Machine
+from nexusform.scheduling.racks.vms import Machine
 
 
 class Layout:

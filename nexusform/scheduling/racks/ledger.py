@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from nexusform.scheduling.racks.layout import NOBODY, Counts, Tally, Usage
-from nexusform.scheduling.racks.model import StandingVm, VmName
 from nexusform.scheduling.racks.site import (
     CELLS_BITS,
     CELLS_MASK,
@@ -21,6 +20,7 @@ from nexusform.scheduling.racks.site import (
     Shape,
     Site,
 )
+from nexusform.scheduling.racks.vms import StandingVm, VmName
 
 GONE = -1
 

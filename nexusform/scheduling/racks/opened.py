@@ -15,7 +15,6 @@ from typing import NamedTuple
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.layout import NO_COUNTS, Counts, Figure, Figures, Usage
 from nexusform.scheduling.racks.ledger import Ledger, Record
-from nexusform.scheduling.racks.model import Demand, RackSpread
 from nexusform.scheduling.racks.rule import (
     CountFilter,
     DemandFilter,
@@ -28,6 +27,7 @@ from nexusform.scheduling.racks.rule import (
     RoomFilter,
 )
 from nexusform.scheduling.racks.rules import tie_break
+from nexusform.scheduling.racks.vms import Demand, RackSpread
 
 Passes = Callable[[int], bool]
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nexusform.scheduling.racks.model import RackSpread
 from nexusform.scheduling.racks.rule import CellKey, Filter, Key
 from nexusform.scheduling.racks.rules import (
     cells,
@@ -27,6 +26,7 @@ from nexusform.scheduling.racks.rules import (
     schedulable,
     zones,
 )
+from nexusform.scheduling.racks.vms import RackSpread
 
 FILTERS: tuple[Filter, ...] = (
     schedulable.FILTER,

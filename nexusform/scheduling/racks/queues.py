@@ -18,9 +18,9 @@ from typing import NamedTuple
 from nexusform.scheduling.racks import opened, profile
 from nexusform.scheduling.racks.layout import Counts, Figure
 from nexusform.scheduling.racks.ledger import Ledger
-from nexusform.scheduling.racks.model import Demand, RackSpread, Terms
 from nexusform.scheduling.racks.opened import OpenFilter, Packed
 from nexusform.scheduling.racks.site import Shape
+from nexusform.scheduling.racks.vms import Demand, RackSpread, Terms
 
 INDEX_BITS = 28
 INDEX_MASK = (1 << INDEX_BITS) - 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from nexusform.scheduling.racks.model import Machine, VmSku
+from nexusform.scheduling.racks.vms import Machine, VmSku
 
 
 class Room(NamedTuple):

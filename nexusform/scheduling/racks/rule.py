@@ -15,8 +15,8 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct
 
 from nexusform.scheduling.racks.layout import Figures, Layout, Usage
-from nexusform.scheduling.racks.model import Demand, Machine, VmSku
 from nexusform.scheduling.racks.rooms import Room
+from nexusform.scheduling.racks.vms import Demand, Machine, VmSku
 
 COUNT_BITS = 32
 MEMORY_BITS = 48

@@ -6,11 +6,11 @@ from nexusform.scheduling.racks import opened
 from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.layout import NO_COUNTS
 from nexusform.scheduling.racks.ledger import pack
-from nexusform.scheduling.racks.model import Demand, RackSpread
 from nexusform.scheduling.racks.opened import OpenRules, Passes
 from nexusform.scheduling.racks.queues import INDEX_MASK, Front, Passing, Queues
 from nexusform.scheduling.racks.rules import tie_break
 from nexusform.scheduling.racks.site import CELLS_BITS, Steps
+from nexusform.scheduling.racks.vms import Demand, RackSpread
 
 NOWHERE = -1
 

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.layout import Layout
-from nexusform.scheduling.racks.model import Machine, Placement, VmName, VmSku
 from nexusform.scheduling.racks.rooms import Room, Rooms, Share
 from nexusform.scheduling.racks.rule import CountFilter, DemandFilter, MachineFilter, PoolKey, RoomFilter
 from nexusform.scheduling.racks.rules import cells as cell_rules
+from nexusform.scheduling.racks.vms import Machine, Placement, VmName, VmSku
 
 CELLS_BITS = 16
 CELLS_MASK = (1 << CELLS_BITS) - 1

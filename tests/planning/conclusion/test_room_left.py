@@ -7,7 +7,7 @@ from nexusform.planning.conclusion.room_left import Side, occupied_sites, with_r
 from nexusform.planning.occupancy import SiteRoom, SiteVms
 from nexusform.planning.plan import Mode
 from nexusform.planning.saved import plan_file
-from nexusform.state.model import EMPTY
+from nexusform.state.objects import EMPTY
 from tests.planning.harness import all_types, applied, plan
 
 SITE = """

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from nexusform.address import parse_address
-from nexusform.state.model import State
+from nexusform.state.objects import State
 from tests.planning.fleet_harness import bindings, hub, member, pick_n, placement
 from tests.planning.harness import RACKS, applied, attributes, good, is_empty, plan, state_of, warnings
 from tests.planning.pods.test_placement_pods import CLUSTERS, MEMBERS, web

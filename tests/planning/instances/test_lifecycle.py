@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace as exchanged
 
 from nexusform.planning.plan import Mode, StepKind
-from nexusform.state.model import InstanceState, State
+from nexusform.state.objects import InstanceState, State
 from tests.planning.harness import (
     RACKS,
     actions,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.state.model import State
+from nexusform.state.objects import State
 from tests.planning.fleet_harness import pick_n, placement
 from tests.planning.harness import (
     RACKS,

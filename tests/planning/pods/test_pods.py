@@ -13,7 +13,7 @@ from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import Mode, PodPlace
 from nexusform.planning.pods.phase import PodPhase, PriorPods
 from nexusform.planning.vms.nodes import NodeCluster, clusters_with_nodes
-from nexusform.state.model import State
+from nexusform.state.objects import State
 from tests.planning.harness import (
     RACKS,
     actions,

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from nexusform.state.model import EMPTY, State
+from nexusform.state.objects import EMPTY, State
 from tests.planning.harness import RACKS, applied, attributes, cluster, good, is_empty, plan, pool
 from tests.planning.pods.test_pods import HOSTNAME, MACHINE, ZONE, deployment, manifest
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nexusform.planning.plan import Mode
-from nexusform.state.model import State
+from nexusform.state.objects import State
 from tests.planning.harness import (
     RACKS,
     actions,

@@ -38,10 +38,10 @@ from nexusform.planning.saved import plan_file
 from nexusform.planning.saved.plan_file import digest, read, write
 from nexusform.refinements import Refinement
 from nexusform.scheduling.decision import Certainty, Refusal
-from nexusform.scheduling.fleet.model import Binding, BindingState
-from nexusform.scheduling.racks.model import Machine, Placement, VmSku
+from nexusform.scheduling.fleet.bindings import Binding, BindingState
+from nexusform.scheduling.racks.vms import Machine, Placement, VmSku
 from nexusform.source import Position, Span
-from nexusform.state.model import ObjectState, OutputState
+from nexusform.state.objects import ObjectState, OutputState
 from nexusform.value_types import (
     BOOL,
     DYNAMIC,

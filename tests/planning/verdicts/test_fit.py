@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.state.model import EMPTY, State
+from nexusform.state.objects import EMPTY, State
 from tests.planning.harness import (
     RACKS,
     cluster,

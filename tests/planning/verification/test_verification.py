@@ -12,8 +12,8 @@ from nexusform.address import parse_address
 from nexusform.planning.plan import Action, PlacementAction, PlacementChange, Plan, Step, StepKind
 from nexusform.planning.saved.plan_file import read, write
 from nexusform.planning.verification.verification import problem_of
-from nexusform.scheduling.racks.model import Placement
-from nexusform.state.model import EMPTY, State
+from nexusform.scheduling.racks.vms import Placement
+from nexusform.state.objects import EMPTY, State
 from tests.planning.harness import all_types, applied, good, plan
 
 SITE = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.scheduling.racks.model import Demand, Machine, RackSpread, VmName, VmSku
+from nexusform.scheduling.racks.vms import Demand, Machine, RackSpread, VmName, VmSku
 from tests.planning.harness import actions, cluster, good, places, plan, pool, rows, state_of, triggers, vms
 from tests.scheduling.racks.brute_force import BruteForce
 

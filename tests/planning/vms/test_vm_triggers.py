@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace as exchanged
 
-from nexusform.state.model import InstanceState, State
+from nexusform.state.objects import InstanceState, State
 from tests.planning.harness import (
     RACKS,
     actions,

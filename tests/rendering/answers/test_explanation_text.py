@@ -6,7 +6,7 @@ from collections.abc import Callable
 from nexusform.rendering.answers.explanation_text import explanation_document, render_explanation
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.model import Demand, Machine, Terms, VmName, VmSku
+from nexusform.scheduling.racks.vms import Demand, Machine, Terms, VmName, VmSku
 
 LARGE = VmSku("NC_P46_224_v1", 46, 2, 224, 300, extra_large=True, machine_skus=("bom-1.7.3",), kind="P")
 SMALL = VmSku("NC_G6_28_v1", 6, 0, 28, 300)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from nexusform.rendering.answers.outline import Outline
 from nexusform.rendering.answers.placement_outline import placement_document, placement_outline
-from nexusform.scheduling.fleet.explanation import drift, explain
-from nexusform.scheduling.fleet.model import (
+from nexusform.scheduling.fleet.bindings import (
     Binding,
     BindingState,
     ClusterTerm,
@@ -15,6 +14,7 @@ from nexusform.scheduling.fleet.model import (
     PreferredTerm,
     PropertySorter,
 )
+from nexusform.scheduling.fleet.explanation import drift, explain
 from nexusform.scheduling.fleet.roster import Roster
 from nexusform.scheduling.fleet.snapshots import next_snapshot
 from nexusform.scheduling.matching import Taint

@@ -171,7 +171,7 @@ def test_planned_values_hold_what_will_be(plans: SimpleNamespace) -> None:
 
 
 def test_an_empty_state_has_no_values() -> None:
-    from nexusform.state.model import EMPTY
+    from nexusform.state.objects import EMPTY
 
     assert materialised(state_document(EMPTY)) == {"format_version": "1.0", "terraform_version": "1.11.0"}
 

@@ -7,7 +7,7 @@ from nexusform.applying.events import Outcome, StepEvent
 from nexusform.diagnostics import warning
 from nexusform.planning.plan import StepKind
 from nexusform.rendering.json import json_stream
-from nexusform.state.model import OutputState
+from nexusform.state.objects import OutputState
 from nexusform.value_types import STRING
 
 NOW = "2026-03-01T00:00:00Z"

@@ -14,7 +14,7 @@ from nexusform.diagnostics import error
 from nexusform.planning.plan import Action, Plan, SeparationViolation, VariableValue
 from nexusform.rendering.page.html_page import render_html
 from nexusform.scheduling.decision import Refusal
-from nexusform.scheduling.fleet.model import Binding, BindingState
+from nexusform.scheduling.fleet.bindings import Binding, BindingState
 from nexusform.value_types import STRING
 from tests.rendering.pieces import separation_verdict
 from tests.rendering.real_plans import REGISTRIES, RealPlan

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from nexusform.planning.plan import PlacementAction, PlacementChange, Plan
 from nexusform.rendering.report.placement_rows import Detail, either_text, placement_groups, summaries
-from nexusform.scheduling.fleet.model import Binding, BindingState
-from nexusform.scheduling.racks.model import Placement
+from nexusform.scheduling.fleet.bindings import Binding, BindingState
+from nexusform.scheduling.racks.vms import Placement
 
 
 def rows(plans: SimpleNamespace, places: list[tuple[str, str]], **more: Any) -> tuple[PlacementChange, ...]:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from nexusform.rendering.notation.colours import strip_colours
 from nexusform.rendering.text.state_text import render_object, render_outputs, render_state
-from nexusform.state.model import EMPTY, ObjectState, OutputState
+from nexusform.state.objects import EMPTY, ObjectState, OutputState
 from nexusform.value_types import NUMBER, STRING, ListType, MapType, SetType
 
 

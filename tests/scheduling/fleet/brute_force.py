@@ -1,6 +1,6 @@
 """The scheduler once more, one cluster and one rule at a time, with nothing remembered and no sets.
 
-Written from the published behaviour, not from nexusform's own code: it shares the words of model.py and
+Written from the published behaviour, not from nexusform's own code: it shares the words of bindings.py and
 the quantity parser, nothing else. Slow and plain on purpose.
 """
 
@@ -12,7 +12,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.scheduling.fleet.model import Binding, BindingState, Health, Member, Policy, PolicySnapshot
+from nexusform.scheduling.fleet.bindings import Binding, BindingState, Health, Member, Policy, PolicySnapshot
 from nexusform.scheduling.matching import LabelSelector
 from nexusform.scheduling.quantity import Malformed, Quantity, parse_quantity
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from nexusform.scheduling.fleet.cycle import CycleResult, settle
-from nexusform.scheduling.fleet.model import (
+from nexusform.scheduling.fleet.bindings import (
     Binding,
     BindingState,
     ClusterTerm,
@@ -19,6 +18,7 @@ from nexusform.scheduling.fleet.model import (
     PropertySorter,
     ResourceUsage,
 )
+from nexusform.scheduling.fleet.cycle import CycleResult, settle
 from nexusform.scheduling.fleet.roster import Roster
 from nexusform.scheduling.matching import Taint, label_selector
 from nexusform.scheduling.quantity import Quantity, parse_quantity

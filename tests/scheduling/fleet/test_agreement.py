@@ -6,8 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nexusform.scheduling.fleet.cycle import CycleResult, schedule, settle
-from nexusform.scheduling.fleet.model import (
+from nexusform.scheduling.fleet.bindings import (
     Binding,
     BindingState,
     ClusterTerm,
@@ -22,6 +21,7 @@ from nexusform.scheduling.fleet.model import (
     ResourceUsage,
     SpreadConstraint,
 )
+from nexusform.scheduling.fleet.cycle import CycleResult, schedule, settle
 from nexusform.scheduling.fleet.roster import Roster
 from nexusform.scheduling.matching import Requirement, Taint, Toleration, label_selector
 from nexusform.scheduling.quantity import parse_quantity

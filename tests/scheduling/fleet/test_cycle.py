@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from nexusform.scheduling.fleet.cycle import schedule, settle
-from nexusform.scheduling.fleet.model import (
+from nexusform.scheduling.fleet.bindings import (
     Binding,
     BindingChange,
     Cause,
@@ -17,6 +16,7 @@ from nexusform.scheduling.fleet.model import (
     PropertyRequirement,
     SpreadConstraint,
 )
+from nexusform.scheduling.fleet.cycle import schedule, settle
 from nexusform.scheduling.fleet.roster import Roster
 from nexusform.scheduling.matching import Toleration, label_selector
 from tests.scheduling.fleet.samples import (

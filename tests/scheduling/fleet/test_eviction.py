@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.scheduling.fleet import eviction
+from nexusform.scheduling.fleet.bindings import Binding
 from nexusform.scheduling.fleet.eviction import DisruptionBudget, Target, evict
-from nexusform.scheduling.fleet.model import Binding
 from nexusform.scheduling.quantity import Amount
 from tests.scheduling.fleet.samples import (
     ALL,

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import pytest
 
+from nexusform.scheduling.fleet.bindings import Binding, Health, Member, Policy, SpreadConstraint
 from nexusform.scheduling.fleet.explanation import ClusterExplanation, Explanation, drift, explain
-from nexusform.scheduling.fleet.model import Binding, Health, Member, Policy, SpreadConstraint
 from nexusform.scheduling.fleet.roster import Roster
 from tests.scheduling.fleet.samples import (
     ALL,

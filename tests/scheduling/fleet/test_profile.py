@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from nexusform.scheduling.fleet import profile
-from nexusform.scheduling.fleet.model import Binding, Health, Member, Policy, SpreadConstraint
+from nexusform.scheduling.fleet.bindings import Binding, Health, Member, Policy, SpreadConstraint
 from tests.scheduling.fleet.samples import ALL, bound, labels_term, member, pick, place
 
 REGION = SpreadConstraint("region", 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.scheduling.fleet.model import Binding, Policy
+from nexusform.scheduling.fleet.bindings import Binding, Policy
 from nexusform.scheduling.fleet.rollout import (
     Budget,
     Readiness,

@@ -6,7 +6,7 @@ from hashlib import sha256
 
 from msgspec.structs import replace
 
-from nexusform.scheduling.fleet.model import Policy, SpreadConstraint
+from nexusform.scheduling.fleet.bindings import Policy, SpreadConstraint
 from nexusform.scheduling.fleet.snapshots import next_snapshot, policy_hash
 from nexusform.scheduling.matching import Toleration
 from tests.scheduling.fleet.samples import ALL, NODES, labels_term, pick, property_term, sorted_by

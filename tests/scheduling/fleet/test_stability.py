@@ -6,8 +6,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from nexusform.scheduling.fleet.bindings import Binding, Health, Member, Policy, PolicySnapshot
 from nexusform.scheduling.fleet.cycle import settle
-from nexusform.scheduling.fleet.model import Binding, Health, Member, Policy, PolicySnapshot
 from nexusform.scheduling.fleet.roster import Roster
 from nexusform.scheduling.fleet.watcher import Watched, queued
 from tests.scheduling.fleet.samples import UNSCHEDULED, held

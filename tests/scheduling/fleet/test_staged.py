@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from nexusform.scheduling.fleet.model import Binding, Member, PolicySnapshot
+from nexusform.scheduling.fleet.bindings import Binding, Member, PolicySnapshot
 from nexusform.scheduling.fleet.staged import (
     RunPlan,
     RunProblem,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from nexusform.scheduling.fleet.model import Condition, Policy
+from nexusform.scheduling.fleet.bindings import Condition, Policy
 from nexusform.scheduling.fleet.rollout import RollingUpdate, roll_out
 from nexusform.scheduling.fleet.status import (
     NAMESPACED,

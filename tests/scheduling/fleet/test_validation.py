@@ -6,14 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.scheduling.fleet.changes import (
-    check_budget,
-    check_policy_change,
-    check_stages,
-    check_strategy_change,
-)
-from nexusform.scheduling.fleet.eviction import DisruptionBudget
-from nexusform.scheduling.fleet.model import (
+from nexusform.scheduling.fleet.bindings import (
     ClusterTerm,
     Policy,
     PreferredTerm,
@@ -21,6 +14,13 @@ from nexusform.scheduling.fleet.model import (
     PropertySorter,
     SpreadConstraint,
 )
+from nexusform.scheduling.fleet.changes import (
+    check_budget,
+    check_policy_change,
+    check_stages,
+    check_strategy_change,
+)
+from nexusform.scheduling.fleet.eviction import DisruptionBudget
 from nexusform.scheduling.fleet.staged import Stage, Task
 from nexusform.scheduling.fleet.validation import (
     check_member,

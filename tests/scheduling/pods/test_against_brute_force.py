@@ -11,7 +11,9 @@ from msgspec.structs import replace
 
 from nexusform.scheduling.matching import Requirement, Taint, Toleration, label_selector
 from nexusform.scheduling.pods import run
-from nexusform.scheduling.pods.model import (
+from nexusform.scheduling.pods.scheduler import predict
+from nexusform.scheduling.pods.session import Session
+from nexusform.scheduling.pods.workloads import (
     Cluster,
     HostPort,
     Node,
@@ -23,8 +25,6 @@ from nexusform.scheduling.pods.model import (
     StandingPod,
     Workload,
 )
-from nexusform.scheduling.pods.scheduler import predict
-from nexusform.scheduling.pods.session import Session
 from tests.scheduling.pods import brute_force
 
 HOST = "kubernetes.io/hostname"

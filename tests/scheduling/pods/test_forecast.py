@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from nexusform.scheduling.matching import label_selector
 from nexusform.scheduling.pods import forecast
-from nexusform.scheduling.pods.model import (
+from nexusform.scheduling.pods.session import Session
+from nexusform.scheduling.pods.workloads import (
     Cluster,
     HostPort,
     Node,
@@ -17,7 +18,6 @@ from nexusform.scheduling.pods.model import (
     SpreadConstraint,
     StandingPod,
 )
-from nexusform.scheduling.pods.session import Session
 from tests.scheduling.pods import brute_force
 
 HOST, ZONE, MACHINE = "kubernetes.io/hostname", "zone", "machine"

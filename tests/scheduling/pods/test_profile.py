@@ -10,7 +10,7 @@ import pytest
 from nexusform.scheduling.matching import Requirement, Taint, label_selector
 from nexusform.scheduling.pods import profile
 from nexusform.scheduling.pods.explanation import consider
-from nexusform.scheduling.pods.model import (
+from nexusform.scheduling.pods.workloads import (
     HOSTNAME,
     ZONE,
     Cluster,

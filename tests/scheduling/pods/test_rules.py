@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from nexusform.scheduling.matching import LabelSelector, Requirement, Taint, Toleration, label_selector
 from nexusform.scheduling.pods.explanation import consider
-from nexusform.scheduling.pods.model import (
+from nexusform.scheduling.pods.workloads import (
     Cluster,
     HostPort,
     Node,

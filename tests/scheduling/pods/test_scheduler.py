@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from nexusform.scheduling.matching import Requirement, Taint, Toleration, label_selector
 from nexusform.scheduling.pods.explanation import consider, explain
 from nexusform.scheduling.pods.forecast import Prediction
-from nexusform.scheduling.pods.model import (
+from nexusform.scheduling.pods.scheduler import predict
+from nexusform.scheduling.pods.workloads import (
     Cluster,
     Node,
     NodeTerm,
@@ -19,7 +20,6 @@ from nexusform.scheduling.pods.model import (
     Strategy,
     Workload,
 )
-from nexusform.scheduling.pods.scheduler import predict
 
 HOST = "kubernetes.io/hostname"
 

@@ -6,7 +6,9 @@ from msgspec.structs import replace
 
 from nexusform.scheduling.matching import Requirement, label_selector
 from nexusform.scheduling.pods import warnings
-from nexusform.scheduling.pods.model import (
+from nexusform.scheduling.pods.scheduler import predict
+from nexusform.scheduling.pods.warnings import PodWarning, proposed_key, warnings_of
+from nexusform.scheduling.pods.workloads import (
     Cluster,
     Node,
     PodSpec,
@@ -16,8 +18,6 @@ from nexusform.scheduling.pods.model import (
     Strategy,
     Workload,
 )
-from nexusform.scheduling.pods.scheduler import predict
-from nexusform.scheduling.pods.warnings import PodWarning, proposed_key, warnings_of
 
 HOST = "kubernetes.io/hostname"
 BARE = "topology.kubernetes.io/baremetalmachine"

@@ -7,7 +7,7 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
-from nexusform.scheduling.racks.model import Demand, Hint, Machine, Placement, RackSpread, VmName, VmSku
+from nexusform.scheduling.racks.vms import Demand, Hint, Machine, Placement, RackSpread, VmName, VmSku
 
 
 class Standing(Struct):

@@ -8,7 +8,8 @@ from typing import Any
 from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.layout import Figures, Usage
-from nexusform.scheduling.racks.model import (
+from nexusform.scheduling.racks.rule import CountFilter, Item, Key, Refuse, Scene
+from nexusform.scheduling.racks.vms import (
     Demand,
     Hint,
     HintScope,
@@ -18,7 +19,6 @@ from nexusform.scheduling.racks.model import (
     VmName,
     VmSku,
 )
-from nexusform.scheduling.racks.rule import CountFilter, Item, Key, Refuse, Scene
 
 SKUS = CATALOGUES["2026-03"].vm_skus
 MENU = [

@@ -6,7 +6,7 @@ from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.certainty import Place, Release, Stand, default_runs, repeat, replay
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.model import Demand, Machine, Placement, Terms, VmName
+from nexusform.scheduling.racks.vms import Demand, Machine, Placement, Terms, VmName
 
 SKUS = CATALOGUES["2026-03"].vm_skus
 

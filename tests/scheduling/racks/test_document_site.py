@@ -8,7 +8,7 @@ from functools import cache
 from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.racks.certainty import Place, repeat
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.model import Demand, Machine, Placement, RackSpread, Terms, VmName
+from nexusform.scheduling.racks.vms import Demand, Machine, Placement, RackSpread, Terms, VmName
 
 SKUS = CATALOGUES["2026-03"].vm_skus
 CONTROL, POOL1, POOL2 = "control-plane", "pool1", "pool2"

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Shortage
-from nexusform.scheduling.racks.model import (
+from nexusform.scheduling.racks.vms import (
     Demand,
     Hint,
     HintScope,

@@ -18,7 +18,10 @@ from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.layout import Counts, Figure, Usage
 from nexusform.scheduling.racks.ledger import Ledger, Record
-from nexusform.scheduling.racks.model import (
+from nexusform.scheduling.racks.opened import open_keys
+from nexusform.scheduling.racks.rule import CountFilter, Differs, Item, Key, Refuse
+from nexusform.scheduling.racks.site import Site
+from nexusform.scheduling.racks.vms import (
     Demand,
     Hint,
     HintScope,
@@ -28,9 +31,6 @@ from nexusform.scheduling.racks.model import (
     VmName,
     VmSku,
 )
-from nexusform.scheduling.racks.opened import open_keys
-from nexusform.scheduling.racks.rule import CountFilter, Differs, Item, Key, Refuse
-from nexusform.scheduling.racks.site import Site
 from tests.scheduling.racks.samples import demand, last_first, limit, outcomes, rack
 
 RULES = Path(rules_package.__path__[0])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from nexusform.scheduling.fleet.model import Abort, Ask, ClusterTerm, PreferredTerm, PropertyRequirement
+from nexusform.scheduling.fleet.bindings import Abort, Ask, ClusterTerm, PreferredTerm, PropertyRequirement
 from nexusform.scheduling.fleet.properties import COMPARISONS, Extremes, Unreadable, extremes_of, values_of
 from nexusform.scheduling.fleet.roster import Mask, Roster, Standing, ascending
 from nexusform.scheduling.quantity import Malformed, Quantity, parse_quantity

@@ -6,7 +6,7 @@ standing, not an instant.
 
 from __future__ import annotations
 
-from nexusform.scheduling.fleet.model import Ask, Health, Member
+from nexusform.scheduling.fleet.bindings import Ask, Health, Member
 from nexusform.scheduling.fleet.roster import Mask, Roster, Standing
 
 PLUGIN = "ClusterEligibility"

@@ -5,7 +5,7 @@ A cluster that does not collect namespaces is not asked.
 
 from __future__ import annotations
 
-from nexusform.scheduling.fleet.model import Ask, Member
+from nexusform.scheduling.fleet.bindings import Ask, Member
 from nexusform.scheduling.fleet.roster import Mask, Roster, Standing
 
 PLUGIN = "NamespaceAffinity"

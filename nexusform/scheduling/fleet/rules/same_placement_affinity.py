@@ -4,7 +4,7 @@ an earlier policy wins exact ties.
 
 from __future__ import annotations
 
-from nexusform.scheduling.fleet.model import Ask
+from nexusform.scheduling.fleet.bindings import Ask
 from nexusform.scheduling.fleet.roster import Mask, Roster, Standing
 
 PLUGIN = "SamePlacementAffinity"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nexusform.scheduling.fleet.model import Ask
+from nexusform.scheduling.fleet.bindings import Ask
 from nexusform.scheduling.fleet.roster import Mask, Roster, Standing
 from nexusform.scheduling.matching import EQUAL, EXISTS, Taint, Toleration
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from nexusform.scheduling.fleet.model import Ask, SpreadConstraint
+from nexusform.scheduling.fleet.bindings import Ask, SpreadConstraint
 from nexusform.scheduling.fleet.roster import Mask, Roster, Standing
 
 PLUGIN = "TopologySpreadConstraints"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from nexusform.scheduling.matching import holds
-from nexusform.scheduling.pods.model import Node, NodeTerm, PodSpec
 from nexusform.scheduling.pods.rules.scale import to_hundred
+from nexusform.scheduling.pods.workloads import Node, NodeTerm, PodSpec
 
 REASON: Final = "node(s) didn't match Pod's node affinity/selector"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from nexusform.scheduling.pods.model import Node, PodSpec
+from nexusform.scheduling.pods.workloads import Node, PodSpec
 
 REASON: Final = "node(s) didn't match the requested node name"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from nexusform.scheduling.pods.board import Usage
-from nexusform.scheduling.pods.model import HostPort, Node, PodSpec
+from nexusform.scheduling.pods.workloads import HostPort, Node, PodSpec
 
 REASON: Final = "node(s) didn't have free ports for the requested pod ports"
 _EVERY: Final = "0.0.0.0"  # noqa: S104 - Kubernetes' word for every address; nothing listens here

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from nexusform.scheduling.matching import NO_SCHEDULE, Taint, tolerates
-from nexusform.scheduling.pods.model import Node, PodSpec
+from nexusform.scheduling.pods.workloads import Node, PodSpec
 
 REASON: Final = "node(s) were unschedulable"
 _CORDON: Final = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)

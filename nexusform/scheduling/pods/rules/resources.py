@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nexusform.scheduling.pods.board import Usage
-from nexusform.scheduling.pods.model import Node, PodSpec
+from nexusform.scheduling.pods.workloads import Node, PodSpec
 
 
 def refuse(pod: PodSpec, node: Node, usage: Usage) -> str | None:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from nexusform.scheduling.matching import NO_SCHEDULE, is_tolerated, untolerated
-from nexusform.scheduling.pods.model import Node, PodSpec
 from nexusform.scheduling.pods.rules.scale import to_hundred
+from nexusform.scheduling.pods.workloads import Node, PodSpec
 
 NO_EXECUTE: Final = "NoExecute"
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from nexusform.scheduling.racks.model import Demand, VmSku
 from nexusform.scheduling.racks.rooms import Room
 from nexusform.scheduling.racks.rule import RefuseRoom, RoomFilter, Scene
 from nexusform.scheduling.racks.rules.zones import where
+from nexusform.scheduling.racks.vms import Demand, VmSku
 
 
 def opens(sku: VmSku) -> RefuseRoom:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nexusform.scheduling.racks.layout import Figure, Usage
-from nexusform.scheduling.racks.model import Demand
 from nexusform.scheduling.racks.rule import Differs, Key
+from nexusform.scheduling.racks.vms import Demand
 
 
 def _alone(usage: Usage, demand: Demand) -> Figure | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
-from nexusform.scheduling.racks.model import Demand, VmSku
 from nexusform.scheduling.racks.rooms import Room
 from nexusform.scheduling.racks.rule import RefuseRoom, RoomFilter, Scene
+from nexusform.scheduling.racks.vms import Demand, VmSku
 
 
 def opens(sku: VmSku) -> RefuseRoom:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nexusform.scheduling.racks.layout import Figure, Layout, Usage
-from nexusform.scheduling.racks.model import Demand, Hint, HintScope
 from nexusform.scheduling.racks.rule import DemandFilter, Item, Key, Refuse, Scene
+from nexusform.scheduling.racks.vms import Demand, Hint, HintScope
 
 
 def violated(hint: Hint, machine: str, rack: str) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nexusform.scheduling.racks.model import Demand
 from nexusform.scheduling.racks.rule import MEMORY_BITS, Differs, Key
+from nexusform.scheduling.racks.vms import Demand
 
 
 def _vms(count: int) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from nexusform.scheduling.racks.model import Demand, Machine
 from nexusform.scheduling.racks.rule import MachineFilter, Scene
 from nexusform.scheduling.racks.rules.zones import where
+from nexusform.scheduling.racks.vms import Demand, Machine
 
 
 def refuse(machine: Machine) -> str | None:

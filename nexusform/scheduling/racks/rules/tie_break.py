@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import blake2b
 
-from nexusform.scheduling.racks.model import VmName
+from nexusform.scheduling.racks.vms import VmName
 
 DIGEST_BYTES = 8
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nexusform.scheduling.racks.layout import Layout
-from nexusform.scheduling.racks.model import Demand
 from nexusform.scheduling.racks.rule import DemandFilter, Item, Refuse, Scene
+from nexusform.scheduling.racks.vms import Demand
 
 
 def where(demand: Demand) -> str:
