@@ -8,6 +8,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.plain_data import Path
+from nexusform.scheduling.kubelet import Kubelet
 from nexusform.scheduling.matching import Taint
 from nexusform.scheduling.racks.vms import ANYWHERE, Hint, Placement, Terms, VmSku
 
@@ -110,10 +111,13 @@ CONTROL_PLANE_TAINT: Final = Taint("node-role.kubernetes.io/control-plane")
 
 
 class NodeMarks(Struct, frozen=True):
-    """What a VM carries as a node of its cluster: labels that its resource type gives it, and taints."""
+    """What a VM carries as a node of its cluster: labels that its resource type gives it, and taints; and
+    what its kubelet leaves to pods.
+    """
 
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
+    kubelet: Kubelet = Kubelet()
 
 
 def number_order(number: int | str) -> tuple[bool, int, str]:

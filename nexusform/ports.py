@@ -88,14 +88,18 @@ class VmFamily(Struct, frozen=True):
     cannot be told). `standing(attributes)` -> what a prior object has. `assemble(attributes, surroundings,
     placed)` -> the computed attributes that show the placements (`nodes`, `machine`, ...).
     `unknown_skus(attributes, names)` -> a problem for every SKU in the arguments that is not among the
-    names, for checks without a plan. `node(attributes, vm)` -> what one of its VMs carries as a node.
+    names, for checks without a plan. `node(attributes, vm, cluster)` -> what one of its VMs carries as a
+    node; `cluster` are the attributes of the cluster that separate pools belong to, else its own.
+    What `assemble` gets are the arguments and, of an object that stands, what was computed of it before.
     """
 
     demand: Callable[[Mapping[str, Any], Surroundings, Address], tuple[VmDemand | None, list[Problem]]]
     standing: Callable[[Mapping[str, Any]], tuple[PlacedVm, ...]]
     assemble: Callable[[Mapping[str, Any], Surroundings, Sequence[PlacedVm]], dict[str, Any]]
     unknown_skus: Callable[[Mapping[str, Any], Collection[str]], list[Problem]] = lambda _values, _names: []
-    node: Callable[[Mapping[str, Any], PlacedVm], NodeMarks] = lambda _values, _vm: NodeMarks()
+    node: Callable[[Mapping[str, Any], PlacedVm, Mapping[str, Any]], NodeMarks] = (
+        lambda _values, _vm, _cluster: NodeMarks()
+    )
 
 
 class StateQuery(Struct, frozen=True):

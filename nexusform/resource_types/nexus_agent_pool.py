@@ -17,6 +17,7 @@ from nexusform.resource_types.arguments import (
     unknown_skus,
     whole_number_problems,
 )
+from nexusform.resource_types.kubelet import NODE_RULES, edition_of, kubelet_problems
 from nexusform.resource_types.nexus_kubernetes_cluster import owner_of
 from nexusform.resource_types.nks_pools import (
     MOST_NODES,
@@ -49,6 +50,7 @@ _SCHEMA: Final = BlockSchema(
         ),
         **POOL_ARGUMENTS,
         "nodes": NODES,
+        "node_rules": NODE_RULES,
     },
     POOL_BLOCKS,
     "A pool of worker nodes of an NKS cluster, as a resource of its own.",
@@ -64,6 +66,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """Everything about a pool that its schema cannot say."""
     problems = whole_number_problems(attributes, ("node_count",))
     problems += upgrade_problems(attributes, ())
+    problems += kubelet_problems(attributes.get("kubelet"), ("kubelet",))
     if attributes.get("name") == CONTROL_PLANE:
         problems.append(
             Problem(
@@ -121,8 +124,13 @@ def demand(
 def assemble(
     attributes: Mapping[str, Any], _surroundings: Surroundings, placed: Sequence[PlacedVm]
 ) -> dict[str, Any]:
-    """`nodes`."""
-    return {"nodes": nodes_of(placed, {str(attributes["name"]): attributes["vm_sku_name"]})}
+    """`nodes` and `node_rules`."""
+    nodes = nodes_of(placed, {str(attributes["name"]): attributes["vm_sku_name"]})
+    return {"nodes": nodes, "node_rules": _edition(attributes)}
+
+
+def _edition(attributes: Mapping[str, Any]) -> str | None:
+    return edition_of(attributes, "nodes", [attributes.get("kubelet")])
 
 
 def wrong_skus(attributes: Mapping[str, Any], known: Collection[str]) -> list[Problem]:
@@ -135,12 +143,12 @@ def present(attributes: Mapping[str, Any], name: str) -> Any:
     value = attributes.get(name)
     if name != "nodes" or not isinstance(value, Mapping):
         return value
-    return with_labels(value, {str(attributes["name"]): attributes})
+    return with_labels(value, {str(attributes["name"]): attributes}, {}, _edition(attributes))
 
 
-def node(attributes: Mapping[str, Any], vm: PlacedVm) -> NodeMarks:
-    """A VM of the pool as a node; hardware_label_keys belong to the cluster."""
-    return node_marks(vm, {str(attributes["name"]): attributes})
+def node(attributes: Mapping[str, Any], vm: PlacedVm, cluster: Mapping[str, Any]) -> NodeMarks:
+    """A VM of the pool as a node; hardware_label_keys and more belong to the cluster."""
+    return node_marks(vm, {str(attributes["name"]): attributes}, cluster, _edition(attributes))
 
 
 NEXUS_AGENT_POOL: Final = ResourceType(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ from nexusform.resource_types.arguments import (
     unknown_skus,
     whole_number_problems,
 )
+from nexusform.resource_types.kubelet import KUBELET_BLOCK, NODE_RULES, edition_of, kubelet_problems
 from nexusform.resource_types.nks_pools import (
     MOST_NODES,
     NODES,
@@ -29,6 +29,7 @@ from nexusform.resource_types.nks_pools import (
     SKU,
     ZONES,
     capacity,
+    node_kubelet,
     node_marks,
     nodes_of,
     pool_demand,
@@ -36,7 +37,8 @@ from nexusform.resource_types.nks_pools import (
     upgrade_problems,
     with_labels,
 )
-from nexusform.scheduling.racks.vms import CONTROL_PLANE
+from nexusform.scheduling.kubelet import Kubelet
+from nexusform.scheduling.racks.vms import CONTROL_PLANE, VmSku
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange, order_attribute
 from nexusform.value_types import NUMBER, STRING, ListType, ObjectType
 
@@ -61,6 +63,7 @@ _SCHEMA: Final = BlockSchema(
             default=[],
         ),
         "nodes": NODES,
+        "node_rules": NODE_RULES,
         "node_count": Attribute(NUMBER, "Number of nodes, control plane included.", computed=True),
         "capacity": Attribute(CAPACITY, "vCPUs and memory of all nodes.", computed=True, predicted=True),
     },
@@ -104,6 +107,7 @@ _SCHEMA: Final = BlockSchema(
             "A pool of worker nodes. The order of the blocks decides which is placed first.",
             label="name",
         ),
+        "kubelet": KUBELET_BLOCK,
     },
     "An NKS cluster whose nodes are VMs on the site's machines.",
 )
@@ -125,11 +129,13 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     plane = attributes.get("control_plane")
     if isinstance(plane, dict):
         problems += whole_number_problems(plane, ("count",), ("control_plane",))
+    problems += kubelet_problems(attributes.get("kubelet"), ("kubelet",))
     pools = attributes.get("agent_pool")
     for name, pool in pools.items() if isinstance(pools, dict) else ():
         path = ("agent_pool", name)
         problems += whole_number_problems(pool, ("count",), path)
         problems += upgrade_problems(pool, path)
+        problems += kubelet_problems(pool.get("kubelet"), (*path, "kubelet"))
         if name == CONTROL_PLANE or "|" in name or "/" in name or not name:
             problems.append(
                 Problem(
@@ -176,16 +182,34 @@ def demand(
 def assemble(
     attributes: Mapping[str, Any], surroundings: Surroundings, placed: Sequence[PlacedVm]
 ) -> dict[str, Any]:
-    """`nodes`, `node_count` and `capacity`."""
-    pools = attributes.get("agent_pool") or {}
+    """`nodes`, `node_count`, `node_rules` and `capacity`."""
+    pools, edition = _pools(attributes), _edition(attributes)
     names = {CONTROL_PLANE: attributes["control_plane"]["vm_sku_name"]}
     names |= {pool: values["vm_sku_name"] for pool, values in pools.items()}
     nodes = nodes_of(placed, names)
-    counted = Counter(values["vm_sku_name"] for values in nodes.values())
-    skus = [
-        (sku, count) for name, count in sorted(counted.items()) if (sku := surroundings.sku(name)) is not None
-    ]
-    return {"nodes": nodes, "node_count": len(nodes), "capacity": capacity(skus)}
+    sized: list[tuple[VmSku, Kubelet]] = []
+    kubelets = {
+        pool: node_kubelet(pools.get(pool, {}), attributes, edition) for pool in (CONTROL_PLANE, *pools)
+    }
+    for vm in placed:
+        sku = surroundings.sku(names[vm.pool])
+        if sku is not None:
+            sized.append((sku, kubelets[vm.pool]))
+    return {
+        "nodes": nodes,
+        "node_count": len(nodes),
+        "node_rules": edition,
+        "capacity": capacity(sized),
+    }
+
+
+def _pools(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+    return attributes.get("agent_pool") or {}
+
+
+def _edition(attributes: Mapping[str, Any]) -> str | None:
+    blocks = [pool.get("kubelet") for pool in _pools(attributes).values()]
+    return edition_of(attributes, "nodes", [attributes.get("kubelet"), *blocks])
 
 
 def wrong_skus(attributes: Mapping[str, Any], known: Collection[str]) -> list[Problem]:
@@ -204,12 +228,12 @@ def present(attributes: Mapping[str, Any], name: str) -> Any:
     value = attributes.get(name)
     if name != "nodes" or not isinstance(value, Mapping):
         return value
-    return with_labels(value, attributes.get("agent_pool") or {}, attributes.get("hardware_label_keys") or ())
+    return with_labels(value, _pools(attributes), attributes, _edition(attributes))
 
 
-def node(attributes: Mapping[str, Any], vm: PlacedVm) -> NodeMarks:
+def node(attributes: Mapping[str, Any], vm: PlacedVm, cluster: Mapping[str, Any]) -> NodeMarks:
     """One of the cluster's VMs as a node."""
-    return node_marks(vm, attributes.get("agent_pool") or {}, attributes.get("hardware_label_keys") or ())
+    return node_marks(vm, _pools(attributes), cluster, _edition(attributes))
 
 
 NEXUS_KUBERNETES_CLUSTER: Final = ResourceType(

@@ -15,6 +15,7 @@ from nexusform.resource_types.arguments import (
     name_attribute,
     whole_number_problems,
 )
+from nexusform.resource_types.kubelet import EXTENDED, extended_of, extended_problems
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.vms import VmSku
 from nexusform.scheduling.world import Inventory
@@ -37,6 +38,7 @@ _SCHEMA: Final = BlockSchema(
             default=False,
             decides_placement=True,
         ),
+        "extended_resources": EXTENDED,
     },
     description="A VM SKU of your own. It fits any hardware that has the room.",
 )
@@ -51,6 +53,7 @@ def identify(attributes: Mapping[str, Any]) -> str:
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """Figures with a fraction, and a name that the catalogue has already."""
     problems = whole_number_problems(attributes, _FIGURES)
+    problems += extended_problems(attributes.get("extended_resources"), ("extended_resources",))
     name = attributes.get("name")
     if isinstance(name, str) and name in CATALOGUES[NEWEST].vm_skus:
         problems.append(
@@ -74,6 +77,7 @@ def sku_of(attributes: Mapping[str, Any]) -> VmSku:
         disk_gib=int(attributes.get("disk_gib", 300)),
         numa_cells=int(attributes.get("numa_cells") or 1),
         extra_large=bool(attributes.get("extra_large")),
+        extended=tuple(extended_of(attributes.get("extended_resources")).items()),
     )
 
 

@@ -12,8 +12,11 @@ from nexusform.diagnostics import Problem
 from nexusform.plain_data import Path
 from nexusform.ports import Surroundings
 from nexusform.resource_types.arguments import unknown_sku
-from nexusform.scheduling.catalogue import allocatable_cpus
+from nexusform.resource_types.kubelet import KUBELET_BLOCK, kubelet_of
+from nexusform.scheduling.kubelet import GIB, Kubelet, NodeSize, Platform, allocatable, registered_labels
+from nexusform.scheduling.kubelet import capacity as vm_size
 from nexusform.scheduling.matching import Taint
+from nexusform.scheduling.quantity import Form, cpu_quantity, make_quantity
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, Placement, Terms, VmSku
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
 from nexusform.value_types import NUMBER, STRING, ListType, MapType, ObjectType, SetType
@@ -21,6 +24,7 @@ from nexusform.value_types import NUMBER, STRING, ListType, MapType, ObjectType,
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 MACHINE_LABEL: Final = "topology.kubernetes.io/baremetalmachine"
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+INSTANCE_TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
 
 # More nodes than any pool has; a bound, so that a slip cannot exhaust memory.
 MOST_NODES: Final = 1_000_000
@@ -105,6 +109,7 @@ POOL_BLOCKS: Final[Mapping[str, NestedBlock]] = {
         Nesting.SINGLE,
         "How the pool's VMs are replaced during an upgrade.",
     ),
+    "kubelet": KUBELET_BLOCK,
 }
 NODE: Final = ObjectType.of(
     {
@@ -257,58 +262,60 @@ def standing_nodes(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
 def with_labels(
     nodes: Mapping[str, Mapping[str, Any]],
     pools: Mapping[str, Mapping[str, Any]],
-    hardware_keys: Sequence[str] = (),
+    cluster: Mapping[str, Any],
+    edition: str | None,
 ) -> dict[str, Any]:
-    """Nodes as expressions read them. `pools` are the arguments of the pools by name."""
+    """Nodes as expressions read them. `pools` are the arguments of the pools by name, `cluster` those of
+    the cluster (empty for a separate pool, which does not know them).
+    """
     shown: dict[str, Any] = {}
-    for name, values in nodes.items():
-        labels = pools.get(values["pool"], {}).get("labels")
-        keys = hardware_keys if values["role"] == "Worker" else ()
-        place = values["machine"], values["availability_zone"]
-        shown[name] = {**values, "labels": _labels(name, *place, labels, keys)}
+    for vm in standing_nodes({"nodes": nodes}):
+        marks = node_marks(vm, pools, cluster, edition)
+        shown[vm.name] = {**nodes[vm.name], "labels": dict(marks.labels)}
     return shown
 
 
-def _labels(
-    name: str,
-    machine: str,
-    zone: str,
-    pool_labels: Mapping[str, str] | None,
-    hardware_keys: Iterable[str],
-) -> dict[str, str]:
-    """The labels that a node carries."""
-    labels = dict(pool_labels or {})
-    labels[ZONE_LABEL] = zone
-    labels[MACHINE_LABEL] = machine
-    labels[HOSTNAME_LABEL] = name
-    labels.update(dict.fromkeys(hardware_keys, machine))
-    return labels
-
-
 def node_marks(
-    vm: PlacedVm, pools: Mapping[str, Mapping[str, Any]], hardware_keys: Iterable[str] = ()
+    vm: PlacedVm, pools: Mapping[str, Mapping[str, Any]], cluster: Mapping[str, Any], edition: str | None
 ) -> NodeMarks:
-    """The labels and taints of a VM as a node. `pools` are the arguments of the agent pools by name."""
-    place, pool = vm.placement, pools.get(vm.pool, {})
-    if vm.pool == CONTROL_PLANE:
-        labels = _labels(vm.name, place.machine, place.availability_zone, None, ())
-        return NodeMarks(labels, (CONTROL_PLANE_TAINT,))
-    labels = _labels(vm.name, place.machine, place.availability_zone, pool.get("labels"), hardware_keys)
+    """A VM as a node. `pools` are the arguments of the agent pools by name, `cluster` those of the cluster
+    that they belong to, `edition` that of the rules for nodes (None = the first).
+    """
+    pool, control_plane = pools.get(vm.pool, {}), vm.pool == CONTROL_PLANE
+    labels = {} if control_plane else dict(pool.get("labels") or {})
+    if edition is not None:
+        labels |= registered_labels(vm.name, control_plane=control_plane)
+        labels[INSTANCE_TYPE_LABEL] = vm.sku_name
+    labels[ZONE_LABEL] = vm.placement.availability_zone
+    labels[MACHINE_LABEL] = vm.placement.machine
+    labels[HOSTNAME_LABEL] = vm.name
+    kubelet = node_kubelet(pool, cluster, edition)
+    if control_plane:
+        return NodeMarks(labels, (CONTROL_PLANE_TAINT,), kubelet)
+    labels |= dict.fromkeys(cluster.get("hardware_label_keys") or (), vm.placement.machine)
     taints = tuple(
         Taint(str(taint["key"]), str(taint.get("value") or ""), str(taint["effect"]))
         for taint in pool.get("taint") or ()
     )
-    return NodeMarks(labels, taints)
+    return NodeMarks(labels, taints, kubelet)
 
 
-def capacity(skus: Iterable[tuple[VmSku, int]]) -> dict[str, Any]:
-    """Total and allocatable vCPUs and memory of so many nodes of each SKU, as Kubernetes quantities."""
-    cpu = memory = allocatable = 0
-    for sku, count in skus:
-        cpu += sku.vcpus * count
-        allocatable += allocatable_cpus(sku) * count
-        memory += sku.memory_gib * count
+def node_kubelet(pool: Mapping[str, Any], cluster: Mapping[str, Any], edition: str | None) -> Kubelet:
+    """The kubelet of a pool's nodes: what the pool says goes before what its cluster says."""
+    return kubelet_of(Platform.NKS, edition, cluster.get("kubelet"), pool.get("kubelet"))
+
+
+def capacity(nodes: Iterable[tuple[VmSku, Kubelet]]) -> dict[str, Any]:
+    """CPU and memory of nodes in all, and what of them pods may ask for, as Kubernetes quantities."""
+    listed = list(nodes)
     return {
-        "total": {"cpu": str(cpu), "memory": f"{memory}Gi"},
-        "allocatable": {"cpu": str(allocatable), "memory": f"{memory}Gi"},
+        "total": _amounts([vm_size(sku) for sku, _ in listed]),
+        "allocatable": _amounts([allocatable(sku, kubelet) for sku, kubelet in listed]),
     }
+
+
+def _amounts(sizes: Sequence[NodeSize]) -> dict[str, str]:
+    cpu, memory = sum(size.cpu for size in sizes), sum(size.memory for size in sizes)
+    in_gib, rest = divmod(memory, GIB)
+    written = str(make_quantity(memory, Form.BINARY)) if rest else f"{in_gib}Gi"
+    return {"cpu": str(cpu_quantity(cpu)), "memory": written}

@@ -18,6 +18,13 @@ from nexusform.resource_types.arguments import (
     parent_attribute,
     unknown_skus,
 )
+from nexusform.resource_types.kubelet import (
+    KUBELET_BLOCK,
+    NODE_RULES,
+    edition_of,
+    kubelet_of,
+    kubelet_problems,
+)
 from nexusform.resource_types.vnf_documents import (
     CONTROL_PLANE_ROLE,
     VDU_BLOCK,
@@ -32,12 +39,15 @@ from nexusform.resource_types.vnf_documents import (
     sku_text,
     vdu_problems,
 )
+from nexusform.scheduling.kubelet import Platform
+from nexusform.scheduling.matching import Taint
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.schema import Attribute, BlockSchema
 from nexusform.value_types import DYNAMIC, NUMBER, STRING, ListType, MapType, ObjectType
 from nexusform.values import UNKNOWN
 from nexusform.words import form
 
+_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 DECIDED: Final = "decided"
 CIS_NODE_LABEL: Final = "CIS-node"
 MACHINE_LABEL: Final = "kubernetes.io/zone"
@@ -77,11 +87,17 @@ _SCHEMA: Final = BlockSchema(
             STRING, "Instantiation level of the VNFD. Default: its default level, else the initial deltas."
         ),
         "scale_levels": _argument(MapType(NUMBER), "Scale level by scaling aspect."),
+        "labels": _argument(MapType(STRING), "Further labels of the nodes of its workers."),
+        "taints": _argument(
+            DYNAMIC,
+            "Taints of the nodes of its workers: a list of { key, value, effect }; value may be left out.",
+        ),
+        "node_rules": NODE_RULES,
         "vnfcs": Attribute(
             MapType(VNFC), "The VMs by name, each with its machine and NUMA cells.", computed=True
         ),
     },
-    {"vdu": VDU_BLOCK},
+    {"vdu": VDU_BLOCK, "kubelet": KUBELET_BLOCK},
     "A VNF from a TOSCA VNFD or a HOT file, placed under its affinity rules.",
 )
 
@@ -107,6 +123,8 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
                 'A tacker_vnf needs "vnfd", "base_hot", or both, for example vnfd = file("vnfd.yaml").',
             )
         )
+    problems += kubelet_problems(attributes.get("kubelet"), ("kubelet",))
+    problems += _taint_problems(attributes.get("taints"))
     parameters = attributes.get("parameters")
     if is_known(parameters) and not isinstance(parameters, dict):
         problems.append(
@@ -124,6 +142,24 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
         problems += vdu_problems(read.vnf, blocks)
         problems += _size_problems(read.vnf, attributes)
     return problems
+
+
+def _taint_problems(taints: Any) -> Iterator[Problem]:
+    if not is_known(taints):
+        return
+    if not isinstance(taints, list):
+        yield Problem(("taints",), "invalid-taint", "taints is a list of { key, value, effect }.")
+        return
+    for at, taint in enumerate(taints):
+        if not isinstance(taint, dict) or not is_known(taint.get("key")):
+            yield Problem(("taints", at), "invalid-taint", "A taint has a key and an effect.")
+        elif taint.get("effect") not in (*_EFFECTS, UNKNOWN) or not taint.keys() <= {
+            "key",
+            "value",
+            "effect",
+        }:
+            text = f"A taint is {{ key, value, effect }}; its effect is one of {', '.join(_EFFECTS)}."
+            yield Problem(("taints", at), "invalid-taint", text)
 
 
 def _size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Problem]:
@@ -272,10 +308,11 @@ def standing(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
 
 
 def assemble(
-    _attributes: Mapping[str, Any], _surroundings: Surroundings, placed: Sequence[PlacedVm]
+    attributes: Mapping[str, Any], _surroundings: Surroundings, placed: Sequence[PlacedVm]
 ) -> dict[str, Any]:
-    """`vnfcs`; labels are derived when read."""
+    """`vnfcs` and `node_rules`; labels are derived when read."""
     return {
+        "node_rules": _edition(attributes),
         "vnfcs": {
             vm.name: {
                 "vdu": vm.pool,
@@ -287,13 +324,19 @@ def assemble(
                 "provenance": vm.provenance,
             }
             for vm in placed
-        }
+        },
     }
 
 
-def _labels(machine: str, zone: str) -> dict[str, str]:
-    """The labels that the node of a worker carries: its machine and zone."""
-    return {CIS_NODE_LABEL: machine, MACHINE_LABEL: machine, ZONE_LABEL: zone}
+def _edition(attributes: Mapping[str, Any]) -> str | None:
+    blocks = [block.get("kubelet") for block in (attributes.get("vdu") or {}).values()]
+    return edition_of(attributes, "vnfcs", [attributes.get("kubelet"), *blocks])
+
+
+def _labels(attributes: Mapping[str, Any], machine: str, zone: str) -> dict[str, str]:
+    """The labels that somebody gives the node of a worker: the user's, its machine and zone."""
+    own = attributes.get("labels") or {}
+    return {**own, CIS_NODE_LABEL: machine, MACHINE_LABEL: machine, ZONE_LABEL: zone}
 
 
 def present(attributes: Mapping[str, Any], name: str) -> Any:
@@ -304,16 +347,24 @@ def present(attributes: Mapping[str, Any], name: str) -> Any:
     shown: dict[str, Any] = {}
     for vnfc, values in value.items():
         works = _role(attributes, values["vdu"]) == WORKER
-        labels = _labels(values["machine"], values["availability_zone"]) if works else {}
+        labels = _labels(attributes, values["machine"], values["availability_zone"]) if works else {}
         shown[vnfc] = {**values, "labels": labels}
     return shown
 
 
-def node(attributes: Mapping[str, Any], vm: PlacedVm) -> NodeMarks:
+def node(attributes: Mapping[str, Any], vm: PlacedVm, _cluster: Mapping[str, Any]) -> NodeMarks:
     """A VNFC as a node of the cluster that the VNF makes: pods go to workers."""
+    block = (attributes.get("vdu") or {}).get(vm.pool) or {}
+    blocks = attributes.get("kubelet"), block.get("kubelet")
+    kubelet = kubelet_of(Platform.KUBEADM, _edition(attributes), *blocks)
     if _role(attributes, vm.pool) != WORKER:
-        return NodeMarks(taints=(CONTROL_PLANE_TAINT,))
-    return NodeMarks(_labels(vm.placement.machine, vm.placement.availability_zone))
+        return NodeMarks({}, (CONTROL_PLANE_TAINT,), kubelet)
+    labels = _labels(attributes, vm.placement.machine, vm.placement.availability_zone)
+    taints = [
+        Taint(str(taint["key"]), str(taint.get("value") or ""), str(taint["effect"]))
+        for taint in attributes.get("taints") or ()
+    ]
+    return NodeMarks(labels, tuple(taints), kubelet)
 
 
 def _role(attributes: Mapping[str, Any], vdu: str) -> str:

@@ -15,6 +15,7 @@ from nexusform.importers.vnf_model import Vdu, Vnf, VnfSources
 from nexusform.plain_data import Path
 from nexusform.ports import Surroundings
 from nexusform.resource_types.arguments import is_known, unknown_sku, whole_number_problems
+from nexusform.resource_types.kubelet import KUBELET_BLOCK, kubelet_problems
 from nexusform.scheduling.racks.vms import VmSku
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
 from nexusform.value_types import NUMBER, STRING
@@ -134,7 +135,8 @@ VDU_BLOCK: Final = NestedBlock(
                 choices=(WORKER, CONTROL_PLANE_ROLE),
                 decides_placement=True,
             ),
-        }
+        },
+        {"kubelet": KUBELET_BLOCK},
     ),
     Nesting.MAP,
     "The size and role of the VMs of one VDU. Its label is the VDU's name in the documents.",
@@ -198,6 +200,7 @@ def block_problems(blocks: Mapping[str, Any]) -> Iterator[Problem]:
     for name, block in blocks.items():
         path: Path = ("vdu", name)
         yield from whole_number_problems(block, _SIZES, path)
+        yield from kubelet_problems(block.get("kubelet"), (*path, "kubelet"))
         sized = [size for size in _SIZES if block.get(size) is not None]
         if block.get("vm_sku_name") is not None and sized:
             yield Problem(

@@ -110,6 +110,11 @@ def make_quantity(units: int, form: Form = Form.DECIMAL, scale: int = 0) -> Quan
     return Quantity(units, scale, form, units * int(10 ** (scale - _NANO)))
 
 
+def cpu_quantity(milli: int) -> Quantity:
+    """Thousandths of a CPU as Kubernetes writes them: 2, 1500m."""
+    return make_quantity(milli, scale=-3) if milli % 1000 else make_quantity(milli // 1000)
+
+
 @lru_cache(maxsize=65536)
 def parse_quantity(text: str) -> Quantity | Malformed:
     """Read a quantity as Kubernetes does; Malformed says why it is none."""

@@ -11,14 +11,14 @@ from nexusform.importers.kubernetes_manifests import Fields, Manifest, read_mani
 from nexusform.importers.kubernetes_pod_spec import read_selector
 from nexusform.importers.kubernetes_workloads import workloads_of
 from nexusform.planning.fleet.contents import objects_on_clusters
-from nexusform.planning.vms.nodes import node_of
+from nexusform.planning.vms.nodes import cluster_attributes, node_of
 from nexusform.planning.vms.sites import Thing
 from nexusform.ports import Registries
 from nexusform.scheduling.pods.scheduler import predict
 from nexusform.scheduling.pods.workloads import Cluster as PodCluster
 from nexusform.scheduling.pods.workloads import Node, StandingPod, Workload
 from nexusform.whatif.pods_down import Budget, ClusterPods
-from nexusform.whatif.world_view import CLUSTER_TYPE, Cluster, Kind, WorldView
+from nexusform.whatif.world_view import Cluster, Kind, WorldView
 
 MANIFEST_TYPE = "fleet_hub_manifest"
 MEMBER_TYPE = "fleet_member_cluster"
@@ -137,20 +137,15 @@ def _number(workload: Workload, pod: str) -> int:
 def _nodes(
     cluster: Cluster, attributes: Mapping[str, Mapping[str, Any]], registries: Registries
 ) -> Iterable[Node]:
-    keys = _hardware_keys(cluster, attributes)
+    kinds = registries.resource_types
+    values = [(kinds[pool.address.type].kind, attributes[str(pool.address)]) for pool in cluster.pools]
+    whose = cluster_attributes(values)
     for pool in cluster.pools:
-        family = registries.resource_types[pool.address.type].vms
+        family = kinds[pool.address.type].vms
         assert family is not None, "only what has VMs has pools"
         own = attributes[str(pool.address)]
         for vm in pool.vms:
-            yield node_of(vm, pool.sku, family.node(own, vm), keys)
-
-
-def _hardware_keys(cluster: Cluster, attributes: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
-    for pool in cluster.pools:
-        if pool.address.type == CLUSTER_TYPE:
-            return tuple(attributes[str(pool.address)].get("hardware_label_keys") or ())
-    return ()
+            yield node_of(vm, pool.sku, family.node(own, vm, own if whose is None else whose))
 
 
 # --- budgets -----------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from msgspec import Struct
@@ -14,16 +14,20 @@ from nexusform.address import Address
 from nexusform.importers.fleet_model import FleetMember
 from nexusform.importers.kubernetes_manifests import Manifest
 from nexusform.planning.vms.nodes import NodeCluster
-from nexusform.scheduling.catalogue import allocatable_cpus
 from nexusform.scheduling.fleet.bindings import Health, Member, ResourceUsage
 from nexusform.scheduling.matching import Taint
-from nexusform.scheduling.quantity import Form, Malformed, Quantity, make_quantity, parse_quantity
-from nexusform.scheduling.racks.vms import VmSku
+from nexusform.scheduling.quantity import (
+    Form,
+    Malformed,
+    Quantity,
+    cpu_quantity,
+    make_quantity,
+    parse_quantity,
+)
 
 NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
 # What state notes of a member that no placement has been planned with yet.
 UNSEEN: Final[Mapping[str, Any]] = {"seen": False}
-_GIB: Final = 1 << 30
 
 
 class Pods(Protocol):
@@ -77,25 +81,24 @@ def member_of(written: FleetMember, cluster: NodeCluster | None, requests: tuple
         written.labels,
         written.taints,
         {**properties, **written.properties},
-        _usage(cluster.skus, requests),
+        _usage(cluster, requests),
         written.health,
         written.namespaces,
     )
 
 
-def _usage(skus: Sequence[VmSku], requests: tuple[int, int]) -> ResourceUsage:
-    """The figures of nodes of these SKUs; `requests` are those of their pods."""
-    cpu, memory = sum(sku.vcpus for sku in skus), sum(sku.memory_gib for sku in skus)
-    millis = 1000 * sum(allocatable_cpus(sku) for sku in skus)
-    left_cpu, left_memory = max(0, millis - requests[0]), max(0, memory * _GIB - requests[1])
+def _usage(cluster: NodeCluster, requests: tuple[int, int]) -> ResourceUsage:
+    """The sums over the nodes of a cluster; `requests` are those of its pods."""
+    cpu, memory = sum(node.cpu for node in cluster.nodes), sum(node.memory for node in cluster.nodes)
     return ResourceUsage(
-        {"cpu": make_quantity(cpu), "memory": make_quantity(memory * _GIB, Form.BINARY)},
-        {"cpu": make_quantity(millis // 1000), "memory": make_quantity(memory * _GIB, Form.BINARY)},
-        {
-            "cpu": make_quantity(left_cpu, scale=-3) if left_cpu % 1000 else make_quantity(left_cpu // 1000),
-            "memory": make_quantity(left_memory, Form.BINARY),
-        },
+        _figures(cluster.total.cpu, cluster.total.memory),
+        _figures(cpu, memory),
+        _figures(max(0, cpu - requests[0]), max(0, memory - requests[1])),
     )
+
+
+def _figures(cpu: int, memory: int) -> dict[str, Quantity]:
+    return {"cpu": cpu_quantity(cpu), "memory": make_quantity(memory, Form.BINARY)}
 
 
 # --- what state remembers ----------------------------------------------------------------------

@@ -242,13 +242,27 @@ def decide(instance: Instance, computed: Mapping[str, Any], *, requested: bool) 
         if computed or instance.replace_paths:
             instance.planned = planned_attributes(schema, instance.config, None, computed)
         return
-    instance.action = Action.NO_OP if same(instance.planned, prior) else Action.UPDATE
+    instance.action = Action.NO_OP if same(schema, instance.planned, prior) else Action.UPDATE
     instance.replace_paths = tuple(sorted(pool_replacing_paths(schema, prior, instance.config)))
 
 
-def same(planned: Mapping[str, Any], prior: Mapping[str, Any]) -> bool:
-    """Whether nothing differs; an attribute that state does not know yet counts when it is set."""
-    return all(prior.get(name) == value for name, value in planned.items())
+def same(schema: BlockSchema, planned: Mapping[str, Any], prior: Mapping[str, Any]) -> bool:
+    """Whether nothing differs; what state does not know yet counts when it is set, in nested blocks too."""
+    for name, value in planned.items():
+        before = prior.get(name)
+        if before != value and not _same_blocks(schema.blocks.get(name), value, before):
+            return False
+    return True
+
+
+def _same_blocks(block: NestedBlock | None, planned: Any, prior: Any) -> bool:
+    """Whether two different values of a block type differ by nothing but arguments that are not set."""
+    if block is None or type(planned) is not type(prior):
+        return block is not None and prior is None and planned == _absent(block)
+    parts, before = dict(_parts(block, planned)), dict(_parts(block, prior))
+    if list(parts) != list(before) and (block.nesting is Nesting.LIST or parts.keys() != before.keys()):
+        return False
+    return all(same(block.schema, part, before[at]) for at, part in parts.items())
 
 
 # Instances whose action is decided, by module, type and name, then by key.

@@ -11,18 +11,18 @@ from nexusform.demands import CONTROL_PLANE_TAINT, NodeMarks, PlacedVm, PoolDema
 from nexusform.planning.vms.sites import Thing, lay_ground
 from nexusform.planning.vms.vm_object import VmKey, VmObject
 from nexusform.ports import Kind, Registries, ResourceType
-from nexusform.scheduling.catalogue import allocatable_cpus
+from nexusform.scheduling.kubelet import NodeSize, allocatable, capacity, registered_labels
 from nexusform.scheduling.pods.workloads import HOSTNAME, Node
 from nexusform.scheduling.racks.vms import DEFAULT_SEED, VmSku
 
-_GIB: Final = 2**30
 # Ordered: where a VNF has the id of an NKS cluster, the NKS cluster is meant.
 _KINDS: Final = ("nks", "vnf")
 
 
 class NodeCluster(Struct, frozen=True):
-    """A cluster with known nodes. `skus` are those of its nodes, in their order. `fresh` are the nodes that
-    this plan makes anew under their old name: their pods are lost. `seed` is the tie-break of its site.
+    """A cluster with known nodes. `skus` are those of its nodes, in their order, `total` what these
+    registered with. `fresh` are the nodes that this plan makes anew under their old name: their pods are
+    lost. `seed` is the tie-break of its site.
     """
 
     id: str
@@ -30,6 +30,7 @@ class NodeCluster(Struct, frozen=True):
     site_id: str
     nodes: tuple[Node, ...]
     skus: tuple[VmSku, ...] = ()
+    total: NodeSize = NodeSize(0, 0)
     fresh: frozenset[str] = frozenset()
     seed: int = DEFAULT_SEED
     by_name: Mapping[str, Node] = field(default_factory=dict)
@@ -101,14 +102,14 @@ def _clusters(parts: Iterable[_Part]) -> dict[str, NodeCluster]:
 def _cluster(cluster_id: str, parts: list[_Part]) -> NodeCluster:
     """The cluster of an NKS cluster and its separate pools, or of a VNF."""
     first = parts[0]
-    keys = _hardware_keys(parts)
+    whose = cluster_attributes((part.type.kind, part.attributes) for part in parts)
     nodes: list[Node] = []
     skus: list[VmSku] = []
     fresh: set[str] = set()
     for part in parts:
         pools = {pool.pool: pool for pool in part.demand.pools}
         for vm in part.vms:
-            nodes.append(_node(part, vm, pools[vm.pool], keys))
+            nodes.append(_node(part, vm, pools[vm.pool], whose))
             skus.append(pools[vm.pool].sku)
             if (vm.pool, vm.number) in part.again:
                 fresh.add(vm.name)
@@ -118,41 +119,50 @@ def _cluster(cluster_id: str, parts: list[_Part]) -> NodeCluster:
         first.demand.site_id,
         tuple(nodes),
         tuple(skus),
+        total_of(capacity(sku) for sku in skus),
         frozenset(fresh),
         first.seed,
         {node.name: node for node in nodes},
     )
 
 
-def _hardware_keys(parts: Iterable[_Part]) -> tuple[str, ...]:
-    """The label keys that the cluster has set to the machine's name, on the workers of separate pools too."""
-    for part in parts:
-        if part.type.kind is Kind.CLUSTER:
-            return tuple(part.attributes.get("hardware_label_keys") or ())
-    return ()
+def cluster_attributes(parts: Iterable[tuple[Kind, Mapping[str, Any]]]) -> Mapping[str, Any] | None:
+    """The attributes of the cluster among a cluster and its separate pools; None for what is none (a VNF)."""
+    return next((attributes for kind, attributes in parts if kind is Kind.CLUSTER), None)
 
 
-def _node(part: _Part, vm: PlacedVm, pool: PoolDemand, hardware_keys: Iterable[str]) -> Node:
-    assert part.type.vms is not None, "only what has VMs is asked"
-    return node_of(vm, pool.sku, part.type.vms.node(part.attributes, vm), hardware_keys)
+def total_of(sizes: Iterable[NodeSize]) -> NodeSize:
+    """CPU and memory of several nodes."""
+    listed = list(sizes)
+    return NodeSize(sum(size.cpu for size in listed), sum(size.memory for size in listed))
 
 
-def node_of(vm: PlacedVm, sku: VmSku, marks: NodeMarks, hardware_keys: Iterable[str] = ()) -> Node:
-    """The node that a VM is. `hardware_keys` are labels that workers carry beside their own."""
-    place = vm.placement
-    # The kubelet of every node sets its hostname, whatever else labels it.
-    labels = {HOSTNAME: vm.name, **marks.labels}
-    if CONTROL_PLANE_TAINT in marks.taints:
-        labels[CONTROL_PLANE_TAINT.key] = ""
-    else:
-        labels |= dict.fromkeys(hardware_keys, place.machine)
+def _node(part: _Part, vm: PlacedVm, pool: PoolDemand, cluster: Mapping[str, Any] | None) -> Node:
+    family, own = part.type.vms, part.attributes
+    assert family is not None, "only what has VMs is asked"
+    return node_of(vm, pool.sku, family.node(own, vm, own if cluster is None else cluster))
+
+
+def node_of(vm: PlacedVm, sku: VmSku, marks: NodeMarks) -> Node:
+    """The node that a VM is."""
+    place, kubelet = vm.placement, marks.kubelet
+    size = allocatable(sku, kubelet)
     return Node(
         vm.name,
-        labels,
+        {**_own_labels(vm.name, marks), **marks.labels},
         marks.taints,
-        1000 * allocatable_cpus(sku),
-        sku.memory_gib * _GIB,
+        size.cpu,
+        size.memory,
         machine=place.machine,
         rack=place.rack,
         zone=place.availability_zone,
+        others=size.others,
     )
+
+
+def _own_labels(name: str, marks: NodeMarks) -> dict[str, str]:
+    """What the kubelet of every node sets, and kubeadm on a control plane."""
+    control_plane = CONTROL_PLANE_TAINT in marks.taints
+    if marks.kubelet.former:
+        return {HOSTNAME: name, **({CONTROL_PLANE_TAINT.key: ""} if control_plane else {})}
+    return registered_labels(name, control_plane=control_plane)

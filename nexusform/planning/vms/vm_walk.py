@@ -20,7 +20,7 @@ from nexusform.graph import reached
 from nexusform.plain_data import has_unknown
 from nexusform.planning.instances.arguments import undecided
 from nexusform.planning.instances.blocks import Blocks, show
-from nexusform.planning.instances.difference import planned_attributes
+from nexusform.planning.instances.difference import planned_attributes, same
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation, address_key
 from nexusform.planning.names.repetition import ResourceView
@@ -271,12 +271,31 @@ class _Walk:
     def _computed(self, vms: VmObject) -> dict[str, Any]:
         """The computed attributes that show the placements; none where what stands is taken over as it is."""
         instance, family = vms.instance, vms.instance.type.vms
-        taken_over = vms.untouched and instance.prior is not None and not self.blocks.inventory.skus
-        if taken_over or instance.broken:
+        if instance.broken or vms.demand is None or family is None or instance.config is None:
             return {}
-        if vms.demand is None or family is None or instance.config is None:
+        stands = instance.prior is not None and not _argument_changed(instance)
+        if stands and vms.untouched and not self.blocks.inventory.skus:
             return {}
-        return family.assemble(instance.config, self.world.after, vms.placed_vms())
+        arguments = {**_computed_before(instance), **instance.config}
+        return family.assemble(arguments, self.world.after, vms.placed_vms())
+
+
+def _argument_changed(instance: Instance) -> bool:
+    """Whether the user asks for anything else than what stands; what nexusform fills in does not count."""
+    schema = instance.type.schema
+    filled_in = {name for name, attribute in schema.attributes.items() if attribute.computed}
+    asked = instance.config or {}
+    arguments = {name: value for name, value in asked.items() if value is not None or name not in filled_in}
+    return not same(schema, arguments, instance.before or {})
+
+
+def _computed_before(instance: Instance) -> Mapping[str, Any]:
+    """What was computed of the object that stands; nothing of one that is new or replaced."""
+    before = instance.before
+    if before is None or instance.replaced:
+        return {}
+    attributes = instance.type.schema.attributes.items()
+    return {name: before[name] for name, of in attributes if not of.configurable and name in before}
 
 
 def _unplaced(instance: Instance) -> dict[str, Any]:

@@ -37,7 +37,8 @@ class VmSku(Struct, frozen=True):
 
     `numa_cells` is the number of cells it spans; every cell gives ceil(host_vcpus / cells) vCPUs
     and ceil(memory / cells) GiB. `machine_skus` names the hardware that lists it; empty = any.
-    `kind` is the type letter G, P, E or L, or "" for a SKU of the user's own.
+    `kind` is the type letter G, P, E or L, or "" for a SKU of the user's own. `extended` are further
+    resources of a node of this size, per cell of the node: they decide about pods, not about VMs.
     """
 
     name: str
@@ -49,6 +50,7 @@ class VmSku(Struct, frozen=True):
     extra_large: bool = False
     machine_skus: tuple[str, ...] = ()
     kind: str = ""
+    extended: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     @property
     def host_vcpus(self) -> int:

@@ -84,8 +84,8 @@ def test_figures_follow_from_nodes() -> None:
         "kubernetes.azure.com/per-cpu-core-cost": "0.5",
     }
     assert figures["resources"]["total"] == {"cpu": "28", "memory": "148Gi"}
-    assert figures["resources"]["allocatable"] == {"cpu": "22", "memory": "148Gi"}
-    assert figures["resources"]["available"] == {"cpu": "22", "memory": "148Gi"}
+    assert figures["resources"]["allocatable"] == {"cpu": "22", "memory": "148272Mi"}
+    assert figures["resources"]["available"] == {"cpu": "22", "memory": "148272Mi"}
 
 
 def test_raising_a_pool_lets_a_cluster_join_a_pick_all() -> None:

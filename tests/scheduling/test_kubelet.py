@@ -1,0 +1,78 @@
+"""What nodes register with."""
+
+from __future__ import annotations
+
+import pytest
+
+from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from nexusform.scheduling.kubelet import (
+    GIB,
+    MIB,
+    Kubelet,
+    Platform,
+    Reserve,
+    allocatable,
+    kernel_share,
+    registered_labels,
+    reserved_cpus,
+)
+from nexusform.scheduling.racks.vms import VmSku
+
+SKUS = CATALOGUES[NEWEST].vm_skus
+WORKER = VmSku("16 vCPU / 64 GiB", 16, 0, 64, 100)
+
+
+@pytest.mark.parametrize(
+    ("sku", "platform", "kept"),
+    [
+        ("NC_P10_56_v1", Platform.NKS, {0, 1}),
+        ("NC_G2_8_v1", Platform.NKS, set()),
+        ("NC_P4_28_v1", Platform.NKS, set()),
+        ("NC_P10_56_v1", Platform.KUBEADM, set()),
+    ],
+)
+def test_nks_keeps_the_first_two_cpus_of_most_skus_and_kubeadm_none(
+    sku: str, platform: Platform, kept: set[int]
+) -> None:
+    assert reserved_cpus(SKUS[sku], Kubelet(platform)) == kept
+    assert allocatable(SKUS[sku], Kubelet(platform)).cpu == 1000 * (SKUS[sku].vcpus - len(kept))
+
+
+@pytest.mark.parametrize(("mib", "printed"), [(3584, 3500452), (7168, 7113660)])
+def test_the_kernel_s_share_is_near_what_published_nodes_print(mib: int, printed: int) -> None:
+    there = mib * MIB - kernel_share(mib * MIB)
+    assert 0 <= printed * 1024 - there < 20 * MIB
+
+
+def test_memory_is_short_of_the_kernel_the_eviction_and_hugepages() -> None:
+    size = allocatable(WORKER, Kubelet(Platform.KUBEADM, extended={"hugepages-1Gi": (4 * GIB, 4 * GIB)}))
+    assert size.memory == 64 * GIB - (1024 + 128 + 100) * MIB - 8 * GIB
+    assert size.others["hugepages-1Gi"] == 8 * GIB
+
+
+def test_reserves_come_off_and_numbered_cpus_go_before_counted_ones() -> None:
+    kubelet = Kubelet(Platform.KUBEADM, 0, Reserve(500, GIB, GIB))
+    size = allocatable(WORKER, kubelet)
+    assert size.cpu == 15_500
+    assert size.memory == 64 * GIB - (1024 + 128) * MIB - GIB
+    assert size.others["ephemeral-storage"] == 90 * GIB - GIB
+    numbered = Kubelet(Platform.KUBEADM, 0, Reserve(500), frozenset({0, 8, 9}))
+    assert allocatable(WORKER, numbered).cpu == 13_000
+
+
+def test_a_vm_without_a_disk_states_no_storage() -> None:
+    assert "ephemeral-storage" not in allocatable(VmSku("s", 2, 0, 4, 0), Kubelet()).others
+
+
+def test_what_a_pool_declares_goes_before_its_sku() -> None:
+    sku = VmSku("s", 2, 0, 4, 0, extended=(("a.io/x", (2,)), ("a.io/y", (1,))))
+    assert allocatable(sku, Kubelet(extended={"a.io/x": (3, 4)})).others == {"a.io/x": 7, "a.io/y": 1}
+
+
+def test_only_a_control_plane_has_the_labels_of_one() -> None:
+    worker, plane = (registered_labels("n", control_plane=plane) for plane in (False, True))
+    assert worker["kubernetes.io/os"] == worker["beta.kubernetes.io/os"] == "linux"
+    assert set(plane) - set(worker) == {
+        "node-role.kubernetes.io/control-plane",
+        "node.kubernetes.io/exclude-from-external-load-balancers",
+    }
