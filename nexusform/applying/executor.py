@@ -29,6 +29,7 @@ from nexusform.applying.standing import (
 )
 from nexusform.applying.whereabouts import Whereabouts
 from nexusform.applying.workers import EndedCall, Workers
+from nexusform.log import log
 from nexusform.planning.plan import Plan, Step, StepKind
 from nexusform.ports import BackendProblem, Clock, Provider, ProviderAnswer, ResourceType
 from nexusform.state.journal import Done
@@ -258,6 +259,7 @@ class _Run:
     def _start(self, call: ProviderCall) -> None:
         now = self._now()
         self._timings[call.step.id] = _Timing(now, now)
+        log("debug", "step started", step=call.step.id, kind=call.step.kind, address=call.change.address)
         self._listener.started(self._event(call.step))
         self._workers.submit(call)
 
@@ -287,6 +289,7 @@ class _Run:
 
     def _end(self, step: Step, outcome: Outcome, error: str) -> None:
         event = self._event(step, outcome, error)
+        log("debug", "step ended", step=step.id, address=event.address, outcome=outcome)
         self._ends[step.id] = event
         self._timings.pop(step.id, None)
         self._untold.append(event)

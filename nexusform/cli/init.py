@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 from msgspec import Struct
 
 from nexusform.cli.arguments import group, switch, texts
 from nexusform.cli.commands import command
 from nexusform.cli.flags import LockFlags, ViewFlags, place_of
+from nexusform.cli.screen import Screen, input_allowed
 from nexusform.diagnostics import has_errors
 from nexusform.rendering.notation.colours import Painter
+from nexusform.workflow.first_files import missing_files, write_first_file
 from nexusform.workflow.init import InitOptions, init_directory
 
 
@@ -20,7 +24,7 @@ class InitArguments(Struct, frozen=True, kw_only=True):
     reconfigure: bool = switch("Use the backend as configured now and forget the earlier one")
     migrate_state: bool = switch("Take the state along from the earlier backend")
     force_copy: bool = switch("With -migrate-state, also over another state that stands there")
-    input: bool = switch("Taken for likeness with other tools; init asks nothing", default=True)
+    input: bool = switch("At a terminal, offer to write a first configuration and a .gitignore", default=True)
     upgrade: bool = switch("Taken for likeness with other tools; nothing is downloaded")
     lock: LockFlags = group(LockFlags)
     view: ViewFlags = group(ViewFlags)
@@ -42,7 +46,10 @@ def init(arguments: InitArguments) -> int:
         locking=arguments.lock.locking(),
     )
     screen = arguments.view.screen()
-    initialised = init_directory(place_of(), options)
+    place = place_of()
+    if input_allowed(arguments.input) and sys.stdin.isatty() and not _offer(screen, place.directory):
+        return 1
+    initialised = init_directory(place, options)
     screen.diagnostics(initialised.diagnostics, initialised.sources)
     if has_errors(initialised.diagnostics):
         return 1
@@ -53,3 +60,22 @@ def init(arguments: InitArguments) -> int:
     if not screen.in_automation:
         screen.out("\nNow `nexusform plan` shows what would change.")
     return 0
+
+
+def _offer(screen: Screen, directory: str) -> bool:
+    """Offer what a new directory lacks; whether nothing went wrong."""
+    missing = missing_files(directory)
+    if not missing:
+        return True
+    names = " and ".join(missing)
+    answer = screen.ask(
+        f"Write {names}?", "  Nothing stands there yet. Only 'yes' will be accepted to confirm."
+    )
+    for name in missing if answer == "yes" else ():
+        try:
+            write_first_file(directory, name)
+        except OSError as problem:
+            screen.err(f"Error: {name} cannot be written: {problem.strerror}.")
+            return False
+        screen.out(f"Wrote {name}.")
+    return True

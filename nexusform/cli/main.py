@@ -19,6 +19,7 @@ import click
 import nexusform
 from nexusform.cli.commands import Entry, LazyGroup
 from nexusform.diagnostics import did_you_mean
+from nexusform.log import log, start
 
 # One line per command: its name, where it lives, and what `-help` says of it.
 COMMANDS: Final[dict[str, Entry]] = {
@@ -91,6 +92,7 @@ def run(arguments: Sequence[str]) -> int:
 def _command(arguments: Sequence[str]) -> int:
     try:
         remaining = _take_global_options(list(arguments))
+        _start_log(remaining)
         result = ROOT.main(remaining, prog_name="nexusform", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as problem:
         click.echo(problem.ctx.get_help() if problem.ctx else "")
@@ -105,6 +107,16 @@ def _command(arguments: Sequence[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
+def _start_log(arguments: Sequence[str]) -> None:
+    """Log as NF_LOG says, from here on; which flags are set, and not to what."""
+    problem = start(os.environ)
+    if problem:
+        raise click.UsageError(problem)
+    words = [word.partition("=")[0] if word.startswith("-") else word for word in arguments]
+    flags = [word for word in words if word.startswith("-")]
+    log("info", "command", name=words[0] if words else "", flags=flags, version=nexusform.__version__)
+
+
 def _bug(bug: Exception) -> int:
     """What a user sees of a bug: one paragraph; the traceback goes to a file.
 
@@ -116,7 +128,7 @@ def _bug(bug: Exception) -> int:
     from traceback import format_exception
 
     trace = "".join(format_exception(bug))
-    if os.environ.get("NF_LOG", "").lower() in ("debug", "trace"):
+    if os.environ.get("NF_LOG", "").lower() in ("debug", "trace", "json"):
         click.echo(trace, err=True)
     name = type(bug).__name__
     click.echo(f"Error: nexusform met a bug of its own ({name}). {_SAFE} {_traceback_kept(trace)}", err=True)
@@ -156,7 +168,7 @@ def _take_global_options(arguments: list[str]) -> list[str]:
     """Obey `-chdir=DIR` and `-version` before the command; returns the rest."""
     while arguments and arguments[0].startswith("-"):
         name, equals, value = arguments[0].lstrip("-").partition("=")
-        if name == "version":
+        if name in ("version", "v"):
             return ["version", *arguments[1:]]
         if name != "chdir":
             break
@@ -171,6 +183,8 @@ def _take_global_options(arguments: list[str]) -> list[str]:
             ) from None
     if arguments and arguments[0] in ("-help", "-h"):
         return ["--help"]
+    if arguments and arguments[0] == "help":  # `help state list` is `state list -help`
+        return [*arguments[1:], "--help"]
     if arguments and arguments[0].startswith("-") and arguments[0] != "--help":
         near = did_you_mean(arguments[0].lstrip("-").split("=")[0], ("chdir", "help", "version"))
         raise click.UsageError(

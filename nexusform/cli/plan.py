@@ -13,11 +13,13 @@ from nexusform.cli.flags import LockFlags, ViewFlags, place_of, state_flag, vari
 from nexusform.cli.planning_flags import PlacementFlags, PlanningFlags
 from nexusform.cli.reports import ReportFlag, Subject, plan_reports, to_stdout, write_reports
 from nexusform.cli.voice import JsonVoice, PlanView, TextVoice, Voice
-from nexusform.diagnostics import has_errors
+from nexusform.diagnostics import error, has_errors
+from nexusform.planning.guard_rails import Limit, LimitProblem, breaches, limits_of
 from nexusform.planning.plan import Plan
 from nexusform.workflow.project import open_project
 from nexusform.workflow.resuming import remarks_on_rest
 from nexusform.workflow.run import Notices, PlanOptions, Run, begin
+from nexusform.workflow.surroundings import unwritable
 
 CHANGES: Final = 2  # exit code of -detailed-exitcode
 
@@ -30,6 +32,9 @@ class PlanArguments(Struct, frozen=True, kw_only=True):
     detailed_exitcode: bool = switch("Exit with 2 when there are changes")
     generate_config_out: str = text("Write configuration for imported objects that have none", metavar="FILE")
     as_json: bool = switch("As a stream of JSON events", flag="json")
+    fail_on: str = text(
+        "Exit with 1 when the plan moves more, leaves less room or is less certain", metavar="NAME:LIMIT,..."
+    )
     planning: PlanningFlags = group(PlanningFlags)
     shown: PlacementFlags = group(PlacementFlags)
     variables: tuple[tuple[str, str], ...] = variable_flags()
@@ -81,9 +86,13 @@ def plan(arguments: PlanArguments) -> int:
     """Show what apply would change, and where every VM, binding and pod would land.
 
     Exit code 0, or 1 for errors; with -detailed-exitcode 2 when there are changes.
+    -fail-on=moved:0,room:5,certainty:0.9 makes a plan an error that moves more than
+    so many placements, leaves room for fewer VMs on a site (of its largest SKU), or
+    is sure of a smaller part of its VMs per rack.
     """
     if arguments.sign and not arguments.out:
         raise click.UsageError("-sign signs a plan that is saved: add -out=FILE.")
+    limits = _limits(arguments.fail_on)
     options = arguments.planning.options(
         generate_config_out=arguments.generate_config_out,
         want_rejected=arguments.shown.placements == "all",
@@ -92,6 +101,9 @@ def plan(arguments: PlanArguments) -> int:
     reports = plan_reports(arguments.shown)
     voice = voice_of(arguments.view, as_json=arguments.as_json)
     showing = Showing(voice, arguments.shown, reports, arguments.show_sensitive)
+    if arguments.out and (reason := unwritable(arguments.out)):
+        voice.diagnostics([error("the-plan-cannot-be-saved", reason)], {})
+        return 1
     opened = open_project(place_of(arguments.state, arguments.variables))
     voice.diagnostics(opened.diagnostics, opened.sources)
     if opened.project is None:
@@ -103,7 +115,17 @@ def plan(arguments: PlanArguments) -> int:
     voice.diagnostics(run.diagnostics[already_told:], opened.sources)
     if made is None or made.errored or has_errors(run.diagnostics):
         return 1
+    if limits and (broken := breaches(made, limits)):
+        voice.diagnostics(broken, opened.sources)
+        return 1
     return CHANGES if arguments.detailed_exitcode and made.has_changes else 0
+
+
+def _limits(flag: str) -> tuple[Limit, ...]:
+    try:
+        return limits_of(flag) if flag else ()
+    except LimitProblem as problem:
+        raise click.UsageError(f"-fail-on: {problem}") from None
 
 
 def _plan_and_tell(run: Run, options: PlanOptions, showing: Showing, arguments: PlanArguments) -> Plan:

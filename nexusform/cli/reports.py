@@ -17,7 +17,7 @@ from nexusform.planning.plan import Plan
 from nexusform.ports import Registries
 from nexusform.source import SourceFile
 from nexusform.state.objects import State
-from nexusform.workflow.surroundings import write_output
+from nexusform.workflow.surroundings import unwritable, write_output
 
 # Code hosts cut comments off at 65,536 characters.
 MAX_BYTES: Final = 65_000
@@ -104,6 +104,12 @@ def _junit(subject: Subject) -> bytes:
     return render_junit(subject.plan).encode()
 
 
+def _csv(subject: Subject) -> bytes:
+    from nexusform.rendering.json.placements_csv import render_csv
+
+    return render_csv(subject.plan, subject.shown.detail).encode()
+
+
 FORMATS: Final[Mapping[str, Callable[[Subject], bytes]]] = {
     "text": _text,
     "markdown": _markdown,
@@ -112,6 +118,7 @@ FORMATS: Final[Mapping[str, Callable[[Subject], bytes]]] = {
     "svg": _svg,
     "sarif": _sarif,
     "junit": _junit,
+    "csv": _csv,
 }
 
 
@@ -151,6 +158,8 @@ def _parse_report(flag: str, formats: Collection[str]) -> ReportFlag:
         )
     if not colon or not path:
         raise click.UsageError(f"-report={flag}: name a file, or - for stdout: -report={name}:PATH.")
+    if path != "-" and (reason := unwritable(path)):
+        raise click.UsageError(f"-report: {reason}")
     return ReportFlag(name, path)
 
 

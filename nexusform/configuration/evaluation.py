@@ -87,7 +87,10 @@ def body_face(schema: BlockSchema) -> BodySchema:
     }
     if blocks:
         blocks["dynamic"] = ("type",)
-    return BodySchema(attributes=dict.fromkeys(schema.attributes, False), blocks=blocks)
+    computed = frozenset(
+        name for name, each in schema.attributes.items() if not each.required and not each.optional
+    )
+    return BodySchema(dict.fromkeys(schema.attributes, False), blocks, computed)
 
 
 def _arguments(

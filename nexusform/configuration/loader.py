@@ -16,6 +16,7 @@ from nexusform.configuration.decoder import ModuleFiles, ParsedFile, decode
 from nexusform.configuration.hidden_characters import hidden_characters
 from nexusform.configuration.ignore_comments import ignored_rules
 from nexusform.configuration.module_blocks import CallHeader
+from nexusform.configuration.overlooked import listed, overlooked_configuration, overlooked_value
 from nexusform.configuration.resource_blocks import Registered
 from nexusform.configuration.variable_values import (
     Assignment,
@@ -46,6 +47,7 @@ _LARGEST_ENTRY: Final = 1 << 30  # bytes of a kept tree
 _KEY_LENGTH: Final = 32  # bytes
 _DIGEST_LENGTH: Final = 32
 _VARIABLE_FILES: Final = ("nexusform.nfvars.hcl", "nexusform.nfvars.json")
+_FIRST: Final = " `nexusform init` at a terminal offers to write a first one."
 _AUTO: Final = (".auto.nfvars.hcl", ".auto.nfvars.json")
 
 
@@ -102,7 +104,13 @@ def read_variables(
         assignment, wrong = from_option(text)
         problems.extend(wrong)
         assignments.extend([assignment] if assignment else [])
-    values, wrong = settle(configuration.root.variables, assignments)
+    names, read = listed(directory), [Path(path).name for path in automatic_files(directory)]
+    read += [Path(text).name for kind, text in var_options if kind == "var-file"]
+    values, wrong = settle(
+        configuration.root.variables,
+        assignments,
+        lambda name: overlooked_value(name, environment, names, read),
+    )
     return values, [*problems, *wrong]
 
 
@@ -138,7 +146,7 @@ class _FileReader:
         if not files:
             detail = (
                 f'The directory "{directory}" contains no nexusform configuration files '
-                f"(*{NATIVE} or *{JSON})."
+                f"(*{NATIVE} or *{JSON}).{overlooked_configuration(names) or ('' if call else _FIRST)}"
             )
             self._tell("no-configuration-files", detail, call)
         module = ModuleFiles(directory, identity, tuple(files))
@@ -224,10 +232,7 @@ def _read(path: str, problems: list[Diagnostic]) -> SourceFile | None:
 
 def automatic_files(directory: str) -> list[str]:
     """The variable files that are read without being named, weakest first."""
-    try:
-        names = sorted(os.listdir(directory), key=os.fsencode)  # noqa: PTH208 - names, not paths
-    except OSError:
-        return []
+    names = listed(directory)
     variable_files = [n for n in names if n in _VARIABLE_FILES]
     variable_files.extend(n for n in names if n.endswith(_AUTO) and not n.startswith("."))
     return [os.path.normpath(os.path.join(directory, n)) for n in variable_files]  # noqa: PTH118 - a shown path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct
 
@@ -81,9 +81,12 @@ def from_file(source: SourceFile) -> tuple[list[Assignment], list[Diagnostic]]:
 
 
 def settle(
-    variables: Mapping[str, Variable], assignments: Iterable[Assignment]
+    variables: Mapping[str, Variable], assignments: Iterable[Assignment], hint: Callable[[str], str]
 ) -> tuple[dict[str, tuple[Value, Origin]], list[Diagnostic]]:
-    """The value and origin of every declared variable; of several assignments the last one counts."""
+    """The value and origin of every declared variable; of several assignments the last one counts.
+
+    `hint` says of a variable without a value where one may be meant to come from.
+    """
     problems: list[Diagnostic] = []
     last: dict[str, Assignment] = {}
     for each in assignments:
@@ -93,7 +96,7 @@ def settle(
             problems.extend(_undeclared(each, variables))
     values: dict[str, tuple[Value, Origin]] = {}
     for name, variable in variables.items():
-        values[name] = _value_of(variable, last.get(name), problems)
+        values[name] = _value_of(variable, last.get(name), hint, problems)
     return values, problems
 
 
@@ -115,7 +118,7 @@ def _undeclared(assignment: Assignment, variables: Mapping[str, Variable]) -> It
 
 
 def _value_of(
-    variable: Variable, assignment: Assignment | None, problems: list[Diagnostic]
+    variable: Variable, assignment: Assignment | None, hint: Callable[[str], str], problems: list[Diagnostic]
 ) -> tuple[Value, Origin]:
     origin = Origin("default", variable.span)
     value: Value | None = variable.default
@@ -129,7 +132,7 @@ def _value_of(
                 problems.append(_null(variable, assignment))
                 value = unknown(variable.type)
     if value is None:
-        problems.append(_missing(variable))
+        problems.append(_missing(variable, hint(variable.name)))
         value = unknown(variable.type)
     return (value.with_marks(SENSITIVE) if variable.sensitive else value), origin
 
@@ -186,9 +189,9 @@ def _null(variable: Variable, assignment: Assignment) -> Diagnostic:
     return error("required-variable-not-set", detail, assignment.origin.span or variable.span)
 
 
-def _missing(variable: Variable) -> Diagnostic:
+def _missing(variable: Variable, hint: str) -> Diagnostic:
     detail = (
         f'The root module input variable "{variable.name}" is not set, and has no default value. Use a -var '
-        "or -var-file command line argument to provide a value for this variable."
+        f"or -var-file command line argument to provide a value for this variable.{hint}"
     )
     return error("no-value-for-required-variable", detail, variable.span)

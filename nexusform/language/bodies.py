@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics import Diagnostic, did_you_mean, error
+from nexusform.diagnostics import Diagnostic, error
 from nexusform.language.json_syntax import COMMENT_NAME, expression_of
+from nexusform.language.other_names import meant_hint
 from nexusform.language.positions import describe
 from nexusform.language.syntax import (
     Attribute,
@@ -29,10 +30,18 @@ from nexusform.source import Position, Span
 
 
 class BodySchema(Struct, frozen=True):
-    """The arguments (name -> whether required) and blocks (type -> names of its labels) allowed."""
+    """The arguments (name -> whether required) and blocks (type -> names of its labels) allowed. Nobody means
+    the `computed` ones, which get a message of their own.
+    """
 
     attributes: Mapping[str, bool] = field(default_factory=dict)
     blocks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    computed: frozenset[str] = frozenset()
+
+    @property
+    def settable(self) -> list[str]:
+        """The arguments that a user can set."""
+        return [name for name in self.attributes if name not in self.computed]
 
 
 class Content(Struct, frozen=True):
@@ -101,7 +110,7 @@ def _unsupported_argument(attribute: Attribute, schema: BodySchema) -> Diagnosti
             '{ ... }" without the equals sign.'
         )
     else:
-        hint = did_you_mean(name, schema.attributes)
+        hint = meant_hint(name, schema.settable, schema.blocks, "a block of type")
     return error(
         "unsupported-argument", f'An argument named "{name}" is not expected here.{hint}', attribute.name_span
     )
@@ -115,7 +124,7 @@ def _unsupported_block(block: Block, schema: BodySchema) -> Diagnostic:
             f'"{name} = ...".'
         )
     else:
-        hint = did_you_mean(name, schema.blocks)
+        hint = meant_hint(name, schema.blocks, schema.settable, "the argument")
     return error(
         "unsupported-block-type", f'Blocks of type "{name}" are not expected here.{hint}', block.type_span
     )
@@ -206,7 +215,7 @@ def _add(each: JsonProperty, attributes: dict[str, Attribute], diagnostics: list
 
 
 def _extraneous(each: JsonProperty, schema: BodySchema) -> Diagnostic:
-    hint = did_you_mean(each.name, [*schema.attributes, *schema.blocks])
+    hint = meant_hint(each.name, [*schema.settable, *schema.blocks])
     return error(
         "extraneous-json-object-property",
         f'No argument or block type is named "{each.name}".{hint}',

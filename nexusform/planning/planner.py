@@ -80,7 +80,7 @@ def _planned(request: PlanRequest) -> PlanResult:
         *start.diagnostics,
         *world.diagnostics,
         *changes.missing_targets(blocks),
-        *unmatched(start.selection, blocks.instances, standing),
+        *unmatched(start.selection, start.order, blocks.instances, prior.instances, standing),
         *checked.problems,
         *causes(walked, start.order, flawed=start.flawed),
     ]

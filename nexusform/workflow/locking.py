@@ -13,6 +13,7 @@ from msgspec import Struct
 
 import nexusform
 from nexusform.diagnostics import Diagnostic, error, warning
+from nexusform.log import log
 from nexusform.ports import BackendProblem, Clock, LockHeld, LockInfo, StateBackend
 from nexusform.source import SourceFile
 from nexusform.workflow.place import Place
@@ -113,6 +114,7 @@ def acquire(
             continue
         except BackendProblem as problem:
             return None, [error("error-acquiring-the-state-lock", str(problem))]
+        log("info", "state locked", operation=operation, state=backend.describe(), id=info.id)
         taken_over = [warning("the-lock-of-a-dead-run-was-taken-over", text) for text in warnings]
         return HeldLock(backend, info.id), taken_over
 

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from nexusform.configuration.configuration import Configuration
 from nexusform.configuration.loader import load
 from nexusform.diagnostics import Diagnostic
+from nexusform.log import logged
 from nexusform.regular_files import read_regular
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
@@ -76,10 +77,11 @@ def load_configuration(
 ) -> tuple[Configuration | None, list[Diagnostic]]:
     """Read and check the configuration of the place's directory, with further texts of its root."""
     known = registries()
-    return load(
-        place.directory,
-        cache_directory=cache_directory(place.environment),
-        managed=known.schemas["managed"],
-        data=known.schemas["data"],
-        extra=extra,
-    )
+    with logged("info", "configuration read", directory=place.directory):
+        return load(
+            place.directory,
+            cache_directory=cache_directory(place.environment),
+            managed=known.schemas["managed"],
+            data=known.schemas["data"],
+            extra=extra,
+        )

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from nexusform.backends.local_file import LocalBackend
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
 from nexusform.encryption.backend import EncryptedBackend
+from nexusform.log import log, logged
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.conclusion.room_left import with_room
 from nexusform.planning.plan import Mode
@@ -93,12 +94,8 @@ class Run(Struct):
         refreshed: Refreshed = {}
         if options.refresh:
             try:
-                refreshed = refresh(
-                    self.stored.state,
-                    self.providers,
-                    types,
-                    self.notices.reading,
-                )
+                with logged("info", "objects read from the providers", providers=len(self.providers)):
+                    refreshed = refresh(self.stored.state, self.providers, types, self.notices.reading)
             except ProviderProblem as problem:
                 return _failed(options, error("reading-what-stands-failed", str(problem)))
         request = self.request(options, refreshed)
@@ -107,14 +104,16 @@ class Run(Struct):
             return _failed(options, *imports.diagnostics)
         if imports.generated:
             request = replace(request, configuration=self.project.configuration)
-        result = make_plan(replace(request, imports=imports.objects))
+        with logged("info", "plan made", mode=options.mode):
+            result = make_plan(replace(request, imports=imports.objects))
         more = (*contradictions, *imports.diagnostics)
         if more:
             plan = replace(result.plan, diagnostics=(*result.plan.diagnostics, *more))
             result = replace(result, plan=plan)
         if options.mode is Mode.NORMAL:
             result = with_lint(result, self.project.configuration)
-        return with_room(result, self.project.registries)
+        with logged("info", "room counted"):
+            return with_room(result, self.project.registries)
 
     def _imports(self, request: PlanRequest, options: PlanOptions) -> Imports:
         """What import blocks take over; configuration that was generated becomes part of the project."""
@@ -206,10 +205,12 @@ def _lock(run: Run, operation: str, locking: Locking, leaving: ExitStack) -> Non
 
 
 def _read(run: Run, leaving: ExitStack, *, settles: bool) -> None:
-    stored, problems = read_stored(run.project.backend)
+    with logged("info", "state read", state=run.project.backend.describe()):
+        stored, problems = read_stored(run.project.backend)
     run.diagnostics += problems
     if stored is None:
         return
+    log("debug", "state", serial=stored.state.serial, objects=len(stored.state.instances))
     try:
         if isinstance(run.project.backend, EncryptedBackend):
             run.project.backend.check()

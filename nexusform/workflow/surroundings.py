@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from nexusform.log import log
 from nexusform.ports import FileProblem
 from nexusform.regular_files import PRIVATE, NotRegular, TooLarge, read_regular, write_whole
 
@@ -26,6 +27,7 @@ def read_file(path: str, most: int) -> bytes:
 
     Raises FileProblem for what is missing, special or too large.
     """
+    log("debug", "file read", path=path)
     try:
         return read_regular(path, most)
     except FileNotFoundError:
@@ -175,6 +177,19 @@ def write_output(path: str, content: bytes, *, private: bool = False) -> None:
     write_whole(target, content, PRIVATE if private else 0o666)
     if private:
         target.chmod(PRIVATE)
+
+
+def unwritable(path: str) -> str:
+    """Why a file could not be written there, as far as that can be told beforehand; "" when it may be."""
+    target = Path(path)
+    folder = target.parent
+    if target.is_dir():
+        return f'"{path}" is a directory.'
+    if not folder.is_dir():
+        return f'"{path}" cannot be written: there is no directory "{folder}".'
+    if not _takes_what_comes(target) and not os.access(folder, os.W_OK):
+        return f'"{path}" cannot be written: nothing can be made in the directory "{folder}".'
+    return ""
 
 
 def _takes_what_comes(path: Path) -> bool:

@@ -127,13 +127,16 @@ class _Module(Struct, frozen=True):
         sources, types = self.registries.data_sources, self.registries.resource_types
         resource_type = (sources if block.mode == "data" else types).get(block.type)
         prepared = self.bodies.of(block)
-        _, repetition_problems = self.evaluation.expansion(block, self.evaluation.scope(self.instance))
+        expansion, repetition_problems = self.evaluation.expansion(
+            block, self.evaluation.scope(self.instance)
+        )
         if resource_type is None or prepared is None:
             return repetition_problems
         address = Address(self.instance.path, block.mode, block.type, block.name)
         instance = Instance(address, resource_type, None, block, self.instance, ONCE, prepared)
         problems = arguments.evaluate(instance, self.evaluation)
-        problems = [problem for problem in problems if not _about_repetition(problem, block)]
+        if expansion is None or not (expansion.repetitions or expansion.unknown):
+            problems = [problem for problem in problems if not _about_repetition(problem, block)]
         problems += repetition_problems
         if resource_type.vms is not None and instance.config is not None and self.skus is not None:
             unknown_skus = resource_type.vms.unknown_skus(instance.config, self.skus)
@@ -159,7 +162,7 @@ def _repeats(block: ResourceBlock) -> bool:
 
 
 def _about_repetition(problem: Diagnostic, block: ResourceBlock) -> bool:
-    """A problem that only holds because the block was looked at without its repetition: its name."""
+    """A problem that only the instances of a block have: their name, which no default can be."""
     return (
         _repeats(block)
         and problem.severity is Severity.ERROR

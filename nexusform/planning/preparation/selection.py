@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 
 from msgspec import Struct
@@ -189,10 +189,44 @@ def _patterns(option: str, texts: Iterable[str], problems: list[Diagnostic]) -> 
 
 
 def unmatched(
-    selection: Selection, addresses: Iterable[Address], vms: Mapping[Address, Iterable[str]]
+    selection: Selection,
+    order: Order,
+    planned: Collection[Address],
+    standing: Collection[Address],
+    vms: Mapping[Address, Iterable[str]],
 ) -> list[Diagnostic]:
-    """-replace options that name nothing: instances by address, VMs by the names that stand."""
-    known = list(addresses)
+    """Options that name nothing, of the instances planned and standing and the names of VMs that stand."""
+    addresses = [*planned, *standing]
+    problems = _without_object("-target", selection.targets, order, addresses)
+    problems += _without_object("-exclude", selection.excludes, order, addresses)
+    return problems + _without_replacement(selection, planned, vms)
+
+
+def _without_object(
+    option: str, patterns: Iterable[AddressPattern], order: Order, addresses: Collection[Address]
+) -> list[Diagnostic]:
+    """Of patterns that name neither a block nor an instance. A block without instances is no mistake; of
+    what is excluded, single instances that do not stand are not known.
+    """
+    problems = []
+    for pattern in patterns:
+        single = option == "-target" and _names_instances(pattern)
+        if not single and any(_names_block(pattern, block.address) for block in order.blocks):
+            continue
+        if any(pattern.matches(address) for address in addresses):
+            continue
+        known = [*(str(block.address) for block in order.blocks), *(str(address) for address in addresses)]
+        detail = (
+            f"{option}={pattern} names nothing in the configuration or the state."
+            f"{did_you_mean(str(pattern), known)}"
+        )
+        problems.append(error("nothing-to-target", detail))
+    return problems
+
+
+def _without_replacement(
+    selection: Selection, known: Collection[Address], vms: Mapping[Address, Iterable[str]]
+) -> list[Diagnostic]:
     problems = []
     for pattern in selection.replace:
         if not any(pattern.matches(address) for address in known):

@@ -21,10 +21,15 @@ from nexusform.scheduling.decision import Refusal
 
 
 def placement_changes(plan: Plan, detail: Detail) -> Iterator[dict[str, Any]]:
-    """One object per row. Kept rows only with `all`, save observations, which are always told."""
+    """One object per row that is shown."""
+    return (_row_document(row, detail) for row in shown_rows(plan, detail))
+
+
+def shown_rows(plan: Plan, detail: Detail) -> Iterator[PlacementChange]:
+    """The rows that documents list: kept ones only with `all`, save observations, which are always told."""
     for row in plan.placements:
         if row.action is not PlacementAction.KEEP or row.trigger or detail is Detail.ALL:
-            yield _row_document(row, detail)
+            yield row
 
 
 def _row_document(row: PlacementChange, detail: Detail) -> dict[str, Any]:

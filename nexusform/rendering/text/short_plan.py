@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nexusform.advice.registry import RULE_IDS
+from nexusform.diagnostic_kinds import SUMMARIES
 from nexusform.diagnostics import Severity
 from nexusform.planning.plan import Mode, Plan
 from nexusform.rendering.notation.colours import Painter, columns, harmless, wrap
@@ -135,13 +136,18 @@ def entry_lines(entry: Entry, width: int, paint: Painter) -> list[str]:
     subjects = names_text(entry.subjects, max(most, 4))
     text = harmless(f"{subjects}: {entry.text}" if subjects else entry.text)
     place = harmless(_places(entry.places))
-    label = f"{mark} {paint(harmless(entry.id), 'bold')}"
+    label = f"{mark} {paint(harmless(_title(entry)), 'bold')}"
     if columns(label) + 2 > _ID_COLUMNS:
         lines = [label, *hanging("", text, 4, width)]
         room = _MOST_LINES + columns(subjects) // width if entry.fails else _MOST_LINES
         return _with_place(cut(lines, room, width), place, 4, width)
     room = _MOST_LINES + columns(subjects) // (width - _ID_COLUMNS) if entry.fails else _MOST_LINES
     return _with_place(cut(hanging(label, text, _ID_COLUMNS, width), room, width), place, _ID_COLUMNS, width)
+
+
+def _title(entry: Entry) -> str:
+    """A lint rule by its id, which is what silences it; anything else in words."""
+    return entry.id if entry.id in RULE_IDS else SUMMARIES.get(entry.id, entry.id)
 
 
 def _places(places: Sequence[str]) -> str:

@@ -160,7 +160,9 @@ def test_what_fails_stands_before_advice_and_names_everyone(plans: SimpleNamespa
 def test_an_entry_has_three_lines_at_most(plans: SimpleNamespace) -> None:
     long = warning("rollout-does-not-complete", "word " * 200, plans.span_of("agent_pool"), address="a.b")
     text = short(replace(plans.added_cluster(), diagnostics=(long,)), plans)
-    entry = text[text.index("! rollout") : text.index("  -details")].rstrip("\n").split("\n")
+    entry = (
+        text[text.index("! Rollout does not complete") : text.index("  -details")].rstrip("\n").split("\n")
+    )
     assert len(entry) == 3
     assert entry[-1].endswith("...  main.nf.hcl:4")
 

@@ -1,0 +1,109 @@
+"""What a run does, for whoever looks for a fault: NF_LOG=LEVEL, or NF_LOG=json, to stderr or NF_LOG_PATH.
+
+Nothing is logged, and `logging` is not imported, unless `start` is called. Values of the configuration are
+never logged, only names, counts and times: a log is handed around.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import logging
+
+_TRACE: Final = 5
+_LEVELS: Final = {"trace": _TRACE, "debug": 10, "info": 20, "warn": 30, "error": 40}
+LEVELS: Final = (*_LEVELS, "json", "off")
+_ACTIVE: list[logging.Logger] = []  # the logger, once there is one
+
+
+def start(environment: Mapping[str, str]) -> str:
+    """Log as NF_LOG and NF_LOG_PATH say; why that cannot be, "" when all is well."""
+    _ACTIVE.clear()
+    wanted = environment.get("NF_LOG", "").lower()
+    if wanted in ("", "off"):
+        return ""
+    if wanted not in LEVELS:
+        return f'NF_LOG: there is no level "{wanted}". Known are: {", ".join(LEVELS)}.'
+    import logging
+
+    path = environment.get("NF_LOG_PATH", "")
+    try:
+        handler = logging.FileHandler(path, encoding="utf-8") if path else logging.StreamHandler()
+    except OSError as problem:
+        return f'NF_LOG_PATH: "{path}" cannot be written: {problem.strerror}.'
+    logging.addLevelName(_TRACE, "TRACE")
+    handler.setFormatter(_json_lines() if wanted == "json" else _text_lines())
+    logger = logging.getLogger("nexusform")
+    logger.setLevel(_LEVELS.get(wanted, _TRACE))
+    logger.handlers = [handler]
+    logger.propagate = False
+    _ACTIVE[:] = [logger]
+    return ""
+
+
+def log(level: str, message: str, **facts: object) -> None:
+    """One line: what happened, and facts about it (names, counts, seconds)."""
+    for logger in _ACTIVE:
+        logger.log(_LEVELS[level], message, extra={"facts": facts})
+
+
+@contextmanager
+def logged(level: str, message: str, **facts: object) -> Iterator[None]:
+    """One line once the block has ended, with the seconds that it took."""
+    if not _ACTIVE:
+        yield
+        return
+    began = perf_counter()
+    try:
+        yield
+    finally:
+        log(level, message, **facts, seconds=round(perf_counter() - began, 4))
+
+
+def _text_lines() -> logging.Formatter:
+    """`2026-01-01T00:00:00.000Z [INFO]  plan made: changes=14 seconds=0.1`."""
+    import logging
+
+    class Lines(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            facts = " ".join(f"{name}={value}" for name, value in _facts(record).items())
+            level = f"[{record.levelname}]"
+            line = f"{_timestamp(record)} {level:<9}{record.getMessage()}"
+            return f"{line}: {facts}" if facts else line
+
+    return Lines()
+
+
+def _json_lines() -> logging.Formatter:
+    """One object per line, with the names that Terraform's JSON log has."""
+    import logging
+
+    class Lines(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            import json
+
+            head = {
+                "@level": record.levelname.lower(),
+                "@message": record.getMessage(),
+                "@module": "nexusform",
+                "@timestamp": _timestamp(record),
+            }
+            return json.dumps({**head, **_facts(record)}, default=str)
+
+    return Lines()
+
+
+def _facts(record: logging.LogRecord) -> dict[str, object]:
+    facts = getattr(record, "facts", {})
+    return dict(facts)
+
+
+def _timestamp(record: logging.LogRecord) -> str:
+    from datetime import UTC, datetime
+
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,125 @@
+"""Guard rails: what a plan may do at most and must leave at least, given from outside (`-fail-on`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.diagnostics import Diagnostic, did_you_mean, error
+from nexusform.planning.plan import PlacementAction, Plan
+from nexusform.words import counted, form
+
+
+class GuardRail(Struct, frozen=True):
+    """A limit's meaning: `measure` says in words what of a plan goes beyond a limit; `allowed` says the limit
+    itself; `fraction`: it is one between 0 and 1, else a whole number.
+    """
+
+    measure: Callable[[Plan, float], Iterable[str]]
+    allowed: str
+    fraction: bool = False
+
+
+class Limit(Struct, frozen=True):
+    """One limit that a run was given: `moved:0`."""
+
+    name: str
+    value: float
+
+
+class LimitProblem(ValueError):
+    """Text that is no limit; the message says why, for the user."""
+
+
+def limits_of(text: str) -> tuple[Limit, ...]:
+    """The limits of `moved:0,room:5,certainty:0.9`. Raises LimitProblem."""
+    limits = tuple(_limit(part.strip()) for part in text.split(",") if part.strip())
+    if not limits:
+        raise LimitProblem(
+            f"name at least one limit, for example moved:0. Known are: {', '.join(GUARD_RAILS)}."
+        )
+    return limits
+
+
+def _limit(part: str) -> Limit:
+    name, _, number = part.partition(":")
+    rail = GUARD_RAILS.get(name)
+    if rail is None:
+        hint = did_you_mean(name, GUARD_RAILS)
+        raise LimitProblem(f'there is no limit "{name}". Known are: {", ".join(GUARD_RAILS)}.{hint}')
+    try:
+        value = float(number) if rail.fraction else int(number)
+    except ValueError:
+        value = -1
+    if value < 0 or (rail.fraction and not value <= 1):
+        kind = "a number from 0 to 1" if rail.fraction else "a whole number from 0 on"
+        raise LimitProblem(f'"{part}" needs {kind} after a colon, for example {name}:{_EXAMPLES[name]}.')
+    return Limit(name, value)
+
+
+def breaches(plan: Plan, limits: Iterable[Limit]) -> list[Diagnostic]:
+    """An error for every limit that the plan breaks; a plan in error has other troubles."""
+    if plan.errored:
+        return []
+    diagnostics = []
+    for limit in limits:
+        rail = GUARD_RAILS[limit.name]
+        value = f"{limit.value:g}"
+        for measured in rail.measure(plan, limit.value):
+            allowed = rail.allowed.format(value)
+            detail = f"{measured}; -fail-on={limit.name}:{value} allows {allowed}."
+            diagnostics.append(error("guard-rail", detail))
+    return diagnostics
+
+
+# --- the limits ----------------------------------------------------------------------------------
+
+_KINDS: Final = {"vm": ("VM", "VMs"), "binding": ("binding", "bindings"), "pod": ("pod", "pods")}
+
+
+def _moved(plan: Plan, most: float) -> Iterable[str]:
+    """VMs, bindings and pods that leave the place they have."""
+    moved = [row for row in plan.placements if row.action is PlacementAction.MOVE]
+    if len(moved) <= most:
+        return []
+    counts = []
+    for kind, (one, many) in _KINDS.items():
+        count = sum(row.kind == kind for row in moved)
+        if count:
+            counts.append(counted(count, one, many))
+    return [f"{' and '.join(counts)} {form(len(moved), 'moves', 'move')}"]
+
+
+def _room(plan: Plan, least: float) -> Iterable[str]:
+    """What still fits on each site of its largest VM SKU in play, once the plan is applied."""
+    seen: set[str] = set()
+    for row in plan.room:  # the largest SKU of a site comes first
+        if row.site_id in seen or row.after is None:
+            continue
+        seen.add(row.site_id)
+        free = row.after.free
+        if free < least:
+            yield f"On {row.site} {free:,} more {row.sku} {form(free, 'fits', 'fit')} after this plan"
+
+
+def _certainty(plan: Plan, least: float) -> Iterable[str]:
+    """The part of the VMs placed whose rack's count of their pool holds in every tie-break."""
+    placed = sum(table.placed for table in plan.placement_tables)
+    if not placed:
+        return []
+    if not plan.tie_breaks:
+        return ["Certainty was not computed (-tie-breaks=0)"]
+    sure = sum(table.racks_certain for table in plan.placement_tables)
+    if sure >= least * placed:
+        return []
+    return [f"VMs per rack are certain for {sure:,} of the {placed:,} VMs placed"]
+
+
+GUARD_RAILS: Final[Mapping[str, GuardRail]] = {
+    "moved": GuardRail(_moved, "{} at most"),
+    "room": GuardRail(_room, "no fewer than {}"),
+    "certainty": GuardRail(_certainty, "no smaller part than {}", fraction=True),
+}
+_EXAMPLES: Final = {"moved": "0", "room": "5", "certainty": "0.9"}

@@ -1,0 +1,70 @@
+"""Placements as a table for spreadsheets and data tools: `-report=csv:PATH`."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable
+from typing import Any, Final
+
+from nexusform.planning.plan import Plan
+from nexusform.rendering.json.json_placements import shown_rows
+from nexusform.rendering.notation.places import place_document
+from nexusform.rendering.report.placement_rows import Detail
+
+_PLACE: Final = ("cluster", "state", "node", "rack", "machine", "availability_zone", "numa_cells")
+COLUMNS: Final = (
+    "kind",
+    "address",
+    "cluster",
+    "pool",
+    "vm_sku_name",
+    "object",
+    "action",
+    "trigger",
+    *[f"from_{name}" for name in _PLACE],
+    *[f"to_{name}" for name in _PLACE],
+    "certainty_rack",
+    "certainty_machine",
+    "provenance",
+    "reason",
+)
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+
+
+def render_csv(plan: Plan, detail: Detail) -> str:
+    """One line per placement that JSON lists (RFC 4180, a header line first), in the plan's order.
+
+    NUMA cells are parted by blanks. Text that a spreadsheet would take for a formula begins with a quote.
+    """
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\r\n")
+    table.writerow(COLUMNS)
+    for row in shown_rows(plan, detail):
+        certainty = row.certainty
+        table.writerow(
+            [
+                row.kind,
+                *_plain([str(row.address), row.cluster, row.pool, row.sku, row.object]),
+                row.action.value,
+                row.trigger,
+                *_place(place_document(row.source)),
+                *_place(place_document(row.target)),
+                certainty.rack if certainty is not None else "",
+                certainty.machine if certainty is not None else "",
+                row.provenance,
+                *_plain([row.reason]),
+            ]
+        )
+    return text.getvalue()
+
+
+def _place(place: dict[str, Any] | None) -> Iterable[str]:
+    parts = place or {}
+    cells = parts.get("numa_cells")
+    shown = {**parts, "numa_cells": " ".join(map(str, cells)) if cells else None}
+    return _plain("" if shown.get(name) is None else str(shown[name]) for name in _PLACE)
+
+
+def _plain(texts: Iterable[str]) -> list[str]:
+    return [f"'{text}" if text.startswith(_FORMULA) else text for text in texts]
