@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from msgspec.structs import replace
 
 from nexusform.exact_numbers import MAX_DIGITS, PRECISION, number_from_decimal
-from nexusform.refinements import NOTHING_KNOWN, Refinement
 from nexusform.value_types import (
     DYNAMIC,
     NUMBER,
@@ -32,9 +31,11 @@ from nexusform.value_types import (
 )
 from nexusform.values import (
     FALSE,
+    NOTHING_KNOWN,
     SENSITIVE,
     TRUE,
     UNKNOWN,
+    Refinement,
     Unknown,
     Value,
     number,

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nexusform.plain_data import ConversionProblem, from_plain, refined_parts, to_plain
-from nexusform.refinements import Refinement, fulfils
 from nexusform.value_types import (
     BOOL,
     DYNAMIC,
@@ -23,7 +22,9 @@ from nexusform.value_types import (
 )
 from nexusform.values import (
     UNKNOWN,
+    Refinement,
     Value,
+    fulfils,
     number,
     object_value,
     refined,

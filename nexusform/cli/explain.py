@@ -16,8 +16,7 @@ from nexusform.rendering.answers.outline import Outline
 from nexusform.whatif.pools import PoolReason
 from nexusform.workflow.explain import Reason
 from nexusform.workflow.explain import explain as find_explanations
-from nexusform.workflow.explain_fleet import PlacementReason
-from nexusform.workflow.explain_pods import NODES_UNKNOWN
+from nexusform.workflow.explain_workloads import NODES_UNKNOWN, PlacementReason
 
 
 class ExplainArguments(Struct, frozen=True, kw_only=True):

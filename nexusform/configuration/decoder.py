@@ -12,7 +12,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.address import ConfigAddress, Mode
-from nexusform.configuration.condition_blocks import decode_conditions
 from nexusform.configuration.configuration import (
     AnyBody,
     Check,
@@ -34,7 +33,12 @@ from nexusform.configuration.moving_blocks import decode_import, decode_moved, d
 from nexusform.configuration.override_files import apply_overrides
 from nexusform.configuration.resource_blocks import Home, Registered, decode_resource
 from nexusform.configuration.settings_block import decode_settings
-from nexusform.configuration.value_blocks import decode_locals, decode_output, decode_variable
+from nexusform.configuration.value_blocks import (
+    decode_conditions,
+    decode_locals,
+    decode_output,
+    decode_variable,
+)
 from nexusform.configuration.written import already, check_name, header_text, in_text_order, only_block
 from nexusform.diagnostics import Diagnostic, did_you_mean, error
 from nexusform.language.bodies import BodySchema, content

@@ -1,9 +1,16 @@
-"""Directories to a Configuration, and variable files to values: the only reader of these files."""
+"""Directories to a Configuration, and variable files to values: the only reader of these files. What a
+file says beside its blocks is read here, too: `# nexusform:ignore ID` comments, by which lint rules rest
+for the block below them, and characters that no reader sees.
+
+Bidirectional controls turn the order of a line round, zero-width characters and tags make two names that
+look alike differ. Neither harms a plan; both can hide from a reviewer what it will do, so they warn.
+"""
 
 from __future__ import annotations
 
 import hmac
 import os
+import re
 from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -13,8 +20,6 @@ from msgspec.structs import replace
 
 from nexusform.configuration.configuration import AnyBody, Configuration
 from nexusform.configuration.decoder import ModuleFiles, ParsedFile, decode
-from nexusform.configuration.hidden_characters import hidden_characters
-from nexusform.configuration.ignore_comments import ignored_rules
 from nexusform.configuration.module_blocks import CallHeader
 from nexusform.configuration.overlooked import listed, overlooked_configuration, overlooked_value
 from nexusform.configuration.resource_blocks import Registered
@@ -26,10 +31,11 @@ from nexusform.configuration.variable_values import (
     from_option,
     settle,
 )
-from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.language import tree_codec
+from nexusform.diagnostics import Diagnostic, error, has_errors, warning
+from nexusform.language import parser
 from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import SYNTAX_VERSION, collector_off, parse_file
+from nexusform.language.positions import Positions
 from nexusform.language.syntax import Body
 from nexusform.regular_files import PRIVATE, TooLarge, create, open_regular, read_regular, write_whole
 from nexusform.schema import BlockSchema
@@ -282,14 +288,14 @@ class _Cache:
         digest, tree = entry[:_DIGEST_LENGTH], entry[_DIGEST_LENGTH:]
         if not hmac.compare_digest(digest, self._digest(name, tree)):
             return None
-        kept = tree_codec.decode(tree)
+        kept = parser.decode_tree(tree)
         return kept if isinstance(kept, Body) else None
 
     def put(self, source: SourceFile, body: Body) -> None:
         """Keep a tree."""
         if self._key is None:
             return
-        name, tree = self._name(source), tree_codec.encode(body)
+        name, tree = self._name(source), parser.encode_tree(body)
         try:
             self._directory.mkdir(exist_ok=True)
             entry = self._digest(name, tree) + tree
@@ -328,3 +334,58 @@ def _key_in(directory: Path) -> bytes | None:
         return None
     owned = os.name == "nt" or (status.st_uid == os.getuid() and not status.st_mode & 0o077)
     return key if owned and len(key) == _KEY_LENGTH else None
+
+
+_MARK = "nexusform:ignore"
+_COMMENT = re.compile(r"\s*(?:#|//)")
+_IDS = re.compile(r"\s*(?:#|//)\s*nexusform:ignore[:=]?\s+([\w-]+(?:\s*,\s*[\w-]+)*)")
+
+
+def ignored_rules(source: SourceFile) -> Mapping[int, frozenset[str]]:
+    """The ids by the number of the line (from 1) that follows a run of comment lines.
+
+    Several ids are separated by commas; what stands after them is the reason.
+    """
+    if _MARK not in source.text:
+        return {}
+    rules: dict[int, frozenset[str]] = {}
+    gathered: frozenset[str] = frozenset()
+    for number, line in enumerate(source.text.split("\n"), start=1):
+        if _COMMENT.match(line):
+            ids = _IDS.match(line)
+            if ids is not None:
+                gathered |= {i.strip() for i in ids.group(1).split(",")}
+        elif gathered:
+            rules[number] = gathered
+            gathered = frozenset()
+    return rules
+
+
+_BIDIRECTIONAL: Final = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+_ZERO_WIDTH: Final = "\u180e\u200b-\u200d\u2060-\u2064\ufeff"
+_TAGS: Final = "\U000e0000-\U000e007f"
+_HIDDEN: Final = re.compile(f"[{_BIDIRECTIONAL}{_ZERO_WIDTH}{_TAGS}]")
+_BYTE_ORDER_MARK: Final = "\ufeff"
+_MOST_LINES: Final = 5
+
+
+def hidden_characters(source: SourceFile) -> list[Diagnostic]:
+    """One warning for a file that holds any, at the first of them."""
+    text = source.text
+    if text.isascii():
+        return []
+    # At its very beginning a file may say so that it is UTF-8.
+    start = 1 if text.startswith(_BYTE_ORDER_MARK) else 0
+    places = [match.start() for match in _HIDDEN.finditer(text, start)]
+    if not places:
+        return []
+    positions = Positions(source.name, text)
+    first = Span(source.name, positions.at(places[0]), positions.at(places[0] + 1))
+    lines = list(dict.fromkeys(positions.at(place).line for place in places))
+    listed = ", ".join(map(str, lines[:_MOST_LINES])) + (", ..." if len(lines) > _MOST_LINES else "")
+    detail = (
+        f"U+{ord(text[places[0]]):04X} stands here and is not seen; this file has {len(places)} of its "
+        f"kind, on line {listed}. Such characters turn the order of a line round, or make names differ that "
+        "look alike. Take them out, or write them as \\uNNNN."
+    )
+    return [warning("hidden-characters", detail, first)]

@@ -23,10 +23,9 @@ from nexusform.language.syntax import (
     TupleCons,
 )
 from nexusform.plain_data import Path, PathStep, Refined
-from nexusform.refinements import Refinement
 from nexusform.schema import NestedBlock, Nesting, order_attribute
 from nexusform.source import Span
-from nexusform.values import UNKNOWN
+from nexusform.values import UNKNOWN, Refinement
 
 
 class Remarks:

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.address import Mode
 from nexusform.configuration.configuration import Configuration, Module, ResourceBlock
-from nexusform.configuration.dependencies import dependencies
-from nexusform.configuration.uses import Node, Sight, Use, Uses, all_uses, modules
+from nexusform.configuration.uses import Node, Sight, Use, Uses, all_uses, dependencies, modules
 from nexusform.configuration.written import in_text_order
 from nexusform.diagnostics import Diagnostic, did_you_mean, error
 from nexusform.language.references import traversals

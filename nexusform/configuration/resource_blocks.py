@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping
 from msgspec import Struct, field
 
 from nexusform.address import ConfigAddress, Mode
-from nexusform.configuration.condition_blocks import decode_conditions
 from nexusform.configuration.configuration import AnyBody, Lifecycle, ResourceBlock
 from nexusform.configuration.constants import constant_flag
+from nexusform.configuration.value_blocks import decode_conditions
 from nexusform.configuration.written import (
     as_expression,
     check_name,

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from nexusform.address import AddressPattern
-from nexusform.configuration.condition_blocks import decode_conditions
 from nexusform.configuration.configuration import AnyBody, Condition, ProviderBlock
 from nexusform.configuration.constants import constant_flag, constant_text
 from nexusform.configuration.module_blocks import decode_provider, is_local
 from nexusform.configuration.moving_blocks import pattern_of
+from nexusform.configuration.value_blocks import decode_conditions
 from nexusform.configuration.written import (
     already,
     check_name,

@@ -1,20 +1,23 @@
-"""`variable`, `locals` and `output` blocks: the names through which values come in and go out."""
+"""`variable`, `locals` and `output` blocks: the names through which values come in and go out; and
+`condition` with its `error_message`, wherever they stand: validation, pre- and postcondition, assert.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from nexusform.configuration.condition_blocks import decode_conditions
-from nexusform.configuration.configuration import Local, Output, Variable
+from nexusform.configuration.configuration import Condition, Local, Output, Variable
 from nexusform.configuration.constants import constant, constant_flag, constant_text
 from nexusform.configuration.written import NAME_RULE, as_expression, check_name, is_name, references
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.language.bodies import BodySchema, content, just_attributes
 from nexusform.language.conversion import convert, describe
+from nexusform.language.references import traversals
 from nexusform.language.syntax import Attribute, Block, JsonBody, Traversal
 from nexusform.language.type_expressions import type_expression
 from nexusform.plain_data import ConversionProblem
+from nexusform.source import Span
 from nexusform.value_types import DYNAMIC, ListType, MapType, Type
 from nexusform.values import NULL, Value
 
@@ -132,3 +135,32 @@ def decode_output(block: Block, problems: list[Diagnostic]) -> Output | None:
     return Output(
         label.value, value.expression, text, sensitive, depends_on, preconditions, block.header_span
     )
+
+
+_FACE = BodySchema(attributes={"condition": True, "error_message": True})
+
+
+def decode_conditions(
+    blocks: Iterable[Block], kind: str, problems: list[Diagnostic]
+) -> tuple[Condition, ...]:
+    """The conditions of all blocks of one type; adds to `problems`."""
+    conditions: list[Condition] = []
+    for block in blocks:
+        if block.type != kind:
+            continue
+        parts, wrong = content(block.body, _FACE)
+        problems.extend(wrong)
+        condition, message = parts.attributes.get("condition"), parts.attributes.get("error_message")
+        if condition is not None and not traversals(condition.expression):
+            problems.append(_refers_to_nothing(kind, condition.expression.span))
+        if condition is not None and message is not None:
+            conditions.append(Condition(condition.expression, message.expression, block.span))
+    return tuple(conditions)
+
+
+def _refers_to_nothing(kind: str, span: Span) -> Diagnostic:
+    detail = (
+        "The condition expression must refer to at least one object from elsewhere in the configuration, or "
+        "else its result would not be checking anything."
+    )
+    return error("condition-refers-to-nothing", detail, span, headline=f"Invalid {kind} expression")

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nexusform.configuration.configuration import Encryption, EncryptionTarget, MethodName
-from nexusform.configuration.encryption_block import UNENCRYPTED
+from nexusform.configuration.settings_block import UNENCRYPTED
 from nexusform.encryption.keys import Key, KeyProblem, key_from
 
 _HEAD: Final = b'{"encryption":'

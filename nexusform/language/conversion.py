@@ -7,7 +7,6 @@ from typing import Any, Final, TypeVar
 
 from nexusform.language.numbers import number_text, parse_number
 from nexusform.plain_data import ConversionProblem, PathStep
-from nexusform.refinements import NOT_NULL, Refinement
 from nexusform.value_types import (
     BOOL,
     DYNAMIC,
@@ -22,7 +21,17 @@ from nexusform.value_types import (
     friendly_name,
     has_dynamic,
 )
-from nexusform.values import FALSE, TRUE, UNKNOWN, Value, refinement_of, set_value, unmark_deep
+from nexusform.values import (
+    FALSE,
+    NOT_NULL,
+    TRUE,
+    UNKNOWN,
+    Refinement,
+    Value,
+    refinement_of,
+    set_value,
+    unmark_deep,
+)
 
 Kind = TypeVar("Kind", ObjectType, TupleType)
 

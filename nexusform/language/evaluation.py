@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic, Problem, ValueNote, error, has_errors
 from nexusform.exact_numbers import number_from_decimal
-from nexusform.language.access import attribute, index
 from nexusform.language.functions.function import Function
+from nexusform.language.operators import attribute, index
 from nexusform.language.syntax import Expression, Step, Traversal, TraverseAttribute
 from nexusform.language.value_notes import traversal_text, value_notes
 from nexusform.source import Span

@@ -9,7 +9,6 @@ from typing import Final
 
 from nexusform.diagnostics import Diagnostic, Problem, ValueNote, did_you_mean, error, has_errors
 from nexusform.exact_numbers import number_from_decimal
-from nexusform.language.access import index
 from nexusform.language.comprehension import for_object, for_tuple, splat, splat_element, template_for
 from nexusform.language.conversion import convert, describe, unify
 from nexusform.language.evaluation import CALL_UNITS, Evaluation, Handler, Scope, TooLarge, bounded
@@ -26,6 +25,7 @@ from nexusform.language.operators import (
     OperationProblem,
     apply_binary,
     apply_unary,
+    index,
     operand_type,
     result_type,
 )
@@ -55,7 +55,6 @@ from nexusform.language.syntax import (
 )
 from nexusform.language.templates import condition_of, template, template_if
 from nexusform.plain_data import ConversionProblem
-from nexusform.refinements import Refinement, either
 from nexusform.value_types import (
     BOOL,
     DYNAMIC,
@@ -75,7 +74,9 @@ from nexusform.values import (
     NULL,
     TRUE,
     UNKNOWN,
+    Refinement,
     Value,
+    either,
     object_value,
     refined,
     refinement_of,

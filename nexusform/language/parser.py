@@ -1,8 +1,12 @@
 """Text to tree: the doors through which HCL's native syntax comes in.
 
-`parse_file` reads a configuration file, `parse_expression` one expression, `parse_template` a
-template without quotes. All give what could be read together with every problem met; none raises.
-Why this is a parser of our own is told in docs/decisions/0002-parser.md.
+`parse_file` reads a configuration file, `parse_expression` one expression, `parse_template` a template
+without quotes. All give what could be read together with every problem met; none raises. Why this is a
+parser of our own is told in docs/decisions/0002-parser.md.
+
+A tree is kept between runs as bytes (`encode_tree`, `decode_tree`). The form is JSON, never code: every
+node an array that begins with the name of its class, as the annotations in syntax.py have it. What does
+not fit them is no tree.
 """
 
 from __future__ import annotations
@@ -10,13 +14,19 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
+from functools import cache
+from typing import Final
+
+import msgspec
+from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.language.body_parser import BodyParser
 from nexusform.language.expression_parser import ExpressionParser
 from nexusform.language.positions import OnePlace, Positions
 from nexusform.language.scanner import END, Tokens, scan, scan_template
-from nexusform.language.syntax import Body, Expression
+from nexusform.language.syntax import Body, Expression, JsonBody
 from nexusform.language.token_stream import MalformedError, TokenStream
 from nexusform.source import Position, SourceFile, Span
 
@@ -134,3 +144,32 @@ def too_large(source: SourceFile, positions: Positions) -> Diagnostic | None:
 
 def _in_order(diagnostics: list[Diagnostic]) -> list[Diagnostic]:
     return sorted(diagnostics, key=lambda each: each.subject.start.byte if each.subject else 0)
+
+
+_FORMAT: Final = f"nexusform-tree-2.{SYNTAX_VERSION}"
+
+
+class _Kept(Struct, array_like=True):
+    format: str
+    body: Body | JsonBody
+
+
+def encode_tree(body: Body | JsonBody) -> bytes:
+    """The bytes that stand for a tree; equal trees give equal bytes."""
+    return msgspec.json.Encoder(decimal_format="number").encode(_Kept(_FORMAT, body))
+
+
+def decode_tree(data: bytes) -> Body | JsonBody | None:
+    """The tree that `encode` wrote, or None when the bytes are no tree of this version."""
+    try:
+        with collector_off():
+            kept = _decoder().decode(data)
+    except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError):
+        # A damaged cache is as good as none: the text is parsed again.
+        return None
+    return kept.body if kept.format == _FORMAT else None
+
+
+@cache
+def _decoder() -> msgspec.json.Decoder[_Kept]:
+    return msgspec.json.Decoder(_Kept, float_hook=Decimal)

@@ -24,7 +24,7 @@ else:
 
 
 class Node(Struct, frozen=True, tag=True, tag_field="node", array_like=True, gc=False):
-    """A part of the tree; tree_codec.py writes it as an array that begins with its class's name."""
+    """A part of the tree; parser.py writes it as an array that begins with its class's name."""
 
 
 # --- expressions -------------------------------------------------------------------------------

@@ -24,7 +24,6 @@ from nexusform.language.scanner import (
     QUOTED_TEXT,
     SEQUENCE_END,
 )
-from nexusform.language.string_literals import decode_plain, decode_quoted
 from nexusform.language.syntax import (
     Expression,
     StringLiteral,
@@ -33,7 +32,7 @@ from nexusform.language.syntax import (
     TemplateIf,
     TemplateWrap,
 )
-from nexusform.language.token_stream import MalformedError, TokenStream
+from nexusform.language.token_stream import MalformedError, TokenStream, decode_plain, decode_quoted
 from nexusform.source import Span
 
 # What counts as white space for `~` and `<<-`.

@@ -9,9 +9,8 @@ from nexusform.language.evaluation import UNKNOWN_STRING, Evaluation
 from nexusform.language.numbers import number_text
 from nexusform.language.syntax import Expression, StringLiteral, Template, TemplateIf
 from nexusform.plain_data import ConversionProblem
-from nexusform.refinements import beginning
 from nexusform.value_types import BOOL, STRING
-from nexusform.values import DYNAMIC_UNKNOWN, NO_MARKS, UNKNOWN, Value, refinement_of
+from nexusform.values import DYNAMIC_UNKNOWN, NO_MARKS, UNKNOWN, Value, beginning, refinement_of
 
 
 def template(node: Template, run: Evaluation) -> Value:

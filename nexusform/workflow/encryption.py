@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nexusform.configuration.configuration import Configuration, Encryption, Settings
-from nexusform.configuration.encryption_block import decode_encryption
+from nexusform.configuration.settings_block import decode_encryption
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.encryption.backend import EncryptedBackend
 from nexusform.encryption.envelope import PLAN, Sealer, SealProblem, is_sealed, sealed_as

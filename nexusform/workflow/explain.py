@@ -25,8 +25,7 @@ from nexusform.state.objects import EMPTY, State
 from nexusform.whatif.elsewhere import Way, find_ways
 from nexusform.whatif.pools import PoolReason, explain_pools
 from nexusform.whatif.world_view import things_after, view_world
-from nexusform.workflow.explain_fleet import PlacementReason, explain_placements
-from nexusform.workflow.explain_pods import explain_pods
+from nexusform.workflow.explain_workloads import PlacementReason, explain_placements, explain_pods
 from nexusform.workflow.place import Place
 from nexusform.workflow.project import Opened, Project, open_project
 from nexusform.workflow.run import base_request

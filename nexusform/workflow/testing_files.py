@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from nexusform.configuration.hidden_characters import hidden_characters
+from nexusform.configuration.loader import hidden_characters
 from nexusform.configuration.testing_blocks import RunFile, decode_test_file
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
 from nexusform.language.json_syntax import parse_json_file

@@ -19,8 +19,9 @@ import hcl2
 
 from nexusform.language.bodies import BodySchema, content
 from nexusform.language.json_syntax import parse_json_file
+from nexusform.language.parser import decode_tree as decode
+from nexusform.language.parser import encode_tree as encode
 from nexusform.language.parser import parse_file
-from nexusform.language.tree_codec import decode, encode
 from nexusform.source import SourceFile
 
 BLOCK = """resource "nexus_agent_pool" "p{n}" {{

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.cli.main import run
 from nexusform.planning.saved import plan_file
-from nexusform.refinements import Refinement
+from nexusform.values import Refinement
 
 # Two moments may turn out to be one: what is said of their number in the plan comes out otherwise.
 _TWO = "[for moment in toset([timestamp(), timestamp()]) : moment]"

@@ -35,7 +35,6 @@ from nexusform.language.syntax import (
     TemplateFor,
     Traversal,
 )
-from nexusform.refinements import Refinement
 from nexusform.source import SourceFile
 from nexusform.value_types import (
     DYNAMIC,
@@ -51,6 +50,7 @@ from nexusform.value_types import (
 from nexusform.values import (
     DYNAMIC_UNKNOWN,
     UNKNOWN,
+    Refinement,
     Value,
     object_value,
     order_key,

@@ -16,9 +16,8 @@ from nexusform.language.functions.text import clusters
 from nexusform.language.numbers import shortest_digits
 from nexusform.language.positions import count_clusters
 from nexusform.plain_data import ConversionProblem
-from nexusform.refinements import beginning
 from nexusform.value_types import BOOL, DYNAMIC, NUMBER, STRING, ListType, PrimitiveType, SetType, TupleType
-from nexusform.values import DYNAMIC_UNKNOWN, UNKNOWN, Value
+from nexusform.values import DYNAMIC_UNKNOWN, UNKNOWN, Value, beginning
 
 _VERB: Final = re.compile(
     r"%(?P<flags>[ +\-0#]*)(?P<width>[1-9][0-9]*)?(?:\.(?P<precision>[0-9]+))?(?:\[(?P<index>[1-9][0-9]*)\])?"

@@ -16,9 +16,8 @@ from msgspec import Struct
 from nexusform.diagnostics import Diagnostic
 from nexusform.language.conversion import convert, describe
 from nexusform.plain_data import ConversionProblem
-from nexusform.refinements import NOT_NULL
 from nexusform.value_types import DYNAMIC, PrimitiveType, Type
-from nexusform.values import NO_MARKS, UNKNOWN, Value, refined, unmark_deep
+from nexusform.values import NO_MARKS, NOT_NULL, UNKNOWN, Value, refined, unmark_deep
 
 
 class FunctionProblem(Exception):

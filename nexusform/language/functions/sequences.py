@@ -11,7 +11,6 @@ from nexusform.language.functions.function import Example, Function, FunctionPro
 from nexusform.language.functions.text import clusters
 from nexusform.language.numbers import normalised
 from nexusform.plain_data import ConversionProblem
-from nexusform.refinements import Refinement
 from nexusform.value_types import (
     BOOL,
     DYNAMIC,
@@ -31,6 +30,7 @@ from nexusform.values import (
     NO_MARKS,
     TRUE,
     UNKNOWN,
+    Refinement,
     Value,
     order_key,
     refinement_of,

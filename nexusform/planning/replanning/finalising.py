@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.configuration.configuration import Configuration
-from nexusform.configuration.dependencies import outputs_that_need
+from nexusform.configuration.uses import outputs_that_need
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors
 from nexusform.plain_data import Path, Refined, has_unknown, part_at, to_plain
 from nexusform.planning.conclusion.result import PlanResult
@@ -24,11 +24,10 @@ from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.setting import standing_evaluation
 from nexusform.planning.plan import Change, CheckResult, Mode, Plan, Step
 from nexusform.planning.request import PlanRequest
-from nexusform.refinements import Refinement, fulfils
 from nexusform.schema import BlockSchema
 from nexusform.state.objects import OutputState
 from nexusform.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
-from nexusform.values import UNKNOWN
+from nexusform.values import UNKNOWN, Refinement, fulfils
 
 # Calls whose results are known only at apply, or that read a file which may call one; what is made of such a
 # result may look known all the same.

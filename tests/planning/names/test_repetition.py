@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from nexusform.planning.names.repetition import ObjectView
-from nexusform.refinements import Refinement
 from nexusform.schema import Attribute, BlockSchema
 from nexusform.value_types import STRING, ListType
-from nexusform.values import UNKNOWN, refinement_of
+from nexusform.values import UNKNOWN, Refinement, refinement_of
 
 _SCHEMA = BlockSchema({"keys": Attribute(ListType(STRING), "Keys.", optional=True)}, {})
 _BEGINNING = Refinement(not_null=True, prefix="a-")

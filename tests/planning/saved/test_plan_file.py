@@ -36,7 +36,6 @@ from nexusform.planning.plan import (
 )
 from nexusform.planning.saved import plan_file
 from nexusform.planning.saved.plan_file import digest, read, write
-from nexusform.refinements import Refinement
 from nexusform.scheduling.decision import Certainty, Refusal
 from nexusform.scheduling.fleet.bindings import Binding, BindingState
 from nexusform.scheduling.racks.vms import Machine, Placement, VmSku
@@ -53,7 +52,7 @@ from nexusform.value_types import (
     SetType,
     TupleType,
 )
-from nexusform.values import UNKNOWN
+from nexusform.values import UNKNOWN, Refinement
 
 # --- any plan --------------------------------------------------------------------------------
 

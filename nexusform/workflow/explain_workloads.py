@@ -1,4 +1,6 @@
-"""Why a placement holds the clusters that it holds: every rule's verdict on every cluster."""
+"""Why a placement holds the clusters that it holds, every rule's verdict on every cluster; and why pods
+are where they are, asked of what objects and placements bring to clusters.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +10,19 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.address import Address, AddressPattern
-from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
+from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error, warning
 from nexusform.importers.kubernetes_manifests import Manifest
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.fleet.overrides import Rendered
 from nexusform.planning.fleet.placement import PlacementPlan
 from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.planning.planner import make_plan
+from nexusform.planning.pods.reasons import PodReason, pod_reasons
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.vms.placed_note import placed_by
 from nexusform.scheduling.fleet.bindings import Binding, BindingState
 from nexusform.scheduling.fleet.explanation import Drift, Explanation, drift, explain
 from nexusform.scheduling.fleet.roster import Roster
-from nexusform.workflow.explain_pods import nodes_unknown
 
 MANIFEST_TYPE = "fleet_hub_manifest"
 OVERRIDE_TYPES = ("fleet_cluster_resource_override", "fleet_resource_override")
@@ -127,4 +129,59 @@ def _secret(planned: PlanResult) -> bool:
     """Whether objects on the hub, or what changes them, hold values that must not be shown."""
     return any(
         c.sensitive_after for c in planned.plan.changes if c.address.type in (MANIFEST_TYPE, *OVERRIDE_TYPES)
+    )
+
+
+NODES_UNKNOWN = "nodes-unknown"
+_MOST_NAMES = 20
+
+
+def explain_pods(
+    request: PlanRequest, pattern: AddressPattern, name: str
+) -> tuple[tuple[PodReason, ...], list[Diagnostic]] | None:
+    """Explain the pods of this name at an address ("": its only one); None when it brings no pods."""
+    planned = make_plan(replace(request, tie_breaks=0, ways_out=False, lint=False))
+    wrong = [d for d in planned.diagnostics if d.severity is Severity.ERROR]
+    rows = [r for r in planned.plan.placements if r.kind == "pod" and r.target and pattern.matches(r.address)]
+    if not rows or planned.pods is None:
+        return None
+    names = list(dict.fromkeys(row.object for row in rows))
+    if not name and len(names) > 1:
+        shown = ", ".join(names[:_MOST_NAMES])
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        text = f"{pattern} has several pods; name one of them: {shown}{more}."
+        return (), [*wrong, error("which-pod", text)]
+    pod = name or names[0]
+    if pod not in names:
+        text = f'{pattern} brings no pod "{pod}".{did_you_mean(pod, names)}'
+        return (), [*wrong, error("no-such-object", text)]
+    addresses = list(dict.fromkeys(str(row.address) for row in rows))
+    unknown = nodes_unknown(planned, pattern)
+    if unknown:
+        wrong.append(warning(NODES_UNKNOWN, unknown))
+    return pod_reasons(planned.pods, addresses, pod), wrong
+
+
+def nodes_unknown(planned: PlanResult, pattern: AddressPattern) -> str:
+    """A sentence on the members that hold a placement and whose pods are not predicted; "" without any."""
+    members = dict(planned.pods.members) if planned.pods is not None else {}
+    for change in planned.plan.changes:
+        after = change.after or {}
+        if change.address.type == "fleet_member_cluster" and after.get("kubernetes_cluster_id"):
+            members[str(after.get("name"))] = str(after["kubernetes_cluster_id"])
+    known = planned.pods.clusters if planned.pods is not None else {}
+    names = [
+        row.object
+        for row in planned.plan.placements
+        if row.kind == "binding"
+        and row.action is not PlacementAction.REMOVE
+        and pattern.matches(row.address)
+        and members.get(row.object, "") not in known
+    ]
+    if not names:
+        return ""
+    listed = ", ".join(names[:_MOST_NAMES]) + (" and others" if len(names) > _MOST_NAMES else "")
+    return (
+        f"Nodes unknown: {listed}. A member without kubernetes_cluster_id has figures, not nodes, so the "
+        "pods that the placement brings there are not predicted."
     )

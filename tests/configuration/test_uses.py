@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.configuration.dependencies import dependencies
 from nexusform.configuration.loader import load
+from nexusform.configuration.uses import dependencies
 
 FILES = {
     "main.nf.hcl": """
