@@ -49,6 +49,12 @@ class ObjectSelector(Struct, frozen=True):
     labels: LabelSelector | None = None
     scope: str = WITH_RESOURCES
 
+    @property
+    def title(self) -> str:
+        """The kind and what is asked of it, for people."""
+        version = f"{self.group}/{self.version}" if self.group else self.version
+        return f"{version} {self.kind} {self.name}".rstrip()
+
 
 class FleetPlacement(Struct, frozen=True):
     """A placement as written. `namespace` is "" for a cluster resource placement; `policy` None = none
@@ -106,13 +112,20 @@ class OverrideRule(Struct, frozen=True):
 
 
 class FleetOverride(Struct, frozen=True):
-    """An override. `namespace` is "" for cluster objects; `placement` "" = every placement."""
+    """An override. `namespace` is "" for cluster objects; `placement` is the key of a placement ("" = every
+    placement).
+    """
 
     name: str
     namespace: str
     placement: str
     selectors: tuple[ObjectSelector, ...]
     rules: tuple[OverrideRule, ...]
+
+    @property
+    def kind(self) -> str:
+        """Its kind in the API."""
+        return "ResourceOverride" if self.namespace else "ClusterResourceOverride"
 
 
 class FleetBudget(Struct, frozen=True):

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from nexusform.diagnostics import Problem
-from nexusform.importers.fleet_model import FleetObject, FleetOverride, JsonPatch, OverrideRule
+from nexusform.importers.fleet_model import (
+    FleetObject,
+    FleetOverride,
+    JsonPatch,
+    ObjectSelector,
+    OverrideRule,
+)
+from nexusform.plain_data import Path
 from nexusform.ports import ResourceType
 from nexusform.resource_types.fleet_kinds import FleetKind, Values, fleet_type
 from nexusform.resource_types.fleet_reading import json_value, read_label_selector, read_objects
-from nexusform.resource_types.fleet_schemas import LABEL_SELECTOR, many, one, text
+from nexusform.resource_types.fleet_schemas import CLUSTER_TERM, LABEL_SELECTOR, many, one, text
 from nexusform.scheduling.fleet.validation import check_selector, invalid
 from nexusform.schema import BlockSchema, OnChange
 
 MOST_RULES: Final = 20
-_FORBIDDEN: Final = ("/kind", "/apiVersion", "/status", "/metadata/name", "/metadata/namespace")
 _VALUE: Final = text("The new value, as JSON (jsonencode(...)); text that is no JSON counts as that text.")
 
 _RULE: Final = BlockSchema(
@@ -32,7 +38,7 @@ _RULE: Final = BlockSchema(
                 {
                     "cluster_selector_term": many(
                         "Clusters by labels; terms are alternatives.",
-                        BlockSchema({}, {"label_selector": one("Labels of the cluster.", LABEL_SELECTOR)}),
+                        CLUSTER_TERM,
                     )
                 },
             ),
@@ -89,7 +95,7 @@ def override_type(name: str, kind: str, description: str, *, selector: str, name
         return FleetOverride(
             str(attributes.get("name") or ""),
             str(attributes.get("namespace") or "") if namespaced else "",
-            str((arguments.get("placement") or {}).get("name") or ""),
+            _placement_key(attributes, arguments.get("placement") or {}),
             read_objects(arguments.get(selector)),
             tuple(_rules((arguments.get("policy") or {}).get("override_rule"))),
         )
@@ -99,6 +105,14 @@ def override_type(name: str, kind: str, description: str, *, selector: str, name
 
     fleet = FleetKind(kind, spec, namespaced, (_VALUE,))
     return fleet_type(name, fleet, description, read=read, findings=findings)
+
+
+def _placement_key(attributes: Values, placement: Values) -> str:
+    """The key of the placement that an override is for, "" when it is for every one."""
+    name = str(placement.get("name") or "")
+    if name and placement.get("scope") == "Namespaced":
+        return f"{attributes.get('namespace') or ''}/{name}"
+    return name
 
 
 def _rules(blocks: Iterable[Values] | None) -> Iterator[OverrideRule]:
@@ -118,44 +132,78 @@ def _rules(blocks: Iterable[Values] | None) -> Iterator[OverrideRule]:
 def _findings(arguments: Values, selector: str) -> Iterator[Problem]:
     if not arguments.get(selector):
         yield invalid((), f"an override needs at least one {selector} block")
+    yield from _selector_findings(read_objects(arguments.get(selector)), selector)
     rules = (arguments.get("policy") or {}).get("override_rule") or ()
     if not rules:
         yield invalid((), "an override needs a policy with at least one override_rule")
+    if len(rules) > MOST_RULES:
+        text_ = f"at most {MOST_RULES} rules, got {len(rules)}"
+        yield invalid(("policy", "override_rule", MOST_RULES), text_)
     for i, block in enumerate(rules):
         here = ("policy", "override_rule", i)
         patches = block.get("json_patch_override") or ()
         deletes = block.get("override_type") == "Delete"
         if deletes and patches:
-            yield invalid((*here, "json_patch_override", 0), "a rule of type Delete has no JSON patch")
+            text_ = "JSONPatchOverrides cannot be set when the override type is Delete"
+            yield invalid((*here, "json_patch_override", 0), f"invalid JSONPatchOverrides: {text_}")
         if not deletes and not patches:
-            yield invalid(here, "a rule of type JSONPatch needs at least one json_patch_override")
+            yield invalid(here, "invalid JSONPatchOverrides: JSONPatchOverrides cannot be empty")
+        if len(patches) > MOST_RULES:
+            there = (*here, "json_patch_override", MOST_RULES)
+            yield invalid(there, f"at most {MOST_RULES} changes in a rule, got {len(patches)}")
         for k, patch in enumerate(patches):
             yield from _patch_findings(patch, (*here, "json_patch_override", k))
         selected = block.get("cluster_selector") or {}
         for k, term in enumerate(selected.get("cluster_selector_term") or ()):
-            below = (*here, "cluster_selector", "cluster_selector_term", k, "label_selector")
-            yield from check_selector(read_label_selector(term.get("label_selector")), below)
+            yield from _term_findings(term, (*here, "cluster_selector", "cluster_selector_term", k))
+
+
+def _selector_findings(selectors: Sequence[ObjectSelector], block: str) -> Iterator[Problem]:
+    """What the webhook says of the objects that an override names."""
+    for i, each in enumerate(selectors):
+        if each.labels is not None:
+            yield invalid((block, i), f"label selector is not supported for resource selection {each.title}")
+        elif not each.name:
+            yield invalid((block, i), f"resource name is required for resource selection {each.title}")
+        elif each in selectors[:i]:
+            yield invalid((block, i), f"resource selector {each.title} already exists, and must be unique")
+
+
+def _term_findings(term: Values, here: Path) -> Iterator[Problem]:
+    """What the webhook says of the clusters that a rule is for."""
+    for name in ("property_selector", "property_sorter", "metric_sorter"):
+        if term.get(name) is not None:
+            yield invalid((*here, name), "invalid clusterSelector: only labelSelector is supported")
+            return
+    if term.get("label_selector") is None:
+        text_ = "labelSelector is required; leave the terms out for every cluster"
+        yield invalid(here, f"invalid clusterSelector: {text_}")
+    yield from check_selector(read_label_selector(term.get("label_selector")), (*here, "label_selector"))
 
 
 def _why_not(path: str) -> str:
     """Why a patch may not change what this JSON pointer leads to; "" when it may."""
-    if not path.startswith("/") or path.endswith("/"):
-        return "it must start with / and not end with /"
-    if any(_is_within(path, part) for part in _FORBIDDEN):
-        return "cannot override what identifies an object"
-    if _is_within(path, "/metadata") and not path.startswith(("/metadata/annotations", "/metadata/labels")):
-        return "only annotations and labels of metadata"
-    return ""
+    if not path:
+        return "path cannot be empty"
+    if not path.startswith("/"):
+        return "path must start with /"
+    first, *rest = path.split("/")[1:]
+    if first in ("kind", "apiVersion"):
+        return "cannot override typeMeta fields"
+    if first == "metadata" and not rest:
+        return "cannot override field metadata"
+    if first == "metadata" and rest[0] not in ("annotations", "labels"):
+        return "cannot override metadata fields except annotations and labels"
+    if first == "status":
+        return "cannot override status fields"
+    return "" if all(part.strip() for part in (first, *rest)) else "path cannot contain empty string"
 
 
-def _is_within(path: str, part: str) -> bool:
-    return path == part or path.startswith(f"{part}/")
-
-
-def _patch_findings(patch: Values, here: tuple[str | int, ...]) -> Iterator[Problem]:
+def _patch_findings(patch: Values, here: Path) -> Iterator[Problem]:
     path = str(patch.get("path") or "")
     why = _why_not(path)
     if why:
-        yield invalid((*here, "path"), f"invalid path {path}: {why}")
+        yield invalid((*here, "path"), f"invalid JSONPatchOverride {path}: {why}")
     if patch.get("op") == "remove" and patch.get("value") is not None:
-        yield invalid((*here, "value"), "remove operation cannot have value")
+        text_ = "remove operation cannot have value"
+        yield invalid((*here, "value"), f"invalid JSONPatchOverride {path}: {text_}")

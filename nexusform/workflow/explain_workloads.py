@@ -13,7 +13,7 @@ from nexusform.address import Address, AddressPattern
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error, warning
 from nexusform.importers.kubernetes_manifests import Manifest
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.fleet.overrides import Rendered
+from nexusform.planning.fleet.overrides import Rendered, opened
 from nexusform.planning.fleet.placement import PlacementPlan
 from nexusform.planning.plan import PlacementAction, PlacementChange
 from nexusform.planning.planner import make_plan
@@ -105,8 +105,8 @@ def _reason(placement: PlacementPlan, planned: PlanResult, roster: Roster, clust
         drift(placement.held, roster, policy, placement.snapshot, namespace),
         rows,
         noted,
-        objects if rendered is not None else (),
-        rendered.manifests if rendered is not None else (),
+        tuple(opened(objects)) if rendered is not None else (),
+        tuple(opened(rendered.manifests)) if rendered is not None else (),
         rendered.failure if rendered is not None else "",
     )
 

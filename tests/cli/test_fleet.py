@@ -179,3 +179,89 @@ def test_a_run_brings_the_snapshot_that_it_names_and_no_other(nf: Callable[..., 
     applied(nf, text + staged_run("r3", "0"), *five)
     assert (snapshots(), pods()) == ([0, 1], 3)
     assert placed()["attributes"]["bindings"]["a"]["resource_snapshot"] == 0
+
+
+ENVELOPE = """
+resource "fleet_hub_manifest" "web" {
+  yaml_body = <<-EOT
+    apiVersion: v1
+    kind: Namespace
+    metadata:
+      name: web
+    ---
+    apiVersion: placement.kubernetes-fleet.io/v1beta1
+    kind: ResourceEnvelope
+    metadata:
+      name: envelope
+      namespace: web
+    data:
+      "web.yaml":
+        apiVersion: apps/v1
+        kind: Deployment
+        metadata:
+          name: web
+          namespace: web
+        spec:
+          replicas: 1
+          selector:
+            matchLabels: { app: web }
+          template:
+            metadata:
+              labels: { app: web }
+            spec:
+              containers:
+                - name: web
+                  image: web:1
+  EOT
+}
+resource "fleet_cluster_resource_placement" "web" {
+  resource_selector {
+    version = "v1"
+    kind    = "Namespace"
+    name    = "web"
+  }
+}
+"""
+CANARY = """
+resource "fleet_resource_override" "canary" {
+  manifest = <<-EOT
+    apiVersion: placement.kubernetes-fleet.io/v1beta1
+    kind: ResourceOverride
+    metadata:
+      name: canary
+      namespace: web
+    spec:
+      placement:
+        name: web
+      resourceSelectors:
+        - group: apps
+          kind: Deployment
+          version: v1
+          name: web
+      policy:
+        overrideRules:
+          - clusterSelector:
+              clusterSelectorTerms:
+                - labelSelector:
+                    matchLabels:
+                      env: canary
+            jsonPatchOverrides:
+              - op: replace
+                path: /spec/replicas
+                value: 3
+  EOT
+}
+"""
+
+
+def test_an_override_reaches_what_is_in_an_envelope(nf: Callable[..., Told]) -> None:
+    applied(nf, FLEET + ENVELOPE)
+    assert pods() == 1
+    told = applied(nf, FLEET + ENVELOPE + CANARY)
+    assert pods() == 3
+    overridden = next(c for c in placed()["attributes"]["conditions"] if c["type"].endswith("Overridden"))
+    assert (overridden["status"], overridden["reason"]) == ("True", "OverriddenSucceeded")
+    assert "overrides_changed" in told
+    explained = nf(FLEET + ENVELOPE + CANARY, "explain", WEB, "a")[1]
+    assert "-  replicas: 1" in explained
+    assert "+  replicas: 3" in explained

@@ -140,23 +140,11 @@ def test_what_the_webhook_refuses_is_refused_at_its_line(policy: str, said: str,
     assert found[0][1] == line
 
 
-@pytest.mark.parametrize("kind", ["fleet_cluster_resource_placement", "fleet_cluster_resource_override"])
-def test_objects_selected_by_label_can_be_kept_in_state(kind: str) -> None:
+def test_objects_selected_by_label_can_be_kept_in_state() -> None:
     by_label = 'version = "v1"\nkind = "Namespace"\nlabel_selector {\nmatch_labels = { t = "a" }\n}'
-    rule = 'policy {\noverride_rule {\ncluster_selector {\n}\noverride_type = "Delete"\n}\n}'
-    text = {
-        "fleet_cluster_resource_placement": placement("", f"resource_selector {{\n{by_label}\n}}"),
-        "fleet_cluster_resource_override": f"""
-resource "fleet_cluster_resource_override" "p" {{
-  cluster_resource_selector {{
-    {by_label}
-  }}
-  {rule}
-}}
-""",
-    }[kind]
-    kept = attributes(state_of(text), f"{kind}.p")
-    assert misfits(all_types().resource_types[kind].schema, kept) == []
+    text = placement("", f"resource_selector {{\n{by_label}\n}}")
+    kept = attributes(state_of(text), "fleet_cluster_resource_placement.p")
+    assert misfits(all_types().resource_types["fleet_cluster_resource_placement"].schema, kept) == []
 
 
 def test_kinds_of_the_other_scope_are_refused_at_their_line() -> None:
@@ -340,6 +328,50 @@ spec:
 def test_what_acts_on_placements(kind: str, body: str, said: str) -> None:
     found = [e.detail for e in errors(plan(f'resource "{kind}" "x" {{\n{body}\n}}\n'))]
     assert any(said.lower() in detail.lower() for detail in found), found
+
+
+OVERRIDE = """
+apiVersion: placement.kubernetes-fleet.io/v1
+kind: ClusterResourceOverride
+metadata: {name: o}
+spec:
+  clusterResourceSelectors:
+    - {group: "", version: v1, kind: Namespace, name: web}
+  policy:
+    overrideRules:
+RULES
+"""
+RULE = """
+      - clusterSelector: {clusterSelectorTerms: [TERM]}
+        jsonPatchOverrides:
+          - {op: add, path: PATH, value: 1}
+"""
+
+
+@pytest.mark.parametrize(
+    ("term", "path", "times", "said"),
+    [
+        ("{}", "/data", 1, "labelSelector is required"),
+        ("{propertySelector: {matchExpressions: []}}", "/data", 1, "only labelSelector is supported"),
+        ("{propertySorter: {name: a, sortOrder: Ascending}}", "/data", 1, "only labelSelector is supported"),
+        ("{labelSelector: {}}", "/data", 21, "at most 20 rules, got 21"),
+        ("{labelSelector: {}}", "/metadata/name", 1, "except annotations and labels"),
+        ("{labelSelector: {}}", "/metadata", 1, "cannot override field metadata"),
+        ("{labelSelector: {}}", "/status/phase", 1, "cannot override status fields"),
+        ("{labelSelector: {}}", "/data//a", 1, "path cannot contain empty string"),
+        ("{labelSelector: {}}", "data", 1, "path must start with /"),
+        ("{labelSelector: {}}", "/data", 20, ""),
+    ],
+)
+def test_an_override_is_refused_in_the_words_of_the_webhook(
+    term: str, path: str, times: int, said: str
+) -> None:
+    rules = RULE.replace("TERM", term).replace("PATH", path) * times
+    text = manifest_placement(OVERRIDE.replace("RULES", rules)).replace(
+        KIND, "fleet_cluster_resource_override"
+    )
+    found = [e.detail for e in errors(plan(text))]
+    assert [said.lower() in detail.lower() for detail in found] == ([True] if said else []), found
 
 
 def test_unknown_values_are_let_pass_by_validate(tmp_path: Path) -> None:

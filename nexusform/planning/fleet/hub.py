@@ -26,6 +26,7 @@ from nexusform.importers.fleet_model import (
     ObjectSelector,
 )
 from nexusform.importers.kubernetes_manifests import Manifest, never_selected, unwrapped
+from nexusform.plain_data import Path
 from nexusform.planning.fleet.contents import (
     Contents,
     ResourceSnapshot,
@@ -36,7 +37,7 @@ from nexusform.planning.fleet.contents import (
     read_contents,
     write_contents,
 )
-from nexusform.planning.fleet.overrides import Rendered, Renders, applicable
+from nexusform.planning.fleet.overrides import Rendered, Renders, applicable, refusals
 from nexusform.planning.fleet.placement import PlacementPlan
 from nexusform.planning.fleet.world import (
     UNSEEN,
@@ -53,6 +54,7 @@ from nexusform.planning.vms.placed_note import PLACED, note_placed
 from nexusform.ports import Kind
 from nexusform.scheduling.fleet.bindings import BindingState, Member
 from nexusform.scheduling.fleet.staged import transition_problem
+from nexusform.scheduling.fleet.validation import sentence
 from nexusform.scheduling.matching import matches
 
 _DOING = (Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
@@ -61,12 +63,13 @@ _ONCE = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
 class Hub(Struct, dict=True):
     """`manifests` in the order of their resources and documents. `evictions` and `runs` are those that
-    this plan carries out, with the instance they come from; `former` are the instances of objects that state
-    holds.
+    this plan carries out, with the instance they come from; `overriding` are those of `overrides`, `former`
+    those of objects that state holds.
     """
 
     manifests: list[Manifest] = field(default_factory=list)
     overrides: list[FleetOverride] = field(default_factory=list)
+    overriding: list[Instance] = field(default_factory=list)
     budgets: dict[str, tuple[Instance, FleetBudget]] = field(default_factory=dict)
     evictions: list[tuple[Instance, FleetEviction]] = field(default_factory=list)
     strategies: dict[str, FleetStrategy] = field(default_factory=dict)
@@ -103,6 +106,7 @@ class Hub(Struct, dict=True):
                 self._take_objects(instance, thing)
             case FleetOverride():
                 self.overrides.append(thing)
+                self.overriding.append(instance)
             case FleetBudget():
                 self.budgets[thing.placement] = (instance, thing)
             case FleetEviction() if instance.action in _ONCE:
@@ -144,7 +148,26 @@ def read_hub(instances: Iterable[Instance]) -> Hub:
         if instance.type.fleet is None or instance.going or instance.broken or instance.planned is None:
             continue
         hub.take(instance)
+    hub.diagnostics += _refused_overrides(hub)
     return hub
+
+
+def _refused_overrides(hub: Hub) -> Iterator[Diagnostic]:
+    """What a hub refuses of overrides because of others."""
+    asked = [
+        (override, instance.action in _ONCE)
+        for override, instance in zip(hub.overrides, hub.overriding, strict=True)
+    ]
+    for position, problems in refusals(asked).items():
+        instance = hub.overriding[position]
+        block = "resource_selector" if asked[position][0].namespace else "cluster_resource_selector"
+        in_blocks = bool(instance.config and instance.config.get(block))
+        for selector, text in problems:
+            path: Path = ("manifest",) if selector is not None else ()
+            if in_blocks and selector is not None:
+                path = (block, selector)
+            detail = f"{sentence(text)} Put the rules together, or leave one of them out."
+            yield instance.problem(Problem(path, "invalid-fleet-object", detail))
 
 
 # --- member clusters ---------------------------------------------------------------------------
@@ -299,7 +322,7 @@ def prepare_resources(placement: PlacementPlan, hub: Hub, labels: Mapping[str, M
     """
     placement.labels = labels
     placement.selected = selected(placement.written, hub.manifests)
-    placement.overrides = _applicable(placement.written, hub.overrides)
+    placement.overrides = applicable(hub.overrides, placement.written.key)
     placement.contents = _standing(placement, hub)
     placement.snapshots = placement.contents.snapshots
     if placement.external:
@@ -308,10 +331,6 @@ def prepare_resources(placement: PlacementPlan, hub: Hub, labels: Mapping[str, M
     before, latest = placement.contents.latest, placement.snapshots[-1]
     placement.resources_changed = before is not None and before.hash != latest.hash
     placement.outdated = frozenset(_outdated(placement, latest.index))
-
-
-def _applicable(placement: FleetPlacement, overrides: Sequence[FleetOverride]) -> tuple[FleetOverride, ...]:
-    return applicable(overrides, placement.name, namespaced=bool(placement.namespace))
 
 
 def _outdated(placement: PlacementPlan, index: int) -> Iterator[str]:
@@ -352,7 +371,7 @@ def _once_overridden(
     placement: PlacementPlan, hub: Hub, objects: tuple[Manifest, ...], digests: Mapping[str, str] | None
 ) -> dict[str, Rendered]:
     """What stood on each cluster, of which state noted no more than the hash of what overrides made."""
-    former = _applicable(placement.written, hub.before[1])
+    former = applicable(hub.before[1], placement.written.key)
     choices = [Renders(objects, each, placement.labels) for each in (placement.overrides, former)]
     on_cluster: dict[str, Rendered] = {}
     for binding in placement.prior:

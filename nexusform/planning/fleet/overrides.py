@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final
@@ -19,6 +20,13 @@ from nexusform.importers.fleet_model import FleetOverride, JsonPatch, ObjectSele
 from nexusform.importers.kubernetes_manifests import Manifest, is_envelope, manifest_from, unwrapped
 from nexusform.scheduling.matching import matches
 
+MOST_OVERRIDES: Final = 100
+_LIMITS: Final = {
+    "ClusterResourceOverride": (
+        "clusterResourceOverride limit has been reached: at most 100 cluster resources can be created."
+    ),
+    "ResourceOverride": "resourceOverride limit has been reached: at most 100 resources can be created.",
+}
 _NAME: Final = "${MEMBER-CLUSTER-NAME}"
 _LABEL: Final = re.compile(r"\$\{MEMBER-CLUSTER-LABEL-KEY-([^}]+)\}")
 
@@ -38,14 +46,35 @@ class Rendered(Struct, frozen=True):
     failure: str = ""
 
 
-def applicable(
-    overrides: Iterable[FleetOverride], placement: str, *, namespaced: bool
-) -> tuple[FleetOverride, ...]:
-    """The overrides of a placement, in the order in which they apply."""
+def applicable(overrides: Iterable[FleetOverride], placement: str) -> tuple[FleetOverride, ...]:
+    """The overrides of a placement (its key), in the order in which they apply."""
     chosen = [override for override in overrides if override.placement in ("", placement)]
-    if namespaced:
-        chosen = [override for override in chosen if override.namespace]
     return tuple(sorted(chosen, key=_applying_order))
+
+
+def refusals(overrides: Sequence[tuple[FleetOverride, bool]]) -> dict[int, list[tuple[int | None, str]]]:
+    """What the webhooks refuse of overrides (new or not) because of others: by position in the list, with
+    that of the selector that is meant. Those that stand are asked first.
+
+    Source: KubeFleet pkg/webhook and pkg/utils/validator, {clusterresourceoverride,resourceoverride}.go.
+    """
+    found: dict[int, list[tuple[int | None, str]]] = {}
+    owners: dict[tuple[str, ObjectSelector], str] = {}
+    counts: Counter[str] = Counter()
+    for position in sorted(range(len(overrides)), key=lambda i: overrides[i][1]):
+        override, is_new = overrides[position]
+        counts[override.namespace] += 1
+        if is_new and counts[override.namespace] > MOST_OVERRIDES:
+            found.setdefault(position, []).append((None, _LIMITS[override.kind]))
+        for i, selector in enumerate(override.selectors):
+            owner = owners.setdefault((override.namespace, selector), override.name)
+            if owner != override.name:
+                text = (
+                    f"invalid resource selector {selector.title}: the resource has been selected by both "
+                    f"{override.name} and {owner}, which is not supported"
+                )
+                found.setdefault(position, []).append((i, text))
+    return found
 
 
 def _applying_order(override: FleetOverride) -> tuple[bool, str, str]:
@@ -64,7 +93,7 @@ def render(
     rendered: list[Manifest] = []
     made: list[Any] = []
     try:
-        for manifest in _opened(manifests):
+        for manifest in opened(manifests):
             changed = _changed(manifest, overrides, cluster, labels, made)
             if changed is not None:
                 rendered.append(changed)
@@ -76,7 +105,7 @@ def render(
     return Rendered(tuple(rendered), sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
 
 
-def _opened(manifests: Iterable[Manifest]) -> Iterator[Manifest]:
+def opened(manifests: Iterable[Manifest]) -> Iterator[Manifest]:
     """What overrides are about: objects, and in the place of an envelope what is in it."""
     for manifest in manifests:
         if is_envelope(manifest):
@@ -121,6 +150,7 @@ def _changed(
     labels: Mapping[str, str],
     made: list[Any],
 ) -> Manifest | None:
+    """An object as overrides leave it, None where they leave it out; what they do joins `made`."""
     key = [manifest.group, manifest.kind, manifest.namespace, manifest.name]
     body: Any = None
     for override in overrides:
@@ -133,10 +163,11 @@ def _changed(
                 made.append([*key, "delete"])
                 return None
             body = copy.deepcopy(dict(manifest.body)) if body is None else body
-            for patch in rule.patches:
-                value = _filled(patch.value, cluster, labels)
-                made.append([*key, patch.operation, patch.path, value])
-                _apply(body, patch, value, manifest)
+            try:
+                made += [[*key, *each] for each in _patch(body, rule.patches, cluster, labels)]
+            except _Failed as why:
+                who = f'{override.kind} "{override.name}" failed to apply on {_target(manifest)}'
+                raise _Failed(f"{who}: {why}") from None
     if body is None:
         return manifest
     result = manifest_from(body, manifest)
@@ -145,16 +176,30 @@ def _changed(
     return result
 
 
+def _patch(
+    body: Any, patches: Iterable[JsonPatch], cluster: str, labels: Mapping[str, str]
+) -> Iterator[tuple[str, str, Any]]:
+    """Change a body in place, and tell each change: operation, path and value."""
+    for patch in patches:
+        value = _filled(patch.value, cluster, labels)
+        yield patch.operation, patch.path, value
+        _apply(body, patch, value)
+
+
+def _target(manifest: Manifest) -> str:
+    inside = f' in namespace "{manifest.namespace}"' if manifest.namespace else ""
+    return f'{manifest.kind} "{manifest.name}"{inside}'
+
+
 def _selects(selector: ObjectSelector, manifest: Manifest, namespace: str) -> bool:
-    """A cluster override that names a namespace is about all that is in it."""
-    inside = (selector.group, selector.kind) == ("", "Namespace") and not namespace
-    if inside and manifest.namespace and manifest.namespace == selector.name:
-        return True
-    if (manifest.group, manifest.kind, manifest.namespace) != (selector.group, selector.kind, namespace):
-        return False
-    if selector.name:
-        return manifest.name == selector.name
-    return selector.labels is None or matches(selector.labels, manifest.labels)
+    """A cluster override that names a namespace is about all that is in it. Objects are named by version,
+    too.
+    """
+    if not namespace and manifest.namespace:
+        is_namespace = (selector.group, selector.version, selector.kind) == ("", "v1", "Namespace")
+        return is_namespace and selector.name == manifest.namespace
+    kind = (manifest.group, manifest.version, manifest.kind, manifest.namespace, manifest.name)
+    return kind == (selector.group, selector.version, selector.kind, namespace, selector.name)
 
 
 def _for_cluster(rule: OverrideRule, labels: Mapping[str, str]) -> bool:
@@ -179,9 +224,9 @@ def _filled(value: Any, cluster: str, labels: Mapping[str, str]) -> Any:
     return value
 
 
-def _apply(body: Any, patch: JsonPatch, value: Any, manifest: Manifest) -> None:
+def _apply(body: Any, patch: JsonPatch, value: Any) -> None:
     steps = [step.replace("~1", "/").replace("~0", "~") for step in patch.path.split("/")[1:]]
-    where = f"{manifest.title}: {patch.operation} {patch.path}"
+    where = f"{patch.operation} {patch.path}"
     target = body
     for step in steps[:-1]:
         target = _below(target, step, where)

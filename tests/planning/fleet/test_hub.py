@@ -101,7 +101,7 @@ def patch(operation: str, path: str, value: Any = None) -> OverrideRule:
 
 def spec(*overrides: FleetOverride, labels: dict[str, str] | None = None) -> Any:
     web = selected(FleetPlacement("p", selectors=(namespace("web"),)), hub())
-    found = render(web, applicable(overrides, "p", namespaced=False), "east", labels or {})
+    found = render(web, applicable(overrides, "p"), "east", labels or {})
     assert not found.failure, found.failure
     return next((m.body["spec"] for m in found.manifests if m.kind == "Deployment"), None)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from nexusform.address import parse_address
+from nexusform.state.objects import State
 from tests.planning.fleet_harness import bindings, hub, member, moves, pick_n, picks, placement
 from tests.planning.harness import (
     actions,
@@ -72,6 +74,17 @@ resource "fleet_resource_override" "o" {{
   }}
 }}
 """
+
+
+def colours(state: State, address: str = P) -> set[str]:
+    """What the ConfigMap says on the clusters that have it."""
+    current = state.instances[parse_address(address)].current
+    assert current is not None
+    assert current.private is not None
+    noted = current.private
+    lists = [each["objects"] for each in noted["content"].values()] or [noted["snapshots"][-1]["objects"]]
+    bodies = [noted["bodies"][digest] for digests in lists for digest in digests]
+    return {body["data"]["colour"] for body in bodies if body["kind"] == "ConfigMap"}
 
 
 STAGES = """
@@ -162,6 +175,110 @@ def test_an_override_that_fails_is_told() -> None:
     assert [w.summary for w in warnings(result)] == ["Overrides cannot be applied"]
     conditions = attributes(applied(result), P)["conditions"]
     assert (conditions[-1]["reason"], conditions[-1]["status"]) == ("OverriddenFailed", "False")
+
+
+def cluster_override(name: str) -> str:
+    return f"""
+resource "fleet_cluster_resource_override" "{name}" {{
+  cluster_resource_selector {{
+    group   = "rbac.authorization.k8s.io"
+    version = "v1"
+    kind    = "ClusterRole"
+    name    = "reader"
+  }}
+  policy {{
+    override_rule {{
+      cluster_selector {{}}
+      override_type = "Delete"
+    }}
+  }}
+}}
+"""
+
+
+def test_one_object_is_selected_by_one_override_of_a_kind() -> None:
+    found = errors(plan(cluster_override("a") + cluster_override("b")))
+    assert [e.address for e in found] == ["fleet_cluster_resource_override.b"]
+    assert "the resource has been selected by both b and a, which is not supported" in found[0].detail
+    twice = FLEET + placement(pick_n(1)) + override("red")
+    other = override("blue").replace('"o"', '"p"')
+    assert [e.address for e in errors(plan(twice + other))] == ["fleet_resource_override.p"]
+    assert errors(plan(twice + other.replace('namespace = "web"', 'namespace = "db"'))) == []
+    # Who stands keeps it, whatever its name.
+    state = state_of(cluster_override("z"))
+    found = errors(plan(cluster_override("z") + cluster_override("a"), state))
+    assert [e.address for e in found] == ["fleet_cluster_resource_override.a"]
+
+
+def test_a_hub_takes_a_hundred_overrides() -> None:
+    many = """
+resource "fleet_cluster_resource_override" "many" {
+  count = 101
+  name  = "o${count.index}"
+  cluster_resource_selector {
+    version = "v1"
+    kind    = "Namespace"
+    name    = "n${count.index}"
+  }
+  policy {
+    override_rule {
+      cluster_selector {}
+      override_type = "Delete"
+    }
+  }
+}
+"""
+    found = errors(plan(many))
+    assert [e.address for e in found] == ["fleet_cluster_resource_override.many[100]"]
+    assert "at most 100 cluster resources can be created" in found[0].detail
+    inside = 'count = 101\n  namespace = "web"'
+    namespaced = many.replace("cluster_resource_", "resource_").replace("count = 101", inside)
+    assert [e.address for e in errors(plan(namespaced))] == ["fleet_resource_override.many[100]"]
+
+
+def test_an_override_of_a_namespace_comes_before_that_of_an_object_in_it() -> None:
+    of_namespace = """
+resource "fleet_cluster_resource_override" "z" {
+  cluster_resource_selector {
+    version = "v1"
+    kind    = "Namespace"
+    name    = "web"
+  }
+  policy {
+    override_rule {
+      cluster_selector {}
+      json_patch_override {
+        op    = "add"
+        path  = "/data"
+        value = jsonencode({ colour = "from the namespace" })
+      }
+    }
+  }
+}
+"""
+    text = FLEET + placement(pick_n(1)) + of_namespace
+    both = text + override("from the object")
+    assert warnings(plan(both)) == []
+    assert colours(state_of(both)) == {"from the object"}
+    assert colours(state_of(text)) == {"from the namespace"}
+    namespaced = """
+resource "fleet_resource_placement" "p" {
+  namespace = "web"
+  resource_selector {
+    version = "v1"
+    kind    = "ConfigMap"
+    name    = "settings"
+  }
+}
+"""
+    scoped = override("from the object").replace('name = "p"\n', 'name = "p"\n    scope = "Namespaced"\n')
+    for chosen, colour in (
+        (of_namespace, "from the namespace"),
+        (scoped, "from the object"),
+        (override("for the other placement"), "blue"),
+    ):
+        state = state_of(FLEET + namespaced + chosen)
+        assert colours(state, "fleet_resource_placement.p") == {colour}
 
 
 def test_external_placements_wait_for_a_staged_run() -> None:
