@@ -38,7 +38,7 @@ def advise(arguments: AdviseArguments) -> int:
 
 def _answer(advice: Advice) -> Answer:
     from nexusform.rendering.answers.advice_findings import advice_outline, render_advice
-    from nexusform.rendering.json.diagnostic_json import diagnostic_documents
+    from nexusform.rendering.json.json_parts import diagnostic_documents
 
     def text(colour: bool, width: int) -> str:
         return render_advice(advice.findings, advice.sources, colour=colour, width=width)

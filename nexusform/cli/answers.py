@@ -32,7 +32,7 @@ class Answer(Struct, frozen=True):
         """The answer as terminal text."""
         if self.text is not None:
             return self.text(colour, width)
-        from nexusform.rendering.answers.outline_text import outline_text
+        from nexusform.rendering.answers.outline_formats import outline_text
 
         return outline_text(self.outline, colour=colour, width=width)
 
@@ -63,19 +63,19 @@ def _text(answer: Answer) -> bytes:
 
 
 def _markdown(answer: Answer) -> bytes:
-    from nexusform.rendering.answers.outline_markdown import outline_markdown
+    from nexusform.rendering.answers.outline_formats import outline_markdown
 
     return outline_markdown(answer.outline).encode()
 
 
 def _page(answer: Answer) -> bytes:
-    from nexusform.rendering.answers.outline_page import outline_page
+    from nexusform.rendering.answers.outline_formats import outline_page
 
     return outline_page(answer.outline).encode()
 
 
 def _json(answer: Answer) -> bytes:
-    from nexusform.rendering.notation.json_writer import json_bytes
+    from nexusform.rendering.notation.json_values import json_bytes
 
     document = {
         "format_version": "1.0",

@@ -9,7 +9,7 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.rendering.pull_request.origin import Origin
+from nexusform.rendering.pull_request.markdown_parts import Origin
 
 
 class _Host(Struct, frozen=True):

@@ -68,7 +68,7 @@ def _placement(reason: PlacementReason, arguments: ExplainArguments, screen: Scr
     from nexusform.rendering.answers.placement_outline import placement_document, placement_outline
 
     if arguments.format == "json":
-        from nexusform.rendering.notation.json_writer import json_bytes
+        from nexusform.rendering.notation.json_values import json_bytes
 
         document = placement_document(
             str(reason.address),
@@ -98,7 +98,7 @@ def _pod(reason: PodReason, arguments: ExplainArguments, screen: Screen) -> str:
     from nexusform.rendering.answers.pod_outline import pod_document, pod_outline
 
     if arguments.format == "json":
-        from nexusform.rendering.notation.json_writer import json_bytes
+        from nexusform.rendering.notation.json_values import json_bytes
 
         return json_bytes(pod_document(reason), pretty=True).decode()
     return _outlined(pod_outline(reason), arguments, screen)
@@ -108,7 +108,7 @@ def _pools(address: str, pools: tuple[PoolReason, ...], arguments: ExplainArgume
     from nexusform.rendering.answers.pools_outline import pools_document, pools_outline
 
     if arguments.format == "json":
-        from nexusform.rendering.notation.json_writer import json_bytes
+        from nexusform.rendering.notation.json_values import json_bytes
 
         return json_bytes(pools_document(address, pools), pretty=True).decode()
     return _outlined(pools_outline(address, pools), arguments, screen)
@@ -116,10 +116,10 @@ def _pools(address: str, pools: tuple[PoolReason, ...], arguments: ExplainArgume
 
 def _outlined(outline: Outline, arguments: ExplainArguments, screen: Screen) -> str:
     if arguments.format == "markdown":
-        from nexusform.rendering.answers.outline_markdown import outline_markdown
+        from nexusform.rendering.answers.outline_formats import outline_markdown
 
         return outline_markdown(outline)
-    from nexusform.rendering.answers.outline_text import outline_text
+    from nexusform.rendering.answers.outline_formats import outline_text
 
     return outline_text(outline, colour=screen.colour, width=screen.width)
 
@@ -132,13 +132,13 @@ def _listed(names: tuple[str, ...]) -> str:
 def _object(reason: Reason, arguments: ExplainArguments, screen: Screen) -> str:
     if arguments.format == "json":
         return _json(reason)
-    from nexusform.rendering.answers.elsewhere_text import elsewhere_lines
+    from nexusform.rendering.answers.explanation_text import elsewhere_lines
 
     explanation = reason.explained.explanation
     elsewhere = elsewhere_lines(reason.ways, explanation.demand, reason.pool_size)
     if arguments.format == "markdown":
         from nexusform.rendering.answers.explanation_text import certainty_text, explanation_outline
-        from nexusform.rendering.answers.outline_markdown import outline_markdown
+        from nexusform.rendering.answers.outline_formats import outline_markdown
 
         certainty = certainty_text(reason.certainty, reason.tie_breaks)
         facts = [*_standing_lines(reason), *([certainty] if certainty else []), *_trigger(reason)]
@@ -190,9 +190,8 @@ def _standing_lines(reason: Reason) -> list[str]:
 
 
 def _json(reason: Reason) -> str:
-    from nexusform.rendering.answers.elsewhere_text import elsewhere_document
-    from nexusform.rendering.answers.explanation_text import explanation_document
-    from nexusform.rendering.notation.json_writer import json_bytes
+    from nexusform.rendering.answers.explanation_text import elsewhere_document, explanation_document
+    from nexusform.rendering.notation.json_values import json_bytes
     from nexusform.rendering.notation.places import place_document
 
     came = reason.came or (reason.explained.trigger if reason.stands is None else "", None)

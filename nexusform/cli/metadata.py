@@ -33,7 +33,7 @@ def functions(arguments: FunctionsArguments) -> int:
     """Print the signature of every function that expressions may call, as JSON."""
     if not arguments.as_json:
         raise click.UsageError("The signatures are printed as JSON only: add -json.")
-    from nexusform.rendering.notation.json_writer import json_bytes
+    from nexusform.rendering.notation.json_values import json_bytes
 
     sys.stdout.write(json_bytes(signatures_document(), pretty=True).decode())
     return 0

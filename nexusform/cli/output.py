@@ -90,6 +90,6 @@ def _show_one(screen: Screen, arguments: OutputArguments, outputs: Mapping[str, 
 
 
 def _json_text(value: Any) -> str:
-    from nexusform.rendering.notation.json_writer import encoded
+    from nexusform.rendering.notation.json_values import encoded
 
     return encoded(value, pretty=True).decode()

@@ -37,7 +37,7 @@ class Subject(Struct, frozen=True):
 
 
 def _text(subject: Subject) -> bytes:
-    from nexusform.rendering.text.plan_options import PlanTextOptions
+    from nexusform.rendering.text.short_plan import PlanTextOptions
     from nexusform.rendering.text.terminal import render_plan
 
     options = PlanTextOptions(

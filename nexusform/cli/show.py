@@ -98,7 +98,7 @@ def _write_json(shown: Shown, arguments: ShowArguments) -> None:
 
 
 def _plan_text(shown: Shown, arguments: ShowArguments, screen: Screen) -> str:
-    from nexusform.rendering.text.plan_options import PlanTextOptions
+    from nexusform.rendering.text.short_plan import PlanTextOptions
     from nexusform.rendering.text.terminal import render_plan
 
     assert shown.saved is not None, "checked by the caller"

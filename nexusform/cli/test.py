@@ -73,7 +73,7 @@ def _shown(result: FileResult, screen: Screen, *, verbose: bool) -> ShownFile:
 
 def _details(run: RunResult, sources: Mapping[str, SourceFile], screen: Screen) -> str:
     """The state that an apply run left, or the plan of a plan run."""
-    from nexusform.rendering.text.plan_options import PlanTextOptions
+    from nexusform.rendering.text.short_plan import PlanTextOptions
     from nexusform.rendering.text.state_text import render_state
     from nexusform.rendering.text.terminal import render_plan
     from nexusform.resource_types.registry import registries
@@ -162,7 +162,7 @@ class _JsonVoice:
         self._write(testing_results.summary_event(list(files), _now()))
 
     def _write(self, event: Event) -> None:
-        from nexusform.rendering.notation.json_writer import encoded
+        from nexusform.rendering.notation.json_values import encoded
 
         click.echo(encoded(event).decode())
 

@@ -38,8 +38,8 @@ def validate(arguments: ValidateArguments) -> int:
 
 
 def _write_json(validation: Validation) -> None:
-    from nexusform.rendering.json.diagnostic_json import validate_document
-    from nexusform.rendering.notation.json_writer import json_bytes
+    from nexusform.rendering.json.json_parts import validate_document
+    from nexusform.rendering.notation.json_values import json_bytes
 
     document = validate_document(validation.diagnostics, validation.sources)
     sys.stdout.write(json_bytes(document, pretty=True).decode())

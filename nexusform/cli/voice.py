@@ -130,7 +130,7 @@ class TextVoice:
 
     def plan(self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanView) -> None:
         """The whole text of the plan, then its errors on stderr."""
-        from nexusform.rendering.text.plan_options import PlanTextOptions
+        from nexusform.rendering.text.short_plan import PlanTextOptions
         from nexusform.rendering.text.terminal import render_plan
 
         details = view.shown.details or view.shown.terraform
@@ -333,7 +333,7 @@ class JsonVoice:
         self._write(json_stream.outputs_event(outputs, _now()))
 
     def _write(self, event: Mapping[str, Any]) -> None:
-        from nexusform.rendering.notation.json_writer import encoded
+        from nexusform.rendering.notation.json_values import encoded
 
         sys.stdout.write(encoded(event).decode() + "\n")
         sys.stdout.flush()

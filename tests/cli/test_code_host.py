@@ -7,7 +7,7 @@ import pytest
 
 from nexusform.cli.code_host import origin_of
 from nexusform.cli.main import run
-from nexusform.rendering.pull_request.origin import Origin
+from nexusform.rendering.pull_request.markdown_parts import Origin
 
 CHECK = """
 variable "x" {

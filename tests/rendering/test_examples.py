@@ -10,7 +10,7 @@ import pytest
 
 from nexusform.rendering.json.json_document import json_bytes, plan_document
 from nexusform.rendering.pull_request.markdown import render_markdown
-from nexusform.rendering.text.plan_options import PlanTextOptions
+from nexusform.rendering.text.short_plan import PlanTextOptions
 from nexusform.rendering.text.terminal import render_plan
 from tests.rendering.real_plans import REGISTRIES, RealPlan
 

@@ -3,7 +3,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nexusform.rendering.answers.elsewhere_text import elsewhere_lines
+from nexusform.rendering.answers.explanation_text import elsewhere_lines
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.vms import Demand, Terms, VmName

@@ -20,7 +20,7 @@ from nexusform.language.references import traversals
 from nexusform.language.syntax import Expression, Traversal, TraverseAttribute
 from nexusform.plain_data import to_plain
 from nexusform.ports import Registries
-from nexusform.rendering.json.naming import provider_name
+from nexusform.rendering.json.json_parts import provider_name
 from nexusform.rendering.notation.json_values import REDACTED
 from nexusform.schema import BlockSchema, NestedBlock, Nesting
 

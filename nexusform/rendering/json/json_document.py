@@ -13,24 +13,33 @@ from nexusform.configuration.configuration import Configuration
 from nexusform.plain_data import Path
 from nexusform.planning.plan import Action, Change, CheckResult, Drift, OutputChange, Plan
 from nexusform.ports import Registries
-from nexusform.rendering.json.diagnostic_json import diagnostic_documents
 from nexusform.rendering.json.json_configuration import configuration_document
+from nexusform.rendering.json.json_parts import (
+    ACTIONS,
+    TERRAFORM_VERSION,
+    address_keys,
+    diagnostic_documents,
+    provider_name,
+)
 from nexusform.rendering.json.json_placements import (
     placement_changes,
     placement_tables,
     room_documents,
     separation_documents,
 )
-from nexusform.rendering.json.naming import ACTIONS, TERRAFORM_VERSION, address_keys, provider_name
+from nexusform.rendering.notation.hcl_text import trie
 from nexusform.rendering.notation.json_values import (
+    Rows,
+    Section,
+    json_bytes,
     known_part,
+    materialised,
     redacted,
     sensitive_mask,
     shown,
     unknown_mask,
+    write_json,
 )
-from nexusform.rendering.notation.json_writer import Rows, Section, json_bytes, materialised, write_json
-from nexusform.rendering.notation.marks import trie
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.source import SourceFile
 from nexusform.state.objects import EMPTY, InstanceState, ObjectState, OutputState, State

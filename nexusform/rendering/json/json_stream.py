@@ -13,8 +13,7 @@ from nexusform.address import Address, AddressProblem, parse_address
 from nexusform.applying.events import Outcome, StepEvent
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.plan import Action, Change, Drift, Plan, StepKind
-from nexusform.rendering.json.diagnostic_json import diagnostic_document
-from nexusform.rendering.json.naming import TERRAFORM_VERSION, resource_keys
+from nexusform.rendering.json.json_parts import TERRAFORM_VERSION, diagnostic_document, resource_keys
 from nexusform.rendering.notation.json_values import shown
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.placement_rows import PlacementSummary, summaries

@@ -1,10 +1,16 @@
-"""Values as HCL-like text: what `output`, `console` and the stanzas of a plan print."""
+"""Values as HCL-like text, what `output`, `console` and the stanzas of a plan print; and which parts of a
+value are sensitive, or force a replacement: paths, seen from any part of it.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
+from msgspec import Struct
+
+from nexusform.plain_data import Path, PathStep
 from nexusform.rendering.notation.colours import harmless
 from nexusform.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
 from nexusform.values import UNKNOWN
@@ -123,3 +129,50 @@ def _element(of: Type, index: int) -> Type:
     if isinstance(of, TupleType) and index < len(of.elements):
         return of.elements[index]
     return DYNAMIC
+
+
+def trie(paths: Iterable[Path]) -> Any:
+    """Paths as nested dicts by step: True where a path ends, None when there is no path."""
+    root: Any = None
+    for path in paths:
+        if not path:
+            return True
+        root = {} if root is None else root
+        node = root
+        for step in path[:-1]:
+            node = node.setdefault(step, {})
+            if node is True:
+                break
+        else:
+            node[path[-1]] = True
+    return root
+
+
+class Marks(Struct, frozen=True):
+    """Paths as tries, seen from one value: True = this value, a dict = parts of it, None = none."""
+
+    old: Any = None
+    new: Any = None
+    forces: Any = None
+
+    @staticmethod
+    def of(old: Iterable[Path] = (), new: Iterable[Path] = (), forces: Iterable[Path] = ()) -> Marks:
+        """From lists of paths."""
+        marks = Marks(trie(old), trie(new), trie(forces))
+        return NO_MARKS if marks == NO_MARKS else marks
+
+    def at(self, old: PathStep | None, new: PathStep | None) -> Marks:
+        """Seen from a part: its step on each side."""
+        if self is NO_MARKS:
+            return self
+        inner = Marks(
+            _down(self.old, old), _down(self.new, new), _down(self.forces, new if new is not None else old)
+        )
+        return NO_MARKS if inner == NO_MARKS else inner
+
+
+NO_MARKS: Final = Marks()
+
+
+def _down(trie: Any, step: PathStep | None) -> Any:
+    return trie.get(step) if trie.__class__ is dict else None

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from nexusform.plain_data import is_fraction
 from nexusform.rendering.notation.colours import harmless
-from nexusform.rendering.notation.json_writer import encoded
+from nexusform.rendering.notation.json_values import encoded
 
 
 class Markup(str):

@@ -17,8 +17,7 @@ from nexusform.rendering.page.legend import Paint, paints
 from nexusform.rendering.page.rack_map import MapMachine, MapRack, MapVm, Mark, SiteMap
 from nexusform.rendering.report.report import Report, Stanza
 from nexusform.rendering.report.wording import SYMBOLS, headline, headline_address
-from nexusform.rendering.text.alike import drawn_changes
-from nexusform.rendering.text.stanza_text import stanza_text
+from nexusform.rendering.text.stanza_text import drawn_changes, stanza_text
 from nexusform.scheduling.racks.vms import Placement, VmSku
 
 FIELDS: Final = {

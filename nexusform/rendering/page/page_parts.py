@@ -18,10 +18,9 @@ from nexusform.rendering.notation.markup import Markup, Part, element, joined
 from nexusform.rendering.notation.places import place_text
 from nexusform.rendering.notation.snippet import snippet_of
 from nexusform.rendering.report.difference import Difference
-from nexusform.rendering.report.overview import Overview, ResourceCount, TriggerCount, violation_text
+from nexusform.rendering.report.overview import Overview, ResourceCount, RoomRow, TriggerCount, violation_text
 from nexusform.rendering.report.placement_rows import table_row
 from nexusform.rendering.report.report import Report, Stanza
-from nexusform.rendering.report.room import RoomRow
 from nexusform.rendering.text.stanza_text import output_lines, stanza_text
 from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.fleet.bindings import Binding

@@ -1,4 +1,5 @@
-"""A plan for a pull request: the verdict, then where things go, then what else a reviewer asks.
+"""A plan for a pull request: the verdict, then where things go, then what else a reviewer asks: errors
+with their ways out, warnings and advice, each said once, and changed racks as a picture of characters.
 
 The report never exceeds a number of bytes (hosts cut comments off at 65,536 characters): what matters
 least is cut first, and what was cut is said. Tables have at most three columns, pictures 38: a phone shows
@@ -7,20 +8,18 @@ them whole.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from nexusform.diagnostics import Severity
+from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.plan import Plan, SeparationVerdict
 from nexusform.ports import Registries
+from nexusform.rendering.notation.colours import columns, harmless, pad
 from nexusform.rendering.pull_request.markdown_changes import change_lines, every_stanza
-from nexusform.rendering.pull_request.markdown_findings import (
-    boxes,
-    error_lines,
-    finding_lines,
-    standing_line,
-)
 from nexusform.rendering.pull_request.markdown_parts import (
+    NOWHERE,
+    Origin,
     Part,
     as_diff,
     code,
@@ -29,29 +28,32 @@ from nexusform.rendering.pull_request.markdown_parts import (
     fit,
     folded,
     headed,
+    line_of,
+    place_of,
     plain,
 )
 from nexusform.rendering.pull_request.markdown_places import (
+    all_rooms,
     binding_lines,
     causes_line,
     kind_lines,
     other_lines,
     pool_rows,
+    room_lines,
     unexpected_pools,
     vm_rows,
 )
-from nexusform.rendering.pull_request.markdown_room import all_rooms, room_lines
 from nexusform.rendering.pull_request.markdown_verdict import alert, last_line, title_line
-from nexusform.rendering.pull_request.origin import NOWHERE, Origin
-from nexusform.rendering.pull_request.rack_picture import rack_picture
-from nexusform.rendering.report.entries import Entries, plan_entries
-from nexusform.rendering.report.machine_counts import changed_racks
+from nexusform.rendering.report.entries import Entries, Entry, plan_entries
+from nexusform.rendering.report.machine_counts import MachineCount, RackCounts, changed_racks
 from nexusform.rendering.report.overview import Overview, build_overview
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.report.report import Report, build_report, schema_lookup
+from nexusform.rendering.text.diagnostic_text import render_diagnostic
 from nexusform.rendering.text.placement_text import placement_text
 from nexusform.rendering.text.stanza_text import output_lines, stanza_text
 from nexusform.source import SourceFile
+from nexusform.words import counted, first_of, listed
 
 MAX_BYTES: Final = 65_000
 _NO_REGISTRIES = Registries()
@@ -175,3 +177,155 @@ def _end_of_object(lines: Sequence[str]) -> int:
 
 def _drift(report: Report) -> str:
     return "\n\n".join(stanza_text(stanza) for stanza in report.drift)
+
+
+_PLACES: Final = 3
+_SUBJECTS: Final = 4
+_ERRORS: Final = 10
+# `  1. count = 9 fits`: an item of what an error offers.
+_ITEM: Final = re.compile(r" *(\d+\.) (.*)")
+
+
+def error_lines(diagnostics: Iterable[Diagnostic], origin: Origin) -> list[str]:
+    """The errors with what they say and offer, the first ones; the rest by their summaries."""
+    errors = [each for each in diagnostics if each.severity is Severity.ERROR]
+    lines: list[str] = []
+    for error in errors[:_ERRORS]:
+        lines += ["", _headed(error, origin), *_detail_lines(error.detail)]
+    if len(errors) > _ERRORS:
+        lines += ["", *(f"- {_headed(error, origin)}" for error in errors[_ERRORS:])]
+    return lines[1:]
+
+
+def _headed(error: Diagnostic, origin: Origin) -> str:
+    place = place_of(error.subject, origin)
+    return f"**{plain(error.summary)}**{f' ({place})' if place else ''}"
+
+
+def _detail_lines(detail: str) -> list[str]:
+    """What an error says, what it offers as a list."""
+    if not detail:
+        return []
+    lines = [""]
+    in_list = False
+    for line in detail.split("\n"):
+        item = _ITEM.fullmatch(line)
+        if item:
+            lines += [] if in_list else [""]
+            lines.append(f"{item[1]} {plain(item[2])}")
+        else:
+            lines += [""] if in_list else []
+            lines.append(plain(line.strip()))
+        in_list = item is not None
+    return lines
+
+
+def finding_lines(entries: Sequence[Entry], origin: Origin) -> list[str]:
+    """Warnings and advice that the plan causes, a line each."""
+    return [_finding_line(entry, origin) for entry in entries]
+
+
+def _finding_line(entry: Entry, origin: Origin) -> str:
+    mark = "**Warning**" if entry.fails else "Advice"
+    places = [line_of(place, origin) for place in entry.places]
+    where = f" ({first_of(places, _PLACES)})" if places else ""
+    return f"- {mark} {plain(entry.id)}: {_said(entry)}{where}"
+
+
+def _said(entry: Entry) -> str:
+    whose = f"{plain(listed(entry.subjects, _SUBJECTS))}: " if entry.subjects else ""
+    return f"{whose}{plain(entry.text)}"
+
+
+def standing_line(entries: Sequence[Entry]) -> list[str]:
+    """What held before the plan as it does after it, in one line."""
+    if not entries:
+        return []
+    return [f"Not caused by this plan: {'; '.join(_said(entry).rstrip('.') for entry in entries)}."]
+
+
+def boxes(diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> str:
+    """Every diagnostic with its source lines and what to do, as the terminal draws it."""
+    texts = [render_diagnostic(diagnostic, sources, width=76).rstrip() for diagnostic in diagnostics]
+    return "\n".join(texts)
+
+
+WIDTH: Final = 38
+_GROUP: Final = 4  # machines side by side without a gap
+_MARGIN: Final = 8
+_GROUPS: Final = 5  # in a line
+_RACKS: Final = 4  # that are shown before and after
+_NEW_RACKS: Final = 12
+_NOT_THERE: Final = "."
+_CLOSED: Final = "x"
+_MANY: Final = "+"
+_MEANINGS: Final = ((_CLOSED, "takes no VM"), (_NOT_THERE, "no machine"), (_MANY, "ten or more"))
+
+
+def rack_picture(racks: Sequence[RackCounts]) -> list[str]:
+    """The lines of the picture, at most WIDTH wide; none when no rack changes."""
+    if not racks:
+        return []
+    standing = [rack for rack in racks if rack.stood]
+    new = [rack for rack in racks if not rack.stood]
+    shown = [*standing[:_RACKS], *new[:_NEW_RACKS]]
+    lines: list[str] = []
+    for rack in shown:
+        lines += _rack_lines(rack)
+    drawn = "".join(_figures(shown))
+    if len(racks) > len(shown):
+        lines.append(f"and {counted(len(racks) - len(shown), 'more rack')}")
+    lines.append("a figure: VMs on a machine")
+    lines += [f"{sign}: {meaning}" for sign, meaning in _MEANINGS if sign in drawn]
+    return lines
+
+
+def _figures(racks: Iterable[RackCounts]) -> Iterable[str]:
+    for rack in racks:
+        for machine in rack.machines:
+            yield _figure(machine.after, closed=machine.closed)
+            if rack.stood:
+                yield _figure(machine.before, closed=False)
+
+
+def _rack_lines(rack: RackCounts) -> list[str]:
+    """One rack: its name, the slots above, and a line for each side that stands."""
+    name = _shortened(rack.name)
+    lines: list[str] = []
+    if columns(name) >= _MARGIN:
+        lines.append(name)
+        name = ""
+    for first in range(0, len(rack.machines), _GROUP * _GROUPS):
+        machines = rack.machines[first : first + _GROUP * _GROUPS]
+        after = _row([_figure(machine.after, closed=machine.closed) for machine in machines])
+        if not rack.stood:
+            lines.append(pad(name, _MARGIN) + after)
+            continue
+        before = _row([_figure(machine.before, closed=False) for machine in machines])
+        lines.append((pad(name, _MARGIN) + _slots(first, machines)).rstrip())
+        lines += [pad("before", _MARGIN) + before, pad("after", _MARGIN) + after]
+    return lines
+
+
+def _shortened(name: str) -> str:
+    text = harmless(name).replace("\n", " ")
+    return text if columns(text) <= WIDTH else f"{text[: WIDTH // 2 - 3]}..."
+
+
+def _row(figures: Sequence[str]) -> str:
+    groups = ["".join(figures[at : at + _GROUP]) for at in range(0, len(figures), _GROUP)]
+    return "  ".join(groups)
+
+
+def _slots(first: int, machines: Sequence[MachineCount]) -> str:
+    """The number of the first machine of every group, above it."""
+    numbers = range(first + 1, first + len(machines) + 1, _GROUP)
+    return "  ".join(f"{number:<{_GROUP}}" for number in numbers)
+
+
+def _figure(vms: int | None, *, closed: bool) -> str:
+    if vms is None:
+        return _NOT_THERE
+    if closed and not vms:
+        return _CLOSED
+    return str(vms) if vms < 10 else _MANY

@@ -13,12 +13,18 @@ from msgspec import Struct
 
 from nexusform.plain_data import Path
 from nexusform.planning.plan import Action, Change, Plan
-from nexusform.rendering.notation.hcl_text import KNOWN_AFTER_APPLY, SENSITIVE, attribute_name, quoted, scalar
-from nexusform.rendering.notation.marks import trie
+from nexusform.rendering.notation.hcl_text import (
+    KNOWN_AFTER_APPLY,
+    SENSITIVE,
+    attribute_name,
+    quoted,
+    scalar,
+    trie,
+)
 from nexusform.rendering.pull_request.markdown_parts import code
 from nexusform.rendering.report.report import Report, SchemaOf
 from nexusform.rendering.report.wording import SYMBOLS, headline
-from nexusform.rendering.text.alike import alike_changes, alike_stanzas, compared, drawn_changes
+from nexusform.rendering.text.stanza_text import alike_changes, alike_stanzas, compared, drawn_changes
 from nexusform.schema import BlockSchema
 from nexusform.values import UNKNOWN
 from nexusform.words import first_of, form

@@ -1,19 +1,23 @@
-"""What a report in Markdown is made of, and how it is kept under a number of bytes.
+"""What a report in Markdown is made of, how it is kept under a number of bytes, and where the
+configuration of a comment stands at its code host, with links to its lines.
 
-Pieces are GitHub-flavoured: nothing that a user wrote can break out of them. Of the parts, what
-matters least is cut first, and the cut is told.
+Pieces are GitHub-flavoured: nothing that a user wrote can break out of them. Of the parts, what matters
+least is cut first, and the cut is told.
 """
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
+from urllib.parse import quote
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.rendering.notation.colours import harmless
+from nexusform.source import Span
 
 
 def code(text: str) -> str:
@@ -180,3 +184,43 @@ def _clipped(text: str, most: int) -> str:
     head = data[: max(most - 1, 0)].decode(errors="ignore")
     cut = head.rpartition("\n")[0] if "\n" in head else head
     return f"{cut}\n" if most else ""
+
+
+# What may stand in the address of a link: no bracket, space or sign that would end it.
+_IN_ADDRESSES: Final = "/:?#@!$&'*+,;=%~"
+_COMMIT_LETTERS: Final = 12
+
+
+class Origin(Struct, frozen=True):
+    """The commit that a plan was made of, and the address of its files: `url`/`directory`/FILE.
+
+    `directory` leads from there to the root module; "" = unknown, without links or commit.
+    """
+
+    url: str = ""
+    directory: str = ""
+    commit: str = ""
+
+
+NOWHERE: Final = Origin()
+
+
+def place_of(span: Span | None, origin: Origin) -> str:
+    """`file:line` as Markdown, a link where the address is known; "" without a place."""
+    return line_of(f"{span.filename}:{span.start.line}", origin) if span is not None else ""
+
+
+def line_of(place: str, origin: Origin) -> str:
+    """The same of a place written as `file:line`."""
+    filename, _, line = place.rpartition(":")
+    path = posixpath.normpath(posixpath.join(origin.directory, filename))
+    inside = not path.startswith(("/", "..", "<"))
+    if not origin.url or not inside:
+        return code(place)
+    address = f"{quote(origin.url.rstrip('/'), safe=_IN_ADDRESSES)}/{quote(path)}#L{line}"
+    return f"[{plain(place)}]({address})"
+
+
+def commit_text(origin: Origin) -> str:
+    """`commit 0123456789ab`, "" when it is unknown."""
+    return f"commit {code(origin.commit[:_COMMIT_LETTERS])}" if origin.commit else ""

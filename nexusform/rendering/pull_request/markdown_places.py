@@ -1,15 +1,16 @@
-"""Where things go, in a comment: moves from place to place, new VMs, clusters picked and dropped, pods."""
+"""Where things go, in a comment: moves from place to place and the changes that cause them, new VMs,
+clusters picked and dropped, pods, and the room that is left.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from nexusform.planning.plan import PlacementAction, PlacementChange, PlacementTable, Plan
-from nexusform.rendering.pull_request.markdown_parts import code, plain, table
-from nexusform.rendering.pull_request.origin import Origin, place_of
-from nexusform.rendering.report.causes import causes_of_moves
+from nexusform.planning.plan import Action, Change, PlacementAction, PlacementChange, PlacementTable, Plan
+from nexusform.rendering.pull_request.markdown_parts import Origin, code, place_of, plain, table
 from nexusform.rendering.report.folding import names_text
+from nexusform.rendering.report.overview import Overview, RoomRow
 from nexusform.rendering.report.placement_rows import (
     PlacementGroup,
     PlacementLine,
@@ -18,6 +19,7 @@ from nexusform.rendering.report.placement_rows import (
     vm_journeys,
 )
 from nexusform.rendering.report.report import Report
+from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import first_of, form, listed
 
 _FEW: Final = 12  # that many new VMs are listed one by one
@@ -222,3 +224,81 @@ def _certainty(report: Report, kind: str) -> str:
         return " Predicted; certainty not computed."
     racks = f"Rack certain for {report.racks_certain:,} of {report.placed:,}"
     return f" {racks}, machine for {report.machines_certain:,} ({report.tie_breaks:,} tie-breaks)."
+
+
+def causes_of_moves(plan: Plan) -> tuple[Change, ...]:
+    """The changes that make VMs leave, in the plan's order.
+
+    Of a VM whose own resource is told why it goes, that resource; of one that loses its machine, the
+    machine or rack that changes.
+    """
+    moves = [row for row in plan.placements if row.kind == "vm" and row.action is PlacementAction.MOVE]
+    by_hardware = {row.trigger for row in moves} & _OF_HARDWARE
+    ids = set(_hardware_ids(row for row in moves if row.trigger in by_hardware))
+    addresses = {row.address for row in moves if row.trigger not in by_hardware}
+    return tuple(
+        change
+        for change in plan.changes
+        if change.action is not Action.NO_OP and (change.id in ids or change.address in addresses)
+    )
+
+
+_OF_HARDWARE = frozenset({"machine_evacuated", "machine_removed"})
+
+
+def _hardware_ids(rows: Iterable[PlacementChange]) -> Iterable[str]:
+    """The ids that the racks and machines have which these VMs leave."""
+    for row in rows:
+        if isinstance(row.source, Placement):
+            rack = f"{row.site_id}/{row.source.rack}"
+            yield rack
+            yield f"{rack}/{row.source.machine}"
+
+
+_SITES: Final = 3  # that have a table in sight
+
+
+def room_lines(sites: Sequence[str], rows: Sequence[RoomRow]) -> list[str]:
+    """The tables of the sites that a reviewer should see first, one below the other."""
+    if not rows:
+        return []
+    picked = _picked_sites(len(sites), rows)
+    lines: list[str] = []
+    for number in picked:
+        lines += ["", *_site_table(sites[number], number, rows)]
+    if len(sites) > len(picked):
+        lines += ["", f"{len(picked)} of {len(sites)} sites"]
+    return lines[1:]
+
+
+def _picked_sites(count: int, rows: Sequence[RoomRow]) -> list[int]:
+    """The numbers of sites where the plan leaves less room, then of those it changes, then of the rest."""
+
+    def rank(number: int) -> tuple[bool, bool, int]:
+        worse = any(row.worse[number] for row in rows)
+        changed = any(row.values[number][0] != row.values[number][1] for row in rows)
+        return not worse, not changed, number
+
+    return sorted(sorted(range(count), key=rank)[:_SITES])
+
+
+def _site_table(site: str, number: int, rows: Iterable[RoomRow]) -> list[str]:
+    return table((plain(site), "before", "after"), [_cells(row, number) for row in rows], figures=2)
+
+
+def _cells(row: RoomRow, number: int) -> list[str]:
+    before, after = row.values[number]
+    return [plain(row.label), plain(before), f"**{plain(after)}**" if row.worse[number] else plain(after)]
+
+
+def all_rooms(overview: Overview) -> str:
+    """Where some of the sites only have a table: all of them, as text."""
+    if len(overview.sites) <= _SITES:
+        return ""
+    lines = []
+    for number, site in enumerate(overview.sites):
+        lines.append(f"{site}:")
+        for row in overview.room:
+            before, after = row.values[number]
+            lines.append(f"  {row.label}: {before} -> {after}")
+    return "\n".join(lines)

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from nexusform.planning.plan import PlacementAction, PlacementChange, Plan
-from nexusform.rendering.pull_request.markdown_parts import code, plain
-from nexusform.rendering.pull_request.origin import Origin, commit_text
+from nexusform.rendering.pull_request.markdown_parts import Origin, code, commit_text, plain
 from nexusform.rendering.report.entries import Entries
 from nexusform.rendering.report.overview import Overview
 from nexusform.rendering.report.placement_rows import natural

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from nexusform.rendering.notation.marks import NO_MARKS, Marks
+from nexusform.rendering.notation.hcl_text import NO_MARKS, Marks
 from nexusform.rendering.report import difference
 from nexusform.rendering.report.difference import (
     ABSENT,

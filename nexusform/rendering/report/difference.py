@@ -13,8 +13,14 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct
 
 from nexusform.rendering.notation.colours import columns
-from nexusform.rendering.notation.hcl_text import TOO_DEEP, attribute_name, is_too_deep, quoted
-from nexusform.rendering.notation.marks import NO_MARKS, Marks
+from nexusform.rendering.notation.hcl_text import (
+    NO_MARKS,
+    TOO_DEEP,
+    Marks,
+    attribute_name,
+    is_too_deep,
+    quoted,
+)
 from nexusform.rendering.report.sequences import Pair, paired
 from nexusform.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
 

@@ -10,8 +10,7 @@ from msgspec import Struct
 from nexusform.address import Address
 from nexusform.plain_data import Path
 from nexusform.planning.plan import Action, Change, Drift, Plan
-from nexusform.rendering.notation.hcl_text import SENSITIVE, scalar
-from nexusform.rendering.notation.marks import Marks
+from nexusform.rendering.notation.hcl_text import SENSITIVE, Marks, scalar
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.body import body_difference
 from nexusform.rendering.report.difference import CREATED, DELETED, Difference, Kind

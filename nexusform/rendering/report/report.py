@@ -23,7 +23,7 @@ from nexusform.planning.plan import (
     SeparationVerdict,
 )
 from nexusform.ports import Registries
-from nexusform.rendering.notation.marks import Marks
+from nexusform.rendering.notation.hcl_text import Marks
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.body import body_difference
 from nexusform.rendering.report.difference import ABSENT, CHANGED, DELETED, Difference, Walk, value_difference

@@ -12,9 +12,9 @@ from nexusform.ports import Registries
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.difference import Difference
 from nexusform.rendering.report.entries import Entries, plan_entries
-from nexusform.rendering.report.folding import names_text
+from nexusform.rendering.report.folding import SitePools, names_text, site_pools
 from nexusform.rendering.report.object_rows import ObjectFold, drift_folds, object_folds
-from nexusform.rendering.report.overview import inventory_text
+from nexusform.rendering.report.overview import SiteSummary, inventory_text, site_rooms
 from nexusform.rendering.report.placement_rows import (
     Detail,
     PlacementGroup,
@@ -23,9 +23,7 @@ from nexusform.rendering.report.placement_rows import (
     placement_groups,
     summaries,
 )
-from nexusform.rendering.report.pool_rows import SitePools, site_pools
 from nexusform.rendering.report.report import output_difference, schema_lookup, shown_drift
-from nexusform.rendering.report.room import SiteSummary, site_rooms
 from nexusform.words import counted, form
 
 MOST_SITES: Final = 6

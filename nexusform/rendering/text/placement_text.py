@@ -1,18 +1,21 @@
-"""The placement part of a plan as terminal text: counts, tables, lines, certainty."""
+"""The placement part of a plan as terminal text: the `Placements:` line with its counts, tables, lines,
+certainty.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from nexusform.planning.plan import PlacementAction, PlacementTable
 from nexusform.rendering.notation.colours import PLAIN, Painter, column_widths, columns, harmless, pad, wrap
 from nexusform.rendering.report.placement_rows import (
     PlacementGroup,
     PlacementLine,
+    PlacementSummary,
     table_row,
 )
 from nexusform.rendering.report.report import Report
-from nexusform.rendering.text.placement_counts import placement_count_lines
 
 _LINE_COLOURS = {"+": "green", "-": "red", "~": "yellow", "=": "grey"}
 _WIDEST_LABEL = 44
@@ -140,3 +143,25 @@ def _total_certainty(report: Report, width: int) -> list[str]:
 
 def _worst_case(pool: str, fewest: int) -> str:
     return f"{harmless(pool)}: the platform chooses which VMs go; in the worst case {fewest} stay on a rack."
+
+
+_KIND_WORDS: Final = {"vm": "VMs", "binding": "Fleet bindings", "pod": "Pods"}
+
+
+def placement_count_lines(summaries: Sequence[PlacementSummary], paint: Painter) -> list[str]:
+    """`Placements: 215 to place, ...`, then a line per kind; moves stand out."""
+    total = summaries[0]
+    lines = [f"{paint('Placements:', 'bold')} {_counts(total, paint)}."]
+    for kind in summaries[1:]:
+        more = f", {kind.update} to update" if kind.update else ""
+        lines.append(f"  {_KIND_WORDS[kind.kind]}: {_counts(kind, paint)}{more}.")
+    if len(summaries) == 1 and total.update:
+        lines.append(f"  {total.update} to update without moving.")
+    return lines
+
+
+def _counts(summary: PlacementSummary, paint: Painter) -> str:
+    moves = f"{summary.move} to move"
+    if summary.move:
+        moves = paint(moves, "bold", "yellow")
+    return f"{summary.place} to place, {moves}, {summary.remove} to remove, {summary.keep} kept"

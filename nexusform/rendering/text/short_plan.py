@@ -1,26 +1,34 @@
-"""The short plan: what changes, where things go, what to mind, and the verdict last."""
+"""The short plan: what changes (a line for each object, those that are alike in one), where things go,
+what to mind, and the verdict last; and the options by which a plan is drawn as text.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from msgspec import Struct, field
+
 from nexusform.advice.registry import RULE_IDS
 from nexusform.diagnostic_kinds import SUMMARIES
 from nexusform.diagnostics import Severity
 from nexusform.planning.plan import Mode, Plan
-from nexusform.rendering.notation.colours import Painter, columns, harmless, wrap
+from nexusform.ports import Registries
+from nexusform.rendering.notation.colours import Painter, columns, harmless, pad, wrap
+from nexusform.rendering.notation.hcl_text import attribute_name
 from nexusform.rendering.report import wording
+from nexusform.rendering.report.difference import Difference, Kind
 from nexusform.rendering.report.entries import Entry
 from nexusform.rendering.report.folding import names_text
+from nexusform.rendering.report.object_rows import ObjectFold
+from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.report.short_report import ShortReport, short_report
-from nexusform.rendering.text.columns import cut, hanging
 from nexusform.rendering.text.diagnostic_text import render_diagnostics
-from nexusform.rendering.text.placement_counts import placement_count_lines
-from nexusform.rendering.text.plan_options import PlanTextOptions
-from nexusform.rendering.text.short_objects import object_lines, short_output_lines
-from nexusform.rendering.text.short_placements import placement_parts
+from nexusform.rendering.text.placement_text import placement_count_lines
+from nexusform.rendering.text.short_placements import cut, hanging, placement_parts
+from nexusform.rendering.text.stanza_text import head_symbol, output_lines
 from nexusform.source import SourceFile
+from nexusform.words import counted, form
 
 FAILED: Final = "Planning failed. nexusform encountered an error while generating this plan."
 _ID_COLUMNS: Final = 22
@@ -210,3 +218,94 @@ def next_step(report: ShortReport, options: PlanTextOptions) -> str:
     return "\n".join(
         wrap("Not saved: with -out=FILE, apply does exactly this and nothing else.", options.width)
     )
+
+
+# of one object
+_MOST_FOLDS: Final = 80
+_MOST_OUTPUTS: Final = 20
+_MOST_OUTPUT_LINES: Final = 3
+_URGENT: Final = ("-", "-/+", "+/-", ".")
+
+
+def object_lines(folds: Sequence[ObjectFold], width: int, paint: Painter) -> list[str]:
+    """A line per fold; where there are very many, what is destroyed stands first and the rest is counted."""
+    shown = list(folds)
+    if len(shown) > _MOST_FOLDS:
+        shown.sort(key=lambda fold: fold.symbol not in _URGENT)
+        shown = shown[:_MOST_FOLDS]
+    longest = max((columns(harmless(fold.label)) for fold in shown), default=0)
+    indent = min(longest, width // 2) + 6
+    lines: list[str] = []
+    for fold in shown:
+        lines += _fold(fold, indent, width, paint)
+    hidden = sum(len(fold.rows) for fold in folds) - sum(len(fold.rows) for fold in shown)
+    if hidden:
+        lines.append(f"    and {counted(hidden, 'more object')}; -details shows each.")
+    return lines
+
+
+def _fold(fold: ObjectFold, indent: int, width: int, paint: Painter) -> list[str]:
+    """`  + nexus_rack.rack["1".."8"]      rack1..8, 16 machines each, bom-1.7.3`."""
+    label = f"{head_symbol(fold.symbol, paint)}{harmless(fold.label)}"
+    words = ", ".join(word for word in fold.words if word)
+    if fold.name:
+        words = f"{fold.name}: {words}" if words else fold.name
+    return cut(hanging(label, harmless(words), indent, width), _MOST_LINES + 1, width)
+
+
+def short_output_lines(outputs: Sequence[Difference], width: int, paint: Painter) -> list[str]:
+    """Changes of outputs, long values as a count of what they hold."""
+    shown = outputs[:_MOST_OUTPUTS]
+    longest = max((columns(attribute_name(output.name)) for output in shown), default=0)
+    lines: list[str] = []
+    for output in shown:
+        drawn = "\n".join(output_lines([output], paint)).split("\n")
+        front = f"{head_symbol(output.symbol, paint)}{pad(attribute_name(output.name), longest)} ="
+        if len(drawn) > _MOST_OUTPUT_LINES or max(map(columns, drawn)) > width:
+            lines.append(f"{front} {_held(output)}")
+        elif len(drawn) == 1:
+            lines.append(f"{front}{drawn[0].partition(' =')[2]}")
+        else:
+            lines += drawn
+    if len(outputs) > len(shown):
+        lines.append(f"    and {counted(len(outputs) - len(shown), 'more output')}; -details shows each.")
+    return lines
+
+
+def _held(output: Difference) -> str:
+    """`{5 keys}`, `[12 elements, 2 of them change]`."""
+    changed = sum(1 for child in output.children if child.symbol)
+    total = changed + output.hidden + sum(1 for child in output.children if not child.symbol)
+    verb = form(changed, "changes", "change")
+    part = f", {changed} of them {verb}" if output.symbol == "~" and changed < total else ""
+    match output.kind:
+        case Kind.MAP | Kind.OBJECT:
+            return f"{{{counted(total, 'key')}{part}}}"
+        case Kind.LIST | Kind.SET:
+            return f"[{counted(total, 'element')}{part}]"
+        case Kind.TEXT:
+            return f"({counted(total, 'line')}{part})"
+        case _:
+            return "(a long value)"
+
+
+class PlanTextOptions(Struct, frozen=True):
+    """How a plan is drawn.
+
+    `width` in terminal columns. `placements` is the flag of that name. `details` draws every argument in
+    OpenTofu's layout, `terraform` under Terraform's own header. `hints` false leaves out the next step
+    (NF_IN_AUTOMATION). `saved_to` names the plan file that was written, "" = none. `diagnostics` false
+    leaves the plan's warnings out, `errors` false the boxes of its errors. `registries` gives the schemas.
+    """
+
+    colour: bool = False
+    width: int = 80
+    placements: Detail = Detail.CHANGED
+    details: bool = False
+    terraform: bool = False
+    hints: bool = True
+    saved_to: str = ""
+    diagnostics: bool = True
+    errors: bool = True
+    compact_warnings: bool = False
+    registries: Registries = field(default_factory=Registries)

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from nexusform.address import Address, address_order
 from nexusform.ports import Registries
 from nexusform.rendering.notation.colours import PLAIN, Painter, harmless
-from nexusform.rendering.notation.hcl_text import hcl_value
-from nexusform.rendering.notation.marks import Marks
+from nexusform.rendering.notation.hcl_text import Marks, hcl_value
 from nexusform.rendering.report.body import body_difference
 from nexusform.rendering.report.difference import Walk
 from nexusform.rendering.report.report import block_header, schema_lookup

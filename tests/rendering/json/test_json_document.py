@@ -16,9 +16,8 @@ from nexusform.rendering.json.json_document import (
     state_document,
     write_json,
 )
-from nexusform.rendering.notation.json_values import redacted, sensitive_mask, unknown_mask
-from nexusform.rendering.notation.json_writer import Rows, Section
-from nexusform.rendering.notation.marks import trie
+from nexusform.rendering.notation.hcl_text import trie
+from nexusform.rendering.notation.json_values import Rows, Section, redacted, sensitive_mask, unknown_mask
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.values import UNKNOWN
 
@@ -210,6 +209,6 @@ def test_numbers_beyond_64_bits_and_lone_surrogates_are_written() -> None:
 
 
 def test_actions_are_all_named() -> None:
-    from nexusform.rendering.json.naming import ACTIONS
+    from nexusform.rendering.json.json_parts import ACTIONS
 
     assert set(ACTIONS) == set(Action)

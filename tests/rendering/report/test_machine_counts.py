@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from nexusform.rendering.report.causes import causes_of_moves
+from nexusform.rendering.pull_request.markdown_places import causes_of_moves
 from nexusform.rendering.report.entries import plan_entries
 from nexusform.rendering.report.machine_counts import changed_racks, sharing_as_before
 from tests.rendering.real_plans import RealPlan

@@ -14,7 +14,7 @@ from nexusform.planning.occupancy import PoolVms, Room, SiteRoom, SiteVms
 from nexusform.planning.plan import Action, Change, CheckResult, Mode, PlacementAction, Plan
 from nexusform.rendering.notation.colours import strip_colours
 from nexusform.rendering.report.placement_rows import Detail
-from nexusform.rendering.text.plan_options import PlanTextOptions
+from nexusform.rendering.text.short_plan import PlanTextOptions
 from nexusform.rendering.text.terminal import render_plan
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from tests.rendering.pieces import D, address, change, table, vm_row

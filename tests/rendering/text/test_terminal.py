@@ -20,7 +20,7 @@ from nexusform.planning.plan import (
 )
 from nexusform.rendering.notation.colours import strip_colours
 from nexusform.rendering.report.placement_rows import Detail
-from nexusform.rendering.text.plan_options import PlanTextOptions
+from nexusform.rendering.text.short_plan import PlanTextOptions
 from nexusform.rendering.text.terminal import render_plan
 from nexusform.value_types import DYNAMIC
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from nexusform.diagnostics import ValueNote, error, warning
-from nexusform.rendering.json.diagnostic_json import diagnostic_document, validate_document
+from nexusform.rendering.json.json_parts import diagnostic_document, validate_document
 from nexusform.source import Position, SourceFile, Span
 
 
