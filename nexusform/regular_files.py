@@ -2,7 +2,8 @@
 
 Reads are bounded and refuse what is no regular file: a pipe would make us wait, a device would never end.
 What is written is made complete under a name that nobody can foresee and then renamed into place, so that a
-link prepared there is replaced and not followed.
+link prepared there is replaced and not followed. A run may be confined: then what configuration names is read
+below one directory only.
 """
 
 from __future__ import annotations
@@ -14,10 +15,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 PRIVATE: Final = 0o600
 _NOT_FOLLOWED: Final = getattr(os, "O_NOFOLLOW", 0)  # Windows has neither these flags nor such links
 _CHUNK: Final = 1 << 20
 _AT_ONCE: Final = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+_REPOSITORY: Final = ".git"  # holds credentials of the checkout
+_SYSTEM: Final = ("/proc", "/sys", "/dev")
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOT_FOLLOWED | _AT_ONCE
 
 
@@ -33,6 +38,62 @@ class TooLarge(OSError):
 
     def __init__(self, most: int) -> None:
         super().__init__(errno.EFBIG, f"it is larger than {most} bytes")
+
+
+class Outside(OSError):
+    """A path that configuration names leads to where a confined run reads nothing."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(errno.EACCES, f"it leads to where -confine lets no configuration look (only {root})")
+
+
+class Confinement(Struct, frozen=True):
+    """Where paths that configuration names may lead: below `root` ("": anywhere), but to none of `hidden`.
+
+    Both are absolute and free of links. Every such path passes `admitted` before a file system is asked.
+    """
+
+    root: str = ""
+    hidden: tuple[str, ...] = ()
+
+    def admitted(self, path: str | Path) -> str:
+        """What to open in place of a path of the configuration, links resolved. Raises Outside.
+
+        The path as written is looked at first, so that nothing is asked about a path that is plainly outside.
+        """
+        written = os.fspath(path)
+        if not self.root or "\0" in written:  # no file has such a name, and whoever opens it says so
+            return written
+        if not self.holds(written):
+            raise Outside(self.root)
+        real = os.path.realpath(written)
+        if not _is_below(real, self.root):
+            raise Outside(self.root)
+        if any(part.casefold() == _REPOSITORY for part in Path(real).relative_to(self.root).parts):
+            raise Outside(self.root)
+        if any(
+            _is_below(real, hidden) for hidden in (*self.hidden, *_SYSTEM) if not _is_below(self.root, hidden)
+        ):
+            raise Outside(self.root)
+        return real
+
+    def followed(self, path: str | Path) -> str:
+        """What to open in place of a path of the operator, who may read anything. Raises Outside.
+
+        One that is written below `root` is a name in the work tree: it must stay there as well.
+        """
+        return self.admitted(path) if self.holds(path) else os.fspath(path)
+
+    def holds(self, path: str | Path) -> bool:
+        """Whether a run is confined, and a path as it is written is below the root."""
+        return bool(self.root) and _is_below(os.path.abspath(path), self.root)  # noqa: PTH100 - links stay
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip(os.sep) + os.sep)
+
+
+FREE: Final = Confinement()
 
 
 def open_regular(path: str | Path, flags: int = os.O_RDONLY, *, follow: bool = True) -> int:

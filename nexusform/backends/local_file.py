@@ -18,20 +18,32 @@ from nexusform.backends.local_lock import LocalLock
 from nexusform.backends.state_files import JournalFile, explained, make_directories, read_file
 from nexusform.backends.workspace_names import DEFAULT, check_name
 from nexusform.ports import BackendProblem, LockInfo, StoredVersion
-from nexusform.regular_files import PRIVATE, write_whole
+from nexusform.regular_files import FREE, PRIVATE, Confinement, Outside, write_whole
 
 _SUFFIXES: Final = ("", ".lock.info", ".journal", ".backup")
 
 
 class LocalBackend:
-    """The state of one workspace in files; `path` is that of the default workspace."""
+    """The state of one workspace in files; `path` is that of the default workspace.
 
-    def __init__(self, path: str, workspace_directory: str = "", workspace: str = DEFAULT) -> None:
+    Raises BackendProblem for files outside of the confinement.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        workspace_directory: str = "",
+        workspace: str = DEFAULT,
+        confinement: Confinement = FREE,
+    ) -> None:
+        self._confinement = confinement
         self._base = Path(path)
         self._workspaces = Path(workspace_directory or f"{path}.d")
         self._shown = self._path_of(workspace)
         # Once: a link that is turned elsewhere meanwhile must not part the state from its lock.
-        self._path = Path(os.path.realpath(self._shown)) if self._shown.is_symlink() else self._shown
+        self._path = self._shown
+        if confinement.root or self._shown.is_symlink():
+            self._path = Path(os.path.realpath(self._admitted(self._shown)))
         self._lock = LocalLock(_beside(self._path, ".lock.info"))
         self._journal = JournalFile(_beside(self._path, ".journal"))
 
@@ -115,14 +127,15 @@ class LocalBackend:
         """The default workspace and those that have a directory."""
         with explained("list the workspaces in", self._workspaces):
             try:
-                names = [entry.name for entry in self._workspaces.iterdir() if entry.is_dir()]
+                directory = Path(self._admitted(self._workspaces))
+                names = [entry.name for entry in directory.iterdir() if entry.is_dir()]
             except FileNotFoundError:
                 names = []
         return [DEFAULT, *sorted(name for name in names if name != DEFAULT)]
 
     def for_workspace(self, name: str) -> LocalBackend:
         """The same place, another workspace."""
-        return LocalBackend(str(self._base), str(self._workspaces), name)
+        return LocalBackend(str(self._base), str(self._workspaces), name, self._confinement)
 
     def delete_workspace(self, name: str) -> None:
         """Remove the files of a workspace and its directory."""
@@ -130,6 +143,7 @@ class LocalBackend:
         if name == DEFAULT:
             raise BackendProblem(f'The workspace "{DEFAULT}" cannot be deleted.')
         path = self._path_of(name)
+        path = Path(self._admitted(path))
         directory = path.parent
         if not directory.is_dir():
             raise BackendProblem(f'There is no workspace "{name}".')
@@ -137,6 +151,12 @@ class LocalBackend:
             for suffix in _SUFFIXES:
                 _beside(path, suffix).unlink(missing_ok=True)
             directory.rmdir()
+
+    def _admitted(self, path: Path) -> str:
+        try:
+            return self._confinement.admitted(path)
+        except Outside as problem:
+            raise BackendProblem(f'The state cannot be kept at "{path}": {problem.strerror}.') from None
 
     def _path_of(self, workspace: str) -> Path:
         check_name(workspace)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from msgspec import Struct
 from nexusform.backends.local_file import LocalBackend
 from nexusform.backends.memory import MemoryBackend
 from nexusform.ports import StateBackend
+from nexusform.regular_files import FREE, Confinement
 from nexusform.schema import Attribute, BlockSchema
 from nexusform.value_types import BOOL, STRING, Type
 
@@ -21,21 +22,26 @@ class Directories(Struct, frozen=True):
     """Where a run takes place.
 
     `directory` is the root module's; `data_directory` (NF_DATA_DIR) is for what a remote backend
-    keeps on this machine.
+    keeps on this machine. `confinement` is that of paths among the settings.
     """
 
     directory: str
     data_directory: str
+    confinement: Confinement = FREE
 
 
 class BackendKind(Struct, frozen=True):
     """One kind: the settings of its `backend` block, and how to make one from them.
 
-    `open` takes the settings as plain data (absent: null) and raises BackendProblem.
+    `open` takes the settings as plain data (absent: null) and raises BackendProblem. `addresses` are the URLs
+    that settings lead to, and `naming` the settings that say no more than that: in a confined run a block
+    may hold those, when all addresses are allowed, and no others.
     """
 
     schema: BlockSchema
     open: Callable[[Mapping[str, Any], Directories], StateBackend]
+    addresses: Callable[[Mapping[str, Any]], Sequence[str]] = lambda _settings: ()
+    naming: tuple[str, ...] = ()
 
 
 # --- settings; those of remote backends are named as in OpenTofu -----------------------------
@@ -148,7 +154,9 @@ def _open_local(settings: Mapping[str, Any], directories: Directories) -> StateB
     root = Path(directories.directory)
     workspaces = settings.get("workspace_dir")
     return LocalBackend(
-        str(root / (settings.get("path") or DEFAULT_PATH)), str(root / workspaces) if workspaces else ""
+        str(root / (settings.get("path") or DEFAULT_PATH)),
+        str(root / workspaces) if workspaces else "",
+        confinement=directories.confinement,
     )
 
 
@@ -176,11 +184,37 @@ def _open_postgres(settings: Mapping[str, Any], _directories: Directories) -> St
     return open_postgres(settings)
 
 
+def _azurerm_addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    account = f"https://{settings.get('storage_account_name')}.blob.core.windows.net"
+    service = str(settings.get("endpoint") or account).rstrip("/")
+    return (f"{service}/{settings.get('container_name')}/{settings.get('key')}",)
+
+
+def _http_addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    names = ("address", "lock_address", "unlock_address")
+    return tuple(str(settings[name]) for name in names if name in settings)
+
+
+def _s3_addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    service = str(settings.get("endpoint") or "s3:/").rstrip("/")
+    return (f"{service}/{settings.get('bucket')}/{settings.get('key')}",)
+
+
 BACKENDS: Final[Mapping[str, BackendKind]] = {
     "local": BackendKind(_LOCAL, _open_local),
     "memory": BackendKind(_MEMORY, lambda _settings, _directories: MemoryBackend()),
-    "azurerm": BackendKind(_AZURERM, _open_azurerm),
-    "http": BackendKind(_HTTP, _open_http),
-    "s3": BackendKind(_S3, _open_s3),
+    "azurerm": BackendKind(
+        _AZURERM,
+        _open_azurerm,
+        _azurerm_addresses,
+        ("storage_account_name", "container_name", "key", "endpoint", "snapshot"),
+    ),
+    "http": BackendKind(
+        _HTTP,
+        _open_http,
+        _http_addresses,
+        ("address", "update_method", "lock_address", "lock_method", "unlock_address", "unlock_method"),
+    ),
+    "s3": BackendKind(_S3, _open_s3, _s3_addresses, ("bucket", "key", "endpoint", "use_path_style")),
     "postgres": BackendKind(_POSTGRES, _open_postgres),
 }

@@ -40,8 +40,8 @@ class _Group(Struct, frozen=True):
 class Flag(click.Option):
     """A flag of ours, written with one dash or two.
 
-    `switch` ones stand alone (`-x`) or take true or false (`-x=false`); `tagged` ones hand over
-    (flag name, value) pairs, so that the order of several flags is kept.
+    `switch` ones stand alone (`-x`), or take what follows at once (`-x=false`, `-x=DIR`); `tagged` ones
+    hand over (flag name, value) pairs, so that the order of several flags is kept.
     """
 
     def __init__(
@@ -54,7 +54,10 @@ class Flag(click.Option):
     def get_help_record(self, ctx: click.Context) -> tuple[str, str]:  # noqa: ARG002 - click's signature
         """The flag as users write it: `-name=METAVAR`."""
         names = [name.lstrip("-") for name in self.opts]
-        shown = ", ".join(f"-{n}" if self.switch else f"-{n}={self.metavar or 'VALUE'}" for n in names)
+        value = f"={self.metavar or 'VALUE'}"
+        if self.switch:
+            value = f"[{value}]" if self.metavar else ""
+        shown = ", ".join(f"-{name}{value}" for name in names)
         meaning = self.help or ""
         if self.multiple:
             meaning += "; may be repeated"
@@ -70,6 +73,15 @@ def switch(meaning: str, *, default: bool = False, flag: str = "") -> bool:
         return Flag(_names(name, flag), switch=True, type=click.BOOL, default=default, help=meaning)
 
     return cast("bool", _Declared(parameter, default))
+
+
+def switch_or_text(meaning: str, *, metavar: str) -> str:
+    """A flag that stands alone ("true") or takes a text: `-name`, `-name=value`; "" when it is absent."""
+
+    def parameter(name: str) -> click.Parameter:
+        return Flag(_names(name), switch=True, type=str, metavar=metavar, default="", help=meaning)
+
+    return cast("str", _Declared(parameter, ""))
 
 
 def text(meaning: str, *, metavar: str = "VALUE", default: str = "", flag: str = "") -> str:

@@ -20,10 +20,31 @@ from typing import Any, Final, cast
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import Flag, Record, filled, parameters_of
+from nexusform.cli.arguments import Flag, Record, filled, parameters_of, switch_or_text, texts
 from nexusform.diagnostics import did_you_mean
 
 _HELP_FLAGS: Final = frozenset({"help", "h"})
+_TRUST: Final = "nexusform.trust"
+
+
+class TrustFlags(Struct, frozen=True, kw_only=True):
+    """What every command takes that looks at configuration or state: how far configuration is trusted."""
+
+    confine: str = switch_or_text(
+        "Let configuration read below this directory only, and name no address (top of the work tree)",
+        metavar="DIR",
+    )
+    allow_remote: tuple[str, ...] = texts(
+        "With -confine: what addresses in configuration may begin with", metavar="URL-PREFIX"
+    )
+    backend_config: tuple[str, ...] = texts("A setting of the backend, or a file of them", metavar="FILE|K=V")
+
+
+def trust_flags() -> TrustFlags:
+    """Those of the command that runs."""
+    context = click.get_current_context(silent=True)
+    flags = context.meta.get(_TRUST) if context is not None else None
+    return flags if isinstance(flags, TrustFlags) else filled(TrustFlags, {})
 
 
 class Command(click.Command):
@@ -71,14 +92,21 @@ class Command(click.Command):
         return [f"--{name}", name, value] if flag.tagged else [f"--{name}={value}"]
 
 
-def command(name: str, record: type[Record]) -> Callable[[Callable[[Record], int]], Command]:
-    """Make a function of an argument record a command; its docstring is the help text."""
+def command(
+    name: str, record: type[Record], *, trusts: bool = True
+) -> Callable[[Callable[[Record], int]], Command]:
+    """Make a function of an argument record a command; its docstring is the help text.
+
+    One that looks at no configuration and no state (`trusts=False`) takes no TrustFlags.
+    """
 
     def make(function: Callable[[Record], int]) -> Command:
         def callback(**values: Any) -> int:
+            click.get_current_context().meta[_TRUST] = filled(TrustFlags, values)
             return function(filled(record, values))
 
-        return Command(name, params=parameters_of(record), callback=callback, help=function.__doc__)
+        parameters = [*parameters_of(record), *(parameters_of(TrustFlags) if trusts else ())]
+        return Command(name, params=parameters, callback=callback, help=function.__doc__)
 
     return make
 

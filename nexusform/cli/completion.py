@@ -94,7 +94,7 @@ class CompletionArguments(Struct, frozen=True, kw_only=True):
     answer: bool = switch("Answer a shell that asks what may stand next in LINE")
 
 
-@command("completion", CompletionArguments)
+@command("completion", CompletionArguments, trusts=False)
 def completion(arguments: CompletionArguments) -> int:
     """Print the completion script of a SHELL: bash, zsh or fish.
 

@@ -10,9 +10,10 @@ import click
 from msgspec import Struct
 
 from nexusform.cli.arguments import in_order, switch, text
+from nexusform.cli.commands import trust_flags
 from nexusform.cli.screen import Screen
 from nexusform.workflow.locking import Locking
-from nexusform.workflow.place import Place
+from nexusform.workflow.place import Place, confinement_of
 
 _DURATION: Final = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
 
@@ -55,8 +56,23 @@ def state_flag() -> str:
 
 
 def place_of(state: str = "", variables: tuple[tuple[str, str], ...] = ()) -> Place:
-    """Where the command runs, from its flags and the environment."""
-    return Place(environment=dict(os.environ), state_path=state, variables=variables)
+    """Where the command runs, from its flags and the environment. Raises a usage error."""
+    flags, environment = trust_flags(), dict(os.environ)
+    try:
+        confinement = confinement_of(flags.confine or environment.get("NF_CONFINE", ""), environment)
+        state = confinement.followed(state) if state else ""
+    except OSError as problem:
+        raise click.UsageError(f'-state: "{state}" cannot be used: {problem.strerror}.') from None
+    except ValueError as problem:
+        raise click.UsageError(str(problem)) from None
+    return Place(
+        environment=environment,
+        state_path=state,
+        variables=variables,
+        confinement=confinement,
+        allow_remote=(*flags.allow_remote, *environment.get("NF_ALLOW_REMOTE", "").split()),
+        backend_config=flags.backend_config,
+    )
 
 
 def duration(written: str) -> float:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from nexusform.cli.arguments import group, positionals, switch
 from nexusform.cli.commands import command
-from nexusform.cli.flags import ViewFlags
+from nexusform.cli.flags import ViewFlags, place_of
 from nexusform.diagnostics import has_errors
 from nexusform.workflow.formatting import STDIN, Formatting, decoded, format_paths
 
@@ -45,7 +45,10 @@ def fmt(arguments: FmtArguments) -> int:
         formatting = _format_stdin()
     else:
         list_files, write = arguments.list_files, arguments.write and not check
-        formatting = format_paths(paths or (".",), recursive=arguments.recursive, write=write)
+        confinement = place_of().confinement
+        formatting = format_paths(
+            paths or (".",), recursive=arguments.recursive, write=write, confinement=confinement
+        )
     screen = arguments.view.screen()
     screen.diagnostics(formatting.problems, formatting.sources)
     for file in formatting.files:

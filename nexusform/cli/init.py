@@ -7,7 +7,7 @@ import sys
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import group, switch, texts
+from nexusform.cli.arguments import group, switch
 from nexusform.cli.commands import command
 from nexusform.cli.flags import LockFlags, ViewFlags, place_of
 from nexusform.cli.screen import Screen, input_allowed
@@ -20,7 +20,6 @@ from nexusform.workflow.init import InitOptions, init_directory
 class InitArguments(Struct, frozen=True, kw_only=True):
     """What `init` takes."""
 
-    backend_config: tuple[str, ...] = texts("A setting of the backend, or a file of them", metavar="FILE|K=V")
     reconfigure: bool = switch("Use the backend as configured now and forget the earlier one")
     migrate_state: bool = switch("Take the state along from the earlier backend")
     force_copy: bool = switch("With -migrate-state, also over another state that stands there")
@@ -39,7 +38,6 @@ def init(arguments: InitArguments) -> int:
     if arguments.reconfigure and arguments.migrate_state:
         raise click.UsageError("-reconfigure and -migrate-state do not go together.")
     options = InitOptions(
-        backend_config=arguments.backend_config,
         reconfigure=arguments.reconfigure,
         migrate=arguments.migrate_state or arguments.force_copy,
         force_copy=arguments.force_copy,

@@ -28,7 +28,7 @@ class FunctionsArguments(Struct, frozen=True, kw_only=True):
     as_json: bool = switch("As a JSON document (the only form there is)", flag="json")
 
 
-@command("functions", FunctionsArguments)
+@command("functions", FunctionsArguments, trusts=False)
 def functions(arguments: FunctionsArguments) -> int:
     """Print the signature of every function that expressions may call, as JSON."""
     if not arguments.as_json:

@@ -9,6 +9,7 @@ import click
 from msgspec import Struct
 
 from nexusform.cli.arguments import choice, filled, number, switch, text, texts
+from nexusform.cli.flags import place_of
 from nexusform.planning.plan import Mode
 from nexusform.regular_files import read_regular
 from nexusform.rendering.report.placement_rows import Detail
@@ -117,7 +118,7 @@ def _addresses(paths: Iterable[str]) -> list[str]:
 
 def _text_of(path: str) -> str:
     try:
-        return read_regular(path, _MOST_ADDRESSES).decode()
+        return read_regular(place_of().confinement.followed(path), _MOST_ADDRESSES).decode()
     except OSError as problem:
         raise click.UsageError(
             f'The file of addresses "{path}" cannot be read: {problem.strerror}.'

@@ -16,7 +16,7 @@ class VersionArguments(Struct, frozen=True, kw_only=True):
     as_json: bool = switch("As a JSON document", flag="json")
 
 
-@command("version", VersionArguments)
+@command("version", VersionArguments, trusts=False)
 def version(arguments: VersionArguments) -> int:
     """Show the version of nexusform."""
     if arguments.as_json:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import hmac
 import os
 import re
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.configuration.configuration import AnyBody, Configuration
@@ -37,7 +38,16 @@ from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import SYNTAX_VERSION, collector_off, parse_file
 from nexusform.language.positions import Positions
 from nexusform.language.syntax import Body
-from nexusform.regular_files import PRIVATE, TooLarge, create, open_regular, read_regular, write_whole
+from nexusform.regular_files import (
+    FREE,
+    PRIVATE,
+    Confinement,
+    TooLarge,
+    create,
+    open_regular,
+    read_regular,
+    write_whole,
+)
 from nexusform.schema import BlockSchema
 from nexusform.source import Position, SourceFile, Span
 from nexusform.values import Value
@@ -64,6 +74,7 @@ def load(
     managed: Mapping[str, BlockSchema] | None = None,
     data: Mapping[str, BlockSchema] | None = None,
     extra: Sequence[SourceFile] = (),
+    confinement: Confinement = FREE,
 ) -> tuple[Configuration | None, list[Diagnostic]]:
     """Read the module tree whose root is a directory, and everything wrong with it.
 
@@ -73,7 +84,7 @@ def load(
     understood, after syntax errors only its files (to show source lines) and a root module without a
     directory.
     """
-    reader = _FileReader(cache_directory)
+    reader = _FileReader(cache_directory, confinement)
     with collector_off():
         root = reader.module(directory, None)
         if root is None:
@@ -90,6 +101,7 @@ def read_variables(
     var_options: Sequence[tuple[str, str]],
     directory: str,
     files: MutableMapping[str, SourceFile] | None = None,
+    confinement: Confinement = FREE,
 ) -> tuple[dict[str, tuple[Value, Origin]], list[Diagnostic]]:
     """The value of every variable of the root module with where it came from.
 
@@ -101,11 +113,12 @@ def read_variables(
         return {}, []  # its files are broken: what is declared cannot be told
     problems: list[Diagnostic] = []
     assignments = from_environment(environment)
+    reader = _VariableFiles(confinement, problems, files)
     for path in automatic_files(directory):
-        assignments.extend(_variable_file(path, problems, files))
+        assignments.extend(reader.read(path))
     for kind, text in var_options:
         if kind == "var-file":
-            assignments.extend(_variable_file(text, problems, files))
+            assignments.extend(reader.read(text))
             continue
         assignment, wrong = from_option(text)
         problems.extend(wrong)
@@ -126,7 +139,8 @@ def read_variables(
 class _FileReader:
     """Reads directories, each once."""
 
-    def __init__(self, cache_directory: str | None) -> None:
+    def __init__(self, cache_directory: str | None, confinement: Confinement) -> None:
+        self._confinement = confinement
         self._cache = _Cache(cache_directory) if cache_directory else None
         self._modules: dict[str, ModuleFiles] = {}
         self.problems: list[Diagnostic] = []
@@ -138,12 +152,12 @@ class _FileReader:
     def module(self, directory: str, call: CallHeader | None) -> ModuleFiles | None:
         """The files of one directory; None when it cannot be read."""
         directory = os.path.normpath(directory)
-        identity = os.path.realpath(directory)
-        known = self._modules.get(identity)
-        if known is not None:
-            return known
         try:
-            names = sorted(os.listdir(directory), key=os.fsencode)  # noqa: PTH208 - names, not paths
+            identity = os.path.realpath(self._confinement.admitted(directory))
+            known = self._modules.get(identity)
+            if known is not None:
+                return known
+            names = sorted(os.listdir(identity), key=os.fsencode)  # noqa: PTH208 - names, not paths
         except OSError as problem:
             kind = "unreadable-module-directory" if call else "unreadable-configuration-directory"
             self._tell(kind, f'The directory "{directory}" cannot be read: {problem.strerror}.', call)
@@ -165,7 +179,7 @@ class _FileReader:
 
     def _file(self, directory: str, name: str) -> ParsedFile:
         path = os.path.normpath(os.path.join(directory, name))  # noqa: PTH118 - a shown path
-        source = _read(path, self.problems)
+        source = _read(path, self._confinement.admitted, self.problems)
         if source is None:
             source = SourceFile(os.fsencode(path).decode(errors="replace"), "")
             return ParsedFile(name, source, parse_file(source)[0], _is_override(name), broken=True)
@@ -202,13 +216,13 @@ def _is_override(name: str) -> bool:
     return stem == "override" or stem.endswith("_override")
 
 
-def _read(path: str, problems: list[Diagnostic]) -> SourceFile | None:
-    """A regular file's text; None after a diagnostic."""
+def _read(path: str, opened: Callable[[str], str], problems: list[Diagnostic]) -> SourceFile | None:
+    """A regular file's text; None after a diagnostic. `opened` says what to open in place of the path."""
     shown = os.fsencode(path).decode(errors="replace")
     start = Position(1, 1, 0)
     place = Span(shown, start, start)
     try:
-        raw = read_regular(path, LARGEST_FILE)
+        raw = read_regular(opened(path), LARGEST_FILE)
     except TooLarge:
         detail = f'The file "{shown}" is larger than {LARGEST_FILE // 2**20} MiB. Split it up.'
         problems.append(error("file-too-large", detail, place))
@@ -244,21 +258,27 @@ def automatic_files(directory: str) -> list[str]:
     return [os.path.normpath(os.path.join(directory, n)) for n in variable_files]  # noqa: PTH118 - a shown path
 
 
-def _variable_file(
-    path: str, problems: list[Diagnostic], files: MutableMapping[str, SourceFile] | None
-) -> list[Assignment]:
-    if not os.path.exists(path):  # noqa: PTH110 - paths are strings here
-        detail = f'Assignment variables file "{path}" does not exist.'
-        problems.append(error("failed-to-read-variables-file", detail))
-        return []
-    source = _read(path, problems)
-    if source is None:
-        return []
-    if files is not None:
-        files[source.name] = source
-    assignments, wrong = from_file(source)
-    problems.extend(wrong)
-    return assignments
+class _VariableFiles(Struct):
+    """Reads files of variables: those of the work tree, and those that the operator names."""
+
+    confinement: Confinement
+    problems: list[Diagnostic]
+    sources: MutableMapping[str, SourceFile] | None
+
+    def read(self, path: str) -> list[Assignment]:
+        """What a file assigns; nothing after a diagnostic."""
+        if not os.path.lexists(path):
+            detail = f'Assignment variables file "{path}" does not exist.'
+            self.problems.append(error("failed-to-read-variables-file", detail))
+            return []
+        source = _read(path, self.confinement.followed, self.problems)
+        if source is None:
+            return []
+        if self.sources is not None:
+            self.sources[source.name] = source
+        assignments, wrong = from_file(source)
+        self.problems.extend(wrong)
+        return assignments
 
 
 # --- the cache of parsed trees -----------------------------------------------------------------

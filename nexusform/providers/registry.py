@@ -11,9 +11,10 @@ from msgspec import Struct
 from nexusform.applying.standing import DEFAULT_PROVIDER
 from nexusform.ports import Provider
 from nexusform.providers import simulated
+from nexusform.regular_files import Confinement
 from nexusform.schema import BlockSchema
 
-Make: TypeAlias = Callable[[Mapping[str, Any], str, ExitStack], Provider]
+Make: TypeAlias = Callable[[Mapping[str, Any], str, ExitStack, Confinement], Provider]
 
 DEFAULT: Final = DEFAULT_PROVIDER
 
@@ -21,8 +22,9 @@ DEFAULT: Final = DEFAULT_PROVIDER
 class ProviderKind(Struct, frozen=True):
     """A kind of provider: its settings and how it is made.
 
-    `make(settings, directory, leaving)`: evaluated settings as plain data, the root module's
-    directory, and where to register what must be closed. Raises ProviderProblem.
+    `make(settings, directory, leaving, confinement)`: evaluated settings as plain data, the root module's
+    directory, where to register what must be closed, and where files that settings name may be. Raises
+    ProviderProblem.
     """
 
     settings: BlockSchema

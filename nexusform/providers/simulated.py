@@ -20,6 +20,7 @@ from nexusform.applying.outcomes import known_parts
 from nexusform.plain_data import Path
 from nexusform.ports import ChangeRequest, ObjectKey, ProviderAnswer, ProviderProblem, ReadAnswer, ReadRequest
 from nexusform.providers.reality import Reality
+from nexusform.regular_files import FREE, Confinement, Outside
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
 from nexusform.value_types import BOOL, DYNAMIC, NUMBER, STRING
 
@@ -158,15 +159,22 @@ SETTINGS: Final = BlockSchema(
 )
 
 
-def make(settings: Mapping[str, Any], directory: str, leaving: ExitStack) -> SimulatedProvider:
+def make(
+    settings: Mapping[str, Any], directory: str, leaving: ExitStack, confinement: Confinement = FREE
+) -> SimulatedProvider:
     """The provider for evaluated settings.
 
-    `directory` is the root module's; `leaving` closes what is open when the run ends. Raises
-    ProviderProblem when a setting is wrong.
+    `directory` is the root module's; `leaving` closes what is open when the run ends; the reality file stands
+    where the `confinement` lets it. Raises ProviderProblem when a setting is wrong.
     """
     faults = Faults([read_fault(block) for block in settings.get("fault") or ()])
-    named = settings.get("reality")
-    reality = Reality(FilePath(directory) / str(named)) if named else None
+    reality: Reality | None = None
+    if settings.get("reality"):
+        path = FilePath(directory) / str(settings["reality"])
+        try:
+            reality = Reality(FilePath(confinement.admitted(path)))
+        except Outside as problem:
+            raise ProviderProblem(f"The reality file {path} cannot be read: {problem.strerror}.") from None
     if reality is not None:
         leaving.callback(reality.close)
     return SimulatedProvider(reality, faults)

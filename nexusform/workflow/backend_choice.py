@@ -12,17 +12,24 @@ from msgspec.structs import replace
 
 from nexusform.backends.registry import BACKENDS, Directories
 from nexusform.configuration.configuration import Settings
-from nexusform.configuration.constants import NO_NAMES
+from nexusform.configuration.constants import NO_NAMES, constant
 from nexusform.configuration.evaluation import prepare_body
+from nexusform.configuration.variable_values import from_file
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
-from nexusform.ports import BackendProblem, StateBackend
-from nexusform.regular_files import PRIVATE, read_regular, write_whole
+from nexusform.language.syntax import Expression
+from nexusform.plain_data import to_plain
+from nexusform.ports import BackendProblem, FileProblem, StateBackend
+from nexusform.regular_files import FREE, PRIVATE, read_regular, write_whole
 from nexusform.schema import BlockSchema
-from nexusform.source import Span
+from nexusform.source import SourceFile, Span
 from nexusform.value_types import BOOL, Type
+from nexusform.workflow.place import Place
+from nexusform.workflow.surroundings import RealFiles
 
 _MEMORY: Final = "backend.json"
 _LARGEST_MEMORY: Final = 1 << 20  # bytes
+NO_FLAGS: Final[Mapping[str, str]] = {}
+_OF_THIS_MACHINE: Final = ("local", "memory")  # where they keep state is a matter of paths
 
 
 class BackendChoice(Struct, frozen=True):
@@ -33,21 +40,23 @@ class BackendChoice(Struct, frozen=True):
     from_flags: Mapping[str, str]
 
 
-def choose_backend(
-    settings: Settings | None, directory: str, data_directory: str, state_path: str = ""
-) -> tuple[StateBackend | None, list[Diagnostic]]:
+def choose_backend(settings: Settings | None, place: Place) -> tuple[StateBackend | None, list[Diagnostic]]:
     """The backend for the default workspace.
 
-    `state_path` is the flag -state and counts for the local backend only. Refused when `init` has
-    seen other settings: the state would seem to be gone.
+    The flag -state counts for the local backend only. Refused when `init` has seen other settings: the state
+    would seem to be gone. Whoever gives -backend-config here says which settings count.
     """
-    known = remembered_choice(data_directory)
-    choice, problems = configured_choice(settings, known.from_flags if known else {})
+    from_flags, problems = backend_settings(place)
+    if has_errors(problems):
+        return None, problems
+    known = None if place.backend_config else remembered_choice(place)
+    choice, wrong = configured_choice(settings, from_flags or (known.from_flags if known else {}), place)
+    problems += wrong
     if choice is None:
         return None, problems
     if known is not None and known != choice:
         return None, [*problems, _changed(known, choice, settings)]
-    if state_path:
+    if place.state_path:
         if choice.kind != "local":
             return None, [
                 *problems,
@@ -56,12 +65,14 @@ def choose_backend(
                     f'This state is kept by the backend "{choice.kind}".',
                 ),
             ]
-        choice = BackendChoice("local", {**choice.settings, "path": state_path}, choice.from_flags)
-    return _opened(choice, directory, data_directory, problems)
+        path = {"path": place.state_path}
+        choice = BackendChoice("local", {**choice.settings, **path}, {**choice.from_flags, **path})
+    backend, wrong = open_choice(choice, place)
+    return backend, [*problems, *wrong]
 
 
 def configured_choice(
-    settings: Settings | None, from_flags: Mapping[str, str]
+    settings: Settings | None, from_flags: Mapping[str, str], place: Place
 ) -> tuple[BackendChoice | None, list[Diagnostic]]:
     """What the `backend` block says, with the values of -backend-config over it."""
     kind = settings.backend_type if settings else "local"
@@ -84,6 +95,10 @@ def configured_choice(
         evaluated, _, invalid = body.evaluate(NO_NAMES)
         problems += [*misplaced, *invalid]
         values.update(evaluated)
+        refusal = refusal_of_settings(kind, values, place, from_flags)
+        if refusal:
+            detail = f"{refusal} Give it by -backend-config=NAME=VALUE."
+            problems.append(error("remote-address-is-not-allowed", detail, block.header_span))
     for name, text in from_flags.items():
         if name not in backend.schema.attributes:
             near = did_you_mean(name, backend.schema.attributes)
@@ -104,6 +119,22 @@ def configured_choice(
     if missing and not has_errors(problems):
         problems.append(_missing(kind, missing, block.header_span if block else None))
     return (None if has_errors(problems) else BackendChoice(kind, chosen, dict(from_flags))), problems
+
+
+def refusal_of_settings(
+    kind: str, values: Mapping[str, Any], place: Place, from_flags: Mapping[str, str] = NO_FLAGS
+) -> str:
+    """Why settings of a backend that stand in configuration do not count in a confined run; "" if they do."""
+    backend = BACKENDS[kind]
+    settings = {name: value for name, value in values.items() if value is not None}
+    chosen = [name for name in settings if name not in from_flags]
+    if kind in _OF_THIS_MACHINE or not place.confinement.root:
+        return ""
+    addresses = backend.addresses(settings)
+    if addresses and all(place.allows(address) for address in addresses):
+        chosen = [name for name in chosen if name not in backend.naming]
+    listed = ", ".join(f'"{name}"' for name in chosen)
+    return place.refusal_of(f'The setting {listed} of the backend "{kind}"') if chosen else ""
 
 
 def _any_part_of(schema: BlockSchema) -> BlockSchema:
@@ -133,17 +164,59 @@ def _missing(kind: str, names: Sequence[str], span: Span | None) -> Diagnostic:
     )
 
 
-def open_choice(
-    choice: BackendChoice, directory: str, data_directory: str
-) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """The backend of a choice, for `init`, which may open an old and a new one."""
-    return _opened(choice, directory, data_directory, [])
-
-
-def remembered_choice(data_directory: str) -> BackendChoice | None:
-    """What `init` remembered, None when it never ran here."""
+def open_choice(choice: BackendChoice, place: Place) -> tuple[StateBackend | None, list[Diagnostic]]:
+    """The backend of a choice; `init` may open an old and a new one."""
     try:
-        document = json.loads(read_regular(Path(data_directory) / _MEMORY, _LARGEST_MEMORY, follow=False))
+        # A path that the operator gave is free, unless it is one of the work tree.
+        path = choice.from_flags.get("path")
+        confinement = place.confinement
+        if path is not None and not confinement.holds(Path(place.directory, path)):
+            confinement = FREE
+        directories = Directories(place.directory, place.data_directory, confinement)
+        return BACKENDS[choice.kind].open(choice.settings, directories), []
+    except BackendProblem as problem:
+        return None, [error("the-backend-cannot-be-opened", str(problem))]
+
+
+def backend_settings(place: Place) -> tuple[dict[str, str], list[Diagnostic]]:
+    """What -backend-config says: the settings of `K=V` and of files, later ones over earlier ones."""
+    values: dict[str, str] = {}
+    problems: list[Diagnostic] = []
+    for flag in place.backend_config:
+        name, equals, value = flag.partition("=")
+        if equals and not Path(flag).exists():
+            values[name.strip()] = value
+            continue
+        try:
+            text = RealFiles().read(place.confinement.followed(flag)).decode()
+        except (FileProblem, OSError, UnicodeDecodeError) as problem:
+            problems.append(error("invalid-backend-config", f"{problem}"))
+            continue
+        settings, wrong = from_file(SourceFile(flag, text))
+        problems += wrong
+        for setting in settings:
+            problems += _take(setting.name, setting.value, values)
+    return values, problems
+
+
+def _take(name: str, expression: str | Expression, values: dict[str, str]) -> list[Diagnostic]:
+    if isinstance(expression, str):
+        values[name] = expression
+        return []
+    value, problems = constant(expression)
+    if not has_errors(problems):
+        values[name] = str(to_plain(value)[0])
+    return problems
+
+
+def remembered_choice(place: Place) -> BackendChoice | None:
+    """What `init` remembered, None when it never ran here or what stands here is not to be believed."""
+    if not place.remembers:
+        return None
+    try:
+        document = json.loads(
+            read_regular(Path(place.data_directory) / _MEMORY, _LARGEST_MEMORY, follow=False)
+        )
         return BackendChoice(str(document["type"]), dict(document["settings"]), dict(document["given"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -158,15 +231,6 @@ def remember_choice(choice: BackendChoice, data_directory: str) -> None:
     path = directory / _MEMORY
     write_whole(path, text.encode(), PRIVATE)
     path.chmod(PRIVATE)  # settings may hold a password, and an earlier file may be for everybody
-
-
-def _opened(
-    choice: BackendChoice, directory: str, data_directory: str, problems: list[Diagnostic]
-) -> tuple[StateBackend | None, list[Diagnostic]]:
-    try:
-        return BACKENDS[choice.kind].open(choice.settings, Directories(directory, data_directory)), problems
-    except BackendProblem as problem:
-        return None, [*problems, error("the-backend-cannot-be-opened", str(problem))]
 
 
 def _changed(known: BackendChoice, choice: BackendChoice, settings: Settings | None) -> Diagnostic:

@@ -75,6 +75,7 @@ def open_console(place: Place) -> Opened:
         var_options=place.variables,
         directory=place.directory,
         files=sources,
+        confinement=place.confinement,
     )
     problems += [p for p in wrong if p.id != "no-value-for-required-variable"]
     backend, wrong = open_backend(place, configuration)
@@ -90,7 +91,7 @@ def open_console(place: Place) -> Opened:
         variables={name: value for name, (value, _) in variables.items()},
         state=stored.state,
         registries=registries(),
-        files=RealFiles(),
+        files=RealFiles(place.confinement),
         now=plan_time(place.environment),
         workspace=place.workspace,
         working_directory=place.directory,

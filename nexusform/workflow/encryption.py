@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from nexusform.configuration.configuration import Configuration, Encryption, Settings
 from nexusform.configuration.settings_block import decode_encryption
 from nexusform.diagnostics import Diagnostic, error, has_errors
@@ -12,19 +10,21 @@ from nexusform.encryption.envelope import PLAN, Sealer, SealProblem, is_sealed, 
 from nexusform.language.parser import parse_file
 from nexusform.ports import StateBackend
 from nexusform.source import SourceFile
+from nexusform.workflow.place import Place
 
 VARIABLE = "NF_ENCRYPTION"
 
 
-def encryption_of(
-    settings: Settings | None, environment: Mapping[str, str]
-) -> tuple[Encryption | None, list[Diagnostic]]:
+def encryption_of(settings: Settings | None, place: Place) -> tuple[Encryption | None, list[Diagnostic]]:
     """What the settings and the environment say together, None when neither says anything.
 
     NF_ENCRYPTION holds what would stand inside the block. Its key providers, methods and targets win.
     """
     configured = settings.encryption if settings else None
-    text = environment.get(VARIABLE, "")
+    strangers = _strange_vaults(configured, place) if configured else []
+    if strangers:
+        return None, strangers
+    text = place.environment.get(VARIABLE, "")
     if not text.strip():
         return configured, []
     body, diagnostics = parse_file(SourceFile(VARIABLE, text))
@@ -45,11 +45,21 @@ def encryption_of(
     return merged, diagnostics
 
 
+def _strange_vaults(encryption: Encryption, place: Place) -> list[Diagnostic]:
+    """Key vaults that a confined run is not to sign in to."""
+    vaults = [(block, block.settings.get("vault_uri", "")) for block in encryption.key_providers.values()]
+    return [
+        error("remote-address-is-not-allowed", place.refusal_of(f'The key vault "{address}"'), block.span)
+        for block, address in vaults
+        if address and not place.allows(address)
+    ]
+
+
 def encrypted(
-    backend: StateBackend, settings: Settings | None, environment: Mapping[str, str]
+    backend: StateBackend, settings: Settings | None, place: Place
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
     """The backend, seen through encryption when the state is to be encrypted."""
-    encryption, diagnostics = encryption_of(settings, environment)
+    encryption, diagnostics = encryption_of(settings, place)
     if has_errors(diagnostics):
         return None, diagnostics
     if encryption is None or encryption.state is None:
@@ -58,10 +68,10 @@ def encrypted(
 
 
 def opened_for_reading(
-    backend: StateBackend, reader: str, settings: Settings | None, environment: Mapping[str, str]
+    backend: StateBackend, reader: str, settings: Settings | None, place: Place
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
     """Another configuration's backend as the data block `reader` may open it."""
-    encryption, diagnostics = encryption_of(settings, environment)
+    encryption, diagnostics = encryption_of(settings, place)
     if has_errors(diagnostics):
         return None, diagnostics
     readers = encryption.readers if encryption is not None else {}
@@ -72,10 +82,10 @@ def opened_for_reading(
 
 
 def sealed_plan(
-    document: bytes, configuration: Configuration | None, environment: Mapping[str, str]
+    document: bytes, configuration: Configuration | None, place: Place
 ) -> tuple[bytes, list[Diagnostic]]:
     """A plan file as it is written: encrypted when plans are to be."""
-    sealer, diagnostics = _sealer(PLAN, configuration, environment)
+    sealer, diagnostics = _sealer(PLAN, configuration, place)
     if sealer is None:
         return document, diagnostics
     try:
@@ -85,12 +95,12 @@ def sealed_plan(
 
 
 def opened(
-    document: bytes, path: str, configuration: Configuration | None, environment: Mapping[str, str]
+    document: bytes, path: str, configuration: Configuration | None, place: Place
 ) -> tuple[bytes, list[Diagnostic]]:
     """A state or plan file as it was before it was encrypted."""
     purpose = sealed_as(document)
     problem = "the-plan-cannot-be-read" if purpose == PLAN else "the-state-cannot-be-read"
-    sealer, diagnostics = _sealer(purpose, configuration, environment)
+    sealer, diagnostics = _sealer(purpose, configuration, place)
     if has_errors(diagnostics):
         return b"", diagnostics
     if sealer is None:
@@ -102,10 +112,10 @@ def opened(
 
 
 def _sealer(
-    purpose: str, configuration: Configuration | None, environment: Mapping[str, str]
+    purpose: str, configuration: Configuration | None, place: Place
 ) -> tuple[Sealer | None, list[Diagnostic]]:
     settings = configuration.settings if configuration else None
-    encryption, diagnostics = encryption_of(settings, environment)
+    encryption, diagnostics = encryption_of(settings, place)
     if encryption is None:
         return None, diagnostics
     target = encryption.plan if purpose == PLAN else encryption.state

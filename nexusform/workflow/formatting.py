@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from nexusform.configuration.loader import LARGEST_FILE
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.language.formatter import format_text
-from nexusform.regular_files import TooLarge, read_regular, write_whole
+from nexusform.regular_files import FREE, Confinement, TooLarge, read_regular, write_whole
 from nexusform.source import SourceFile
 
 ENDINGS: Final = (".nf.hcl", ".nfvars.hcl", ".nftest.hcl")
@@ -65,11 +65,13 @@ class Formatting(Struct):
         return formatted
 
 
-def format_paths(paths: Sequence[str], *, recursive: bool, write: bool) -> Formatting:
+def format_paths(
+    paths: Sequence[str], *, recursive: bool, write: bool, confinement: Confinement = FREE
+) -> Formatting:
     """Format files, and the files of directories, below them too when `recursive`."""
     done = Formatting()
     for path in _files(paths, done.problems, recursive=recursive):
-        source = _read(path, done.problems)
+        source = _read(path, confinement, done.problems)
         formatted = done.add(source) if source is not None else None
         if formatted is None or not formatted.changed or not write:
             continue
@@ -126,9 +128,9 @@ def _ignored(name: str) -> bool:
     return name.startswith(".") or name.endswith("~") or (name.startswith("#") and name.endswith("#"))
 
 
-def _read(path: str, problems: list[Diagnostic]) -> SourceFile | None:
+def _read(path: str, confinement: Confinement, problems: list[Diagnostic]) -> SourceFile | None:
     try:
-        raw = read_regular(path, LARGEST_FILE)
+        raw = read_regular(confinement.followed(path), LARGEST_FILE)
     except TooLarge:
         problems.append(_too_large(path))
         return None

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
-from pathlib import Path
 
 from msgspec import Struct, field
 
 from nexusform.configuration.configuration import Configuration, Module, Settings
-from nexusform.configuration.constants import constant
-from nexusform.configuration.variable_values import from_file
 from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.language.syntax import Expression
-from nexusform.plain_data import to_plain
-from nexusform.ports import BackendProblem, FileProblem, StateBackend
+from nexusform.ports import BackendProblem, StateBackend
 from nexusform.providers.registry import DEFAULT
 from nexusform.source import SourceFile
 from nexusform.state import codec
@@ -22,6 +17,7 @@ from nexusform.state.objects import State
 from nexusform.words import counted
 from nexusform.workflow.backend_choice import (
     BackendChoice,
+    backend_settings,
     configured_choice,
     open_choice,
     remember_choice,
@@ -31,15 +27,14 @@ from nexusform.workflow.encryption import encrypted
 from nexusform.workflow.locking import Locking, acquire
 from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.stored import read_stored
-from nexusform.workflow.surroundings import RealFiles, SystemClock
+from nexusform.workflow.surroundings import SystemClock
 
 _PLAIN = BackendChoice("local", {}, {})
 
 
 class InitOptions(Struct, frozen=True):
-    """`backend_config` are the -backend-config flags; what to do when the backend changed."""
+    """What to do when the backend changed."""
 
-    backend_config: tuple[str, ...] = ()
     reconfigure: bool = False
     migrate: bool = False
     force_copy: bool = False
@@ -60,12 +55,12 @@ def init_directory(place: Place, options: InitOptions) -> Initialised:
     sources = configuration.files if configuration else {}
     if configuration is None or has_errors(problems):
         return Initialised((), tuple(problems), sources)
-    known = remembered_choice(place.data_directory)
-    from_flags, wrong = _backend_settings(options.backend_config)
+    known = remembered_choice(place)
+    from_flags, wrong = backend_settings(place)
     problems += wrong
-    if known is not None and not options.backend_config and not options.reconfigure:
+    if known is not None and not place.backend_config and not options.reconfigure:
         from_flags = dict(known.from_flags)
-    choice, wrong = configured_choice(configuration.settings, from_flags)
+    choice, wrong = configured_choice(configuration.settings, from_flags, place)
     problems += wrong
     if choice is None or has_errors(problems):
         return Initialised((), tuple(problems), sources)
@@ -110,10 +105,10 @@ def _open(
     choice: BackendChoice, place: Place, settings: Settings
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
     """The backend of a choice, seen through the configured encryption."""
-    backend, problems = open_choice(choice, place.directory, place.data_directory)
+    backend, problems = open_choice(choice, place)
     if backend is None:
         return None, problems
-    seen, wrong = encrypted(backend, settings, place.environment)
+    seen, wrong = encrypted(backend, settings, place)
     return seen, [*problems, *wrong]
 
 
@@ -167,40 +162,6 @@ def _modules(module: Module) -> list[Module]:
     for call in module.calls.values():
         modules += _modules(call.module)
     return modules
-
-
-# --- -backend-config ---------------------------------------------------------------------------
-
-
-def _backend_settings(flags: Sequence[str]) -> tuple[dict[str, str], list[Diagnostic]]:
-    """The settings of `K=V` and of files, later ones over earlier ones."""
-    values: dict[str, str] = {}
-    problems: list[Diagnostic] = []
-    for flag in flags:
-        name, equals, value = flag.partition("=")
-        if equals and not Path(flag).exists():
-            values[name.strip()] = value
-            continue
-        try:
-            text = RealFiles().read(flag).decode()
-        except (FileProblem, UnicodeDecodeError) as problem:
-            problems.append(error("invalid-backend-config", f"{problem}"))
-            continue
-        settings, wrong = from_file(SourceFile(flag, text))
-        problems += wrong
-        for setting in settings:
-            problems += _take(setting.name, setting.value, values)
-    return values, problems
-
-
-def _take(name: str, expression: str | Expression, values: dict[str, str]) -> list[Diagnostic]:
-    if isinstance(expression, str):
-        values[name] = expression
-        return []
-    value, problems = constant(expression)
-    if not has_errors(problems):
-        values[name] = str(to_plain(value)[0])
-    return problems
 
 
 # --- taking the state along --------------------------------------------------------------------

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct, field
 
@@ -12,7 +14,7 @@ from nexusform.configuration.configuration import Configuration
 from nexusform.configuration.loader import load
 from nexusform.diagnostics import Diagnostic
 from nexusform.log import logged
-from nexusform.regular_files import read_regular
+from nexusform.regular_files import FREE, Confinement, read_regular
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 
@@ -25,12 +27,33 @@ class Place(Struct, frozen=True):
 
     `directory` is the root module's. `environment` are the process's variables. `state_path` is
     the flag -state ("" = as configured). `variables` are ("var" | "var-file", text) as given.
+    `confinement` says what configuration may name, `allow_remote` which addresses (how they begin).
+    `backend_config` are the flags of that name.
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
     directory: str = "."
     state_path: str = ""
     variables: tuple[tuple[str, str], ...] = ()
+    confinement: Confinement = FREE
+    allow_remote: tuple[str, ...] = ()
+    backend_config: tuple[str, ...] = ()
+
+    def allows(self, address: str) -> bool:
+        """Whether configuration may name a remote address: in a confined run, one that is allowed."""
+        return not self.confinement.root or any(_is_below(address, prefix) for prefix in self.allow_remote)
+
+    def refusal_of(self, what: str) -> str:
+        """Why a remote address of the configuration is not used."""
+        return (
+            f"{what} stands in the configuration, and -confine lets it name none but those that begin as "
+            "-allow-remote=URL-PREFIX or NF_ALLOW_REMOTE says."
+        )
+
+    @property
+    def remembers(self) -> bool:
+        """Whether the data directory is the operator's: a confined run believes no work tree."""
+        return not self.confinement.holds(self.data_directory)
 
     @property
     def data_directory(self) -> str:
@@ -41,13 +64,49 @@ class Place(Struct, frozen=True):
     def workspace(self) -> str:
         """The workspace that NF_WORKSPACE or the last `workspace select` names."""
         named = self.environment.get("NF_WORKSPACE", "")
-        if named:
-            return named
+        if named or not self.remembers:
+            return named or DEFAULT_WORKSPACE
         try:
             selected = read_regular(selection_file(self), _LONGEST_SELECTION, follow=False)
             return selected.decode().strip() or DEFAULT_WORKSPACE
         except (OSError, UnicodeDecodeError):
             return DEFAULT_WORKSPACE
+
+
+def _is_below(address: str, prefix: str) -> bool:
+    """Whether a URL is at a prefix or below it, part by part: `https://a/b` is not a prefix of `https://a/bc`."""
+    try:
+        one, other = urlsplit(address), urlsplit(prefix)
+        if (one.scheme, one.hostname, one.port) != (other.scheme, other.hostname, other.port):
+            return False
+    except ValueError:
+        return False
+    path, above = unquote(one.path), other.path.rstrip("/")
+    odd = "@" in one.netloc or "\\" in address or ".." in path.split("/")
+    return bool(other.hostname) and not odd and (path == above or path.startswith(f"{above}/"))
+
+
+def confinement_of(word: str, environment: Mapping[str, str], directory: str = ".") -> Confinement:
+    """What -confine or NF_CONFINE says: "" or "false" is nothing, "true" the top of the work tree that holds
+    the directory, anything else a directory. Raises ValueError, with what is wrong.
+    """
+    if word in ("", "0", "false"):
+        return FREE
+    root = _top_of_work_tree(directory) if word in ("1", "true") else os.path.realpath(word)
+    if not Path(root).is_dir():
+        raise ValueError(f'-confine: there is no directory "{word}".')
+    data_directory = Place(environment, directory).data_directory
+    try:
+        hidden = Confinement(root).followed(data_directory)
+    except OSError:
+        raise ValueError(f'-confine: "{data_directory}" leads out of "{root}". Remove that link.') from None
+    return Confinement(root, (os.path.realpath(hidden),))
+
+
+def _top_of_work_tree(directory: str) -> str:
+    """The directory at or above this one with `.git` in it; this one when there is none."""
+    here = Path(os.path.realpath(directory))
+    return str(next((above for above in (here, *here.parents) if os.path.lexists(above / ".git")), here))
 
 
 def cache_directory(environment: Mapping[str, str]) -> str | None:
@@ -84,4 +143,5 @@ def load_configuration(
             managed=known.schemas["managed"],
             data=known.schemas["data"],
             extra=extra,
+            confinement=place.confinement,
         )

@@ -63,6 +63,7 @@ def open_project(place: Place) -> Opened:
         var_options=place.variables,
         directory=place.directory,
         files=sources,
+        confinement=place.confinement,
     )
     problems += wrong
     backend, wrong = open_backend(place, configuration)
@@ -80,7 +81,7 @@ def open_project(place: Place) -> Opened:
         variables={name: value for name, (value, _) in variables.items()},
         sources=sources,
         registries=registries(),
-        files=RealFiles(),
+        files=RealFiles(place.confinement),
         backend=backend,
         remote_states=RemoteStates(place, configuration.settings),
     )
@@ -92,10 +93,10 @@ def open_backend(
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
     """The backend of the selected workspace. Commands that need only state call this themselves."""
     settings = configuration.settings if configuration else None
-    backend, problems = choose_backend(settings, place.directory, place.data_directory, place.state_path)
+    backend, problems = choose_backend(settings, place)
     if backend is None:
         return None, problems
-    backend, wrong = encrypted(backend, settings, place.environment)
+    backend, wrong = encrypted(backend, settings, place)
     problems += wrong
     if backend is None:
         return None, problems

@@ -21,6 +21,7 @@ from nexusform.planning.names.setting import PreparedBodies, setting_for
 from nexusform.planning.request import PlanRequest
 from nexusform.ports import ObjectKey, Provider, ProviderProblem, ReadRequest, ResourceType
 from nexusform.providers.registry import DEFAULT, PROVIDERS
+from nexusform.regular_files import Confinement
 from nexusform.schema import BlockSchema
 from nexusform.state.conformity import misfits
 from nexusform.state.objects import ObjectState, State
@@ -33,7 +34,7 @@ Refreshed = dict[Address, ObjectState | None]
 
 
 def make_providers(
-    request: PlanRequest, directory: str, leaving: ExitStack
+    request: PlanRequest, directory: str, leaving: ExitStack, confinement: Confinement
 ) -> tuple[dict[str, Provider], list[Diagnostic]]:
     """Every provider by the name that resources use (`name` or `name.alias`).
 
@@ -55,13 +56,13 @@ def make_providers(
         if settings is None:
             continue
         try:
-            made[key] = kind.make(settings, directory, leaving)
+            made[key] = kind.make(settings, directory, leaving, confinement)
         except ProviderProblem as problem:
             problems.append(
                 error("invalid-provider-configuration", str(problem), block.span, block=_header(block))
             )
     if DEFAULT not in made and DEFAULT not in request.configuration.root.providers:
-        made[DEFAULT] = PROVIDERS[DEFAULT].make({}, directory, leaving)
+        made[DEFAULT] = PROVIDERS[DEFAULT].make({}, directory, leaving, confinement)
     return made, problems
 
 

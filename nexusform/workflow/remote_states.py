@@ -16,6 +16,7 @@ from nexusform.ports import BackendProblem, StateBackend, StateQuery
 from nexusform.schema import Attribute
 from nexusform.state.objects import State
 from nexusform.value_types import BOOL
+from nexusform.workflow.backend_choice import refusal_of_settings
 from nexusform.workflow.encryption import opened_for_reading
 from nexusform.workflow.place import Place
 from nexusform.workflow.stored import read_stored
@@ -58,12 +59,15 @@ class RemoteStates(Struct, frozen=True):
         if settings is None:
             return None, problems
         place = self.place
+        refusal = refusal_of_settings(query.backend, settings, place)
+        if refusal:
+            return None, [Problem(("config",), "remote-address-is-not-allowed", refusal)]
         try:
-            directories = Directories(place.directory, place.data_directory)
+            directories = Directories(place.directory, place.data_directory, place.confinement)
             opened = BACKENDS[query.backend].open(settings, directories)
         except BackendProblem as problem:
             return None, [Problem(("config",), "the-backend-cannot-be-opened", str(problem))]
-        backend, wrong = opened_for_reading(opened, query.reader, self.settings, place.environment)
+        backend, wrong = opened_for_reading(opened, query.reader, self.settings, place)
         problems += [Problem((), each.id, each.detail, each.severity) for each in wrong]
         if backend is None or has_errors(wrong):
             return None, problems

@@ -220,7 +220,10 @@ def _read(run: Run, leaving: ExitStack, *, settles: bool) -> None:
     if not stored.state.lineage and run.project.place.environment.get("NF_IN_AUTOMATION"):
         run.diagnostics += _state_stays_here(run.project.backend)
     providers, problems = make_providers(
-        base_request(run.project, stored), run.project.place.directory, leaving
+        base_request(run.project, stored),
+        run.project.place.directory,
+        leaving,
+        run.project.place.confinement,
     )
     run.diagnostics += problems
     if has_errors(problems):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
@@ -20,6 +21,7 @@ from nexusform.planning.saved import plan_file
 from nexusform.planning.saved.plan_file import SavedPlan
 from nexusform.planning.verification.verification import problem_of
 from nexusform.ports import FileProblem, StateBackend
+from nexusform.regular_files import Confinement
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.values import Value
@@ -45,7 +47,7 @@ def save_plan(
         document = plan_file.write(plan, snapshot, prior or b"", signer)
     except (FileProblem, SignatureProblem) as problem:
         return [error("the-plan-cannot-be-signed", str(problem))]
-    document, problems = sealed_plan(document, configuration, project.place.environment)
+    document, problems = sealed_plan(document, configuration, project.place)
     if has_errors(problems):
         return problems
     try:
@@ -92,7 +94,7 @@ def unsealed(document: bytes, path: str, place: Place) -> tuple[bytes, list[Diag
     if not is_sealed(document):
         return document, []
     configuration, _ = load_configuration(place)
-    return opened(document, path, configuration, place.environment)
+    return opened(document, path, configuration, place)
 
 
 def open_saved(place: Place, saved: SavedPlan, backend: StateBackend | None = None) -> Opened:
@@ -116,7 +118,7 @@ def open_saved(place: Place, saved: SavedPlan, backend: StateBackend | None = No
         variables={name: _value(variable) for name, variable in saved.plan.variables.items()},
         sources=sources,
         registries=registries(),
-        files=RealFiles(),
+        files=RealFiles(place.confinement),
         backend=backend,
         remote_states=RemoteStates(place, configuration.settings),
     )
@@ -140,6 +142,7 @@ def configuration_of(place: Place, saved: SavedPlan) -> tuple[Configuration | No
             cache_directory=None,
             managed=known.schemas["managed"],
             data=known.schemas["data"],
+            confinement=Confinement(os.path.realpath(directory)),
         )
     return configuration, [p for p in problems if p.severity is Severity.ERROR]
 
@@ -164,6 +167,7 @@ def other_variables(place: Place, configuration: Configuration, plan: Plan) -> l
         environment=place.environment,
         var_options=place.variables,
         directory=place.directory,
+        confinement=place.confinement,
     )
     differing = [p for p in problems if p.severity is Severity.ERROR and p.id != _NOT_GIVEN]
     for name, (value, origin) in variables.items():

@@ -15,21 +15,30 @@ from typing import Final
 
 from nexusform.log import log
 from nexusform.ports import FileProblem
-from nexusform.regular_files import PRIVATE, NotRegular, TooLarge, read_regular, write_whole
+from nexusform.regular_files import (
+    FREE,
+    PRIVATE,
+    Confinement,
+    NotRegular,
+    Outside,
+    TooLarge,
+    read_regular,
+    write_whole,
+)
 
 SIZE_CAP: Final = 64 * 1024 * 1024  # bytes that one file() may give
 PLAN_CAP: Final = 1024 * 1024 * 1024  # bytes of a saved plan
 MATCH_CAP: Final = 100_000  # files that one fileset() may give
 
 
-def read_file(path: str, most: int) -> bytes:
+def read_file(path: str, most: int, confinement: Confinement = FREE) -> bytes:
     """The whole content of a file of at most so many bytes.
 
-    Raises FileProblem for what is missing, special or too large.
+    Raises FileProblem for what is missing, special, too large, or outside of the confinement.
     """
     log("debug", "file read", path=path)
     try:
-        return read_regular(path, most)
+        return read_regular(confinement.admitted(path), most)
     except FileNotFoundError:
         raise FileProblem(f'There is no file "{path}".') from None
     except NotRegular:
@@ -43,18 +52,23 @@ def read_file(path: str, most: int) -> bytes:
 
 
 class RealFiles:
-    """Bounded reads of regular files of this machine."""
+    """Bounded reads of regular files of this machine, as far as a confinement lets configuration look."""
+
+    def __init__(self, confinement: Confinement = FREE) -> None:
+        self._confinement = confinement
 
     def read(self, path: str) -> bytes:
         """The whole content; raises FileProblem for what is missing, special or too large."""
-        return read_file(path, SIZE_CAP)
+        return read_file(path, SIZE_CAP, self._confinement)
 
     def exists(self, path: str) -> bool:
         """Whether a regular file stands there; a directory or a device raises FileProblem."""
         try:
-            status = Path(path).stat()
+            status = Path(self._confinement.admitted(path)).stat()
         except (FileNotFoundError, NotADirectoryError):
             return False
+        except Outside as problem:
+            raise _outside(path, problem) from None
         except (OSError, ValueError) as problem:
             raise FileProblem(f'"{path}" cannot be looked at: {problem}.') from None
         if not stat.S_ISREG(status.st_mode):
@@ -67,18 +81,21 @@ class RealFiles:
         matches = _matcher(pattern)
         paths: list[str] = []
         try:
-            there = Path(base).is_dir()
+            root = self._confinement.admitted(base)
+            there = Path(root).is_dir()
+        except Outside as problem:
+            raise _outside(base, problem) from None
         except (OSError, ValueError):
             # Such as a name longer than any file system allows.
             there = False
         if not there:
             raise FileProblem(f'There is no directory "{base}".')
-        for directory, folders, names in os.walk(base):
-            folders.sort()
-            within = os.path.relpath(directory, base).replace(os.sep, "/")
+        for directory, folders, names in os.walk(root):
+            folders[:] = sorted(name for name in folders if self._is_open(Path(directory, name)))
+            within = os.path.relpath(directory, root).replace(os.sep, "/")
             for name in names:
                 path = name if within == "." else f"{within}/{name}"
-                if matches.fullmatch(path) and _is_file(Path(directory, name)):
+                if matches.fullmatch(path) and self._is_file(Path(directory, name)):
                     paths.append(path)
             if len(paths) > MATCH_CAP:
                 raise FileProblem(f'More than {MATCH_CAP} files match "{pattern}" below "{base}".')
@@ -90,18 +107,32 @@ class RealFiles:
 
     def expand_home(self, path: str) -> str:
         """`~` at the start as the home directory."""
+        if path.startswith("~") and self._confinement.root:
+            raise _outside(path, Outside(self._confinement.root))
         try:
             return str(Path(path).expanduser()) if path.startswith("~") else path
         except RuntimeError:
             raise FileProblem(f'"{path}" names the home directory of somebody unknown.') from None
 
+    def _is_open(self, path: Path) -> bool:
+        try:
+            self._confinement.admitted(path)
+        except Outside:
+            return False
+        return True
 
-def _is_file(path: Path) -> bool:
-    """Whether a regular file stands there, as far as this user may see."""
-    try:
-        return path.is_file()
-    except OSError:
-        return False
+    def _is_file(self, path: Path) -> bool:
+        """Whether a regular file stands there, as far as this user may see."""
+        try:
+            return Path(self._confinement.admitted(path)).is_file()
+        except Outside as problem:
+            raise _outside(str(path), problem) from None
+        except OSError:
+            return False
+
+
+def _outside(path: str, problem: Outside) -> FileProblem:
+    return FileProblem(f'"{path}" cannot be read: {problem.strerror}.')
 
 
 _GLOB: Final = re.compile(r"\*\*/?|\*|\?|\[[!^]?\]?[^\]]*\]|\{|\}|,|\\.|.", re.DOTALL)

@@ -88,9 +88,9 @@ def find_tests(place: Place, options: TestOptions) -> Tests:
     tests = Tests(diagnostics=problems, configuration=configuration)
     if configuration is not None:
         tests.sources.update(configuration.files)
-    paths = find_test_files(place.directory, options.directory, options.files, tests.diagnostics)
+    paths = find_test_files(place, options.directory, options.files, tests.diagnostics)
     for path in paths:
-        file, wrong = read_test_file(path, tests.sources)
+        file, wrong = read_test_file(path, place, tests.sources)
         tests.diagnostics += wrong
         if file is not None:
             tests.files.append(file)
@@ -167,6 +167,7 @@ class _FileRunner:
             cache_directory=None,
             managed=types.schemas["managed"],
             data=types.schemas["data"],
+            confinement=self._place.confinement,
         )
         problems += wrong
         if configuration is None or has_errors(wrong):

@@ -14,6 +14,7 @@ from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import parse_file
 from nexusform.ports import FileProblem
 from nexusform.source import SourceFile
+from nexusform.workflow.place import Place
 from nexusform.workflow.surroundings import RealFiles
 
 ENDINGS: Final = (".nftest.hcl", ".nftest.json")
@@ -21,37 +22,43 @@ DEFAULT_DIRECTORY: Final = "tests"
 
 
 def find_test_files(
-    directory: str, test_directory: str, named: Sequence[str], problems: list[Diagnostic]
+    place: Place, test_directory: str, named: Sequence[str], problems: list[Diagnostic]
 ) -> list[str]:
     """The test files beside the configuration and in the test directory, by name.
 
     Of `named` ones only those; one that names no test file is an error.
     """
     paths: list[str] = []
-    for place in dict.fromkeys((directory, os.path.normpath(Path(directory, test_directory)))):
+    root = place.directory
+    for directory in dict.fromkeys((root, os.path.normpath(Path(root, test_directory)))):
         try:
-            names = sorted(os.listdir(place), key=os.fsencode)  # noqa: PTH208 - names, not paths
+            opened = place.confinement.followed(directory)
+            names = sorted(os.listdir(opened), key=os.fsencode)  # noqa: PTH208 - names, not paths
         except FileNotFoundError:
             continue
         except OSError as problem:
             problems.append(
-                error("unreadable-test-directory", f'"{place}" cannot be read: {problem.strerror}.')
+                error("unreadable-test-directory", f'"{directory}" cannot be read: {problem.strerror}.')
             )
             continue
-        paths += [os.path.normpath(Path(place, n)) for n in names if n.endswith(ENDINGS) and n[0] != "."]
+        paths += [os.path.normpath(Path(directory, n)) for n in names if n.endswith(ENDINGS) and n[0] != "."]
     if not named:
         return paths
-    chosen = {os.path.normpath(Path(directory, name)) for name in named}
+    chosen = {os.path.normpath(Path(root, name)) for name in named}
     for name in sorted(chosen - set(paths)):
         detail = f'There is no test file "{name}".{did_you_mean(name, paths)}'
         problems.append(error("unknown-test-file", detail))
     return [name for name in paths if name in chosen]
 
 
-def read_test_file(path: str, sources: dict[str, SourceFile]) -> tuple[RunFile | None, list[Diagnostic]]:
+def read_test_file(
+    path: str, place: Place, sources: dict[str, SourceFile]
+) -> tuple[RunFile | None, list[Diagnostic]]:
     """One test file; None when it is in error. Its text is added to `sources`."""
     try:
-        text = RealFiles().read(path).decode()
+        text = RealFiles().read(place.confinement.followed(path)).decode()
+    except OSError as problem:
+        return None, [error("unreadable-test-file", f'"{path}" cannot be read: {problem.strerror}.')]
     except FileProblem as problem:
         return None, [error("unreadable-test-file", str(problem))]
     except UnicodeDecodeError as problem:

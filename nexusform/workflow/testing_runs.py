@@ -111,7 +111,7 @@ class Bench(Struct):
             variables=values,
             sources=self.sources,
             registries=registries(),
-            files=RealFiles(),
+            files=RealFiles(self.place.confinement),
             backend=self._backends.setdefault(key, MemoryBackend()),
             data_values=instead.data,
             remote_states=RemoteStates(self.place, tested.settings),
@@ -149,6 +149,7 @@ class Bench(Struct):
             var_options=self.var_options,
             directory=self.place.directory,
             files=self.sources,
+            confinement=self.place.confinement,
         )
         declared = configuration.root.variables
         values = {
@@ -186,7 +187,8 @@ class Bench(Struct):
         return values, problems
 
     def _request(self, configuration: Configuration, state: State = EMPTY) -> PlanRequest:
-        project = Project(self.place, configuration, {}, {}, registries(), RealFiles(), MemoryBackend())
+        files = RealFiles(self.place.confinement)
+        project = Project(self.place, configuration, {}, {}, registries(), files, MemoryBackend())
         return base_request(project, Stored(state))
 
     # --- carrying it out ---

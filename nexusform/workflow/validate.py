@@ -40,8 +40,8 @@ def validate_directory(
     problems += further_problems(place, configuration, problems)
     sources = dict(configuration.files)
     if test_directory is not None:
-        for path in find_test_files(place.directory, test_directory, (), problems):
-            problems += read_test_file(path, sources)[1]
+        for path in find_test_files(place, test_directory, (), problems):
+            problems += read_test_file(path, place, sources)[1]
     if portable and not has_errors(problems):
         native = [source for name, source in sources.items() if name.endswith(".hcl")]
         problems += [d for source in native if (d := hcl2_complaint(source)) is not None]
@@ -59,7 +59,7 @@ def further_problems(
         variables={},
         state=EMPTY,
         registries=registries(),
-        files=RealFiles(),
+        files=RealFiles(place.confinement),
         now=plan_time(place.environment),
         workspace=place.workspace,
         working_directory=place.directory,
