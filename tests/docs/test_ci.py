@@ -47,6 +47,7 @@ def bash(workspace: Path, script: str, **variables: str) -> subprocess.Completed
         "GITHUB_OUTPUT": str(workspace / "outputs"),
         "GITHUB_STEP_SUMMARY": str(workspace / "summary"),
         "RUNNER_TEMP": str(workspace / "temp"),
+        "NF_CONFINE": str(workspace),
         **variables,
     }
     words = ["bash", "-e", "-o", "pipefail", "-c", script]
@@ -115,6 +116,19 @@ def test_no_input_is_pasted_into_a_script() -> None:
     for one in ACTION["runs"]["steps"]:
         assert "${{" not in one.get("run", "")
         assert "${{" not in one.get("with", {}).get("script", "")
+
+
+def test_every_recipe_is_confined_and_remembers_nothing_in_the_work_tree() -> None:
+    steps = [s for s in ACTION["runs"]["steps"] if re.search(r"nexusform -chdir", s.get("run", ""))]
+    assert len(steps) == 3
+    for one in steps:
+        assert one["env"]["NF_CONFINE"] == "${{ github.workspace }}"
+        assert one["env"]["NF_DATA_DIR"] == "${{ steps.names.outputs.data }}"
+    assert 'data="${RUNNER_TEMP' in step("names")
+    variables = GITLAB[".nexusform"]["variables"]
+    assert variables["NF_CONFINE"] == "$CI_PROJECT_DIR"
+    assert variables["NF_DATA_DIR"].startswith("$CI_PROJECT_DIR.tmp/")
+    assert "NF_CONFINE" in (CI / "atlantis.md").read_text(encoding="utf-8")
 
 
 def test_the_workflow_uses_what_the_action_takes() -> None:

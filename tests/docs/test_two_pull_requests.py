@@ -87,11 +87,14 @@ class Repository:
             "GITHUB_STEP_SUMMARY": str(clone / "summary"),
             "CI_PROJECT_DIR": str(clone),
             "NF_IN_AUTOMATION": "true",
+            "NF_CONFINE": str(clone),
+            "NF_DATA_DIR": f"{clone}.data",
             **self.variables,
         }
         words = ["bash", "-e", "-o", "pipefail", "-c", script]
         done = subprocess.run(words, cwd=clone, env=environment, capture_output=True, text=True, check=False)
         shutil.rmtree(clone)
+        shutil.rmtree(f"{clone}.data", ignore_errors=True)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

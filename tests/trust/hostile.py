@@ -1,0 +1,363 @@
+"""Configurations that try to read what is not theirs, and the process that runs them, confined.
+
+    python -m tests.trust.hostile DIRECTORY COUNT SEED
+
+writes so many work trees below the directory, each with a repository of its own, beside secrets, runs
+commands in each as a CI job would, and leaves what was said and written in DIRECTORY/said, and what was
+opened in DIRECTORY/opened. Every secret holds CANARY.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import os
+import random
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+CANARY = "CANARY0xC0FFEE"
+SECRET = f'password = "{CANARY}"\n'
+JSON_SECRET = f'{{"password": "{CANARY}"}}'
+ENVIRONMENT_SECRET = "DEPLOY_TOKEN"
+
+Files = dict[str, str]
+Use = Callable[[str, Files], str]
+
+
+def reads(function: str) -> Use:
+    return lambda path, _files: f'output "o" {{\n  value = {function.replace("PATH", quoted(path))}\n}}\n'
+
+
+def quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$") + '"'
+
+
+def module(path: str, _files: Files) -> str:
+    source = path if path.startswith(("./", "../")) else f"./{path.lstrip('/')}"
+    return f'module "m" {{\n  source = {quoted(source)}\n}}\n'
+
+
+def climbing_module(path: str, _files: Files) -> str:
+    return f'module "m" {{\n  source = {quoted("./../../../../../../../../.." + path)}\n}}\n'
+
+
+def inner_module(path: str, files: Files) -> str:
+    files["inner/main.nf.hcl"] = f'output "o" {{\n  value = file({quoted(path)})\n}}\n'
+    return 'module "m" {\n  source = "./inner"\n}\noutput "o" {\n  value = module.m.o\n}\n'
+
+
+def module_in_module(path: str, files: Files) -> str:
+    files["inner/main.nf.hcl"] = module("../" + path.lstrip("/"), files)
+    return 'module "m" {\n  source = "./inner"\n}\n'
+
+
+def reality(path: str, _files: Files) -> str:
+    return f'provider "simulated" {{\n  reality = {quoted(path)}\n}}\nresource "nexus_site" "s" {{}}\n'
+
+
+def computed_reality(path: str, _files: Files) -> str:
+    return (
+        f'variable "p" {{\n  default = {quoted(path)}\n}}\n'
+        'provider "simulated" {\n  reality = join("", [var.p])\n}\nresource "nexus_site" "s" {}\n'
+    )
+
+
+def inventory(path: str, _files: Files) -> str:
+    return f'data "nexus_inventory" "i" {{\n  directory = {quoted(path)}\n}}\n' + _SHOWN
+
+
+def inventory_file(path: str, _files: Files) -> str:
+    named = f"  bare_metal_machines_file = {quoted(path)}\n  racks_file = {quoted(path)}\n"
+    return f'data "nexus_inventory" "i" {{\n{named}}}\n{_SHOWN}'
+
+
+_SHOWN = 'output "o" {\n  value = data.nexus_inventory.i\n}\n'
+
+
+def template(path: str, files: Files) -> str:
+    files["t.tftpl"] = "${file(p)}"
+    return f'output "o" {{\n  value = templatefile("t.tftpl", {{ p = {quoted(path)} }})\n}}\n'
+
+
+def local_backend(path: str, _files: Files) -> str:
+    return f'nexusform {{\n  backend "local" {{\n    path = {quoted(path)}\n  }}\n}}\n'
+
+
+def workspaces(path: str, _files: Files) -> str:
+    return f'nexusform {{\n  backend "local" {{\n    workspace_dir = {quoted(path)}\n  }}\n}}\n'
+
+
+def key_of_the_environment(_path: str, _files: Files) -> str:
+    return f"""
+nexusform {{
+  encryption {{
+    key_provider "environment" "k" {{
+      variable = "{ENVIRONMENT_SECRET}"
+    }}
+    method "aes_gcm" "m" {{
+      keys = key_provider.environment.k
+    }}
+    state {{
+      method = method.aes_gcm.m
+    }}
+  }}
+}}
+"""
+
+
+def condition(path: str, _files: Files) -> str:
+    return (
+        f'check "c" {{\n  assert {{\n    condition     = file({quoted(path)}) == ""\n'
+        f"    error_message = file({quoted(path)})\n  }}\n}}\n"
+    )
+
+
+def count(path: str, _files: Files) -> str:
+    return f'resource "nexus_site" "s" {{\n  for_each = toset([file({quoted(path)})])\n}}\n'
+
+
+def link_as(name: str) -> Use:
+    """The path itself is what a file of the work tree is a link to."""
+
+    def use(path: str, files: Files) -> str:
+        files[name] = f"->{path}"
+        return 'resource "nexus_site" "s" {}\n'
+
+    return use
+
+
+def linked_in_module(path: str, files: Files) -> str:
+    files["inner/more.nf.hcl"] = f"->{path}"
+    return 'module "m" {\n  source = "./inner"\n}\n'
+
+
+def loose_test(path: str, files: Files) -> str:
+    files["a.nftest.hcl"] = f'run "one" {{\n  module {{\n    source = {quoted("./" + path)}\n  }}\n}}\n'
+    return 'resource "nexus_site" "s" {}\n'
+
+
+USES: list[Use] = [
+    *map(
+        reads,
+        (
+            "file(PATH)",
+            "filebase64(PATH)",
+            "filesha256(PATH)",
+            "filebase64sha512(PATH)",
+            "fileexists(PATH)",
+            "templatefile(PATH, {})",
+            "try(file(PATH), filebase64(PATH), 7)",
+            "can(file(PATH)) ? file(PATH) : 1",
+            'fileset(PATH, "**")',
+            'fileset(".", PATH)',
+            'fileset(PATH, "{**,.*/**}")',
+            "pathexpand(PATH)",
+            "yamldecode(file(PATH))",
+            '[for f in fileset(PATH, "*") : file("${PATH}/${f}")]',
+            "file(abspath(PATH))",
+            "sensitive(file(PATH))",
+        ),
+    ),
+    module,
+    climbing_module,
+    inner_module,
+    module_in_module,
+    reality,
+    computed_reality,
+    inventory,
+    inventory_file,
+    template,
+    local_backend,
+    workspaces,
+    key_of_the_environment,
+    condition,
+    count,
+    *map(
+        link_as,
+        (
+            "more.nf.hcl",
+            "more.nf.json",
+            "more_override.nf.hcl",
+            "x.auto.nfvars.hcl",
+            "x.auto.nfvars.json",
+            "nexusform.nfvars.hcl",
+            "site.nfvars.hcl",
+            "a.nftest.hcl",
+            "tests/a.nftest.hcl",
+            "tests",
+            "state",
+            "state/nexusform.nfstate",
+            "state/nexusform.nfstate.d",
+            "state/nexusform.nfstate.journal",
+            "state/nexusform.nfstate.lock.info",
+            ".nexusform/environment",
+            ".nexusform/backend.json",
+        ),
+    ),
+    linked_in_module,
+    loose_test,
+]
+COMMANDS = [
+    ["plan", "-detailed-exitcode", "-report=json:r.json", "-report=markdown:r.md", "-report=html:r.html"],
+    ["plan", "-json", "-out=p"],
+    ["plan", "-var-file=site.nfvars.hcl"],
+    ["show", "-json", "p"],
+    ["validate", "-json"],
+    ["fmt", "-check", "-diff", "-recursive"],
+    ["test", "-verbose"],
+    ["state", "verify"],
+    ["workspace", "list"],
+    ["advise"],
+    ["get"],
+    ["state", "pull"],
+]
+REPORTS = ["r.json", "r.md", "r.html", "p"]
+
+
+def paths(place: Path) -> list[str]:
+    """How a secret may be named from a work tree: straight, by links, by detours."""
+    outside, home = f"{place}/outside", f"{place}/home"
+    return [
+        f"{outside}/secret",
+        f"{outside}/secret.json",
+        outside,
+        "../../outside/secret",
+        "../../outside",
+        "./sub/../../../outside/secret",
+        f"{home}/.netrc",
+        "~/.netrc",
+        "~",
+        "link",
+        "./link",
+        "chain",
+        "folder/secret",
+        "./folder",
+        "folder",
+        "sub/up/outside/secret",
+        "sub/deep/../../../outside/secret",
+        ".git/config",
+        "./.git",
+        ".GIT/config",
+        "gitlink",
+        "gitfolder/config",
+        "/proc/self/environ",
+        "/proc/self/cwd/../../outside/secret",
+        "/proc/self/root" + outside + "/secret",
+        "proclink",
+        "/dev/fd/0",
+        ".nexusform/backend.json",
+        "memory",
+        "loop",
+        f"/{outside}/secret",
+        f"{place}/../{place.name}/outside/secret",
+    ]
+
+
+def links(place: Path) -> dict[str, str]:
+    return {
+        "link": f"{place}/outside/secret",
+        "chain": "sub/second",
+        "sub/second": "../../../outside/secret",
+        "folder": "../../outside",
+        "sub/up": "../../..",
+        "sub/deep": "../sub",
+        "gitlink": ".git/config",
+        "gitfolder": ".git",
+        "proclink": "/proc/self/environ",
+        "memory": ".nexusform",
+        "loop": "loop",
+    }
+
+
+def write_secrets(place: Path) -> None:
+    for name, text in {
+        "outside/secret": SECRET,
+        "outside/secret.json": JSON_SECRET,
+        "outside/main.nf.hcl": f'output "o" {{\n  value = "{CANARY}"\n}}\n{SECRET}',
+        "outside/racks.json": f'[{{"name": "{CANARY}", "id": "{CANARY}"}}]',
+        "outside/a.nftest.hcl": SECRET,
+        "outside/nexusform.nfstate": JSON_SECRET,
+        "home/.netrc": SECRET,
+    }.items():
+        path = place / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def write_tree(place: Path, root: Path, use: Use, path: str) -> None:
+    files: Files = {}
+    files["main.nf.hcl"] = use(path, files)
+    files.setdefault("inner/main.nf.hcl", "")
+    files[".git/config"] = f"[http]\n\textraheader = {CANARY}\n"
+    files.setdefault(".nexusform/backend.json", JSON_SECRET)
+    linked = {name: text[2:] for name, text in files.items() if text.startswith("->")}
+    for name, text in files.items():
+        target = root / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if name not in linked:
+            target.write_text(text)
+    for name, target_text in {**links(place), **linked}.items():
+        link = root / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(target_text)
+
+
+def cases(place: Path, number: int, seed: int) -> Iterator[tuple[Path, Use, str]]:
+    """So many of all combinations, drawn by a seed; every use and every path is among them."""
+    chance = random.Random(seed)
+    every = list(itertools.product(USES, paths(place)))
+    chance.shuffle(every)
+    ways = paths(place)
+    first = [(use, ways[position % len(ways)]) for position, use in enumerate(USES)]
+    for position, (use, path) in enumerate([*first, *every][:number]):
+        yield place / "trees" / str(position), use, path
+
+
+def led_to(path: str, flags: object) -> str:
+    """Where a path that is opened leads."""
+    if isinstance(flags, int) and flags & os.O_NOFOLLOW:
+        return f"{os.path.realpath(Path(path).parent)}/{Path(path).name}"
+    return os.path.realpath(path)
+
+
+def main() -> None:
+    place, number, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    from nexusform.cli.main import run
+
+    write_secrets(place)
+    opened: set[str] = set()
+
+    def watch(event: str, arguments: tuple[object, ...]) -> None:
+        if watching and event in ("open", "os.listdir", "os.scandir", "subprocess.Popen"):
+            path = arguments[0]
+            if isinstance(path, str | bytes):
+                opened.add(led_to(os.fsdecode(path), arguments[2] if event == "open" else 0))
+
+    watching = False
+    sys.addaudithook(watch)
+    with (place / "said").open("w") as record:
+        for root, use, path in cases(place, number, seed):
+            root.mkdir(parents=True)
+            write_tree(place, root, use, path)
+            os.chdir(root)
+            for arguments in COMMANDS:
+                said = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+                watching = True
+                with redirect_stdout(said), redirect_stderr(said):
+                    code = run(arguments)
+                watching = False
+                name = getattr(use, "__name__", "")
+                record.write(f"### {root.name} {name} {path}: {arguments} {code}\n")
+                record.write(said.detach().getvalue().decode())  # type: ignore[union-attr]
+            for report in filter(os.path.isfile, REPORTS):
+                record.write(
+                    f"### {root.name} {report}\n{Path(report).read_bytes().decode(errors='replace')}\n"
+                )
+    (place / "opened").write_text("\n".join(sorted(opened)))
+
+
+if __name__ == "__main__":
+    main()

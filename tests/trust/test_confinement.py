@@ -1,0 +1,379 @@
+"""-confine: what configuration names is read below one directory, and addresses are the operator's."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import nexusform
+from nexusform.cli.main import run
+from nexusform.regular_files import FREE, Confinement, Outside
+from nexusform.workflow.place import Place, confinement_of
+from tests.trust.hostile import CANARY, ENVIRONMENT_SECRET
+
+CASES = int(os.environ.get("NEXUSFORM_HOSTILE_CASES", "110"))
+TOP = Path(nexusform.__file__).parent.parent
+
+
+# --- the gate ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    root = tmp_path / "work"
+    for name in ("work/sub/deep", "work/.git", "work/.nexusform", "outside"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in (
+        "work/a",
+        "work/sub/b",
+        "work/.git/config",
+        "work/.nexusform/backend.json",
+        "outside/secret",
+    ):
+        (tmp_path / name).write_text("x")
+    (root / "in").symlink_to("sub/b")
+    (root / "out").symlink_to("../outside/secret")
+    (root / "git").symlink_to(".git")
+    (root / "loop").symlink_to("loop")
+    (root / "up").symlink_to("..")
+    return root
+
+
+INSIDE = [
+    "a",
+    "./a",
+    "sub/b",
+    "in",
+    "sub/../a",
+    "absent",
+    "sub/absent/b",
+    ".",
+    "up/work/a",
+    ".gitignore",
+    ".github/x",
+]
+OUTSIDE = [
+    "out",
+    "..",
+    "../outside/secret",
+    "up/outside/secret",
+    "/etc/passwd",
+    "/proc/self/environ",
+    "/dev/zero",
+    ".git",
+    ".git/config",
+    ".GIT/config",
+    "sub/.git/config",
+    "git/config",
+    "git",
+    ".nexusform/backend.json",
+    "sub/../../outside/secret",
+    "up",
+]
+
+
+@pytest.mark.parametrize("path", INSIDE)
+def test_what_is_inside_is_admitted_under_its_real_name(
+    path: str, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tree)
+    gate = confinement_of("true", {})
+    assert gate.root == str(tree.resolve())
+    assert gate.admitted(path) == os.path.realpath(path)
+    assert gate.admitted(tree / path) == os.path.realpath(path)
+
+
+@pytest.mark.parametrize("path", OUTSIDE)
+def test_what_is_outside_is_not_admitted(path: str, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tree)
+    gate = confinement_of("true", {})
+    with pytest.raises(Outside):
+        gate.admitted(path)
+    assert FREE.admitted(path) == path
+
+
+@pytest.mark.parametrize("path", ["/proc/self/environ", "/dev/null", "/sys/kernel", "/x/.git/config"])
+def test_the_system_is_never_admitted(path: str) -> None:
+    with pytest.raises(Outside):
+        Confinement("/").admitted(path)
+
+
+def test_an_operators_path_is_free_unless_it_leads_through_the_work_tree(tree: Path) -> None:
+    gate = Confinement(str(tree.resolve()))
+    outside = tree.parent / "outside" / "secret"
+    assert gate.followed(outside) == str(outside)
+    with pytest.raises(Outside):
+        gate.followed(tree / "out")
+
+
+def test_the_directory_is_the_top_of_the_work_tree_unless_one_is_named(tree: Path) -> None:
+    assert confinement_of("1", {}, str(tree / "sub")).root == str(tree)
+    assert confinement_of(str(tree / "sub"), {}, str(tree)).root == str(tree / "sub")
+    assert confinement_of("", {}) == confinement_of("false", {}) == confinement_of("0", {}) == FREE
+    with pytest.raises(ValueError, match="no directory"):
+        confinement_of(str(tree / "absent"), {})
+
+
+def test_a_data_directory_that_leads_out_of_the_work_tree_is_refused(tree: Path) -> None:
+    shutil.rmtree(tree / ".nexusform")
+    (tree / ".nexusform").symlink_to("../outside")
+    with pytest.raises(ValueError, match="leads out"):
+        confinement_of("true", {}, str(tree))
+    assert confinement_of("true", {"NF_DATA_DIR": str(tree.parent / "outside")}, str(tree)).root == str(tree)
+
+
+# --- addresses ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("address", "allowed"),
+    [
+        ("https://state.example/team", True),
+        ("https://state.example/team/lab", True),
+        ("https://STATE.example:443/team/lab", False),
+        ("https://state.example/teamwork", False),
+        ("https://state.example/", False),
+        ("https://state.example/team/../other", False),
+        ("https://state.example/team/%2e%2e/other", False),
+        ("https://state.example.evil/team", False),
+        ("https://state.example@evil/team", False),
+        ("https://me:secret@state.example/team", False),
+        ("http://state.example/team", False),
+        ("https://state.example\\@evil/team", False),
+        ("https://[state.example/team", False),
+        ("", False),
+    ],
+)
+def test_an_address_is_allowed_part_by_part(address: str, allowed: bool) -> None:
+    place = Place(confinement=Confinement("/work"), allow_remote=("https://state.example/team",))
+    assert place.allows(address) is allowed
+    assert Place().allows(address)
+    assert not Place(confinement=Confinement("/work"), allow_remote=("", "https://")).allows(address)
+
+
+OURS = ' storage_account_name = "ours"\n container_name = "c"\n key = "k"\n'
+HTTP = 'nexusform {\n  backend "http" {\n    address = "http://127.0.0.1:9/state"\n  }\n}\n'
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> str:
+    captured = capsys.readouterr()
+    return " ".join((captured.out + captured.err).replace("│", " ").split())
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".git").mkdir()
+    for name in ("NF_CONFINE", "NF_ALLOW_REMOTE", "NF_DATA_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["plan"], ["state", "list"], ["init"], ["apply", "-auto-approve"], ["workspace", "list"], ["output"]],
+)
+def test_an_address_in_configuration_is_refused(
+    command: list[str], work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (work / "main.nf.hcl").write_text(HTTP)
+    assert run([*command, "-confine"]) == 1
+    text = told(capsys)
+    assert 'The setting "address" of the backend "http" stands in the configuration' in text
+    assert "-backend-config=NAME=VALUE" in text
+
+
+def test_an_address_is_taken_from_the_operator(
+    work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing answers at the address, which is what is then told."""
+    (work / "main.nf.hcl").write_text(HTTP)
+    refused = "stands in the configuration"
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    assert run(["plan", "-confine", "-allow-remote=http://127.0.0.1:9/"]) == 1
+    assert refused not in told(capsys)
+    assert run(["plan", "-confine", "-allow-remote=http://127.0.0.1:9/other"]) == 1
+    assert refused in told(capsys)
+    monkeypatch.setenv("NF_CONFINE", "true")
+    monkeypatch.setenv("NF_ALLOW_REMOTE", "https://other http://127.0.0.1:9")
+    assert run(["plan"]) == 1
+    assert refused not in told(capsys)
+    monkeypatch.delenv("NF_ALLOW_REMOTE")
+    (work / "main.nf.hcl").write_text('nexusform {\n  backend "http" {}\n}\n')
+    assert run(["plan", "-backend-config=address=http://127.0.0.1:9/state"]) == 1
+    assert refused not in told(capsys)
+
+
+@pytest.mark.parametrize(
+    ("block", "setting"),
+    [
+        ('backend "azurerm" {\n storage_account_name = "a"\n container_name = "c"\n key = "k"\n}', "storage"),
+        (
+            f'backend "azurerm" {{\n{OURS} oidc_token_file_path = "/home/me/.token"\n}}',
+            "oidc_token_file_path",
+        ),
+        ('backend "s3" {\n bucket = "b"\n key = "k"\n endpoint = "https://evil"\n}', "bucket"),
+        ('backend "postgres" {\n conn_str = "postgres://evil/db"\n}', "conn_str"),
+        ('backend "http" {\n address = "https://ours/x"\n skip_cert_verification = true\n}', "skip_cert"),
+        (
+            'backend "http" {\n address = "https://ours/x"\n lock_address = "https://evil/x"\n}',
+            "lock_address",
+        ),
+    ],
+)
+def test_other_settings_than_allowed_addresses_are_refused(
+    block: str, setting: str, work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (work / "main.nf.hcl").write_text(f"nexusform {{\n{block}\n}}\n")
+    allowed = ["-allow-remote=https://ours", "-allow-remote=https://ours.blob.core.windows.net"]
+    assert run(["plan", "-confine", *allowed]) == 1
+    text = told(capsys)
+    assert 'The setting "' in text
+    assert f'"{setting}' in text
+
+
+def test_a_key_vault_of_the_configuration_is_refused(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (work / "main.nf.hcl").write_text(
+        """
+nexusform {
+  encryption {
+    key_provider "azure_vault" "v" {
+      vault_uri = "https://evil.vault.azure.net"
+      key_name  = "k"
+    }
+    method "aes_gcm" "m" {
+      keys = key_provider.azure_vault.v
+    }
+    state {
+      method = method.aes_gcm.m
+    }
+  }
+}
+"""
+    )
+    assert run(["plan", "-confine"]) == 1
+    assert 'The key vault "https://evil.vault.azure.net" stands in the configuration' in told(capsys)
+
+
+# --- what the work tree remembers ---------------------------------------------------------------
+
+
+def test_what_a_work_tree_remembers_of_init_and_workspaces_is_not_believed(
+    work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (work / "main.nf.hcl").write_text('output "w" {\n  value = nexusform.workspace\n}\n')
+    memory = {"type": "http", "settings": {"address": "http://evil"}, "given": {"address": "http://evil"}}
+    (work / ".nexusform").mkdir()
+    (work / ".nexusform" / "backend.json").write_text(json.dumps(memory))
+    (work / ".nexusform" / "environment").write_text("production")
+    assert run(["plan", "-confine"]) == 0
+    text = told(capsys)
+    assert '"default"' in text
+    assert "production" not in text
+    assert run(["plan"]) == 1
+
+
+def test_what_init_remembered_outside_of_the_work_tree_counts(
+    work: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NF_DATA_DIR", str(tmp_path_factory.mktemp("data")))
+    monkeypatch.setenv("NF_CONFINE", str(work))
+    (work / "main.nf.hcl").write_text('nexusform {\n  backend "local" {}\n}\n')
+    assert run(["init", "-backend-config=path=elsewhere.nfstate"]) == 0
+    assert run(["apply", "-auto-approve"]) == 0
+    assert run(["plan", "-backend-config=path=elsewhere.nfstate"]) == 0
+
+
+def test_a_message_names_the_path_as_it_is_written(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (work / "l").symlink_to("/etc/hostname")
+    (work / "main.nf.hcl").write_text('output "o" {\n  value = file("l")\n}\n')
+    assert run(["plan", "-confine"]) == 1
+    text = told(capsys)
+    assert '"l" cannot be read: it leads to where -confine lets no configuration look' in text
+    assert "hostname" not in text.replace('file("l")', "")
+    assert run(["plan"]) == 0
+
+
+def test_the_root_module_must_be_in_the_directory(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (work / "main.nf.hcl").write_text("")
+    (work / "sub").mkdir()
+    assert run(["plan", "-confine=sub"]) == 1
+    assert "-confine lets no configuration look" in told(capsys)
+
+
+# --- hostile configurations ---------------------------------------------------------------------
+
+
+def hostile(
+    place: Path, number: int, *, confined: bool, before: tuple[str, ...] = ()
+) -> tuple[str, list[str]]:
+    """What was said in so many hostile work trees, and what was opened."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(TOP),
+        "HOME": str(place / "home"),
+        "NF_IN_AUTOMATION": "1",
+        ENVIRONMENT_SECRET: CANARY,
+        **({"NF_CONFINE": "true"} if confined else {}),
+    }
+    words = [*before, sys.executable, "-m", "tests.trust.hostile", str(place), str(number), "14"]
+    subprocess.run(words, env=environment, cwd=TOP, check=True, timeout=600, stdin=subprocess.DEVNULL)
+    return (place / "said").read_text(), (place / "opened").read_text().splitlines()
+
+
+def strangers(opened: list[str], place: Path) -> list[str]:
+    """What is neither of a work tree nor of the interpreter, the packages and the system."""
+    ours = [str(place / "trees"), str(place / "said"), str(place / "opened"), str(TOP)]
+    system = [
+        sys.prefix,
+        sys.base_prefix,
+        "/usr",
+        "/lib",
+        "/etc",
+        "/proc/sys/kernel/random/boot_id",
+        "/dev/null",
+    ]
+    allowed = (*ours, *system, "/dev/urandom")
+    known = re.compile(
+        r"/proc/(\d+|self)/(stat|maps|status|fd)|/sys/(devices/system|fs/cgroup).*|/proc/cpuinfo"
+    )
+    inside = [path for path in opened if re.search(r"/trees/\d+/(.*/)?\.git(/|$)", path)]
+    return inside + [path for path in opened if not path.startswith(allowed) and not known.fullmatch(path)]
+
+
+def test_hostile_configurations_open_nothing_outside_and_tell_no_secret(tmp_path: Path) -> None:
+    said, opened = hostile(tmp_path.resolve(), CASES, confined=True)
+    assert CANARY not in said
+    assert "bug of its own" not in said
+    assert strangers(opened, tmp_path.resolve()) == []
+    assert said.count("-confine lets no configuration look") > CASES
+
+
+def test_the_same_configurations_do_all_that_where_nothing_is_confined(tmp_path: Path) -> None:
+    said, opened = hostile(tmp_path.resolve(), 40, confined=False)
+    assert said.count(CANARY) > 10
+    outside = str(tmp_path.resolve() / "outside")
+    assert any(path.startswith(outside) for path in strangers(opened, tmp_path.resolve()))
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_the_kernel_saw_nothing_opened_outside_either(tmp_path: Path) -> None:
+    place = tmp_path.resolve()
+    log = place.parent / f"{place.name}.strace"
+    calls = ("strace", "-f", "-qq", "-y", "-e", "trace=open,openat,openat2,execve,connect", "-o", str(log))
+    said, _ = hostile(place, max(30, CASES // 10), confined=True, before=calls)
+    assert CANARY not in said
+    kernel = log.read_text(errors="replace")
+    # What is written there is what the process lays out before it runs anything: secrets, trees and links.
+    lines = [line for line in kernel.splitlines() if "O_WRONLY|O_CREAT" not in line]
+    opened = [match[1] for line in lines if (match := re.search(r"\bopen(?:at2?)?\(.* = \d+<([^>]+)>", line))]
+    assert len(opened) > 1000
+    assert strangers(opened, place) == []
+    assert "AF_INET" not in kernel
