@@ -77,6 +77,12 @@ def inventory_file(path: str, _files: Files) -> str:
 _SHOWN = 'output "o" {\n  value = data.nexus_inventory.i\n}\n'
 
 
+def remote_state(path: str, _files: Files) -> str:
+    settings = f'backend = "local"\n  config = {{ path = {quoted(path)} }}\n'
+    shown = 'output "o" {\n  value = data.nexusform_remote_state.r.outputs\n}\n'
+    return f'data "nexusform_remote_state" "r" {{\n  {settings}}}\n{shown}'
+
+
 def template(path: str, files: Files) -> str:
     files["t.tftpl"] = "${file(p)}"
     return f'output "o" {{\n  value = templatefile("t.tftpl", {{ p = {quoted(path)} }})\n}}\n'
@@ -170,6 +176,7 @@ USES: list[Use] = [
     inventory,
     inventory_file,
     template,
+    remote_state,
     local_backend,
     workspaces,
     key_of_the_environment,

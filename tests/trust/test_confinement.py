@@ -239,6 +239,23 @@ def test_other_settings_than_allowed_addresses_are_refused(
     assert f'"{setting}' in text
 
 
+@pytest.mark.parametrize(
+    ("backend", "config"),
+    [
+        ("http", '{ address = "http://127.0.0.1:9/state" }'),
+        ("postgres", '{ conn_str = "postgres://evil/db" }'),
+        ("s3", '{ bucket = "b", key = "k", endpoint = "http://127.0.0.1:9" }'),
+    ],
+)
+def test_a_remote_state_of_the_configuration_is_refused(
+    backend: str, config: str, work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = f'data "nexusform_remote_state" "r" {{\n  backend = "{backend}"\n  config  = {config}\n}}\n'
+    (work / "main.nf.hcl").write_text(text)
+    assert run(["plan", "-confine"]) == 1
+    assert "stands in the configuration, and -confine lets it name none" in told(capsys)
+
+
 def test_a_key_vault_of_the_configuration_is_refused(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (work / "main.nf.hcl").write_text(
         """
