@@ -280,10 +280,10 @@ class JsonVoice:
 
         self._write(json_stream.refresh_start_event(parse_address(address), object_id, _now()))
 
-    def plan(self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanView) -> None:  # noqa: ARG002 - one face
-        """Drift, planned changes, summaries, then the plan's diagnostics."""
+    def plan(self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanView) -> None:
+        """Drift, planned changes and placements, summaries, then the plan's diagnostics."""
         if not plan.errored:
-            for event in json_stream.plan_events(plan, _now()):
+            for event in json_stream.plan_events(plan, _now(), view.shown.detail):
                 self._write(event)
         self.diagnostics(plan.diagnostics, sources)
 

@@ -14,9 +14,10 @@ from nexusform.applying.events import Outcome, StepEvent
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.plan import Action, Change, Drift, Plan, StepKind
 from nexusform.rendering.json.json_parts import TERRAFORM_VERSION, diagnostic_document, resource_keys
+from nexusform.rendering.json.json_placements import placement_changes
 from nexusform.rendering.notation.json_values import shown
 from nexusform.rendering.report import wording
-from nexusform.rendering.report.placement_rows import PlacementSummary, summaries
+from nexusform.rendering.report.placement_rows import Detail, PlacementSummary, summaries
 from nexusform.rendering.text.progress_text import ended_line, progress_line, started_line
 from nexusform.source import SourceFile
 from nexusform.state.objects import OutputState
@@ -86,13 +87,15 @@ _STREAM_REASONS: Final = {
 }
 
 
-def plan_events(plan: Plan, time: str) -> Iterator[Event]:
-    """Drift, planned changes, the summary, the placements' summary, the outputs."""
+def plan_events(plan: Plan, time: str, detail: Detail = Detail.CHANGED) -> Iterator[Event]:
+    """Drift, planned changes, planned placements, the summary, the placements' summary, the outputs."""
     for drift in plan.drift:
         yield drift_event(drift, time)
     for change in plan.changes:
         if change.action is not Action.NO_OP or change.previous_address or change.importing:
             yield planned_change_event(change, time)
+    for document in () if detail is Detail.NONE else placement_changes(plan, detail):
+        yield planned_placement_event(document, time)
     yield plan_summary_event(plan, time)
     if summaries(plan)[0].anything:
         yield placement_summary_event(plan, time)
@@ -124,6 +127,13 @@ def planned_change_event(change: Change, time: str) -> Event:
     if change.importing:
         document["importing"] = {"id": change.importing}
     return event("planned_change", f"{change.address}: Plan to {action}", time, change=document)
+
+
+def planned_placement_event(placement: Mapping[str, Any], time: str) -> Event:
+    """Where one VM, binding or pod is to be; `placement` as plan documents show it."""
+    trigger = f" ({placement['trigger']})" if placement["trigger"] else ""
+    message = f"{placement['object']}: Plan to {placement['action']}{trigger}"
+    return event("planned_placement", message, time, placement=dict(placement))
 
 
 def _summary(message: str, time: str, changes: Mapping[str, Any]) -> Event:

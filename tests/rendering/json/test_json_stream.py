@@ -7,6 +7,7 @@ from nexusform.applying.events import Outcome, StepEvent
 from nexusform.diagnostics import warning
 from nexusform.planning.plan import StepKind
 from nexusform.rendering.json import json_stream
+from nexusform.rendering.report.placement_rows import Detail
 from nexusform.state.objects import OutputState
 from nexusform.value_types import STRING
 
@@ -102,3 +103,16 @@ def test_summaries_of_apply_and_destroy() -> None:
     assert done["changes"]["operation"] == "apply"
     gone = json_stream.apply_summary_event(0, 0, 3, NOW, destroy=True)
     assert gone["@message"] == "Destroy complete! Resources: 3 destroyed."
+
+
+def test_placements_are_told_as_documents_show_them(plans: SimpleNamespace) -> None:
+    plan = plans.added_cluster()
+    changed = [row for row in plan.placements if row.trigger]
+    events = [e for e in json_stream.plan_events(plan, NOW) if e["type"] == "planned_placement"]
+    assert [e["placement"]["object"] for e in events] == [row.object for row in changed]
+    assert events[0]["@message"] == f"{changed[0].object}: Plan to place (new)"
+    assert not [
+        e for e in json_stream.plan_events(plan, NOW, Detail.NONE) if e["type"] == "planned_placement"
+    ]
+    listed = [e for e in json_stream.plan_events(plan, NOW, Detail.ALL) if e["type"] == "planned_placement"]
+    assert len(listed) == len(plan.placements)
