@@ -91,6 +91,7 @@ class PlacementFlags(Struct, frozen=True, kw_only=True):
         "Show what tools made for Terraform read; implies -details", ("", "terraform"), metavar="terraform"
     )
     report: tuple[str, ...] = texts("Also write the plan to a file (- is stdout)", metavar="FORMAT:PATH")
+    diff: str = text("What the pull request changes, for -report=github-review", metavar="FILE")
     source_url: str = text(
         "Where this directory stands at the code host, for links in reports", metavar="URL"
     )

@@ -15,12 +15,14 @@ from nexusform.configuration.configuration import Configuration
 from nexusform.diagnostics import did_you_mean
 from nexusform.planning.plan import Plan
 from nexusform.ports import Registries
+from nexusform.regular_files import read_regular
 from nexusform.source import SourceFile
 from nexusform.state.objects import State
 from nexusform.workflow.surroundings import unwritable, write_output
 
 # Code hosts cut comments off at 65,536 characters.
 MAX_BYTES: Final = 65_000
+_MOST_DIFF: Final = 64 * 1024 * 1024  # bytes
 
 
 class Subject(Struct, frozen=True):
@@ -104,6 +106,19 @@ def _junit(subject: Subject) -> bytes:
     return render_junit(subject.plan).encode()
 
 
+def _github_review(subject: Subject) -> bytes:
+    from nexusform.rendering.json.json_document import json_bytes
+    from nexusform.rendering.pull_request.review import read_diff, review_document
+
+    try:
+        diff = read_diff(read_regular(subject.shown.diff, _MOST_DIFF).decode(errors="replace"))
+    except OSError as problem:
+        raise click.UsageError(f'-diff: "{subject.shown.diff}" cannot be read: {problem.strerror}.') from None
+    body = _markdown(subject).decode()
+    review = review_document(subject.plan, subject.configuration, subject.sources, diff, body)
+    return json_bytes(review, pretty=True)
+
+
 def _csv(subject: Subject) -> bytes:
     from nexusform.rendering.json.placements_csv import render_csv
 
@@ -118,6 +133,7 @@ FORMATS: Final[Mapping[str, Callable[[Subject], bytes]]] = {
     "svg": _svg,
     "sarif": _sarif,
     "junit": _junit,
+    "github-review": _github_review,
     "csv": _csv,
 }
 
@@ -138,7 +154,10 @@ def plan_reports(shown: PlacementFlags) -> tuple[ReportFlag, ...]:
         from nexusform.cli.code_host import origin_of
 
         origin_of(shown.source_url)
-    return parse_reports(shown.report)
+    reports = parse_reports(shown.report)
+    if any(report.format == "github-review" for report in reports) and not shown.diff:
+        raise click.UsageError("-report=github-review needs the diff of the pull request: -diff=FILE.")
+    return reports
 
 
 def parse_reports(flags: Sequence[str], formats: Collection[str] = FORMATS.keys()) -> tuple[ReportFlag, ...]:

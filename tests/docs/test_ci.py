@@ -107,6 +107,37 @@ def test_the_action_comments_on_mistakes_too(workspace: Path) -> None:
     assert "broken.nf.hcl" in comment
 
 
+def test_a_comment_is_answered_from_the_reviewed_plan(workspace: Path) -> None:
+    bot = yaml.safe_load((CI / "github" / "explain.yml").read_text(encoding="utf-8"))
+    (script,) = [s["run"] for s in bot["jobs"]["explain"]["steps"] if s.get("id") == "answer"]
+    assert "${{" not in script
+    (workspace / "plan").mkdir()
+    assert bash(workspace, step("plan"), FOLDER=str(workspace / "plan")).returncode == 0
+
+    def answer(comment: str) -> str:
+        done = bash(workspace, script, COMMENT=comment)
+        assert done.returncode == 0, done.stderr
+        return (workspace / "answer.md").read_text()
+
+    said = answer("nexusform explain nexus_kubernetes_cluster.a cluster-a-pool1-5\nthanks")
+    assert "cluster-a-pool1-5" in said
+    assert "rack" in said
+    assert "has no object" in answer("nexusform explain nexus_kubernetes_cluster.a 'x; touch owned'")
+    assert "Write `nexusform explain" in answer("nexusform explain -report=html:owned nexus_site.lab")
+    assert "cannot be read" in answer("nexusform explain 'open")
+    assert not list(workspace.rglob("owned"))
+
+
+def test_a_review_is_made_where_there_is_a_diff(workspace: Path) -> None:
+    (workspace / "out" / "pull-request.diff").write_text(
+        "--- a/lab/clusters.nf.hcl\n+++ b/lab/clusters.nf.hcl\n@@ -1,500 +1,500 @@\n" + " x\n" * 500
+    )
+    assert bash(workspace, step("plan")).returncode == 0
+    review = json.loads((workspace / "out" / "review.json").read_text())
+    assert review["event"] == "COMMENT"
+    assert {comment["path"] for comment in review["comments"]} <= {"lab/clusters.nf.hcl"}
+
+
 def test_the_action_tells_root_modules_apart(workspace: Path) -> None:
     assert bash(workspace, step("names"), DIRECTORY="sites/lon 1; rm -rf").returncode == 0
     assert outputs(workspace)["slug"] == "sites-lon-1--rm--rf"
@@ -205,7 +236,7 @@ def test_yaml_in_pages_is_yaml() -> None:
 
 def test_the_page_lists_every_report_format() -> None:
     section = (CI / "README.md").read_text(encoding="utf-8").partition("## Reports")[2].partition("\n## ")[0]
-    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(FORMATS)
+    assert re.findall(r"^\| `([\w-]+)` \|", section, re.MULTILINE) == list(FORMATS)
 
 
 # --- policies ----------------------------------------------------------------------------------

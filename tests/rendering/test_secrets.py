@@ -30,7 +30,9 @@ def test_no_report_tells_a_secret(passes: bool, tmp_path: Path, capfd: pytest.Ca
     text = MAIN.replace("CHECK", 'var.token != ""' if passes else 'var.token == ""')
     (tmp_path / "main.nf.hcl").write_text(VARIABLE + text + OUTPUT)
     reports = [f"-report={name}:{tmp_path / name}" for name in FORMATS]
-    nexusform(tmp_path, "plan", f"-var=token={SECRET}", *reports, code=0 if passes else 1)
+    diff = tmp_path / "pull-request.diff"
+    diff.write_text("+++ b/main.nf.hcl\n@@ -1,99 +1,99 @@\n" + " \n" * 99)
+    nexusform(tmp_path, "plan", f"-var=token={SECRET}", f"-diff={diff}", *reports, code=0 if passes else 1)
     for name in FORMATS:
         content = (tmp_path / name).read_text(encoding="utf-8")
         assert content

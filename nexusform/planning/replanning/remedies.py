@@ -29,11 +29,14 @@ MOST_COUNT_TRIALS = 12
 
 
 class WayOut(Struct, frozen=True):
-    """One way out: what kind it is, in words, and as data (`change`) for machines."""
+    """One way out: what kind it is, in words, and as data (`change`) for machines. `edits` are the arguments
+    to change, where that is all there is to it.
+    """
 
     kind: str
     text: str
     change: dict[str, Any] = field(default_factory=dict)
+    edits: tuple[Adjustment, ...] = ()
 
 
 # Makes the plan once more with adjustments, and with the new VMs of some blocks before all others.
@@ -77,7 +80,7 @@ def _with_advice(plan: Plan, ways: Sequence[WayOut]) -> Plan:
     """Every error about room holds the ways out as data; the first also says them."""
     lines = [f" {number}. {way.text}" for number, way in enumerate(ways, 1)]
     advice = "\n".join(["Ways out, tried just now:", *lines]) if ways else "No way out was found: " + _TRIED
-    data = [{"kind": way.kind, "text": way.text, **way.change} for way in ways]
+    data = [way_document(way) for way in ways]
     closing = f"\n\n{advice}\nNothing was changed."
     diagnostics: list[Diagnostic] = []
     for diagnostic in plan.diagnostics:
@@ -89,6 +92,14 @@ def _with_advice(plan: Plan, ways: Sequence[WayOut]) -> Plan:
         diagnostics.append(replace(diagnostic, detail=detail, extra={**diagnostic.extra, "fit": fit}))
         closing = ""
     return replace(plan, diagnostics=tuple(diagnostics))
+
+
+def way_document(way: WayOut) -> dict[str, Any]:
+    """A way out as plan documents show it."""
+    edits = [
+        {"address": str(edit.address), "path": list(edit.path), "value": edit.value} for edit in way.edits
+    ]
+    return {"kind": way.kind, "text": way.text, **way.change, "edits": edits}
 
 
 _TRIED = "fewer VMs, more zones, planned racks, another order and smaller SKUs were tried."
@@ -123,7 +134,7 @@ def _fewer(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
         ]
         outcome = trial(adjustments, ())
         if not outcome.plan.errored:
-            yield _counts_way(pools, counts)
+            yield replace(_counts_way(pools, counts), edits=tuple(adjustments))
             return
         if not outcome.unplaced:
             return
@@ -152,9 +163,10 @@ def _wider(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
     if not all(unplaced.pool.zones and unplaced.pool.count_path for unplaced in shortage.pools):
         return
     for zones in _widenings(shortage):
-        outcome = trial([_zones_adjustment(unplaced, zones) for unplaced in shortage.pools], ())
+        adjustments = [_zones_adjustment(unplaced, zones) for unplaced in shortage.pools]
+        outcome = trial(adjustments, ())
         if not outcome.plan.errored:
-            yield _zones_way(shortage.pools, zones, outcome.plan)
+            yield replace(_zones_way(shortage.pools, zones, outcome.plan), edits=tuple(adjustments))
             return
 
 
@@ -223,11 +235,13 @@ def _more_racks(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
     ]
     choices = [[rack] for rack in planned] + ([planned] if len(planned) > 1 else [])
     for racks in choices:
-        outcome = trial([Adjustment(address, ("status",), "active") for address, _ in racks], ())
+        adjustments = [Adjustment(address, ("status",), "active") for address, _ in racks]
+        outcome = trial(adjustments, ())
         if not outcome.plan.errored:
             names = ", ".join(name for _, name in racks)
             data = {"racks": [{"address": str(address), "status": "active"} for address, _ in racks]}
-            yield WayOut("racks", f"{names} (planned) active: {_all_fit(shortage.pools)}.", data)
+            text = f"{names} (planned) active: {_all_fit(shortage.pools)}."
+            yield WayOut("racks", text, data, tuple(adjustments))
             return
 
 
@@ -292,7 +306,7 @@ def _smaller(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
         if not trial(adjustments, ()).plan.errored:
             vcpus = sum(len(unplaced.pool.numbers) * smaller.vcpus for unplaced in pools)
             text = f'vm_sku_name = "{smaller.name}" with the same count fits ({vcpus:,} vCPUs).'
-            yield WayOut("sku", text, {"vm_sku_name": smaller.name})
+            yield WayOut("sku", text, {"vm_sku_name": smaller.name}, tuple(adjustments))
             return
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics import Severity
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import Plan
-from nexusform.planning.replanning.remedies import moved_vms
+from nexusform.planning.replanning.remedies import WayOut, moved_vms, way_document
 from nexusform.planning.request import Adjustment, PlanRequest
 from nexusform.planning.verdicts.separation import BROKEN, Member, OpenRule
 from nexusform.planning.vms.sites import SitePlan
@@ -81,15 +81,15 @@ def _satisfies(outcome: PlanResult, others: AbstractSet[str]) -> bool:
     return all(diagnostic.id == BROKEN and diagnostic.address in others for diagnostic in errors)
 
 
-def _with_advice(plan: Plan, rule: OpenRule, ways: Sequence[tuple[str, dict[str, Any]]]) -> Plan:
+def _with_advice(plan: Plan, rule: OpenRule, ways: Sequence[WayOut]) -> Plan:
     if ways:
-        lines = [f" {number}. {text}" for number, (text, _) in enumerate(ways, 1)]
+        lines = [f" {number}. {way.text}" for number, way in enumerate(ways, 1)]
         advice = "\n".join(["The smallest zone sets that satisfy it, tried just now:", *lines])
     elif rule.verdict.scope == "site":
         advice = "Zones cannot part what shares a site: give one of the groups another site."
     else:
         advice = "No zone sets were found that satisfy it and have room for everything."
-    data = [{"kind": "zones", "text": text, **change} for text, change in ways]
+    data = [way_document(way) for way in ways]
     address = str(rule.instance.address)
     diagnostics = list(plan.diagnostics)
     for index, diagnostic in enumerate(diagnostics):
@@ -100,7 +100,7 @@ def _with_advice(plan: Plan, rule: OpenRule, ways: Sequence[tuple[str, dict[str,
     return replace(plan, diagnostics=tuple(diagnostics))
 
 
-def _ways(rule: OpenRule, result: PlanResult, trial: Trial) -> Iterator[tuple[str, dict[str, Any]]]:
+def _ways(rule: OpenRule, result: PlanResult, trial: Trial) -> Iterator[WayOut]:
     """The first zone sets that work: without moving what stands, then, only if none does, with every pool
     changed.
     """
@@ -115,9 +115,11 @@ def _ways(rule: OpenRule, result: PlanResult, trial: Trial) -> Iterator[tuple[st
             if zones in tried:
                 continue
             tried.add(zones)
-            outcome = trial(_adjustments(sides, zones))
+            adjustments = _adjustments(sides, zones)
+            outcome = trial(adjustments)
             if outcome is not None:
-                yield _way(sides, zones, outcome.plan)
+                text, change = _way(sides, zones, outcome.plan)
+                yield WayOut("zones", text, change, tuple(adjustments))
                 return
 
 

@@ -1,0 +1,143 @@
+"""The body of a GitHub review: the comment, and on lines of the diff what fails there and how to mend it.
+
+It is what `POST /repos/OWNER/REPO/pulls/NUMBER/reviews` takes. GitHub refuses a review that comments on a
+line outside of the diff, so nothing else is commented on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.address import parse_address
+from nexusform.configuration.configuration import Configuration
+from nexusform.configuration.literal_edits import TextEdit, edited, literal_edit
+from nexusform.diagnostic_kinds import ADVICE
+from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.planning.plan import Plan
+from nexusform.rendering.notation.colours import harmless
+from nexusform.rendering.pull_request.markdown_parts import escaped, fenced
+from nexusform.source import SourceFile
+
+_HUNK: Final = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@")
+_MOST_COMMENTS: Final = 30
+
+
+class DiffLines(Struct, frozen=True):
+    """The lines of the new files that a diff shows, by path from the repository's top."""
+
+    lines: Mapping[str, frozenset[int]]
+
+    def path_of(self, name: str) -> str:
+        """The path in the repository of a file as nexusform names it; "" if it is not in the diff, or if
+        several files of the diff end like it.
+        """
+        tail = name.removeprefix("./")
+        paths = [path for path in self.lines if path == tail or path.endswith(f"/{tail}")]
+        return paths[0] if len(paths) == 1 else ""
+
+    def has(self, path: str, first: int, last: int) -> bool:
+        """Whether all these lines of a file are shown."""
+        shown = self.lines.get(path, frozenset())
+        return all(line in shown for line in range(first, last + 1))
+
+
+def read_diff(text: str) -> DiffLines:
+    """The lines of a unified diff (`git diff`, the code host's `.diff`)."""
+    lines: dict[str, set[int]] = {}
+    path, number, left = "", 0, 0
+    for line in text.splitlines():
+        if left > 0 and line[:1] in ("+", " ", ""):
+            lines[path].add(number)
+            number, left = number + 1, left - 1
+        elif line.startswith("+++ "):
+            path = line[4:].partition("\t")[0].strip('"').removeprefix("b/")
+        elif (hunk := _HUNK.match(line)) and path:
+            number, left = int(hunk[1]), int(hunk[2] or 1)
+            lines.setdefault(path, set())
+    return DiffLines({path: frozenset(numbers) for path, numbers in lines.items() if path != "/dev/null"})
+
+
+def review_document(
+    plan: Plan,
+    configuration: Configuration | None,
+    files: Mapping[str, SourceFile],
+    diff: DiffLines,
+    body: str,
+) -> dict[str, Any]:
+    """The review: changes are requested when the plan is refused. `body` is Markdown."""
+    failing = [each for each in plan.diagnostics if each.id not in ADVICE and each.subject is not None]
+    comments: list[dict[str, Any]] = []
+    for diagnostic in failing:
+        comments += _suggestions(diagnostic, configuration, files, diff) or _remark(diagnostic, diff)
+    refused = any(each.severity is Severity.ERROR for each in plan.diagnostics)
+    return {
+        "event": "REQUEST_CHANGES" if refused else "COMMENT",
+        "body": body,
+        "comments": comments[:_MOST_COMMENTS],
+    }
+
+
+def _remark(diagnostic: Diagnostic, diff: DiffLines) -> list[dict[str, Any]]:
+    """What is wrong, on its own line."""
+    span = diagnostic.subject
+    assert span is not None, "only these are asked for"
+    path = diff.path_of(span.filename)
+    if not path or not diff.has(path, span.start.line, span.start.line):
+        return []
+    return [_comment(path, span.start.line, span.start.line, _told(diagnostic))]
+
+
+def _suggestions(
+    diagnostic: Diagnostic,
+    configuration: Configuration | None,
+    files: Mapping[str, SourceFile],
+    diff: DiffLines,
+) -> list[dict[str, Any]]:
+    """The first way out that is an edit of lines of the diff, as suggestions that a button commits."""
+    if configuration is None:
+        return []
+    for way in diagnostic.extra.get("fit", {}).get("ways_out", ()):
+        edits = [_edit(configuration, edit) for edit in way["edits"]]
+        known = [edit for edit in edits if edit is not None]
+        if not known or len(known) < len(edits):
+            continue
+        comments = [_suggestion(diagnostic, way["text"], edit, files, diff) for edit in known]
+        if all(comments):
+            return [comment for comment in comments if comment is not None]
+    return []
+
+
+def _edit(configuration: Configuration, edit: Mapping[str, Any]) -> TextEdit | None:
+    return literal_edit(configuration, parse_address(edit["address"]), edit["path"], edit["value"])
+
+
+def _suggestion(
+    diagnostic: Diagnostic, way: str, edit: TextEdit, files: Mapping[str, SourceFile], diff: DiffLines
+) -> dict[str, Any] | None:
+    """One edit as a suggestion; None where its lines are not in the diff."""
+    first, last = edit.span.start.line, edit.span.end.line
+    path = diff.path_of(edit.span.filename)
+    if not path or not diff.has(path, first, last):
+        return None
+    text = edited(files, [edit])[edit.span.filename]
+    removed = edit.before.count("\n") - edit.after.count("\n")
+    lines = text.split("\n")[first - 1 : last - removed]
+    suggestion = fenced("\n".join(line.rstrip("\r") for line in lines), "suggestion")
+    return _comment(path, first, last, f"{_told(diagnostic)}\n\nTried just now: {escaped(way)}\n{suggestion}")
+
+
+def _told(diagnostic: Diagnostic) -> str:
+    summary = harmless(diagnostic.summary)
+    first = harmless(diagnostic.detail).partition("\n\n")[0]
+    return f"**{escaped(summary)}**\n\n{escaped(first)}" if first else f"**{escaped(summary)}**"
+
+
+def _comment(path: str, first: int, last: int, body: str) -> dict[str, Any]:
+    comment: dict[str, Any] = {"path": path, "line": last, "side": "RIGHT", "body": body}
+    if first < last:
+        comment |= {"start_line": first, "start_side": "RIGHT"}
+    return comment

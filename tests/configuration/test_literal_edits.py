@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.address import parse_address
+from nexusform.configuration.literal_edits import edited, literal_edit
+from nexusform.configuration.loader import load
+from nexusform.resource_types.registry import registries
+
+TEXT = """
+variable "n" { default = 3 }
+resource "nexus_kubernetes_cluster" "a" {
+  control_plane { count = 3 }
+  agent_pool "ä" {
+    count              = 4 # four
+    vm_sku_name        = "NC_P22_112_v1"
+    availability_zones = [
+      "1",
+      "2",
+    ]
+  }
+  agent_pool "b" { count = var.n }
+}
+resource "nexus_rack" "r" {
+  count         = 2
+  machine_count = 4
+}
+module "one" { source = "./inner" }
+module "two" { source = "./twice" }
+module "three" { source = "./twice" }
+"""
+INNER = 'resource "nexus_rack" "r" {\n  status = "planned"\n}\n'
+
+
+@pytest.fixture
+def after(tmp_path: Path) -> Any:
+    """The lines that an edit changes, as (before, after); None when there is no edit."""
+    (tmp_path / "main.nf.hcl").write_text(TEXT)
+    for name in ("inner", "twice"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "main.nf.hcl").write_text(INNER)
+    schemas = registries().schemas
+    configuration, _ = load(
+        str(tmp_path), cache_directory=None, managed=schemas["managed"], data=schemas["data"]
+    )
+    assert configuration is not None
+
+    def change(address: str, path: tuple[str | int, ...], value: Any) -> list[str] | None:
+        edit = literal_edit(configuration, parse_address(address), path, value)
+        if edit is None:
+            return None
+        ((name, text),) = edited(configuration.files, [edit]).items()
+        old = configuration.files[name].text.splitlines()
+        return [line for line in text.splitlines() if line not in old]
+
+    return change
+
+
+CLUSTER = "nexus_kubernetes_cluster.a"
+
+
+@pytest.mark.parametrize(
+    ("address", "path", "value", "lines"),
+    [
+        (CLUSTER, ("agent_pool", "ä", "count"), 20, ["    count              = 20 # four"]),
+        (CLUSTER, ("control_plane", "count"), 5, ["  control_plane { count = 5 }"]),
+        (
+            CLUSTER,
+            ("agent_pool", "ä", "availability_zones"),
+            ["1", "${x}"],
+            ['    availability_zones = ["1", "$${x}"]'],
+        ),
+        ("module.one.nexus_rack.r", ("status",), "active", ['  status = "active"']),
+        (CLUSTER, ("agent_pool", "b", "count"), 5, None),  # a variable's
+        (CLUSTER, ("agent_pool", "b", "vm_sku_name"), "x", None),  # not written
+        (CLUSTER, ("agent_pool", "c", "count"), 5, None),  # no such pool
+        ("nexus_rack.r[0]", ("machine_count",), 5, None),  # one of two
+        ("module.two.nexus_rack.r", ("status",), "active", None),  # its text is module.three's, too
+    ],
+)
+def test_one_literal_is_changed_or_nothing(
+    after: Any, address: str, path: tuple[str, ...], value: Any, lines: list[str] | None
+) -> None:
+    assert after(address, path, value) == lines
