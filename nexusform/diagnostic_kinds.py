@@ -313,6 +313,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "plan-of-a-newer-nexusform": "Plan of a newer nexusform",
     "plan-of-an-old-nexusform": "Plan of an old nexusform",
     "pods-are-not-predicted": "Pods are not predicted",
+    "pods_failed": "Pods are refused by kubelet",
     "pods_pending": "Pods stay Pending",
     "provider-configuration-is-not-known": "Provider configuration is not known",
     "provider-configuration-not-present": "Provider configuration not present",

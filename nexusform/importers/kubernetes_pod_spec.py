@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics import Severity
 from nexusform.importers.kubernetes_manifests import Fields, Manifest, plain_text
+from nexusform.scheduling.kubelet import HUGEPAGES
 from nexusform.scheduling.matching import (
     EQUAL,
     EXISTS,
@@ -29,6 +30,7 @@ from nexusform.scheduling.matching import (
     selector_problems,
 )
 from nexusform.scheduling.pods.workloads import (
+    Aligned,
     HostPort,
     NodeTerm,
     PodSpec,
@@ -137,7 +139,34 @@ def read_pod_spec(metadata: Fields, spec: Fields, owner: Owner, priorities: Prio
         host_ports=_host_ports(spec),
         priority=_priority(spec, priorities),
         template=owner.template,
+        aligned=_aligned(spec),
     )
+
+
+def _aligned(spec: Fields) -> tuple[Aligned, ...]:
+    """Per container what kubelet gives it of the same NUMA cells: hugepages, devices, and whole CPUs of its
+    own where the pod is Guaranteed. Init containers are left out: what they had goes to the others.
+    """
+    containers = (*spec.each("containers"), *_sidecars(spec))
+    guaranteed = all(_is_guaranteed(container) for container in (*containers, *spec.each("initContainers")))
+    aligned = []
+    for container in containers:
+        wants = []
+        for name, amount in sorted(_amounts(container.at("resources"), said=True).items()):
+            if name == "cpu" and guaranteed and amount and amount % 1000 == 0:
+                wants.append(("cpu", amount // 1000))
+            elif amount and ("/" in name or name.startswith(HUGEPAGES)):
+                wants.append((name, amount))
+        if wants:
+            aligned.append(tuple(wants))
+    return tuple(aligned)
+
+
+def _is_guaranteed(container: Fields) -> bool:
+    resources = container.at("resources")
+    limits = _quantities(resources.at("limits"), said=True)
+    asked = {**limits, **_quantities(resources.at("requests"), said=True)}
+    return all(limits.get(name) and limits[name] == asked[name] for name in ("cpu", "memory"))
 
 
 def _tolerations(spec: Fields, kind: str) -> tuple[Toleration, ...]:

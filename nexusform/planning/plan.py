@@ -127,13 +127,19 @@ class PlacementAction(StrEnum):
 
 class PodPlace(Struct, frozen=True):
     """Where a pod is: the cluster's name and the node there, with the node's machine and zone. A pod that
-    waits has none of these.
+    waits has none of these; `state` says then what it is ("" where nobody knows: it is Pending).
     """
 
     cluster: str
     node: str | None = None
     machine: str | None = None
     availability_zone: str | None = None
+    state: str = ""
+
+    @property
+    def word(self) -> str:
+        """Its node, or what it is without one."""
+        return self.node or self.state or "Pending"
 
 
 Place: TypeAlias = Placement | Binding | PodPlace

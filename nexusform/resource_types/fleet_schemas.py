@@ -244,8 +244,10 @@ _POD: Final = ObjectType.of(
         "certain": BOOL,
         "provenance": STRING,
         "former_template": STRING,
+        "state": STRING,
+        "reason": STRING,
     },
-    optional=("former_template",),
+    optional=("former_template", "state", "reason"),
 )
 PODS: Final = MapType(MapType(_POD))
 

@@ -12,6 +12,7 @@ from nexusform.resource_types.arguments import is_known
 from nexusform.scheduling.kubelet import (
     EDITION,
     EVICTION_MEMORY,
+    MOST_CELLS,
     STORAGE,
     Kubelet,
     Platform,
@@ -22,7 +23,6 @@ from nexusform.scheduling.quantity import Malformed, parse_quantity
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
 from nexusform.value_types import DYNAMIC, NUMBER, STRING, MapType
 
-_MOST_CELLS: Final = 64
 _MOST_CPUS: Final = 4096
 _RESERVES: Final = ("kube_reserved", "system_reserved")
 _RESERVED: Final = ("cpu", "memory", STORAGE)
@@ -73,7 +73,7 @@ KUBELET_BLOCK: Final = NestedBlock(
                 NUMBER,
                 "NUMA cells that a node sees. Default: those of its VM SKU.",
                 minimum=1,
-                maximum=_MOST_CELLS,
+                maximum=MOST_CELLS,
             ),
         }
     ),

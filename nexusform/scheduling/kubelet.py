@@ -19,6 +19,8 @@ from nexusform.scheduling.racks.vms import VmSku
 
 # The edition of these rules; clusters of states that name none keep the figures that they were made with.
 EDITION: Final = "2026-11"
+# With more NUMA cells kubelet does not start under a policy.
+MOST_CELLS: Final = 8
 STORAGE: Final = "ephemeral-storage"
 HUGEPAGES: Final = "hugepages-"
 MIB: Final = 2**20
@@ -41,6 +43,10 @@ class TopologyPolicy(StrEnum):
     BEST_EFFORT = "best-effort"
     RESTRICTED = "restricted"
     SINGLE_NUMA_NODE = "single-numa-node"
+
+
+# The policies under which pods are refused.
+REFUSING: Final = (TopologyPolicy.RESTRICTED, TopologyPolicy.SINGLE_NUMA_NODE)
 
 
 class Platform(StrEnum):

@@ -26,6 +26,8 @@ REASONS: Final[Mapping[str, str]] = {
     "template_changed": "the pod template changed",
     "override_changed": "an override changed the pod template",
     "workload_removed": "its workload is gone",
+    "rejected": "kubelet refuses it",
+    "preempted": "a pod of higher priority takes its place",
     "binding_removed": "the cluster no longer holds the placement",
 }
 _ACTIONS: Final = {
@@ -40,6 +42,7 @@ class PodNote(Struct, frozen=True):
     """What state remembers of a pod: its node ("" while it waits), and that node's machine and zone.
 
     `former` is the hash of the template that it was made from, where that is older than its workload's.
+    `state` is "" in states of earlier versions, which told neither state nor reason.
     """
 
     node: str = ""
@@ -48,6 +51,8 @@ class PodNote(Struct, frozen=True):
     certain: bool = False
     provenance: str = "predicted"
     former: str = ""
+    state: str = ""
+    reason: str | None = None
 
 
 def read_note(values: Mapping[str, Any]) -> PodNote:
@@ -59,6 +64,8 @@ def read_note(values: Mapping[str, Any]) -> PodNote:
         bool(values.get("certain")),
         str(values.get("provenance") or "predicted"),
         str(values.get(FORMER) or ""),
+        str(values.get("state") or ""),
+        values.get("reason"),
     )
 
 
@@ -75,8 +82,19 @@ def pod_values(
         "certain": stays.certain if stays is not None else outcome.certain,
         "provenance": stays.provenance if stays is not None else "predicted",
     }
+    values |= _condition(outcome, stays)
     former = _former_template(workload, outcome)
     return values | {FORMER: former} if former else values
+
+
+def _condition(outcome: PodOutcome, stays: PodNote | None) -> dict[str, str | None]:
+    """State and reason; those that state has for a pod to which nothing happens, none where it has none."""
+    if stays is not None and bool(stays.node) == bool(outcome.node):
+        if not stays.state:
+            return {}
+        if stays.state == outcome.state:
+            return {"state": stays.state, "reason": stays.reason}
+    return {"state": str(outcome.state), "reason": None if outcome.node else outcome.reason or None}
 
 
 def _former_template(workload: Workload, outcome: PodOutcome) -> str:
@@ -98,7 +116,7 @@ def pod_row(
     name = cluster.name if cluster is not None else cluster_id.rpartition("/")[2]
     leaves, stays = outcome.action == forecast.REMOVE, outcome.action == forecast.KEEP
     was_there = outcome.previous or leaves or stays
-    why_pending = outcome.reason if outcome.pending else ""
+    why_not = outcome.reason if outcome.pending or outcome.failed else ""
     decided = outcome.feasible is not None
     return PlacementChange(
         address,
@@ -106,13 +124,13 @@ def pod_row(
         outcome.name,
         _ACTIONS[outcome.action],
         _former_place(cluster, name, outcome, note) if was_there else None,
-        None if leaves else _place(cluster, name, outcome.node),
+        None if leaves else _place(cluster, name, outcome.node, str(outcome.state)),
         outcome.trigger,
         cluster="",
         pool=f"{name}/{outcome.workload}",
         number=outcome.number,
         site_id=cluster.site_id if cluster is not None else "",
-        reason=why_pending or REASONS.get(outcome.trigger, ""),
+        reason=why_not or REASONS.get(outcome.trigger, ""),
         scores={"certain": outcome.certain, "feasible_nodes": outcome.feasible} if decided else {},
         rejected=outcome.refusals,
     )
@@ -132,8 +150,8 @@ def _former_place(
     )
 
 
-def _place(cluster: NodeCluster | None, name: str, node_name: str) -> PodPlace:
+def _place(cluster: NodeCluster | None, name: str, node_name: str, state: str = "") -> PodPlace:
     node = cluster.node(node_name) if cluster is not None and node_name else None
     if node is None:
-        return PodPlace(name, node_name or None)
+        return PodPlace(name, node_name or None, state="" if node_name else state)
     return PodPlace(name, node_name, node.machine, node.zone)

@@ -11,7 +11,18 @@ from nexusform.demands import CONTROL_PLANE_TAINT, NodeMarks, PlacedVm, PoolDema
 from nexusform.planning.vms.sites import Thing, lay_ground
 from nexusform.planning.vms.vm_object import VmKey, VmObject
 from nexusform.ports import Kind, Registries, ResourceType
-from nexusform.scheduling.kubelet import NodeSize, allocatable, capacity, registered_labels
+from nexusform.scheduling.kubelet import (
+    MOST_CELLS,
+    REFUSING,
+    Kubelet,
+    NodeSize,
+    allocatable,
+    capacity,
+    extended,
+    registered_labels,
+    reserved_cpus,
+)
+from nexusform.scheduling.pods.admission import cells_of
 from nexusform.scheduling.pods.workloads import HOSTNAME, Node
 from nexusform.scheduling.racks.vms import DEFAULT_SEED, VmSku
 
@@ -157,7 +168,16 @@ def node_of(vm: PlacedVm, sku: VmSku, marks: NodeMarks) -> Node:
         rack=place.rack,
         zone=place.availability_zone,
         others=size.others,
+        policy=kubelet.policy,
+        cells=_cells(sku, kubelet),
     )
+
+
+def _cells(sku: VmSku, kubelet: Kubelet) -> tuple[Mapping[str, int], ...]:
+    if kubelet.policy not in REFUSING:
+        return ()
+    count = min(kubelet.cells or sku.numa_cells, MOST_CELLS)
+    return cells_of(sku.vcpus, reserved_cpus(sku, kubelet), extended(sku, kubelet), count)
 
 
 def _own_labels(name: str, marks: NodeMarks) -> dict[str, str]:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from nexusform.planning.pods.reasons import PodReason
 from nexusform.planning.pods.rows import REASONS
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.scheduling.pods.explanation import NodeVerdict
+from nexusform.scheduling.pods.workloads import PodState
+
+_WITHOUT: Final = {
+    PodState.PENDING: "stays Pending",
+    PodState.GATED: "is not looked at: SchedulingGated",
+    PodState.FAILED: "is Failed: kubelet refuses it",
+}
 
 
 def pod_outline(reason: PodReason) -> Outline:
@@ -23,7 +30,7 @@ def pod_outline(reason: PodReason) -> Outline:
         sections.append(_refusals(reason.nodes))
     return Outline(
         f"{outcome.name} ({outcome.workload}) on {reason.cluster}",
-        f"runs on {place}" if outcome.node else "stays Pending",
+        f"runs on {place}" if outcome.node else _WITHOUT[outcome.state],
         not outcome.node,
         tuple(_facts(reason)),
         tuple(sections),
@@ -46,7 +53,7 @@ def _facts(reason: PodReason) -> Iterable[str]:
         yield "Certain: every run of the scheduler would choose this node."
     elif outcome.node:
         yield _by_lot(reason)
-    if outcome.pending and outcome.reason:
+    if not outcome.node and outcome.reason:
         yield outcome.reason
 
 

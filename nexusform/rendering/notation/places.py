@@ -15,7 +15,7 @@ def place_text(place: Place) -> str:
         return _joined(place.rack, place.machine, cells_text(place))
     if isinstance(place, PodPlace):
         zone = f"zone {place.availability_zone}" if place.availability_zone else ""
-        return _joined(place.node or "Pending", place.machine, zone)
+        return _joined(place.word, place.machine, zone)
     return f"{place.cluster} ({place.state})"
 
 

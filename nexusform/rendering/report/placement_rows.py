@@ -266,7 +266,7 @@ def brief_place(place: Place) -> str:
     if isinstance(place, Placement):
         return place.machine if place.rack in place.machine else f"{place.rack} / {place.machine}"
     if isinstance(place, PodPlace):
-        return place.machine or place.node or "Pending"
+        return place.machine or place.word
     return place_text(place)
 
 
@@ -357,19 +357,18 @@ def _many_places(places: Sequence[Place | None]) -> str:
 def _many_pod_places(places: Iterable[PodPlace]) -> str:
     """`rack1-bm01: 2, rack1-bm02: 1, 3 Pending`."""
     counts: Counter[str] = Counter()
-    pending = 0
+    without: Counter[str] = Counter()
     for place in places:
         if place.node:
             counts[place.machine or place.node] += 1
         else:
-            pending += 1
+            without[place.word] += 1
     texts = [f"{machine}: {count}" for machine, count in sorted(counts.items())]
     if len(texts) > NAMED_MACHINES:
         low, high = min(counts.values()), max(counts.values())
         each = f"{low}" if low == high else f"{low} to {high}"
         texts = [f"{each} on each of {len(counts)} machines"]
-    if pending:
-        texts.append(f"{pending} Pending")
+    texts += [f"{count} {state}" for state, count in sorted(without.items())]
     return ", ".join(texts)
 
 

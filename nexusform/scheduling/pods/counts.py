@@ -199,6 +199,8 @@ class Counts:
         selector = constraint.selector
         if selector is not None and not _empty(selector):
             for other in self.board.selected(selector, self.group.spec.namespace):
+                if other.spec.terminating:
+                    continue
                 for node, pods in other.nodes.items():
                     if eligible[node]:
                         tally.add(node, pods)

@@ -18,7 +18,7 @@ from nexusform.scheduling.pods.board import Usage
 from nexusform.scheduling.pods.counts import SpreadTally, Tally
 from nexusform.scheduling.pods.rules import inter_pod_affinity
 from nexusform.scheduling.pods.run import Run
-from nexusform.scheduling.pods.workloads import Node, PodSpec, StandingPod, Workload
+from nexusform.scheduling.pods.workloads import Node, PodSpec, PodState, StandingPod, Workload
 
 PLACE, MOVE, REMOVE, KEEP = "place", "move", "remove", "keep"
 
@@ -28,14 +28,16 @@ SCALE_IN = "scale_in"
 NODE_REMOVED = "node_removed"
 TEMPLATE_CHANGED = "template_changed"
 WORKLOAD_REMOVED = "workload_removed"
+REJECTED = "rejected"
 
 
 class PodOutcome(Struct, frozen=True):
     """What becomes of one pod.
 
-    `node` "" = Pending (or removed, when `action` says so), and then `reason` says why, as Kubernetes
-    would, and `refusals` has the first reason per node. `certain`: any scheduler run would choose this
-    node (or leave the pod Pending). `feasible` and `score` are None where nothing was decided.
+    `node` "" = it has none, and is `without` (or removed, when `action` says so), and then `reason` says
+    why, as Kubernetes would, and `refusals` has the first reason per node. `certain`: any scheduler run
+    would choose this node (or leave the pod Pending). `feasible` and `score` are None where nothing was
+    decided.
     """
 
     workload: str
@@ -52,11 +54,22 @@ class PodOutcome(Struct, frozen=True):
     refusals: tuple[Refusal, ...] = ()
     spec: PodSpec | None = None
     age: int = 0
+    without: PodState = PodState.PENDING
+
+    @property
+    def state(self) -> PodState:
+        """What the pod is, if it exists."""
+        return PodState.SCHEDULED if self.node else self.without
 
     @property
     def pending(self) -> bool:
-        """Whether the pod exists and has no node."""
-        return self.action != REMOVE and not self.node
+        """Whether the pod exists and waits for a node."""
+        return self.action != REMOVE and self.state is PodState.PENDING
+
+    @property
+    def failed(self) -> bool:
+        """Whether kubelet refuses the pod."""
+        return self.action != REMOVE and self.state is PodState.FAILED
 
 
 class Reach(Struct, frozen=True):

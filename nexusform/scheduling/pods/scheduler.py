@@ -22,6 +22,7 @@ from nexusform.scheduling.pods.workloads import (
     Cluster,
     Node,
     PodSpec,
+    PodState,
     StandingPod,
     Strategy,
     Workload,
@@ -266,6 +267,8 @@ class Predictor:
         still_pending = asked.waited and not verdict.node
         if still_pending:
             action, trigger = forecast.KEEP, ""
+        elif verdict.reason and verdict.without is PodState.FAILED:
+            trigger = forecast.REJECTED
         return PodOutcome(
             workload=workload.key,
             number=asked.number,
@@ -281,6 +284,7 @@ class Predictor:
             refusals=verdict.refusals,
             spec=workload.pod,
             age=asked.age or self.age,
+            without=verdict.without,
         )
 
     def _retry(self, works: list[_Work]) -> None:

@@ -8,20 +8,33 @@ lot drawn before could have mattered.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct, field
 
 from nexusform.scheduling.decision import Refusal
+from nexusform.scheduling.kubelet import STORAGE
+from nexusform.scheduling.matching import Requirement, holds
 from nexusform.scheduling.pods import profile
+from nexusform.scheduling.pods.admission import Cells, rejection
 from nexusform.scheduling.pods.board import Board, Group
 from nexusform.scheduling.pods.rules import tie_break
 from nexusform.scheduling.pods.run import Choice, Run, Statics
-from nexusform.scheduling.pods.workloads import Cluster, PodSpec, StandingPod, Strategy, Workload
+from nexusform.scheduling.pods.workloads import (
+    Cluster,
+    Node,
+    PodSpec,
+    PodState,
+    StandingPod,
+    Strategy,
+    Workload,
+)
+
+_MOST_VALUES = 5
 
 
 class Verdict(Struct, frozen=True):
-    """Where a pod goes ("" = nowhere), how sure that is, and why not elsewhere."""
+    """Where a pod goes ("" = nowhere, and then it is `without`), how sure that is, and why not elsewhere."""
 
     node: str
     certain: bool
@@ -29,6 +42,7 @@ class Verdict(Struct, frozen=True):
     score: int | None = None
     reason: str = ""
     refusals: tuple[Refusal, ...] = ()
+    without: PodState = PodState.PENDING
 
 
 # Told of a pod (workload key, number) and of the rules' view of it, just before it is decided.
@@ -51,10 +65,14 @@ class Session:
         # Nodes whose load depends on a lot that was drawn, as bits.
         self._blurred = 0
         self._failures: dict[int, tuple[int, Verdict]] = {}
+        self._cells = {at: Cells(node) for at, node in enumerate(cluster.nodes) if node.cells}
         for pod in standing:
             at = self.board.index.get(pod.node)
-            if at is not None:
-                self.board.place(self.board.group(pod.spec), at)
+            if at is None:
+                continue
+            self.board.place(self.board.group(pod.spec), at)
+            if at in self._cells:
+                self._cells[at].occupy(pod.spec)
 
     def run_of(self, spec: PodSpec) -> Run:
         """The rules' view of a spec as the board stands now."""
@@ -67,8 +85,11 @@ class Session:
     def remove(self, pod: StandingPod) -> None:
         """Take a pod off its node, if it has one here."""
         at = self.board.index.get(pod.node)
-        if at is not None:
-            self.board.place(self.board.group(pod.spec), at, -1)
+        if at is None:
+            return
+        self.board.place(self.board.group(pod.spec), at, -1)
+        if at in self._cells:
+            self._cells[at].release(pod.spec)
 
     def place(self, spec: PodSpec, workload: str, number: int) -> Verdict:
         """Decide a pod and put it there."""
@@ -79,6 +100,8 @@ class Session:
         run = self.run_of(spec)
         if self._look is not None:
             self._look(workload, number, run)
+        if spec.node_name:
+            return self._bound(run)
         choice = run.choose()
         if choice is None:
             return self._refused(run, group)
@@ -88,8 +111,30 @@ class Session:
         certain = self._certain(run, choice)
         if not certain:
             self._blur(run, choice)
-        run.add(node)
+        refused = self._run_on(run, node)
+        if refused:
+            return _failed(self._names[node], refused, certain, choice.feasible)
         return Verdict(self._names[node], certain, choice.feasible, choice.total)
+
+    def _bound(self, run: Run) -> Verdict:
+        # A pod that names its node meets no scheduler: kubelet runs it or refuses it.
+        spec = run.group.spec
+        at = self.board.index.get(spec.node_name)
+        if at is None:
+            return _failed(spec.node_name, "there is no such node", not self._blurred, 0)
+        certain = not self._blurred & 1 << at
+        refused = rejection(spec, self.board.nodes[at], self.board.usage[at]) or self._run_on(run, at)
+        return (
+            _failed(spec.node_name, refused, certain, 0) if refused else Verdict(spec.node_name, certain, 1)
+        )
+
+    def _run_on(self, run: Run, node: int) -> str:
+        """Put a pod of the run on a node; why kubelet refuses it there, "" when it runs."""
+        cells = self._cells.get(node)
+        refused = cells.admit(run.group.spec) if cells is not None else ""
+        if not refused:
+            run.add(node)
+        return refused
 
     def pin(self, spec: PodSpec, workload: str, number: int, node: str) -> Verdict:
         """Decide a DaemonSet's pod, which only this node may take."""
@@ -103,14 +148,15 @@ class Session:
             reason = f"0/{len(self._names)} nodes are available: 1 {refusal.reason}."
             return Verdict("", not self._blurred & bit, 0, None, reason, (refusal,))
         certain = not self._blurred & bit and not (self._blurred and _related(run))
-        run.add(at)
-        return Verdict(node, certain, 1)
+        refused = self._run_on(run, at)
+        return _failed(node, refused, certain, 1) if refused else Verdict(node, certain, 1)
 
     def _refused(self, run: Run, group: Group) -> Verdict:
         answers = [run.refusal(node) for node in range(len(self._names))]
         refusals = tuple(refusal for refusal in answers if refusal is not None)
         certain = not self._blurred & run.facts.mask and not (self._blurred and _related(run))
-        verdict = Verdict("", certain, 0, None, message(refusals, len(self._names)), refusals)
+        reason = message(refusals, len(self._names)) + missing(run.group.spec, self.cluster.nodes)
+        verdict = Verdict("", certain, 0, None, reason, refusals)
         self._failures[id(group)] = (self.board.version, verdict)
         return verdict
 
@@ -132,6 +178,10 @@ class Session:
                 self._blurred |= 1 << node
 
 
+def _failed(node: str, reason: str, certain: bool, feasible: int) -> Verdict:
+    return Verdict("", certain, feasible, None, f"on {node}: {reason}.", (), PodState.FAILED)
+
+
 def _related(run: Run) -> bool:
     # Whether pods elsewhere than on its own nodes can matter to a pod.
     counts = run.counts
@@ -145,6 +195,41 @@ def message(refusals: Iterable[Refusal], nodes: int) -> str:
         return "no nodes available to schedule pods"
     parts = sorted(f"{count} {reason}" for reason, count in tally.items())
     return f"0/{nodes} nodes are available: {', '.join(parts)}."
+
+
+def missing(spec: PodSpec, nodes: Sequence[Node]) -> str:
+    """Which labels and resources that a pod insists on no node has, as sentences; "" for none."""
+    lacks = [f"the label {text}" for text in dict.fromkeys(_labels_nobody_has(spec, nodes))]
+    if nodes:
+        offered = {name for node in nodes for name in node.others}
+        asked = [name for name, amount in spec.requests.others if amount and name != STORAGE]
+        lacks += [f"the resource {name}" for name in asked if name not in offered]
+    return "".join(f" No node has {what}." for what in lacks)
+
+
+def _labels_nobody_has(spec: PodSpec, nodes: Sequence[Node]) -> Iterator[str]:
+    for key, value in spec.node_selector:
+        values = {node.labels[key] for node in nodes if key in node.labels}
+        if nodes and value not in values:
+            yield _label(key, f"={value}", values)
+    for term in spec.node_terms or ():
+        for requirement in term.labels:
+            values = {node.labels[requirement.key] for node in nodes if requirement.key in node.labels}
+            if nodes and not any(holds(requirement, node.labels) for node in nodes):
+                yield _label(requirement.key, f" {_words(requirement)}", values)
+
+
+def _label(key: str, condition: str, values: set[str]) -> str:
+    if not values:
+        return f"{key}{condition}"
+    shown = ", ".join(sorted(values)[:_MOST_VALUES])
+    more = ", ..." if len(values) > _MOST_VALUES else ""
+    return f"{key}{condition} (there is {shown}{more})"
+
+
+def _words(requirement: Requirement) -> str:
+    values = f" ({', '.join(requirement.values)})" if requirement.values else ""
+    return f"{requirement.operator}{values}"
 
 
 PlacePod = Callable[[int], Verdict]

@@ -26,6 +26,7 @@ TOO_MANY: Final = "anti_affinity_unsatisfiable"
 DEADLOCK: Final = "rollout_deadlock"
 STUCK: Final = "rollout_stuck"
 PENDING: Final = "pods_pending"
+FAILED: Final = "pods_failed"
 PRIORITY: Final = "pending_before_lower_priority"
 
 RISKS: Final = (
@@ -37,6 +38,7 @@ RISKS: Final = (
     DEADLOCK,
     STUCK,
     PENDING,
+    FAILED,
     PRIORITY,
 )
 # Of several labels that tell machines apart, the one to propose.
@@ -344,6 +346,15 @@ def _pending(scene: _Scene) -> Iterator[PodWarning]:
     yield scene.warn(PENDING, detail, pods=names)
 
 
+def _failed(scene: _Scene) -> Iterator[PodWarning]:
+    refused = [outcome for outcome in scene.outcomes if outcome.failed]
+    if refused:
+        names = tuple(outcome.name for outcome in refused)
+        share = f"{len(names)} of {scene.forecast.replicas} pods"
+        detail = f"{share} ({_few(names)}) would be Failed, as kubelet refuses them {refused[0].reason}"
+        yield scene.warn(FAILED, detail, pods=names)
+
+
 def _passed_over(scene: _Scene, placed: Counter[int]) -> Iterator[PodWarning]:
     waiting = tuple(outcome.name for outcome in scene.outcomes if outcome.pending)
     priority = scene.workload.pod.priority
@@ -363,4 +374,4 @@ def _few(names: Sequence[str]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-_RULES: Final = (_shared_hardware, _missing_labels, _too_many, _deadlock, _stuck, _pending)
+_RULES: Final = (_shared_hardware, _missing_labels, _too_many, _deadlock, _stuck, _pending, _failed)

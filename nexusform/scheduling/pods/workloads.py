@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from nexusform.scheduling.kubelet import TopologyPolicy
 from nexusform.scheduling.matching import LabelSelector, Requirement, Taint, Toleration
 
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -20,13 +21,28 @@ DEFAULT_PODS: Final = 110
 DEFAULT_SEED: Final = 8
 
 Pairs = tuple[tuple[str, str], ...]
+# What one container wants of the same NUMA cells: whole CPUs of its own, hugepages, devices.
+Aligned = tuple[tuple[str, int], ...]
+
+
+class PodState(StrEnum):
+    """Where a pod is in its life. Only a scheduled one has a node and holds anything of it.
+
+    Pending: no node takes it. SchedulingGated: nobody looks for a node yet. Failed: kubelet refused it.
+    """
+
+    SCHEDULED = "Scheduled"
+    PENDING = "Pending"
+    GATED = "SchedulingGated"
+    FAILED = "Failed"
 
 
 class Node(Struct, frozen=True):
     """A worker: its labels and taints, what pods may use of it, and the hardware below it.
 
     `others` are further resources (`nvidia.com/gpu`, `ephemeral-storage`); machine, rack and zone are ""
-    where nobody knows.
+    where nobody knows. `cells` are what its NUMA cells offer, where its topology manager (`policy`) may
+    refuse pods for it.
     """
 
     name: str
@@ -40,6 +56,8 @@ class Node(Struct, frozen=True):
     rack: str = ""
     zone: str = ""
     others: Mapping[str, int] = field(default_factory=dict)
+    policy: TopologyPolicy = TopologyPolicy.NONE
+    cells: tuple[Mapping[str, int], ...] = ()
 
 
 class Requests(Struct, frozen=True):
@@ -103,6 +121,8 @@ class PodSpec(Struct, frozen=True):
     `scored` are the requests with 100m and 200 MiB for containers that name none. `node_terms` None means
     no required node affinity. `default_spread` selects the pods that the cluster's default spreading
     counts (None = none); it is used only without `spread`. `template` is the hash of the pod template.
+    `aligned`: per container what has to lie in the same NUMA cells. A `terminating` pod keeps what it holds
+    and is not counted by spread constraints.
     """
 
     namespace: str = "default"
@@ -123,6 +143,8 @@ class PodSpec(Struct, frozen=True):
     host_ports: tuple[HostPort, ...] = ()
     priority: int = 0
     template: str = ""
+    aligned: tuple[Aligned, ...] = ()
+    terminating: bool = False
 
 
 class Strategy(StrEnum):

@@ -121,7 +121,8 @@ def test_pods_show_where_they_run_and_a_second_plan_is_empty() -> None:
     assert set(workloads) == {"default/Deployment/web"}
     assert set(workloads["default/Deployment/web"]) == {"web-0", "web-1", "web-2"}
     for place in standing(state).values():
-        assert set(place) == {"node", "machine", "availability_zone", "certain", "provenance"}
+        told = {"node", "machine", "availability_zone", "certain", "provenance", "state", "reason"}
+        assert set(place) == told
         assert place["provenance"] == "predicted"
         node = nodes[place["node"]]
         assert node["role"] == "Worker"
@@ -519,3 +520,46 @@ def test_company_that_comes_later_is_found(clusters: Mapping[str, NodeCluster]) 
     assert web["default/Deployment/web"]["web-0"]["node"] is None
     db = phase.place("fleet_cluster_resource_placement.q", "s/a", read(deployment("db", 1)), {})
     assert web["default/Deployment/web"]["web-0"]["node"] == db["default/Deployment/db"]["db-0"]["node"]
+
+
+# --- what kubelet refuses ----------------------------------------------------------------------
+
+
+def test_a_pod_that_kubelet_refuses_is_failed_and_stays_so() -> None:
+    big = deployment("big", 1, cpu="40", spec={"nodeName": "a-np-0"})
+    text = RACKS + workers(2) + manifest("m", big)
+    result = good(plan(text))
+    assert pods(result) == {"big-0": ("place", "rejected")}
+    assert "pods_failed" in {w.id for w in warnings(result)}
+    state = applied(result)
+    place = standing(state)["big-0"]
+    assert (place["state"], place["node"]) == ("Failed", None)
+    assert place["reason"].startswith("on a-np-0: OutOfcpu: ")
+    assert is_empty(good(plan(text, state)))
+
+
+def test_a_declared_topology_manager_refuses_what_lies_in_two_cells() -> None:
+    amounts = {"cpu": "4", "memory": "1Gi"}
+    containers = [{"name": "c", "resources": {"requests": amounts, "limits": amounts}}]
+    text = deployment("pinned", 1, spec={"containers": containers})
+    declared = 'kubelet {\n topology_manager_policy = "single-numa-node"\n numa_nodes = 2\n}'
+    for more, expected in (("", "Scheduled"), (declared, "Failed")):
+        state = state_of(RACKS + workers(1, more) + manifest("m", text))
+        assert standing(state)["pinned-0"]["state"] == expected
+
+
+def test_what_a_pool_declares_can_be_asked_for_and_what_nobody_has_is_named() -> None:
+    wants = {"requests": {"intel.com/sriov": 2}, "limits": {"intel.com/sriov": 2}}
+    text = deployment("web", 2, spec={"containers": [{"name": "c", "resources": wants}]})
+    without = state_of(RACKS + workers(1) + manifest("m", text))
+    assert standing(without)["web-0"]["state"] == "Pending"
+    assert standing(without)["web-0"]["reason"].endswith("No node has the resource intel.com/sriov.")
+    pools = 'kubelet {\n extended_resources = { "intel.com/sriov" = [1, 1] }\n}'
+    declared = state_of(RACKS + workers(1, pools) + manifest("m", text))
+    assert [standing(declared)[f"web-{n}"]["state"] for n in (0, 1)] == ["Scheduled", "Pending"]
+
+
+def test_a_wrong_kubelet_block_is_refused_at_its_place() -> None:
+    wrong = 'kubelet {\n reserved_cpus = "two"\n extended_resources = { gpu = 1 }\n eviction_memory = "x"\n}'
+    found = errors(plan(RACKS + workers(1, wrong)))
+    assert [problem.id for problem in found] == ["invalid-kubelet"] * 3
