@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -125,8 +125,3 @@ def number_order(number: int | str) -> tuple[bool, int, str]:
     if isinstance(number, int):
         return False, number, ""
     return True, 0, number
-
-
-def machines_of(vms: Iterable[PlacedVm]) -> list[str]:
-    """The machines of VMs, one entry for each."""
-    return [vm.placement.machine for vm in vms]

@@ -1,7 +1,8 @@
-"""Numbers and names as sentences count and list them."""
+"""Numbers and names as sentences count, list and order them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 
@@ -40,3 +41,9 @@ def spans(numbers: Iterable[int]) -> list[tuple[int, int]]:
         else:
             runs.append((number, number))
     return runs
+
+
+def natural(text: str) -> list[tuple[int, int, str]]:
+    """The sort key of a name in which digits count as numbers: rack2 before rack10."""
+    parts = re.split(r"(\d+)", text)
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]

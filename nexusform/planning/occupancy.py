@@ -1,17 +1,20 @@
 """What a plan says of its sites: machines, who stands on them before and after, and the room that is left.
 
-Frozen, and part of a saved plan: nothing that reads a plan works any of it out again.
+Frozen, and part of a saved plan: nothing that reads a plan works any of it out again. What reports count
+in it (racks that change, machines that are shared) is counted here, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
 from nexusform.address import Address
 from nexusform.demands import PlacedVm
 from nexusform.scheduling.racks.vms import Machine, Placement, VmSku
+from nexusform.words import natural
 
 
 class PoolVms(Struct, frozen=True):
@@ -104,3 +107,95 @@ class SiteRoom(Struct, frozen=True):
     cells: int
     before: Room | None = None
     after: Room | None = None
+
+
+class MachineCount(Struct, frozen=True):
+    """The VMs on one machine, None on a side where it is not there; `closed` machines take no new VM."""
+
+    before: int | None
+    after: int | None
+    closed: bool
+
+
+class RackCounts(Struct, frozen=True):
+    """A rack with its machines by slot; `leaving` VMs that stand there before the plan go."""
+
+    site: str
+    name: str
+    machines: tuple[MachineCount, ...]
+    leaving: int
+
+    @property
+    def stood(self) -> bool:
+        """Whether it has a machine before the plan."""
+        return any(machine.before is not None for machine in self.machines)
+
+
+def changed_racks(sites: Iterable[SiteVms]) -> tuple[RackCounts, ...]:
+    """The racks on which a VM comes or goes: those that most VMs leave first, then by name."""
+    racks: list[RackCounts] = []
+    for site in sites:
+        racks += _changed_racks(site)
+    return tuple(sorted(racks, key=_order))
+
+
+def _order(rack: RackCounts) -> tuple[object, ...]:
+    return -rack.leaving, rack.site, natural(rack.name)
+
+
+def _changed_racks(site: SiteVms) -> list[RackCounts]:
+    """The changed racks of one site."""
+    standing = Counter(vm.placement.machine for vm in site.outsiders)
+    left: Counter[str] = Counter()
+    came: Counter[str] = Counter()
+    for pool in site.pools:
+        standing.update(_machines_of(pool.kept))
+        left.update(_machines_of(pool.left))
+        came.update(_machines_of(pool.came))
+    machines: dict[str, list[SiteMachine]] = {}
+    for machine in site.machines:
+        machines.setdefault(machine.facts.rack, []).append(machine)
+    racks = []
+    for rack, members in machines.items():
+        names = [machine.facts.name for machine in members]
+        if not any(left[name] or came[name] for name in names):
+            continue
+        counts = [_count(machine, standing, left, came) for machine in sorted(members, key=_by_slot)]
+        racks.append(RackCounts(site.name, rack, tuple(counts), sum(left[name] for name in names)))
+    return racks
+
+
+def _by_slot(machine: SiteMachine) -> tuple[object, ...]:
+    return machine.facts.slot, natural(machine.facts.name)
+
+
+def _count(
+    machine: SiteMachine, standing: Counter[str], left: Counter[str], came: Counter[str]
+) -> MachineCount:
+    name = machine.facts.name
+    before = standing[name] + left[name] if machine.before else None
+    after = standing[name] + came[name] if machine.after else None
+    return MachineCount(before, after, bool(machine.facts.refusal))
+
+
+def sharing_as_before(sites: Iterable[SiteVms]) -> frozenset[str]:
+    """Resources none of whose VMs comes to a machine that houses another of them."""
+    standing: dict[str, Counter[tuple[str, str]]] = {}
+    came: dict[str, set[tuple[str, str]]] = {}
+    for site in sites:
+        for pool in site.pools:
+            address = str(pool.address)
+            arrivals = [(site.id, machine) for machine in _machines_of(pool.came)]
+            kept = [(site.id, machine) for machine in _machines_of(pool.kept)]
+            standing.setdefault(address, Counter()).update([*arrivals, *kept])
+            came.setdefault(address, set()).update(arrivals)
+    return frozenset(
+        address
+        for address, machines in came.items()
+        if not any(standing[address][machine] > 1 for machine in machines)
+    )
+
+
+def _machines_of(vms: Iterable[PlacedVm]) -> list[str]:
+    """The machines of VMs, one entry for each."""
+    return [vm.placement.machine for vm in vms]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.address import Address
-from nexusform.demands import NodeMarks, PlacedVm, VmDemand
+from nexusform.demands import PlacedVm, VmDemand
 from nexusform.diagnostics import Problem
 from nexusform.ports import ResourceType, Surroundings, VmFamily
 from nexusform.resource_types.arguments import (
@@ -24,7 +24,7 @@ from nexusform.resource_types.nks_pools import (
     NODES,
     POOL_ARGUMENTS,
     POOL_BLOCKS,
-    node_marks,
+    node_reader,
     nodes_of,
     pool_demand,
     standing_nodes,
@@ -143,12 +143,11 @@ def present(attributes: Mapping[str, Any], name: str) -> Any:
     value = attributes.get(name)
     if name != "nodes" or not isinstance(value, Mapping):
         return value
-    return with_labels(value, {str(attributes["name"]): attributes}, {}, _edition(attributes))
+    return with_labels(value, _pools(attributes), {}, _edition(attributes))
 
 
-def node(attributes: Mapping[str, Any], vm: PlacedVm, cluster: Mapping[str, Any]) -> NodeMarks:
-    """A VM of the pool as a node; hardware_label_keys and more belong to the cluster."""
-    return node_marks(vm, {str(attributes["name"]): attributes}, cluster, _edition(attributes))
+def _pools(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {str(attributes["name"]): attributes}
 
 
 NEXUS_AGENT_POOL: Final = ResourceType(
@@ -157,6 +156,6 @@ NEXUS_AGENT_POOL: Final = ResourceType(
     _SCHEMA,
     identify,
     check=check,
-    vms=VmFamily(demand, standing_nodes, assemble, wrong_skus, node),
+    vms=VmFamily(demand, standing_nodes, assemble, wrong_skus, node_reader(_pools, _edition)),
     present=present,
 )

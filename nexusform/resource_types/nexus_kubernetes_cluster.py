@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.address import Address
-from nexusform.demands import NodeMarks, PlacedVm, PoolDemand, VmDemand
+from nexusform.demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.diagnostics import Problem
 from nexusform.plain_data import Path
 from nexusform.ports import Kind, ResourceType, Surroundings, VmFamily
@@ -30,15 +30,14 @@ from nexusform.resource_types.nks_pools import (
     ZONES,
     capacity,
     node_kubelet,
-    node_marks,
+    node_reader,
     nodes_of,
     pool_demand,
     standing_nodes,
     upgrade_problems,
     with_labels,
 )
-from nexusform.scheduling.kubelet import Kubelet
-from nexusform.scheduling.racks.vms import CONTROL_PLANE, VmSku
+from nexusform.scheduling.racks.vms import CONTROL_PLANE
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange, order_attribute
 from nexusform.value_types import NUMBER, STRING, ListType, ObjectType
 
@@ -186,20 +185,14 @@ def assemble(
     pools, edition = _pools(attributes), _edition(attributes)
     names = {CONTROL_PLANE: attributes["control_plane"]["vm_sku_name"]}
     names |= {pool: values["vm_sku_name"] for pool, values in pools.items()}
+    skus = {pool: surroundings.sku(name) for pool, name in names.items()}
+    kubelets = {pool: node_kubelet(pools.get(pool, {}), attributes, edition) for pool in names}
     nodes = nodes_of(placed, names)
-    sized: list[tuple[VmSku, Kubelet]] = []
-    kubelets = {
-        pool: node_kubelet(pools.get(pool, {}), attributes, edition) for pool in (CONTROL_PLANE, *pools)
-    }
-    for vm in placed:
-        sku = surroundings.sku(names[vm.pool])
-        if sku is not None:
-            sized.append((sku, kubelets[vm.pool]))
     return {
         "nodes": nodes,
         "node_count": len(nodes),
         "node_rules": edition,
-        "capacity": capacity(sized),
+        "capacity": capacity(placed, skus, kubelets),
     }
 
 
@@ -231,18 +224,13 @@ def present(attributes: Mapping[str, Any], name: str) -> Any:
     return with_labels(value, _pools(attributes), attributes, _edition(attributes))
 
 
-def node(attributes: Mapping[str, Any], vm: PlacedVm, cluster: Mapping[str, Any]) -> NodeMarks:
-    """One of the cluster's VMs as a node."""
-    return node_marks(vm, _pools(attributes), cluster, _edition(attributes))
-
-
 NEXUS_KUBERNETES_CLUSTER: Final = ResourceType(
     "nexus_kubernetes_cluster",
     4,
     _SCHEMA,
     identify,
     check=check,
-    vms=VmFamily(demand, standing_nodes, assemble, wrong_skus, node),
+    vms=VmFamily(demand, standing_nodes, assemble, wrong_skus, node_reader(_pools, _edition)),
     present=present,
     kind=Kind.CLUSTER,
 )

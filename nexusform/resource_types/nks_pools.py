@@ -4,7 +4,7 @@ demand, and nodes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.demands import CONTROL_PLANE_TAINT, NodeMarks, PlacedVm, PoolDemand
@@ -275,6 +275,18 @@ def with_labels(
     return shown
 
 
+def node_reader(
+    pools_of: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+    edition_of: Callable[[Mapping[str, Any]], str | None],
+) -> Callable[[Mapping[str, Any], PlacedVm, Mapping[str, Any]], NodeMarks]:
+    """How a type says what one of its VMs is as a node: its arguments hold these pools and this edition."""
+
+    def node(attributes: Mapping[str, Any], vm: PlacedVm, cluster: Mapping[str, Any]) -> NodeMarks:
+        return node_marks(vm, pools_of(attributes), cluster, edition_of(attributes))
+
+    return node
+
+
 def node_marks(
     vm: PlacedVm, pools: Mapping[str, Mapping[str, Any]], cluster: Mapping[str, Any], edition: str | None
 ) -> NodeMarks:
@@ -305,13 +317,21 @@ def node_kubelet(pool: Mapping[str, Any], cluster: Mapping[str, Any], edition: s
     return kubelet_of(Platform.NKS, edition, cluster.get("kubelet"), pool.get("kubelet"))
 
 
-def capacity(nodes: Iterable[tuple[VmSku, Kubelet]]) -> dict[str, Any]:
-    """CPU and memory of nodes in all, and what of them pods may ask for, as Kubernetes quantities."""
-    listed = list(nodes)
-    return {
-        "total": _amounts([vm_size(sku) for sku, _ in listed]),
-        "allocatable": _amounts([allocatable(sku, kubelet) for sku, kubelet in listed]),
-    }
+def capacity(
+    vms: Iterable[PlacedVm], skus: Mapping[str, VmSku | None], kubelets: Mapping[str, Kubelet]
+) -> dict[str, Any]:
+    """CPU and memory of the nodes in all, and what of them pods may ask for, as Kubernetes quantities.
+
+    `skus` (None: not known) and `kubelets` are those of the pools; nodes of unknown size count as nothing.
+    """
+    total: list[NodeSize] = []
+    left_to_pods: list[NodeSize] = []
+    for vm in vms:
+        sku = skus[vm.pool]
+        if sku is not None:
+            total.append(vm_size(sku))
+            left_to_pods.append(allocatable(sku, kubelets[vm.pool]))
+    return {"total": _amounts(total), "allocatable": _amounts(left_to_pods)}
 
 
 def _amounts(sizes: Sequence[NodeSize]) -> dict[str, str]:

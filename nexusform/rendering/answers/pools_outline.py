@@ -7,9 +7,9 @@ from typing import Any
 
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.json.json_placements import table_document
-from nexusform.rendering.report.placement_rows import natural, table_row
+from nexusform.rendering.report.placement_rows import table_row
 from nexusform.whatif.pools import Coming, PoolReason
-from nexusform.words import counted, listed
+from nexusform.words import counted, listed, natural
 
 _HEADS = ("pool", "SKU", "count", "racks", "VMs per rack")
 _RULE = (

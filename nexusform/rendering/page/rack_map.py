@@ -15,8 +15,8 @@ from msgspec import Struct, field
 from nexusform.demands import PlacedVm, number_order
 from nexusform.planning.occupancy import PoolVms, SiteMachine, SiteRack, SiteVms
 from nexusform.planning.plan import PlacementAction, PlacementChange, Plan
-from nexusform.rendering.report.placement_rows import natural
 from nexusform.scheduling.racks.vms import Machine, Placement, VmSku
+from nexusform.words import natural
 
 # Stands for a cluster in maps: VMs that `occupied` blocks describe.
 OUTSIDE: Final = "(not managed here)"

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.planning.occupancy import MachineCount, RackCounts, changed_racks
 from nexusform.planning.plan import Plan, SeparationVerdict
 from nexusform.ports import Registries
 from nexusform.rendering.notation.colours import columns, harmless, pad
@@ -45,7 +46,6 @@ from nexusform.rendering.pull_request.markdown_places import (
 )
 from nexusform.rendering.pull_request.markdown_verdict import alert, last_line, title_line
 from nexusform.rendering.report.entries import Entries, Entry, plan_entries
-from nexusform.rendering.report.machine_counts import MachineCount, RackCounts, changed_racks
 from nexusform.rendering.report.overview import Overview, build_overview
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.report.report import Report, build_report, schema_lookup
@@ -100,7 +100,7 @@ def _refusal(plan: Plan, entries: Entries, sources: Mapping[str, SourceFile], or
 
 def _places(plan: Plan, report: Report, origin: Origin) -> list[Part]:
     """Where things go."""
-    picture = rack_picture(changed_racks(plan))
+    picture = rack_picture(changed_racks(plan.sites))
     new_pools = pool_rows(report)
     unexpected = [] if new_pools else unexpected_pools(report)
     return [

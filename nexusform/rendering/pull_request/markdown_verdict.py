@@ -9,10 +9,9 @@ from nexusform.planning.plan import PlacementAction, PlacementChange, Plan
 from nexusform.rendering.pull_request.markdown_parts import Origin, code, commit_text, plain
 from nexusform.rendering.report.entries import Entries
 from nexusform.rendering.report.overview import Overview
-from nexusform.rendering.report.placement_rows import natural
 from nexusform.rendering.report.report import Report
 from nexusform.scheduling.racks.vms import Placement
-from nexusform.words import counted, form, listed
+from nexusform.words import counted, form, listed, natural
 
 _LONGEST_LINE: Final = 700
 _NAMED: Final = 4

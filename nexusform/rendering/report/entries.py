@@ -8,9 +8,8 @@ from msgspec import Struct
 
 from nexusform.diagnostic_kinds import ADVICE
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.planning.occupancy import SiteRoom
+from nexusform.planning.occupancy import SiteRoom, sharing_as_before
 from nexusform.planning.plan import Plan
-from nexusform.rendering.report.machine_counts import sharing_as_before
 from nexusform.source import Span
 
 
@@ -37,7 +36,7 @@ class Entries(Struct, frozen=True):
 def plan_entries(plan: Plan) -> Entries:
     """The warnings of a plan; its errors have boxes of their own."""
     warnings = [each for each in plan.diagnostics if each.severity is Severity.WARNING]
-    stood = {"no-surge-room": _without_surge_room(plan), "shared-machine": sharing_as_before(plan)}
+    stood = {"no-surge-room": _without_surge_room(plan), "shared-machine": sharing_as_before(plan.sites)}
     standing = [each for each in warnings if each.address in stood.get(each.id, ())]
     caused = [each for each in warnings if each not in standing]
     return Entries(_entries(caused), _entries(standing))

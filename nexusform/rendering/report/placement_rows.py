@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
@@ -15,7 +14,7 @@ from nexusform.planning.plan import Place, PlacementAction, PlacementChange, Pla
 from nexusform.rendering.notation.places import place_text
 from nexusform.scheduling.fleet.bindings import Binding
 from nexusform.scheduling.racks.vms import Placement
-from nexusform.words import form, spans
+from nexusform.words import form, natural, spans
 
 # A run of up to this many names its machines one by one; more moves than this are folded.
 NAMED_MACHINES = 5
@@ -402,12 +401,6 @@ def _on_machines(machines: Sequence[str]) -> str:
     different = len(set(machines))
     text = f"{different} {form(different, 'machine')}"
     return text if len(machines) == different else f"{len(machines)} VMs on {text}"
-
-
-def natural(text: str) -> list[tuple[int, int, str]]:
-    """The sort key of a name in which digits count as numbers: rack2 before rack10."""
-    parts = re.split(r"(\d+)", text)
-    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]
 
 
 def _rack_names(racks: Sequence[str]) -> str:

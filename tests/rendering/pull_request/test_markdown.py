@@ -11,10 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.diagnostics import error
+from nexusform.planning.occupancy import MachineCount, RackCounts
 from nexusform.planning.plan import Action, CheckResult, InventoryRead, Plan
 from nexusform.rendering.pull_request.markdown import WIDTH, rack_picture, render_markdown
 from nexusform.rendering.pull_request.markdown_parts import Origin
-from nexusform.rendering.report.machine_counts import MachineCount, RackCounts
 from tests.rendering.pieces import separation_verdict
 from tests.rendering.real_plans import (
     REGISTRIES,

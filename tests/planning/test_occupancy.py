@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from nexusform.planning.occupancy import changed_racks, sharing_as_before
+from nexusform.planning.plan import Plan
+from nexusform.rendering.report.entries import plan_entries
+from tests.rendering.real_plans import evacuated
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    """A rack of the Nexus document is evacuated."""
+    directory: Path = tmp_path_factory.mktemp("evacuated")
+    return evacuated(directory).saved.plan
+
+
+def test_racks_with_a_coming_or_leaving_vm_are_counted(plan: Plan) -> None:
+    (rack,) = changed_racks(plan.sites)
+    assert (rack.name, rack.leaving, len(rack.machines)) == ("rack3", 3, 16)
+    assert sum(machine.before or 0 for machine in rack.machines) == sum(
+        machine.after or 0 for machine in rack.machines
+    )
+    assert [(m.before, m.after) for m in rack.machines if m.closed] == [(1, 0), (2, 0)]
+
+
+def test_what_shared_a_machine_before_is_not_caused_by_the_plan(plan: Plan) -> None:
+    assert "nexus_kubernetes_cluster.d[0]" in sharing_as_before(plan.sites)
+    assert {entry.id for entry in plan_entries(plan).standing} == {"no-surge-room", "shared-machine"}
+
+
+def test_a_resource_that_comes_to_share_a_machine_is_caused_by_the_plan(plan: Plan) -> None:
+    (site,) = plan.sites
+    pools = [msgspec.structs.replace(pool, kept=(), came=(*pool.kept, *pool.came)) for pool in site.pools]
+    anew = msgspec.structs.replace(site, pools=tuple(pools))
+    assert "nexus_kubernetes_cluster.d[0]" not in sharing_as_before([anew])
