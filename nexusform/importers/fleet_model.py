@@ -19,6 +19,7 @@ from nexusform.scheduling.matching import LabelSelector, Taint
 
 ROLLING_UPDATE, EXTERNAL = "RollingUpdate", "External"
 REPORT_DIFF = "ReportDiff"
+IF_NO_DIFF, NEVER = "IfNoDiff", "Never"
 WITH_RESOURCES = "NamespaceWithResources"
 ONLY_NAMESPACE = "NamespaceOnly"
 WITH_SELECTED = "NamespaceWithResourceSelectors"
@@ -56,9 +57,19 @@ class ObjectSelector(Struct, frozen=True):
         return f"{version} {self.kind} {self.name}".rstrip()
 
 
+class ApplyStrategy(Struct, frozen=True):
+    """How objects are applied, in the words of the API."""
+
+    type: str = "ClientSideApply"
+    comparison_option: str = "PartialComparison"
+    when_to_apply: str = "Always"
+    when_to_take_over: str = "Always"
+    allow_co_ownership: bool = False
+
+
 class FleetPlacement(Struct, frozen=True):
     """A placement as written. `namespace` is "" for a cluster resource placement; `policy` None = none
-    written (PickAll). `report_diff`: differences are reported and nothing is applied.
+    written (PickAll).
     """
 
     name: str
@@ -67,8 +78,13 @@ class FleetPlacement(Struct, frozen=True):
     selectors: tuple[ObjectSelector, ...] = ()
     strategy: str = ROLLING_UPDATE
     rolling: RollingUpdate = field(default_factory=RollingUpdate)
-    report_diff: bool = False
+    apply: ApplyStrategy = ApplyStrategy()
     revision_history_limit: int = 10
+
+    @property
+    def report_diff(self) -> bool:
+        """Whether differences are reported and nothing is applied."""
+        return self.apply.type == REPORT_DIFF
 
     @property
     def key(self) -> str:

@@ -132,13 +132,18 @@ def is_fleet_group(group: str) -> bool:
     return group.endswith(("kubernetes-fleet.io", "fleet.azure.com"))
 
 
+def is_reserved(namespace: str) -> bool:
+    """Whether a namespace is never propagated, nor anything in it."""
+    return namespace == "default" or namespace.startswith(("kube-", "fleet-"))
+
+
 def never_selected(manifest: Manifest, services: Collection[tuple[str, str]] = ()) -> str | None:
     """Why a placement never selects an object; None when it may.
 
     `services`: (namespace, name) of the Services on the hub, whose Endpoints are not copied.
     """
     namespace = manifest.name if (manifest.group, manifest.kind) == ("", "Namespace") else manifest.namespace
-    if namespace == "default" or namespace.startswith(("kube-", "fleet-")):
+    if is_reserved(namespace):
         return f"namespace {namespace} is reserved: default, kube-* and fleet-* are never selected"
     kind = (manifest.group, manifest.kind)
     if is_fleet_group(manifest.group) and manifest.kind not in ENVELOPE_KINDS:

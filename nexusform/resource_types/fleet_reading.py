@@ -13,9 +13,9 @@ from typing import Any
 from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.fleet_documents import FleetDocument, read_fleet_document
 from nexusform.importers.fleet_model import (
-    REPORT_DIFF,
     ROLLING_UPDATE,
     WITH_RESOURCES,
+    ApplyStrategy,
     FleetPlacement,
     ObjectSelector,
 )
@@ -208,9 +208,19 @@ def read_placement(attributes: Values, arguments: Values) -> FleetPlacement:
         read_objects(arguments.get("resource_selector")),
         strategy.get("type") or ROLLING_UPDATE,
         read_rolling(strategy.get("rolling_update")),
-        (strategy.get("apply_strategy") or {}).get("type") == REPORT_DIFF,
+        read_apply(strategy.get("apply_strategy") or {}),
         int(arguments.get("revision_history_limit") or 10),
     )
+
+
+def read_apply(values: Values) -> ApplyStrategy:
+    """An apply_strategy block; what is not written is the default."""
+    texts = {
+        name: str(values[name])
+        for name in ("type", "comparison_option", "when_to_apply", "when_to_take_over")
+        if values.get(name) is not None
+    }
+    return ApplyStrategy(**texts, allow_co_ownership=bool(values.get("allow_co_ownership")))
 
 
 def read_rolling(values: Values | None) -> RollingUpdate:

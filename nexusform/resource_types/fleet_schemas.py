@@ -205,6 +205,7 @@ _APPLY: Final = BlockSchema(
         "comparison_option": text("PartialComparison or FullComparison.", default="PartialComparison"),
         "when_to_apply": text("Always or IfNotDrifted.", default="Always"),
         "when_to_take_over": text("Always, IfNoDiff or Never.", default="Always"),
+        "allow_co_ownership": argument(BOOL, "Whether an object may have owners beside the placement."),
     }
 )
 STRATEGY: Final = BlockSchema(
@@ -225,6 +226,9 @@ PLACEMENT_BLOCKS: Final[Mapping[str, NestedBlock]] = {
 
 _CONDITION: Final = ObjectType.of({"type": STRING, "status": STRING, "reason": STRING, "message": STRING})
 _CONDITIONS: Final = ListType(_CONDITION)
+_FAILED: Final = ObjectType.of(
+    dict.fromkeys(("group", "kind", "namespace", "name", "reason", "message"), STRING)
+)
 _BINDING: Final = ObjectType.of(
     {
         "state": STRING,
@@ -274,7 +278,13 @@ PLACEMENT_VALUES: Final[Mapping[str, Attribute]] = {
     "placement_statuses": shown(
         ListType(
             ObjectType.of(
-                {"cluster_name": STRING, "observed_resource_index": NUMBER, "conditions": _CONDITIONS}
+                {
+                    "cluster_name": STRING,
+                    "observed_resource_index": NUMBER,
+                    "conditions": _CONDITIONS,
+                    "failed_placements": ListType(_FAILED),
+                },
+                optional=("failed_placements",),
             )
         ),
         "A status per cluster.",

@@ -1,10 +1,10 @@
 """What state holds of a placement, read and written: its computed attributes, and in its private note what it
 brought where: resource snapshots with their objects, and what stands on each cluster. Every object once:
     {"snapshots": [{"index", "hash", "objects": [hash...]}, ...],   oldest first; a run may name these
-     "content":   {cluster: {"objects": [hash...], "overrides", "failure"}, ...},
+     "content":   {cluster: {"objects": [hash...], "overrides", "failure", "refused"}, ...},
      "bodies":    {hash: body, ...}}
 A cluster stands in `content` only where it has something else than the objects of the snapshot that its
-binding points to: overrides changed them, or the snapshot is pruned.
+binding points to: overrides changed them, some belong to others (`refused`), or the snapshot is pruned.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from nexusform.importers.kubernetes_manifests import Manifest, manifest_of
 from nexusform.plain_data import has_unknown
-from nexusform.planning.fleet.overrides import Rendered
+from nexusform.planning.fleet.overrides import Identity, Rendered
 from nexusform.scheduling.fleet.bindings import (
     Binding,
     BindingState,
@@ -169,6 +169,7 @@ def read_contents(
                 _objects(of_cluster["objects"], objects),
                 str(of_cluster.get("overrides") or ""),
                 str(of_cluster.get("failure") or ""),
+                tuple(Identity(*each) for each in of_cluster.get("refused") or ()),
             )
         elif snapshot is not None:
             on_cluster[binding.cluster] = Rendered(snapshot.objects)
@@ -210,6 +211,8 @@ def write_contents(contents: Contents, bindings: Iterable[Binding]) -> dict[str,
                 "overrides": rendered.digest,
                 "failure": rendered.failure,
             }
+            if rendered.refused:
+                content[binding.cluster]["refused"] = [list(each) for each in rendered.refused]
     return {SNAPSHOTS: snapshots, _CONTENT: content, _BODIES: dict(sorted(bodies.items()))}
 
 
@@ -310,13 +313,16 @@ def read_conditions(values: Any) -> tuple[Condition, ...]:
     )
 
 
-def write_statuses(status: PlacementStatus) -> list[dict[str, Any]]:
-    """A status per cluster, as an attribute."""
+def write_statuses(
+    status: PlacementStatus, failed: Mapping[str, list[dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """A status per cluster, as an attribute; `failed` are the objects that are not applied, by cluster."""
     return [
         {
             "cluster_name": each.cluster,
             "observed_resource_index": each.observed_resource_index,
             "conditions": write_conditions(each.conditions),
+            **({"failed_placements": failed[each.cluster]} if each.cluster in failed else {}),
         }
         for each in status.clusters
     ]

@@ -14,6 +14,7 @@ from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, Problem
 from nexusform.importers.fleet_model import (
     ONLY_NAMESPACE,
+    WITH_RESOURCES,
     WITH_SELECTED,
     FleetBudget,
     FleetEviction,
@@ -25,7 +26,7 @@ from nexusform.importers.fleet_model import (
     HubObjects,
     ObjectSelector,
 )
-from nexusform.importers.kubernetes_manifests import Manifest, never_selected, unwrapped
+from nexusform.importers.kubernetes_manifests import Manifest, is_reserved, never_selected, unwrapped
 from nexusform.plain_data import Path
 from nexusform.planning.fleet.contents import (
     Contents,
@@ -37,7 +38,7 @@ from nexusform.planning.fleet.contents import (
     read_contents,
     write_contents,
 )
-from nexusform.planning.fleet.overrides import Rendered, Renders, applicable, refusals
+from nexusform.planning.fleet.overrides import Identity, Rendered, Renders, applicable, identity, refusals
 from nexusform.planning.fleet.placement import PlacementPlan
 from nexusform.planning.fleet.world import (
     UNSEEN,
@@ -64,7 +65,7 @@ _ONCE = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 class Hub(Struct, dict=True):
     """`manifests` in the order of their resources and documents. `evictions` and `runs` are those that
     this plan carries out, with the instance they come from; `overriding` are those of `overrides`, `former`
-    those of objects that state holds.
+    those of objects that state holds. `direct` are the objects of single clusters, by the cluster's id.
     """
 
     manifests: list[Manifest] = field(default_factory=list)
@@ -76,6 +77,7 @@ class Hub(Struct, dict=True):
     runs: list[tuple[Instance, FleetRun]] = field(default_factory=list)
     diagnostics: list[Diagnostic] = field(default_factory=list)
     former: list[Instance] = field(default_factory=list)
+    direct: dict[str, list[tuple[Instance, tuple[Manifest, ...]]]] = field(default_factory=dict)
 
     @cached_property
     def by_hash(self) -> Mapping[str, Manifest]:
@@ -118,8 +120,22 @@ class Hub(Struct, dict=True):
             case _:
                 return
 
+    def on_members(
+        self, members: Mapping[str, FleetMemberState]
+    ) -> dict[str, dict[Identity, tuple[str, Manifest]]]:
+        """The objects that members' clusters get without a placement, by member."""
+        by_member: dict[str, dict[Identity, tuple[str, Manifest]]] = {}
+        for name, member in members.items():
+            cluster_id = member.written.cluster_id if member.written is not None else ""
+            for instance, manifests in self.direct.get(cluster_id, ()) if cluster_id else ():
+                of_member = by_member.setdefault(name, {})
+                of_member |= {identity(m): (str(instance.address), m) for m in manifests}
+        return by_member
+
     def _take_objects(self, instance: Instance, objects: HubObjects) -> None:
-        if not objects.cluster_id:
+        if objects.cluster_id:
+            self.direct.setdefault(objects.cluster_id, []).append((instance, objects.manifests))
+        else:
             self.manifests += objects.manifests
         for finding in unwrapped(objects.manifests).findings:
             line = f":{finding.line}" if finding.line else ""
@@ -274,6 +290,25 @@ def selected(placement: FleetPlacement, hub: Sequence[Manifest]) -> tuple[Manife
     return tuple(selected.values())
 
 
+def idle_selectors(placement: FleetPlacement, found: Sequence[Manifest]) -> list[int]:
+    """The selectors of a placement, by number, that select nothing of what it found on the hub."""
+    spaces = {placement.namespace, *(m.name for m in found if (m.group, m.kind) == _NAMESPACE)}
+    return [
+        number
+        for number, selector in enumerate(placement.selectors)
+        if not any(_chosen(selector, manifest, space) for manifest in found for space in spaces)
+    ]
+
+
+def reserved_namespace(placement: FleetPlacement) -> tuple[int, str] | None:
+    """The first selector, by number, that names a namespace which is never propagated, with its name."""
+    for number, selector in enumerate(placement.selectors):
+        by_name = (selector.group, selector.kind) == _NAMESPACE and selector.scope == WITH_RESOURCES
+        if by_name and not placement.namespace and is_reserved(selector.name):
+            return number, selector.name
+    return None
+
+
 def _key(manifest: Manifest) -> tuple[str, str, str, str]:
     return manifest.group, manifest.kind, manifest.namespace, manifest.name
 
@@ -322,11 +357,13 @@ def prepare_resources(placement: PlacementPlan, hub: Hub, labels: Mapping[str, M
     """
     placement.labels = labels
     placement.selected = selected(placement.written, hub.manifests)
+    placement.idle = idle_selectors(placement.written, placement.selected)
+    placement.reserved = reserved_namespace(placement.written)
     placement.overrides = applicable(hub.overrides, placement.written.key)
     placement.contents = _standing(placement, hub)
     placement.snapshots = placement.contents.snapshots
-    if placement.external:
-        return  # a staged run takes the snapshots
+    if placement.external or placement.reserved:
+        return  # a staged run takes the snapshots; of what is invalid nobody does
     placement.take_snapshot()
     before, latest = placement.contents.latest, placement.snapshots[-1]
     placement.resources_changed = before is not None and before.hash != latest.hash

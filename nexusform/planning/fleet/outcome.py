@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, Problem, Severity
+from nexusform.importers.kubernetes_manifests import Manifest, is_reserved
 from nexusform.planning.fleet.contents import (
     availability_tracked,
     read_scheduling,
@@ -21,6 +22,7 @@ from nexusform.planning.fleet.contents import (
     write_statuses,
 )
 from nexusform.planning.fleet.hub import write_selected
+from nexusform.planning.fleet.ownership import ownership_warnings
 from nexusform.planning.fleet.placement import OLD_NODE_COUNT, PlacementPlan, uses_old_name
 from nexusform.planning.fleet.rounds import Rounds
 from nexusform.planning.fleet.rows import removed_rows
@@ -28,7 +30,7 @@ from nexusform.planning.fleet.world import FleetMemberState
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import PlacementChange
 from nexusform.ports import Kind
-from nexusform.scheduling.fleet.bindings import BindingState
+from nexusform.scheduling.fleet.bindings import BindingState, Condition
 from nexusform.scheduling.fleet.explanation import drift
 from nexusform.scheduling.fleet.roster import Roster
 from nexusform.scheduling.fleet.status import (
@@ -64,13 +66,15 @@ def conclude_placement(placement: PlacementPlan) -> dict[str, Any]:
     attributes: dict[str, Any] = {
         "bindings": write_bindings(placement.held, _kept_provenance(placement)),
         "policy_snapshot": write_snapshot(placement.snapshot),
-        "selected_resources": write_selected(placement.selected),
+        "selected_resources": write_selected(_shown_objects(placement)),
         "evictions": [
             *(prior.get("evictions") or ()),
             *(write_eviction(name, eviction) for name, eviction in placement.evictions),
         ],
         "workloads": _workloads(placement),
     }
+    if placement.reserved is not None:
+        return attributes | _left_as_it_is(placement)
     scheduling = placement.status
     if scheduling is None and prior.get("conditions") is not None:
         # No cycle ran, or it stopped before it wrote a status.
@@ -87,7 +91,50 @@ def conclude_placement(placement: PlacementPlan) -> dict[str, Any]:
     )
     return attributes | {
         "conditions": write_conditions(status.conditions),
-        "placement_statuses": write_statuses(status),
+        "placement_statuses": write_statuses(status, _failures(placement)),
+    }
+
+
+def _shown_objects(placement: PlacementPlan) -> tuple[Manifest, ...]:
+    """The objects of the one version that staged runs have brought everywhere, else those selected now."""
+    versions = {binding.resource_snapshot for binding in placement.held}
+    if not placement.external or len(versions) != 1:
+        return placement.selected
+    snapshot = placement.snapshot_of(next(iter(versions)))
+    return placement.selected if snapshot is None else snapshot.objects
+
+
+def _left_as_it_is(placement: PlacementPlan) -> dict[str, Any]:
+    """The attributes of a placement that the hub looks no further at: its selectors are invalid."""
+    prior = placement.prior_attributes
+    assert placement.reserved is not None
+    prefix = NAMESPACED if placement.written.namespace else CLUSTER_SCOPED
+    message = _why_invalid(placement.written.key, placement.reserved)
+    invalid = Condition(f"{prefix}Scheduled", FALSE, "InvalidResourceSelectors", message)
+    return {
+        "policy_snapshot": prior.get("policy_snapshot"),
+        "selected_resources": prior.get("selected_resources") or [],
+        "conditions": [*write_conditions([invalid]), *(prior.get("conditions") or ())[1:]],
+        "placement_statuses": prior.get("placement_statuses") or [],
+    }
+
+
+def _why_invalid(key: str, reserved: tuple[int, str]) -> str:
+    # The double R is KubeFleet's.
+    return (
+        "The resource selectors are invalid: failed to process the request due to a client error: "
+        f"invalid clusterRresourcePlacement {key}: namespace {reserved[1]} is not allowed to propagate"
+    )
+
+
+def _failures(placement: PlacementPlan) -> dict[str, list[dict[str, Any]]]:
+    """The objects that are not applied, by cluster."""
+    return {
+        cluster: [
+            {**identity._asdict(), "reason": loss.reason, "message": loss.message}
+            for identity, loss in sorted(lost.items())
+        ]
+        for cluster, lost in placement.lost.items()
     }
 
 
@@ -128,6 +175,7 @@ def _progress(placement: PlacementPlan) -> dict[str, Progress]:
             progress,
             overrides=failed or bool(content and content.digest),
             overridden=FALSE if failed else progress.overridden,
+            applied=FALSE if content and content.refused else progress.applied,
             diff_reported=TRUE if placement.written.report_diff else None,
             trackable=trackable,
         )
@@ -141,16 +189,75 @@ def placement_warnings(
     placements: Sequence[PlacementPlan], members: Mapping[str, FleetMemberState], rounds: Rounds
 ) -> Iterator[Diagnostic]:
     """All warnings, placement by placement."""
+    brought = _namespaces_brought(placements, members, rounds)
     for placement in placements:
+        yield from _selecting_nothing(placement)
+        yield from _without_namespace(placement, brought)
         yield from _unfulfilled(placement)
         yield from _older_name(placement, rounds)
         yield from _not_overridden(placement)
+        yield from ownership_warnings(placement)
         yield from _shared(placement, members)
         yield from _drifted(placement, members, rounds)
 
 
 def _warned(placement: PlacementPlan, kind: str, text: str, path: tuple[str | int, ...] = ()) -> Diagnostic:
     return placement.instance.problem(Problem(path, kind, text, Severity.WARNING))
+
+
+def _selecting_nothing(placement: PlacementPlan) -> Iterator[Diagnostic]:
+    in_blocks = bool((placement.instance.config or {}).get("resource_selector"))
+
+    def at(number: int) -> tuple[str | int, ...]:
+        return ("resource_selector", number) if in_blocks else ("manifest",)
+
+    selectors = placement.written.selectors
+    if placement.reserved is not None:
+        text = (
+            f"{_why_invalid(placement.written.key, placement.reserved)}. default, kube-* and fleet-* belong "
+            "to the cluster. The hub accepts the placement and leaves it as it is: nothing is selected or "
+            "scheduled."
+        )
+        yield _warned(placement, "invalid-resource-selectors", text, at(placement.reserved[0]))
+        return
+    for number in placement.idle:
+        text = (
+            f"{selectors[number].title} selects nothing: no fleet_hub_manifest brings such an object to the "
+            "hub, or it is of a kind that is never selected. Name one that is there, or add it."
+        )
+        yield _warned(placement, "selector-selects-nothing", text, at(number))
+
+
+def _namespaces_brought(
+    placements: Iterable[PlacementPlan], members: Mapping[str, FleetMemberState], rounds: Rounds
+) -> dict[str, set[str]]:
+    """The namespaces that are on each member, as far as anything tells."""
+    brought: dict[str, set[str]] = {}
+    for name, member in members.items():
+        known = member.now.namespaces if member.now is not None else None
+        direct = {each.name for each in rounds.sharing.direct.get(name, {}) if each.kind == "Namespace"}
+        brought[name] = {*(known or ()), *direct}
+    for placement in placements:
+        for cluster, content in placement.contents_after().items():
+            names = {manifest.name for manifest in content.manifests if manifest.kind == "Namespace"}
+            brought.setdefault(cluster, set()).update(names)
+    return brought
+
+
+def _without_namespace(placement: PlacementPlan, brought: Mapping[str, set[str]]) -> Iterator[Diagnostic]:
+    """Clusters of a namespaced placement to which nobody brings its namespace."""
+    namespace = placement.written.namespace
+    if not namespace or is_reserved(namespace):
+        return
+    without = [cluster for cluster in placement.contents_after() if namespace not in brought.get(cluster, ())]
+    if without:
+        text = (
+            f"Nothing brings the namespace {namespace} to {', '.join(without)}, and without it the objects "
+            "cannot be applied there. Place it with a fleet_cluster_resource_placement that selects the "
+            'Namespace (selection_scope = "NamespaceOnly"), or name it in namespaces of the member where it '
+            "is there already."
+        )
+        yield _warned(placement, "namespace-is-not-on-the-cluster", text)
 
 
 def _unfulfilled(placement: PlacementPlan) -> Iterator[Diagnostic]:

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
@@ -36,14 +36,39 @@ class _Failed(Exception):
     pass
 
 
+class Identity(NamedTuple):
+    """What tells objects of a cluster apart."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+
+    @property
+    def title(self) -> str:
+        """`Kind namespace/name`, for people."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+def identity(manifest: Manifest) -> Identity:
+    """Which object of a cluster a manifest is."""
+    return Identity(manifest.group, manifest.kind, manifest.namespace, manifest.name)
+
+
+def identities(manifests: Iterable[Manifest]) -> frozenset[Identity]:
+    """The objects that members get of these."""
+    return frozenset(identity(manifest) for manifest in opened(manifests))
+
+
 class Rendered(Struct, frozen=True):
     """The objects as one cluster gets them. `digest` tells which changes were made ("" = none); `failure`
-    why overriding failed there, "" when it did not.
+    why overriding failed there, "" when it did not; `refused` are objects that the cluster has from others.
     """
 
     manifests: tuple[Manifest, ...]
     digest: str = ""
     failure: str = ""
+    refused: tuple[Identity, ...] = ()
 
 
 def applicable(overrides: Iterable[FleetOverride], placement: str) -> tuple[FleetOverride, ...]:

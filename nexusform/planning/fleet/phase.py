@@ -66,7 +66,7 @@ def plan_placements(
     labels = {name: member.now.labels for name, member in members.items() if member.now is not None}
     for placement in placements:
         prepare_resources(placement, hub, labels)
-    rounds = run_rounds(placements, members, pods)
+    rounds = run_rounds(placements, members, pods, hub.on_members(members))
     diagnostics += carry_out_runs(placements, hub, rounds.roster)
     rounds = after_runs(placements, members, pods, rounds)
     diagnostics += roll_out_all(placements)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from nexusform.planning.fleet.contents import (
     read_snapshot,
     with_snapshot,
 )
-from nexusform.planning.fleet.overrides import Rendered, Renders
+from nexusform.planning.fleet.overrides import Identity, Rendered, Renders, identity, opened
 from nexusform.planning.instances.instance import Instance
 from nexusform.scheduling.fleet.bindings import (
     Abort,
@@ -43,12 +43,30 @@ from nexusform.scheduling.fleet.watcher import Occasion, Trigger, Watched, trigg
 
 OLD_NODE_COUNT: Final = "kubernetes.azure.com/node-count"
 NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
+_NEWEST: Final = 1 << 62
+
+
+class Loss(Struct, frozen=True):
+    """Why a placement does not get an object on a cluster: who has it (an address), and what the hub says.
+    `raced`: both come in this plan.
+    """
+
+    owner: str
+    message: str
+    raced: bool = False
+
+    @property
+    def reason(self) -> str:
+        """What the hub calls it."""
+        return "NotTakenOver" if self.message.startswith("no ownership") else "FailedToTakeOver"
 
 
 class PlacementPlan(Struct):
     """`prior` is what state holds (empty when the object is new or replaced), `held` what it holds as
     rounds go by, `picked` and `released` why clusters came and went. `contents` is what stood before the
-    plan, `snapshots` those that are there after it; `labels` are those of the members, by name.
+    plan, `snapshots` those that are there after it; `labels` are those of the members, by name. `idle`
+    are the numbers of selectors that select nothing; `reserved` is the one that names a reserved namespace,
+    and that name: such a placement is left as it is.
     """
 
     instance: Instance
@@ -61,6 +79,8 @@ class PlacementPlan(Struct):
     held: tuple[Binding, ...]
     fulfilled: bool
     selected: tuple[Manifest, ...] = ()
+    idle: Sequence[int] = ()
+    reserved: tuple[int, str] | None = None
     resources_changed: bool = False
     overrides: tuple[FleetOverride, ...] = ()
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -69,6 +89,7 @@ class PlacementPlan(Struct):
     renders: dict[int, Renders] = field(default_factory=dict)
     outdated: frozenset[str] = frozenset()
     rolled: set[str] = field(default_factory=set)
+    lost: dict[str, dict[Identity, Loss]] = field(default_factory=dict)
     projection: tuple[tuple[Binding, ...], Rollout] | None = None
     evictions: list[tuple[str, Eviction]] = field(default_factory=list)
     status: SchedulingStatus | None = None
@@ -87,9 +108,19 @@ class PlacementPlan(Struct):
         return str(self.instance.address)
 
     @property
+    def creation(self) -> int:
+        """Its place in the order in which objects came; what is new comes last."""
+        return _NEWEST if self.created or self.instance.prior is None else self.instance.prior.creation
+
+    @property
     def created(self) -> bool:
         """Whether a new object is made in this plan."""
         return self.instance.prior is None or self.instance.replaced
+
+    @property
+    def first_time(self) -> bool:
+        """Whether the scheduler looks at it for the first time."""
+        return self.created or (read_snapshot(self.prior_attributes) is None and not self.prior)
 
     @property
     def prior_attributes(self) -> Mapping[str, Any]:
@@ -131,7 +162,7 @@ class PlacementPlan(Struct):
     def queued_by_itself(self) -> bool:
         """Whether the plan's own edits run its scheduling cycles."""
         return (
-            self.created
+            self.first_time
             or self.policy_changed
             or self.spec_changed
             or self.resources_changed
@@ -154,7 +185,10 @@ class PlacementPlan(Struct):
     @property
     def moved(self) -> bool:
         """Whether a rollout of this plan changes what any cluster has."""
-        return self.held != self.prior or bool(self.rolled)
+        if self.held != self.prior or self.rolled:
+            return True
+        before = {cluster: content.refused for cluster, content in self.contents.on_cluster.items()}
+        return any(before.get(c, ()) != content.refused for c, content in self.contents_after().items())
 
     def watched(self) -> Watched:
         """As the watcher sees it."""
@@ -188,8 +222,34 @@ class PlacementPlan(Struct):
         return self.renders[index].get(cluster)
 
     def content(self, binding: Binding, rolled: AbstractSet[str]) -> Rendered | None:
-        """What stands on the cluster of a binding once the clusters `rolled` have got their resources. Where
-        overriding fails, what was there stays. None when nothing is there.
+        """What stands on the cluster of a binding once the clusters `rolled` have got their resources; what
+        belongs to others is left out. None when nothing is there.
+        """
+        content = self._brought(binding, rolled)
+        lost = self.lost.get(binding.cluster, {})
+        if content is None or not (lost or content.refused):
+            return content
+        claimed = self.claimed(binding, rolled)
+        own = tuple(manifest for manifest in claimed if identity(manifest) not in lost)
+        refused = tuple(identity(manifest) for manifest in claimed if identity(manifest) in lost)
+        return replace(content, manifests=own, refused=refused)
+
+    def claimed(self, binding: Binding, rolled: AbstractSet[str]) -> tuple[Manifest, ...]:
+        """What the placement would have on the cluster if nobody else had any of it: what it has, and what
+        it was refused before.
+        """
+        content = self._brought(binding, rolled)
+        if content is None:
+            return ()
+        manifests = tuple(opened(content.manifests))
+        rendered = self.rendered(binding.resource_snapshot, binding.cluster)
+        if not content.refused or rendered is None:
+            return manifests
+        return (*manifests, *(m for m in opened(rendered.manifests) if identity(m) in content.refused))
+
+    def _brought(self, binding: Binding, rolled: AbstractSet[str]) -> Rendered | None:
+        """The content of a cluster as far as this placement alone decides. Where overriding fails, and where
+        differences are only reported, what was there stays.
         """
         if not has_resources(binding):
             return None
@@ -200,12 +260,14 @@ class PlacementPlan(Struct):
         rendered = self.rendered(binding.resource_snapshot, cluster)
         if rendered is None:
             return there
-        if rendered.failure:
+        if rendered.failure or self.written.report_diff:
             return replace(rendered, manifests=there.manifests if there is not None else ())
         return rendered
 
     def roll_out(self) -> Rollout:
         """How a rolling update of what it holds goes."""
+        if self.reserved is not None:
+            return Rollout((), self.held)
         if self.projection is None or self.projection[0] is not self.held:
             written, latest = self.written, self.snapshots[-1]
             trackable = availability_tracked(latest.objects)

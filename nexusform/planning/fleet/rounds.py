@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.address import Address
+from nexusform.planning.fleet.ownership import Direct, Sharing, settle_owners, sharing_of
 from nexusform.planning.fleet.placement import PlacementPlan
 from nexusform.planning.fleet.world import FleetMemberState, Pods, member_of
 from nexusform.scheduling.decision import Refusal
@@ -29,6 +30,7 @@ class Rounds(Struct):
 
     roster: Roster
     placed: set[tuple[str, str]] = field(default_factory=set)
+    sharing: Sharing = Sharing()
 
     def explanation(self, placement: PlacementPlan) -> Explanation:
         """What every rule says of every cluster after the last round."""
@@ -52,11 +54,12 @@ class Rounds(Struct):
 
 
 def run_rounds(
-    placements: Sequence[PlacementPlan], members: Mapping[str, FleetMemberState], pods: Pods
+    placements: Sequence[PlacementPlan], members: Mapping[str, FleetMemberState], pods: Pods, direct: Direct
 ) -> Rounds:
-    """Settle all placements."""
+    """Settle all placements. `direct` are the objects that clusters get without one."""
     before = [member.before for member in members.values() if member.before is not None]
-    return _settle_all(placements, members, pods, before, set(), edits=True)
+    start = Rounds(_roster(members), sharing=sharing_of(placements, direct))
+    return _settle_all(placements, members, pods, before, start, edits=True)
 
 
 def after_runs(
@@ -69,10 +72,10 @@ def after_runs(
     for placement in placements:
         if placement.external:
             placed -= {(placement.address, cluster) for cluster in placement.rolled}
-    place_pods(placements, members, pods, placed)
+    place_pods(placements, members, pods, rounds)
     if not _refreshed(members, pods):
         return rounds
-    return _settle_all(placements, members, pods, list(rounds.roster.members), placed, edits=False)
+    return _settle_all(placements, members, pods, list(rounds.roster.members), rounds, edits=False)
 
 
 def _settle_all(
@@ -80,7 +83,7 @@ def _settle_all(
     members: Mapping[str, FleetMemberState],
     pods: Pods,
     before: list[Member],
-    placed: set[tuple[str, str]],
+    rounds: Rounds,
     *,
     edits: bool,
 ) -> Rounds:
@@ -93,19 +96,21 @@ def _settle_all(
         changes_of = {each.placement: each.changes for each in queued(before, roster.members, watched)}
         changed = False
         for placement in placements:
+            if placement.reserved is not None:
+                continue
             changes = changes_of.get(placement.address, ())
             dangling = _dangling(placement, roster)
             if changes or dangling or (edits and placement.queued_by_itself):
                 changed |= _settle(placement, roster, changes, members)
         edits = False
-        place_pods(placements, members, pods, placed)
+        place_pods(placements, members, pods, rounds)
         if not changed:
             break
         before = list(roster.members)
         if not _refreshed(members, pods):
             break
         roster = _roster(members)
-    return Rounds(roster, placed)
+    return replace(rounds, roster=roster)
 
 
 def _roster(members: Mapping[str, FleetMemberState]) -> Roster:
@@ -130,7 +135,7 @@ def _settle(
     leaving |= {member.name for member in roster.members if member.leaving}
     held_clusters = [binding.cluster for binding in placement.held]
     occasion = Occasion(
-        created=placement.created and not placement.ran,
+        created=placement.first_time and not placement.ran,
         policy_changed=placement.policy_changed and not placement.ran,
         number_increased=placement.number_increased and not placement.ran,
         evicted=placement.evicted,
@@ -153,12 +158,15 @@ def place_pods(
     placements: Sequence[PlacementPlan],
     members: Mapping[str, FleetMemberState],
     pods: Pods,
-    placed: set[tuple[str, str]],
+    rounds: Rounds,
 ) -> None:
     """Predict the pods of bindings that this plan has not looked at yet; those of bindings that are gone
     have left before.
     """
     rollouts = [_rollout(placement) for placement in placements]
+    holdings = [(placement, *rollout) for placement, rollout in zip(placements, rollouts, strict=True)]
+    settle_owners(holdings, rounds.sharing)
+    placed = rounds.placed
     for placement, (bindings, rolled) in zip(placements, rollouts, strict=True):
         with_objects = {b.cluster for b in bindings if placement.content(b, rolled) is not None}
         for cluster in (placement.instance.before or {}).get("workloads") or {}:

@@ -70,6 +70,8 @@ def test_a_document_is_read_as_printed(name: str) -> None:
     result = good(plan(text))
     told = []
     for each in warnings(result):
+        if each.id == "selector-selects-nothing":
+            continue  # the documents do not print the objects
         lines = re.findall(r"^manifest:([0-9]+): ", each.detail, re.MULTILINE) or ["0"]
         told += [(each.summary, int(line)) for line in lines]
     assert sorted(told) == sorted(said)
