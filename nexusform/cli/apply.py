@@ -71,7 +71,9 @@ class ApplyArguments(Struct, frozen=True, kw_only=True):
     resume: bool = switch("Do what an interrupted or failed apply left to do, as it was planned")
     discard: bool = switch("Drop what an interrupted or failed apply left to do")
     verify: tuple[str, ...] = texts(
-        "Refuse a PLANFILE that was not signed with the key whose public half is in FILE", metavar="key:FILE"
+        "Refuse a PLANFILE that planning again would not give, or that was not signed with the key whose "
+        "public half is in FILE",
+        metavar="replan|key:FILE",
     )
     planning: PlanningFlags = group(PlanningFlags)
     flags: ApplyFlags = group(ApplyFlags)
@@ -104,9 +106,12 @@ def apply(arguments: ApplyArguments) -> int:
 
 
 class Verification(Struct, frozen=True):
-    """What -verify asks for: `key_files` hold the keys with which a plan must be signed."""
+    """What -verify asks for: `key_files` hold the keys with which a plan must be signed; with `replan`
+    planning again must give the same.
+    """
 
     key_files: tuple[str, ...] = ()
+    replan: bool = False
 
 
 def _verification(words: Sequence[str]) -> Verification:
@@ -116,9 +121,11 @@ def _verification(words: Sequence[str]) -> Verification:
         kind, _, value = word.partition(":")
         if kind == "key" and value:
             key_files.append(value)
-        else:
-            raise click.UsageError(f'-verify: "{word}" is not known; write -verify=key:FILE.')
-    return Verification(tuple(key_files))
+        elif word != "replan":
+            raise click.UsageError(
+                f'-verify: "{word}" is not known; write -verify=replan or -verify=key:FILE.'
+            )
+    return Verification(tuple(key_files), replan="replan" in words)
 
 
 class _Job(Struct, frozen=True):
@@ -248,11 +255,11 @@ def _apply_saved(path: str, verification: Verification, flags: ApplyFlags) -> in
     job.voice.diagnostics([*problems, *opened.diagnostics], opened.sources)
     if saved is None or opened.project is None:
         return 1
-    return _run(job, opened.project, lambda run: _judge_and_apply(run, job, saved))
+    return _run(job, opened.project, lambda run: _judge_and_apply(run, job, saved, verification))
 
 
-def _judge_and_apply(run: Run, job: _Job, saved: SavedPlan) -> int:
-    verdict = judge(run, saved)
+def _judge_and_apply(run: Run, job: _Job, saved: SavedPlan, verification: Verification) -> int:
+    verdict = judge(run, saved, replan=verification.replan)
     job.voice.diagnostics(verdict.diagnostics, run.project.sources)
     if verdict.plan is None:
         return 1

@@ -249,6 +249,20 @@ class InventoryRead(Struct, frozen=True):
     exported_at: str
 
 
+class Basis(Struct, frozen=True):
+    """What a plan stands on beside its configuration's text and its state.
+
+    `commit` is that of the work tree, "" when nothing tells. `files` are those that functions read and
+    `data_files` those that data sources read: SHA-256 by path. `states` are the states of other
+    configurations: lineage and serial by the address of the data block.
+    """
+
+    commit: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    data_files: Mapping[str, str] = field(default_factory=dict)
+    states: Mapping[str, str] = field(default_factory=dict)
+
+
 class SeparationViolation(Struct, frozen=True):
     """One piece of hardware that two groups of a separation rule share.
 
@@ -292,8 +306,9 @@ class Plan(Struct, frozen=True):
     `refined_outputs` what is known of unknown parts of them.
     `catalogue` is the SKU catalogue's version. `errored` plans cannot be applied. `targets`,
     `excludes` and `replaces` are the options that shaped it, for the checks at apply. `inventories`
-    are those that data sources read. `sites` and `room` are who stands where and what is left: empty until
-    `planning.conclusion.room_left` has told them, which is the last that happens to a plan.
+    are those that data sources read, `basis` what may be another by the time of apply. `sites` and `room`
+    are who stands where and what is left: empty until `planning.conclusion.room_left` has told them, which
+    is the last that happens to a plan.
     """
 
     mode: Mode = Mode.NORMAL
@@ -327,6 +342,7 @@ class Plan(Struct, frozen=True):
     separation_rules: tuple[SeparationVerdict, ...] = ()
     sites: tuple[SiteVms, ...] = ()
     room: tuple[SiteRoom, ...] = ()
+    basis: Basis = field(default_factory=Basis)
 
     def count(self, *actions: Action) -> int:
         """How many changes have one of these actions."""

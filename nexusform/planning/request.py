@@ -59,6 +59,7 @@ class PlanRequest(Struct, frozen=True):
     `first` (addresses whose new VMs are placed before all others') are for trying ways out. `imports`
     are the objects to take over, by their new address. `data_values` stand in for data sources, the
     first that covers a block winning. `read_state` reads the states of other configurations.
+    `commit` is that of the work tree.
     """
 
     configuration: Configuration
@@ -88,3 +89,4 @@ class PlanRequest(Struct, frozen=True):
     imports: Mapping[Address, Imported] = field(default_factory=dict)
     data_values: tuple[DataValues, ...] = ()
     read_state: StateReader | None = None
+    commit: str = ""

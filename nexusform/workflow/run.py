@@ -33,7 +33,7 @@ from nexusform.workflow.locking import HeldLock, Locking, acquire
 from nexusform.workflow.project import Project
 from nexusform.workflow.providers import Refreshed, make_providers, refresh
 from nexusform.workflow.stored import Stored, read_stored, settle_stored
-from nexusform.workflow.surroundings import SystemClock, plan_time
+from nexusform.workflow.surroundings import SystemClock, commit_of, plan_time
 
 
 class Notices(Struct, frozen=True):
@@ -49,7 +49,7 @@ class PlanOptions(Struct, frozen=True):
     """What shapes a plan; see PlanRequest.
 
     `generate_config_out` is the file for the configuration of what import blocks name and the
-    configuration lacks, "" for none.
+    configuration lacks, "" for none. `now` is the time that the plan takes as now, "" for the present.
     """
 
     mode: Mode = Mode.NORMAL
@@ -61,6 +61,7 @@ class PlanOptions(Struct, frozen=True):
     want_rejected: bool = False
     explain: tuple[tuple[str, str], ...] = ()
     generate_config_out: str = ""
+    now: str = ""
 
 
 class Run(Struct):
@@ -143,6 +144,7 @@ class Run(Struct):
             tie_breaks=options.tie_breaks,
             want_rejected=options.want_rejected,
             explain=options.explain,
+            now=options.now or plan_time(self.project.place.environment),
         )
 
 
@@ -161,6 +163,7 @@ def base_request(project: Project, stored: Stored) -> PlanRequest:
         data_values=project.data_values,
         new_uuid=lambda: str(uuid.uuid4()),
         read_state=project.remote_states.read if project.remote_states is not None else None,
+        commit=commit_of(project.place.directory, project.place.environment, project.place.confinement),
     )
 
 

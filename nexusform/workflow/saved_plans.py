@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
@@ -16,11 +17,13 @@ from nexusform.diagnostics import Diagnostic, Severity, error, has_errors, warni
 from nexusform.encryption.envelope import is_sealed
 from nexusform.encryption.signatures import SignatureProblem, check_signature, sign
 from nexusform.plain_data import from_plain, to_plain
+from nexusform.planning.modules.outputs import read_all_data
+from nexusform.planning.names.setting import standing_evaluation
 from nexusform.planning.plan import Action, Mode, Plan, VariableValue
 from nexusform.planning.saved import plan_file
 from nexusform.planning.saved.plan_file import SavedPlan
 from nexusform.planning.verification.verification import problem_of
-from nexusform.ports import FileProblem, StateBackend
+from nexusform.ports import FileProblem, Files, StateBackend
 from nexusform.regular_files import Confinement
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
@@ -29,10 +32,11 @@ from nexusform.workflow.encryption import opened, sealed_plan
 from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.project import Opened, Project, open_backend
 from nexusform.workflow.remote_states import RemoteStates
-from nexusform.workflow.run import PlanOptions, Run
-from nexusform.workflow.surroundings import PLAN_CAP, RealFiles, read_file, write_output
+from nexusform.workflow.run import PlanOptions, Run, base_request
+from nexusform.workflow.surroundings import PLAN_CAP, RealFiles, commit_of, read_file, write_output
 
 _LARGEST_KEY = 1 << 16  # bytes
+_MOST_NAMED = 5
 _NOT_GIVEN = "no-value-for-required-variable"
 
 
@@ -195,18 +199,27 @@ class Verdict(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-def judge(run: Run, saved: SavedPlan) -> Verdict:
-    """Whether a saved plan may be applied to the state as it is now."""
+def judge(run: Run, saved: SavedPlan, *, replan: bool = False) -> Verdict:
+    """Whether a saved plan may be applied to the state as it is now.
+
+    What it was made of may be another since: then, and with `replan`, planning again must give the same.
+    """
     plan, state = saved.plan, run.stored.state
     refusal = _refusal(run, saved)
     if refusal is not None:
         return Verdict(None, (refusal,))
+    remarks = _other_configuration(run, saved)
     if plan.serial != state.serial:
-        return _still_the_same(run, plan)
+        verdict = _still_the_same(run, plan)
+        return replace(verdict, diagnostics=(*remarks, *verdict.diagnostics))
+    others = _others_since(run, saved)
+    differing = _differing(plan, _planned_again(run, plan)) if others or replan else ""
+    if differing:
+        return Verdict(None, (*remarks, _not_the_same(others, differing)))
     problem = problem_of(plan, state, run.project.registries.resource_types)
     if problem:
         return Verdict(None, (_disagreeing(problem),))
-    return Verdict(plan)
+    return Verdict(plan, (*remarks, *map(_other_but_alike, others)))
 
 
 def _disagreeing(problem: str) -> Diagnostic:
@@ -251,9 +264,10 @@ def _still_the_same(run: Run, plan: Plan) -> Verdict:
     """A plan on an older serial: accepted when planning again gives the same changes."""
     if plan.mode is not Mode.NORMAL or plan.targets or plan.excludes or plan.replaces:
         return Verdict(None, (_stale(run, plan, "Plans with special options are not compared."),))
-    again = run.plan(PlanOptions()).plan
-    if again.errored or _essence(again) != _essence(plan):
-        return Verdict(None, (_stale(run, plan, "Planning again gives other changes."),))
+    again = _planned_again(run, plan)
+    differing = _differing(plan, again)
+    if differing:
+        return Verdict(None, (_stale(run, plan, f"Planning again gives other changes: {differing}"),))
     said = warning(
         "the-state-changed-since-the-plan-was-saved",
         f"The plan was made on serial {plan.serial}, and the state has serial {run.stored.state.serial} now. "
@@ -262,14 +276,116 @@ def _still_the_same(run: Run, plan: Plan) -> Verdict:
     return Verdict(again, (said,))
 
 
-def _essence(plan: Plan) -> tuple[object, ...]:
-    """What a reviewer saw; creation numbers are bookkeeping."""
-    changes = [
-        replace(c, creation=0, prior_creation=0, source=None)
-        for c in plan.changes
-        if c.action is not Action.NO_OP or c.previous_address or c.importing
+def _planned_again(run: Run, plan: Plan) -> Plan:
+    """The plan of today, asked for as that one was, at its time."""
+    options = PlanOptions(
+        mode=plan.mode,
+        targets=plan.targets,
+        excludes=plan.excludes,
+        replaces=plan.replaces,
+        now=plan.timestamp,
+    )
+    return run.plan(options).plan
+
+
+def _differing(plan: Plan, again: Plan) -> str:
+    """What a reviewer would see otherwise in the plan of today, "" when nothing is."""
+    if again.errored:
+        first = next(each for each in again.diagnostics if each.severity is Severity.ERROR)
+        return f"it fails ({first.summary}{', ' if first.address else ''}{first.address})."
+    before, now = _essence(plan), _essence(again)
+    names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"{', '.join(names[:_MOST_NAMED])}{more}." if names else ""
+
+
+def _essence(plan: Plan) -> dict[str, list[object]]:
+    """What a reviewer saw, by the name of each thing; creation numbers are bookkeeping."""
+    seen: dict[str, list[object]] = {}
+    for change in plan.changes:
+        if change.action is not Action.NO_OP or change.previous_address or change.importing:
+            key = f"{change.address} (deposed {change.deposed})" if change.deposed else str(change.address)
+            seen.setdefault(key, []).append(replace(change, creation=0, prior_creation=0, source=None))
+    for row in plan.placements:
+        seen.setdefault(f"where {row.object} of {row.address} is", []).append(row)
+    for output in plan.outputs:
+        seen[f"output.{output.name}"] = [output]
+    seen |= {f"{old} moved to {new}": [] for old, new in plan.moved}
+    return seen
+
+
+# --- what it was made of -----------------------------------------------------------------------
+
+
+def _others_since(run: Run, saved: SavedPlan) -> list[str]:
+    """What the plan stands on and is another now: the state of that serial, inventories, other states."""
+    plan, others = saved.plan, []
+    if plan.prior_digest != run.stored.digest:
+        others.append(f"the state under serial {plan.serial}")
+    others += [
+        f'"{path.removeprefix("./")}"' for path in _changed_files(plan.basis.data_files, run.project.files)
     ]
-    return changes, plan.outputs, plan.placements, plan.moved
+    if plan.basis.states:
+        evaluation = standing_evaluation(base_request(run.project, run.stored))
+        read_all_data(run.project.configuration, evaluation)
+        now = evaluation.setting.reads.states
+        # One that cannot be read now says nothing of whether it changed.
+        changed = [name for name, state in plan.basis.states.items() if now.get(name, state) != state]
+        others += [f"the state that {name} reads" for name in changed]
+    return others
+
+
+def _changed_files(digests: Mapping[str, str], files: Files) -> list[str]:
+    """Files with another content than was read; one that is not here is none of them."""
+    changed: list[str] = []
+    for path, digest in digests.items():
+        try:
+            content = files.read(path)
+        except FileProblem:
+            continue
+        if sha256(content).hexdigest() != digest:
+            changed.append(path)
+    return changed
+
+
+def _other_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
+    """A warning when the configuration that stands here is not the one that was reviewed."""
+    standing, _ = load_configuration(run.project.place)
+    if standing is None or not standing.files:
+        return []
+    here = {name: file.text for name, file in standing.files.items()}
+    names = [name for name in {**saved.snapshot, **here} if saved.snapshot.get(name) != here.get(name)]
+    names += _changed_files(saved.plan.basis.files, run.project.files)
+    if not names:
+        return []
+    place = run.project.place
+    commit, now = saved.plan.basis.commit, commit_of(place.directory, place.environment, place.confinement)
+    commits = f" The plan was made at commit {commit[:12]}, and here is {now[:12]}." if commit and now else ""
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return [
+        warning(
+            "configuration-changed-since-the-plan-was-saved",
+            f"{', '.join(names[:_MOST_NAMED])}{more}: another content than the plan was made of.{commits} "
+            "The plan is applied as it was reviewed; plan again to see what the configuration says now.",
+        )
+    ]
+
+
+def _other_but_alike(name: str) -> Diagnostic:
+    return warning(
+        "what-the-plan-stands-on-changed",
+        f"Since the plan was made {name} changed. Planning again gives the identical changes, so they are "
+        "applied.",
+    )
+
+
+def _not_the_same(others: Sequence[str], differing: str) -> Diagnostic:
+    why = f"Since the plan was made {' and '.join(others)} changed, and planning" if others else "Planning"
+    return error(
+        "saved-plan-is-not-what-planning-gives-now",
+        f"{why} again gives something else: {differing} Nothing was done. Plan again and review the new "
+        "plan.",
+    )
 
 
 def _stale(run: Run, plan: Plan, why: str) -> Diagnostic:

@@ -184,6 +184,55 @@ class SystemClock:
         time.sleep(seconds)
 
 
+_COMMITS: Final = ("GITHUB_SHA", "CI_COMMIT_SHA", "BUILD_SOURCEVERSION")
+_COMMIT: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_LARGEST_REFERENCES: Final = 1 << 24  # bytes
+
+
+def commit_of(directory: str, environment: Mapping[str, str], confinement: Confinement = FREE) -> str:
+    """The commit that is checked out: what the CI job says, else what stands in .git; "" when neither does.
+
+    Git is not asked: its configuration in a work tree may start programs. A confined run looks into no .git.
+    """
+    named = next((environment[name] for name in _COMMITS if environment.get(name)), "")
+    if _COMMIT.fullmatch(named) or confinement.root:
+        return named if _COMMIT.fullmatch(named) else ""
+    return _checked_out(Path(directory).absolute())
+
+
+def _checked_out(directory: Path) -> str:
+    top = next((each for each in (directory, *directory.parents) if (each / ".git").exists()), None)
+    if top is None:
+        return ""
+    git = top / ".git"
+    try:
+        if git.is_file():  # a further work tree, or a submodule
+            git = top / _line(git).removeprefix("gitdir: ")
+        common = git / _line(git / "commondir") if (git / "commondir").exists() else git
+        head = _line(git / "HEAD")
+        name = head.removeprefix("ref: ")
+        if name == head:
+            return head if _COMMIT.fullmatch(head) else ""
+        loose = next((base / name for base in (git, common) if (base / name).is_file()), None)
+        commit = _line(loose) if loose is not None else _packed(common, name)
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return commit if _COMMIT.fullmatch(commit) else ""
+
+
+def _line(path: Path) -> str:
+    return read_regular(path, _LARGEST_REFERENCES).decode().partition("\n")[0].strip()
+
+
+def _packed(git: Path, name: str) -> str:
+    """The commit of a branch that stands in the list of all references."""
+    for line in read_regular(git / "packed-refs", _LARGEST_REFERENCES).decode().splitlines():
+        commit, _, reference = line.partition(" ")
+        if reference == name:
+            return commit
+    return ""
+
+
 def plan_time(environment: Mapping[str, str]) -> str:
     """The time that a plan takes as now, RFC 3339 in UTC: SOURCE_DATE_EPOCH fixes it."""
     fixed = environment.get("SOURCE_DATE_EPOCH", "")

@@ -105,6 +105,7 @@ def conclude(
         tie_breaks=tie_breaks,
         checks=(*checks, *blocks.checks),
         inventories=inventories_read(world.evaluation),
+        basis=world.evaluation.setting.reads.basis(request.commit),
         separation_rules=tuple(judged.rules.verdicts),
     )
     return PlanResult(

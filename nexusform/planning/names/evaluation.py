@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from copy import copy
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.address import ROOT, Address, ConfigAddress, Key, Mode, ModulePath, ModuleStep
@@ -32,6 +32,7 @@ from nexusform.planning.names.repetition import (
     ResourceView,
     expand,
 )
+from nexusform.planning.plan import Basis
 from nexusform.ports import DataAnswer
 from nexusform.schema import BlockSchema
 from nexusform.source import Span
@@ -57,11 +58,24 @@ class ModuleInstance(Struct, frozen=True):
 ResourceKey = tuple[ModulePath, str, str, str]
 
 
+class Reads(Struct):
+    """What was read while values were worked out; see plan.Basis."""
+
+    files: dict[str, str] = field(default_factory=dict)
+    data_files: dict[str, str] = field(default_factory=dict)
+    states: dict[str, str] = field(default_factory=dict)
+
+    def basis(self, commit: str) -> Basis:
+        """All of it, as a plan keeps it."""
+        parts = (self.files, self.data_files, self.states)
+        return Basis(commit, *(dict(sorted(part.items())) for part in parts))
+
+
 class Setting(Struct, frozen=True):
     """What all passes of one plan share.
 
     `tentative`: values that are not given yet are unknown, so that a repetition which is not known
-    is no error.
+    is no error. `reads` fills as they go on.
     """
 
     configuration: Configuration
@@ -74,6 +88,7 @@ class Setting(Struct, frozen=True):
     workspace: str
     applying: bool = False
     tentative: bool = False
+    reads: Reads = field(default_factory=Reads)
 
 
 class Evaluation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import cache, partial
+from hashlib import sha256
 from typing import Any
 
 from msgspec.structs import replace
@@ -14,10 +15,10 @@ from nexusform.configuration.configuration import ResourceBlock
 from nexusform.configuration.evaluation import PreparedBody, prepare_resource
 from nexusform.diagnostics import Diagnostic, Problem, Severity, diagnostic, has_errors
 from nexusform.plain_data import Path, unknown_paths
-from nexusform.planning.names.evaluation import Evaluation, ModuleInstance, Setting
+from nexusform.planning.names.evaluation import Evaluation, ModuleInstance, Reads, Setting
 from nexusform.planning.names.repetition import ObjectView, ResourceView
 from nexusform.planning.request import PlanRequest
-from nexusform.ports import DataAnswer, ReadContext, ResourceType, StateQuery, StateReader
+from nexusform.ports import DataAnswer, Files, ReadContext, ResourceType, StateQuery, StateReader
 from nexusform.schema import BlockSchema
 from nexusform.state.objects import State
 
@@ -41,6 +42,7 @@ def setting_for(request: PlanRequest, bodies: PreparedBodies, state: State) -> S
     """The setting of a plan over what stands."""
     clock = PlanClock(request.now)
     registries = request.registries
+    reads = Reads()
 
     @cache
     def functions() -> Mapping[str, Any]:
@@ -48,7 +50,7 @@ def setting_for(request: PlanRequest, bodies: PreparedBodies, state: State) -> S
 
         # Relative paths start at the root module, in every module: elsewhere users write path.module.
         return standard_functions(
-            request.files,
+            NotedFiles(request.files, reads.files),
             clock,
             request.configuration.root.directory,
             plan_time=clock.now(),
@@ -65,9 +67,11 @@ def setting_for(request: PlanRequest, bodies: PreparedBodies, state: State) -> S
             return DataAnswer(stand_in), []
         directory = request.configuration.root.directory
         managed = _managed(request, state)
-        context = ReadContext(request.files, request.now, directory, managed, registries.resource_types)
+        files = NotedFiles(request.files, reads.data_files)
+        context = ReadContext(files, request.now, directory, managed, registries.resource_types)
         if request.read_state is not None:
-            context = replace(context, read_state=partial(_state_for, request.read_state, block.name))
+            read_state = partial(_state_for, request.read_state, block.name, address, reads.states)
+            context = replace(context, read_state=read_state)
         answer, problems = _read(source, arguments, context)
         body = bodies.of(block)
         return answer, [_at(problem, block, body, address) for problem in problems]
@@ -82,12 +86,48 @@ def setting_for(request: PlanRequest, bodies: PreparedBodies, state: State) -> S
         request.working_directory,
         request.workspace,
         request.applying,
+        reads=reads,
     )
 
 
-def _state_for(read: StateReader, reader: str, query: StateQuery) -> tuple[State | None, list[Problem]]:
-    """The state that a data block of this name asks for."""
-    return read(replace(query, reader=reader))
+def _state_for(
+    read: StateReader, reader: str, address: str, noted: dict[str, str], query: StateQuery
+) -> tuple[State | None, list[Problem]]:
+    """The state that a data block of this name asks for; which one it was is noted."""
+    state, problems = read(replace(query, reader=reader))
+    if state is not None:
+        noted[address] = f"{state.lineage} {state.serial}"
+    return state, problems
+
+
+class NotedFiles:
+    """Files, the digests of which are noted as they are read (Files of the ports)."""
+
+    def __init__(self, files: Files, digests: dict[str, str]) -> None:
+        self._files = files
+        self._digests = digests
+
+    def read(self, path: str) -> bytes:
+        """The whole content."""
+        content = self._files.read(path)
+        self._digests[path] = sha256(content).hexdigest()
+        return content
+
+    def exists(self, path: str) -> bool:
+        """Whether a regular file stands there."""
+        return self._files.exists(path)
+
+    def glob(self, base: str, pattern: str) -> list[str]:
+        """Regular files below `base` that match."""
+        return self._files.glob(base, pattern)
+
+    def absolute(self, path: str) -> str:
+        """The absolute, cleaned form of a path."""
+        return self._files.absolute(path)
+
+    def expand_home(self, path: str) -> str:
+        """`~` at the start replaced by the home directory."""
+        return self._files.expand_home(path)
 
 
 def _stand_in(

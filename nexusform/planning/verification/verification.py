@@ -53,8 +53,9 @@ def _output_problems(plan: Plan, state: State) -> Iterator[str]:
             yield f'The output "{name}" is shown otherwise than it is planned.'
         if change.action is Action.NO_OP and change.before != change.after:
             yield f'The output "{name}" is said to stay as it is.'
-    for name in plan.planned_outputs:
-        if name not in shown:
+    for name, planned in plan.planned_outputs.items():
+        # a partial destroy leaves them all as they are
+        if name not in shown and planned != state.outputs.get(name):
             yield f'The output "{name}" is planned and not shown.'
 
 
