@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterable
+from pathlib import Path
 
+import click
 from msgspec import Struct
+from msgspec.structs import replace
 
-from nexusform.cli.arguments import group, switch, text
+from nexusform.cli.arguments import group, positionals, switch, text
 from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of
 from nexusform.diagnostics import has_errors
@@ -18,6 +23,7 @@ from nexusform.workflow.validate import Validation, validate_directory
 class ValidateArguments(Struct, frozen=True, kw_only=True):
     """What `validate` takes."""
 
+    paths: tuple[str, ...] = positionals(metavar="[PATH]...")
     as_json: bool = switch("As a JSON document", flag="json")
     no_tests: bool = switch("Without looking at the test files")
     portable: bool = switch("Warn where tools built on the Python package hcl2 could not read on")
@@ -27,14 +33,37 @@ class ValidateArguments(Struct, frozen=True, kw_only=True):
 
 @command("validate", ValidateArguments)
 def validate(arguments: ValidateArguments) -> int:
-    """Find every mistake that can be found without state and placement. Exit code 0 or 1."""
-    test_directory = None if arguments.no_tests else arguments.test_directory
-    validation = validate_directory(place_of(), test_directory, portable=arguments.portable)
+    """Find every mistake that can be found without state and placement. Exit code 0 or 1.
+
+    PATH is the directory of a root module (default: this one), or a file in it.
+    """
+    validation = Validation((), {})
+    for directory in _directories(arguments.paths):
+        validation = validation.and_also(_validated(directory, arguments))
     if arguments.as_json:
         _write_json(validation)
     else:
         _write_text(validation, arguments.view)
     return 1 if has_errors(validation.diagnostics) else 0
+
+
+def _validated(directory: str, arguments: ValidateArguments) -> Validation:
+    test_directory = None if arguments.no_tests else arguments.test_directory
+    place = replace(place_of(), directory=directory)
+    return validate_directory(place, test_directory, portable=arguments.portable)
+
+
+def _directories(paths: Iterable[str]) -> list[str]:
+    """The directories of root modules that the paths name, each once; where none is named, this one."""
+    directories: dict[str, None] = {}
+    for path in paths or (".",):
+        if Path(path).is_dir():
+            directories[os.path.normpath(path)] = None
+        elif Path(path).exists():
+            directories[str(Path(path).parent)] = None
+        else:
+            raise click.UsageError(f'There is no file or directory "{path}".')
+    return list(directories)
 
 
 def _write_json(validation: Validation) -> None:

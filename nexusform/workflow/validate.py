@@ -26,6 +26,12 @@ class Validation(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...]
     sources: Mapping[str, SourceFile]
 
+    def and_also(self, other: Validation) -> Validation:
+        """Both, what both say (of a module that both call) once."""
+        diagnostics = dict.fromkeys(_essence(each) for each in self.diagnostics)
+        more = [each for each in other.diagnostics if _essence(each) not in diagnostics]
+        return Validation((*self.diagnostics, *more), {**self.sources, **other.sources})
+
 
 def validate_directory(
     place: Place, test_directory: str | None = None, *, portable: bool = False

@@ -1,0 +1,35 @@
+"""Write a man page per command: `python packaging/man_pages.py DIRECTORY` (needs click-man)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+from click_man.core import write_man_pages
+
+import nexusform
+from nexusform.cli.main import ROOT
+
+
+def main(directory: str) -> None:
+    """Write `nexusform.1`, `nexusform-plan.1`, ... into a directory, which is made if need be."""
+    Path(directory).mkdir(parents=True, exist_ok=True)
+    write_man_pages("nexusform", loaded(ROOT), version=nexusform.__version__, target_dir=directory)
+
+
+def loaded(command: click.Command) -> click.Command:
+    """The same command with all that is below it imported, where click-man looks for it."""
+    if not isinstance(command, click.Group):
+        return command
+    context = click.Context(command)
+    below = {}
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
+        if found is not None:
+            below[name] = loaded(found)
+    return click.Group(command.name, commands=below, help=command.help, epilog=command.epilog)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
