@@ -6,9 +6,10 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import group
+from nexusform.cli.arguments import group, switch, text
 from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
 from nexusform.cli.screen import Screen
@@ -27,6 +28,8 @@ type(EXPRESSION) shows the type of a value. Open brackets and heredocs go on ove
 class ConsoleArguments(Struct, frozen=True, kw_only=True):
     """What `console` takes."""
 
+    explain: str = text("Show where the value of an expression comes from, and leave", metavar="EXPR")
+    as_json: bool = switch("With -explain, as JSON", flag="json")
     variables: tuple[tuple[str, str], ...] = variable_flags()
     state: str = state_flag()
     view: ViewFlags = group(ViewFlags)
@@ -39,22 +42,43 @@ def console(arguments: ConsoleArguments) -> int:
     At a terminal it asks for one after the other, with a history. Otherwise it reads them from
     stdin, one on a line (more where brackets are open), prints each result, and stops with exit
     code 1 at the first that is in error.
+
+    -explain shows one expression as a tree instead: every part with its value and type, names followed to
+    what they are defined as, and what made something sensitive or unknown.
     """
+    if arguments.as_json and not arguments.explain:
+        raise click.UsageError("-json goes with -explain.")
     screen = arguments.view.screen()
     opened = open_console(place_of(arguments.state, arguments.variables))
     screen.diagnostics(opened.diagnostics, opened.sources)
     if opened.console is None:
         return 1
+    if arguments.explain:
+        return _explained(screen, opened.console, arguments)
     if sys.stdin.isatty():
         return _interactive(screen, opened.console)
     return _piped(screen, opened.console)
 
 
+def _explained(screen: Screen, session: Console, arguments: ConsoleArguments) -> int:
+    from nexusform.rendering.answers.expression_tree import tree_document, tree_text
+
+    explained = session.explained(arguments.explain)
+    screen.diagnostics(explained.diagnostics, explained.sources)
+    if explained.tree is not None and arguments.as_json:
+        from nexusform.rendering.notation.json_values import json_bytes
+
+        screen.out(json_bytes(tree_document(explained.tree), pretty=True).decode())
+    elif explained.tree is not None:
+        screen.out(tree_text(explained.tree, screen.width), end="")
+    return 1 if has_errors(explained.diagnostics) else 0
+
+
 def _piped(screen: Screen, session: Console) -> int:
-    for text in _expressions(sys.stdin):
-        if text == "exit":
+    for expression in _expressions(sys.stdin):
+        if expression == "exit":
             return 0
-        if not _answer(screen, session, text):
+        if not _answer(screen, session, expression):
             return 1
     return 0
 
@@ -78,12 +102,12 @@ def _trimmed(text: str) -> str:
     return text.strip() + "\n" if "\n" in text.strip() else text.strip()
 
 
-def _answer(screen: Screen, session: Console, text: str) -> bool:
+def _answer(screen: Screen, session: Console, expression: str) -> bool:
     """Print the value of an expression; whether it has one."""
-    if text == "help":
+    if expression == "help":
         screen.out(HELP)
         return True
-    answer = session.answer(text)
+    answer = session.answer(expression)
     screen.diagnostics(answer.diagnostics, answer.sources)
     if answer.text is not None:
         screen.out(answer.text)

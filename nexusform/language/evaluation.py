@@ -181,6 +181,50 @@ class Evaluation:
         return value
 
 
+class Trace:
+    """What an expression came to while another was evaluated, and those that it was made of.
+
+    In a loop an expression comes as often as it was evaluated, up to TRACED times; `omitted` counts the rest.
+    """
+
+    __slots__ = ("expression", "omitted", "parts", "value")
+
+    def __init__(self, expression: Expression) -> None:
+        self.expression = expression
+        self.value: Value = DYNAMIC_UNKNOWN
+        self.parts: list[Trace] = []
+        self.omitted = 0
+
+
+TRACED: Final = 20
+
+
+class Tracing(Evaluation):
+    """An evaluation that keeps what every part came to."""
+
+    __slots__ = ("at",)
+
+    def __init__(self, scope: Scope, handlers: Mapping[type, Handler], whole: Expression) -> None:
+        super().__init__(scope, handlers)
+        self.at = Trace(whole)
+
+    def value(self, expression: Expression) -> Value:
+        """As in any evaluation."""
+        around, trace = self.at, Trace(expression)
+        if self._noting:
+            pass
+        elif len(around.parts) < TRACED:
+            around.parts.append(trace)
+        else:
+            around.omitted += 1
+        self.at = trace
+        try:
+            trace.value = super().value(expression)
+        finally:
+            self.at = around
+        return trace.value
+
+
 def step_into(value: Value, step: Step) -> Value | Problem:
     """One literal step into a value; a legacy `.0` is an index."""
     if isinstance(step, TraverseAttribute):

@@ -11,7 +11,16 @@ from nexusform.diagnostics import Diagnostic, Problem, ValueNote, did_you_mean, 
 from nexusform.exact_numbers import number_from_decimal
 from nexusform.language.comprehension import for_object, for_tuple, splat, splat_element, template_for
 from nexusform.language.conversion import convert, describe, unify
-from nexusform.language.evaluation import CALL_UNITS, Evaluation, Handler, Scope, TooLarge, bounded
+from nexusform.language.evaluation import (
+    CALL_UNITS,
+    Evaluation,
+    Handler,
+    Scope,
+    TooLarge,
+    Trace,
+    Tracing,
+    bounded,
+)
 from nexusform.language.functions.function import (
     Function,
     FunctionProblem,
@@ -83,7 +92,7 @@ from nexusform.values import (
     tuple_value,
 )
 
-__all__ = ["Scope", "evaluate", "notes_on"]
+__all__ = ["Scope", "Trace", "evaluate", "notes_on", "traced"]
 
 
 def evaluate(expression: Expression, scope: Scope) -> tuple[Value, list[Diagnostic]]:
@@ -104,6 +113,16 @@ def evaluate(expression: Expression, scope: Scope) -> tuple[Value, list[Diagnost
         detail = "The expression or the value it makes is nested too deeply. Split it up with local values."
         run.diagnostics.append(error("expression-too-deeply-nested", detail, expression.span))
     return DYNAMIC_UNKNOWN, run.diagnostics
+
+
+def traced(expression: Expression, scope: Scope) -> tuple[Trace, list[Diagnostic]]:
+    """What an expression and each of its parts came to, and everything that was wrong with it."""
+    run = Tracing(scope, _HANDLERS, expression)
+    try:
+        run.value(expression)
+    except (TooLarge, MemoryError, RecursionError):
+        return Trace(expression), evaluate(expression, scope)[1]
+    return run.at.parts[0], run.diagnostics
 
 
 def notes_on(expression: Expression, scope: Scope) -> tuple[ValueNote, ...]:

@@ -25,7 +25,8 @@ from nexusform.language.scanner import (
     scan,
 )
 from nexusform.language.syntax import Call, Expression, Parentheses
-from nexusform.planning.names.setting import standing_evaluation
+from nexusform.planning.names.origins import Origins, Part
+from nexusform.planning.names.setting import StandingEvaluation, standing_evaluation
 from nexusform.planning.request import PlanRequest
 from nexusform.rendering.answers.console_text import console_type, console_value
 from nexusform.resource_types.registry import registries
@@ -47,6 +48,14 @@ class Evaluated(Struct, frozen=True):
     """The text of a result, None when there was an error."""
 
     text: str | None
+    diagnostics: tuple[Diagnostic, ...]
+    sources: Mapping[str, SourceFile]
+
+
+class Explained(Struct, frozen=True):
+    """The tree of an expression, None when there was an error in it."""
+
+    tree: Part | None
     diagnostics: tuple[Diagnostic, ...]
     sources: Mapping[str, SourceFile]
 
@@ -117,6 +126,18 @@ class Console:
             shown, problems = self._answered(expression)
         return Evaluated(shown, tuple(problems), {**self._sources, INPUT: source})
 
+    def explained(self, text: str) -> Explained:
+        """Where the value of one expression comes from."""
+        source = SourceFile(INPUT, text)
+        sources = {**self._sources, INPUT: source}
+        expression, problems = parse_expression(source)
+        if expression is not None:
+            problems = self._mistakes(expression)
+        if expression is None or has_errors(problems):
+            return Explained(None, tuple(problems), sources)
+        part, problems = Origins(self._evaluation(), sources, INPUT).of(expression)
+        return Explained(part, tuple(problems), sources)
+
     def _answered(self, expression: Expression) -> tuple[str | None, list[Diagnostic]]:
         asked = _type_of(expression)
         if asked is not None and _type_of(asked) is not None:
@@ -127,23 +148,29 @@ class Console:
         return console_type(value.type) if asked is not None else console_value(value), problems
 
     def _value(self, expression: Expression) -> tuple[Value, list[Diagnostic]]:
-        """Every line is evaluated anew, so that one in error leaves nothing behind."""
-        request = self._request
-        schemas = request.registries.schemas
-        problems = check_expression(
-            expression, request.configuration.root, schemas["managed"], schemas["data"]
-        )
+        problems = self._mistakes(expression)
         if has_errors(problems):
             return DYNAMIC_UNKNOWN, problems
-        evaluation = standing_evaluation(request)
+        evaluation = self._evaluation()
+        value = evaluation.evaluated(expression, evaluation.scope(evaluation.root))
+        return value if value is not None else DYNAMIC_UNKNOWN, evaluation.diagnostics
+
+    def _mistakes(self, expression: Expression) -> list[Diagnostic]:
+        """References to what there is not."""
+        schemas = self._request.registries.schemas
+        root = self._request.configuration.root
+        return check_expression(expression, root, schemas["managed"], schemas["data"])
+
+    def _evaluation(self) -> StandingEvaluation:
+        """Every line is evaluated anew, so that one in error leaves nothing behind."""
+        evaluation = standing_evaluation(self._request)
         plain = evaluation.setting.functions
 
         def functions() -> Mapping[str, Any]:
             return {**plain(), _TYPE.name: _TYPE}
 
         evaluation.setting = replace(evaluation.setting, functions=functions, applying=False)
-        value = evaluation.evaluated(expression, evaluation.scope(evaluation.root))
-        return value if value is not None else DYNAMIC_UNKNOWN, evaluation.diagnostics
+        return evaluation
 
     def names(self) -> list[str]:
         """What may begin an expression, for completion at the prompt."""

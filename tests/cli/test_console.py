@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import pty
 import shutil
@@ -219,3 +220,151 @@ def test_terraform_console_prints_the_same(
         if theirs.returncode:
             pytest.skip(f"terraform cannot answer: {theirs.stderr[:200]}")
         assert asked(capsys, monkeypatch, text) == (0, theirs.stdout, ""), text
+
+
+_EXPLAINED = """
+variable "password" {
+  sensitive = true
+  default   = "hunter2"
+}
+variable "nothing" {
+}
+resource "nexus_site" "s" {
+}
+locals {
+  place   = "at ${nexus_site.s.id}"
+  letters = [for c in split("", var.password) : upper(c)]
+}
+module "m" {
+  source = "./m"
+  name   = local.place
+}
+"""
+
+_EXPLAINED_MODULE = """
+variable "name" {
+}
+output "host" {
+  value     = "${var.name}.example"
+  sensitive = true
+}
+"""
+
+
+def _explain(directory: Path, capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    (directory / "main.nf.hcl").write_text(_EXPLAINED)
+    (directory / "m").mkdir(exist_ok=True)
+    (directory / "m" / "main.nf.hcl").write_text(_EXPLAINED_MODULE)
+    assert run([f"-chdir={directory}", "init"]) == 0
+    capfd.readouterr()
+    code = run([f"-chdir={directory}", "console", "-no-color", "-explain", *arguments])
+    captured = capfd.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_explain_follows_names_to_what_made_a_value_unknown_or_sensitive(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, tree, _ = _explain(tmp_path, capfd, "[length(module.m.host), 1 + 2]")
+    assert code == 0
+    assert tree == (
+        "[length(module.m.host), 1 + 2]\n"
+        "    = [ (known after apply), 3, ]  (tuple([ number, number, ]), partly\n"
+        "    sensitive, partly unknown)\n"
+        "  length(module.m.host) = (known after apply)  (number, sensitive, unknown)\n"
+        "    module.m.host = (known after apply)  (string, sensitive, unknown)\n"
+        '        ! sensitive: output "host" is declared so (m/main.nf.hcl:4)\n'
+        '      "${var.name}.example"\n'
+        "          = (known after apply)  (string, unknown)  [m/main.nf.hcl:5]\n"
+        "        var.name = (known after apply)  (string, unknown)  [m/main.nf.hcl:5]\n"
+        "          local.place\n"
+        "              = (known after apply)  (string, unknown)  [main.nf.hcl:16]\n"
+        '            "at ${nexus_site.s.id}"\n'
+        "                = (known after apply)  (string, unknown)  [main.nf.hcl:11]\n"
+        "              nexus_site.s.id\n"
+        "                  = (known after apply)  (string, unknown)  [main.nf.hcl:11]\n"
+        "                  ! unknown: nexus_site.s does not stand yet; what it is is\n"
+        "                  known after apply\n"
+        "  1 + 2 = 3  (number)\n"
+    )
+
+
+def test_explain_says_what_a_name_is_made_of_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    _, tree, _ = _explain(tmp_path, capfd, "[local.place, local.place]")
+    assert tree.count('"at ${nexus_site.s.id}"') == 1
+    assert tree.endswith(
+        "  local.place = (known after apply)  (string, unknown)\n    (what it is made of stands above)\n"
+    )
+
+
+def test_explain_shows_nothing_of_what_is_sensitive(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for more in ([], ["-json"]):
+        _, tree, _ = _explain(
+            tmp_path, capfd, '[for c in local.letters : c == "H" ? var.nothing : "n"]', *more
+        )
+        assert "hunter2" not in tree
+        assert '"h"' not in tree.lower().replace('c == "h"', "").replace('c == \\"h\\"', "")
+        assert tree.count("upper(c)") == 2  # the loop itself, and once what is done in it
+        assert (
+            'variable "password" is declared so' in tree or 'variable \\"password\\" is declared so' in tree
+        )
+
+
+def test_explain_as_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, tree, _ = _explain(tmp_path, capfd, "1 + length(var.password)", "-json")
+    assert code == 0
+    assert json.loads(tree) == {
+        "expression": "1 + length(var.password)",
+        "type": "number",
+        "known": "yes",
+        "sensitive": True,
+        "reasons": [],
+        "omitted": 0,
+        "repeated": False,
+        "parts": [
+            {
+                "expression": "length(var.password)",
+                "type": "number",
+                "known": "yes",
+                "sensitive": True,
+                "reasons": [],
+                "omitted": 0,
+                "repeated": False,
+                "parts": [
+                    {
+                        "expression": "var.password",
+                        "type": "string",
+                        "known": "yes",
+                        "sensitive": True,
+                        "reasons": [
+                            {"mark": "sensitive", "why": 'variable "password" is declared so (main.nf.hcl:2)'}
+                        ],
+                        "omitted": 0,
+                        "repeated": False,
+                        "parts": [],
+                    }
+                ],
+            }
+        ],
+    }
+
+
+def test_explain_goes_through_a_long_loop_a_few_times(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _, tree, _ = _explain(tmp_path, capfd, "[for i in range(30) : i * 2]")
+    assert "  i * 2 = 36  (number)\n" in tree
+    assert tree.endswith("  ... and 11 more\n")
+
+
+def test_explain_of_a_mistake(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, tree, said = _explain(tmp_path, capfd, "nonsense.x")
+    assert (code, tree) == (1, "")
+    assert 'A managed resource "nonsense" "x" has not been declared' in said
+    code, tree, said = _explain(tmp_path, capfd, '1 + "a"')
+    assert code == 1
+    assert "Invalid operand" in said
+    assert run([f"-chdir={tmp_path}", "console", "-json"]) == 1
+    assert "-json goes with -explain." in capfd.readouterr().err

@@ -1,0 +1,232 @@
+"""Where the value of an expression comes from: its parts with their values, names followed to what they are
+defined as, and what made something sensitive or unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from nexusform.address import ConfigAddress, Mode
+from nexusform.configuration.configuration import Variable
+from nexusform.diagnostics import Diagnostic
+from nexusform.language.evaluator import Trace, traced
+from nexusform.language.syntax import (
+    Call,
+    Expression,
+    ForObject,
+    ForTuple,
+    Literal,
+    Parentheses,
+    Splat,
+    SplatElement,
+    StringLiteral,
+    TemplateFor,
+    TemplateWrap,
+    Traversal,
+    TraverseAttribute,
+    TraverseIndex,
+)
+from nexusform.language.value_notes import traversal_text
+from nexusform.planning.names.evaluation import Evaluation, ModuleInstance
+from nexusform.planning.names.repetition import ONCE, Repetition
+from nexusform.schema import Attribute
+from nexusform.source import SourceFile, Span
+from nexusform.values import UNKNOWN, Value
+
+_LOOPS = (ForTuple, ForObject, TemplateFor, Splat)
+_WRAPPINGS = (Parentheses, TemplateWrap)
+_PLAIN = (Literal, StringLiteral, SplatElement)
+
+
+class Part(Struct, frozen=True):
+    """One part of an expression.
+
+    `text` is how it is written and `place` where (None: in the expression that was asked about); `reasons`
+    say what made its value sensitive or unknown. `parts` are what it is made of, `omitted` counts those of a
+    loop that are left out. `hidden`: its value would tell of a sensitive one. `repeated`: its parts stand
+    further up already.
+    """
+
+    text: str
+    value: Value
+    place: Span | None = None
+    reasons: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
+    omitted: int = 0
+    hidden: bool = False
+    repeated: bool = False
+
+
+class _Definition(Struct, frozen=True):
+    # What a name stands for: an expression in a module instance.
+    name: str
+    expression: Expression
+    instance: ModuleInstance
+    repetition: Repetition = ONCE
+
+
+class Origins:
+    """Follows the parts of one expression; `sources` hold the text of every file that it may lead to."""
+
+    def __init__(self, evaluation: Evaluation, sources: Mapping[str, SourceFile], own: str) -> None:
+        self._evaluation = evaluation
+        self._texts = {name: source.text.encode() for name, source in sources.items()}
+        self._own = own
+        self._followed: set[tuple[object, ...]] = set()
+
+    def of(self, expression: Expression) -> tuple[Part, list[Diagnostic]]:
+        """The tree of an expression in the root module."""
+        root = self._evaluation.root
+        trace, problems = traced(expression, self._evaluation.scope(root))
+        return self._part(trace, root, hidden=False), problems
+
+    def _part(self, trace: Trace, instance: ModuleInstance, *, hidden: bool) -> Part:
+        expression = trace.expression
+        if isinstance(expression, _WRAPPINGS) and len(trace.parts) == 1:
+            return self._part(trace.parts[0], instance, hidden=hidden)
+        traces = trace.parts
+        # What is inside of a loop over something sensitive carries no mark of its own, and how often it is
+        # gone through is not to be told.
+        secret = isinstance(expression, _LOOPS) and bool(traces) and traces[0].value.has_marks
+        if secret:
+            traces = traces[:2]
+        parts = [
+            self._part(part, instance, hidden=hidden or (secret and position > 0))
+            for position, part in enumerate(traces)
+            if not isinstance(part.expression, _PLAIN)
+        ]
+        repeated = False
+        reasons: list[str] = []
+        if isinstance(expression, Traversal):
+            definition = self._definition(expression, instance)
+            if definition is not None:
+                repeated = not self._is_new(definition)
+                parts += [] if repeated else [self._defined(definition, hidden=hidden)]
+            if trace.value.has_marks or not trace.value.is_wholly_known:
+                reasons += self._reasons(expression, trace.value, instance)
+        elif isinstance(expression, Call):
+            reasons += _reasons_of_call(expression, trace)
+        return Part(
+            self._text(expression.span),
+            trace.value,
+            None if expression.span.filename == self._own else expression.span,
+            tuple(reasons),
+            tuple(parts),
+            0 if secret else trace.omitted,
+            hidden,
+            repeated,
+        )
+
+    def _text(self, span: Span) -> str:
+        written = self._texts.get(span.filename, b"")[span.start.byte : span.end.byte]
+        return " ".join(written.decode(errors="replace").split())
+
+    # --- names ---
+
+    def _is_new(self, definition: _Definition) -> bool:
+        key = (definition.instance.path, definition.expression.span)
+        if key in self._followed:
+            return False
+        self._followed.add(key)
+        return True
+
+    def _defined(self, definition: _Definition, *, hidden: bool) -> Part:
+        scope = self._evaluation.scope(definition.instance, definition.repetition)
+        trace, _ = traced(definition.expression, scope)
+        return self._part(trace, definition.instance, hidden=hidden)
+
+    def _definition(self, traversal: Traversal, instance: ModuleInstance) -> _Definition | None:
+        root, name = traversal.root.name, _name_at(traversal, 0)
+        module = instance.module
+        if root == "local" and name in module.locals:
+            return _Definition(name, module.locals[name].expression, instance)
+        if root == "var" and instance.call is not None and instance.parent is not None:
+            passed = instance.call.inputs.get(name)
+            if passed is not None:
+                return _Definition(name, passed[0], instance.parent, instance.repetition)
+        if root == "module" and name in module.calls:
+            return self._module_output(traversal, instance, name)
+        return None
+
+    def _module_output(self, traversal: Traversal, instance: ModuleInstance, name: str) -> _Definition | None:
+        step = traversal.steps[1] if len(traversal.steps) > 1 else None
+        key = step.key if isinstance(step, TraverseIndex) else None
+        output = _name_at(traversal, 1 if key is None else 2)
+        if key is not None and not isinstance(key, str):
+            key = int(key)
+        called = self._evaluation.called_module(instance, name, key)
+        if called is None or output not in called.module.outputs:
+            return None
+        return _Definition(output, called.module.outputs[output].expression, called)
+
+    # --- why ---
+
+    def _reasons(self, traversal: Traversal, value: Value, instance: ModuleInstance) -> Iterator[str]:
+        root, name = traversal.root.name, _name_at(traversal, 0)
+        module = instance.module
+        if root == "var" and name in module.variables:
+            yield from self._reasons_of_variable(module.variables[name], value, instance)
+        elif root == "module" and name in module.calls:
+            definition = self._definition(traversal, instance)
+            output = definition.instance.module.outputs[definition.name] if definition is not None else None
+            if output is not None and output.sensitive:
+                yield f'sensitive: output "{output.name}" is declared so ({_line(output.span)})'
+        elif root == "data":
+            yield from self._reasons_of_resource(traversal, value, instance, 1)
+        elif ("managed", root, name) in module.resources:
+            yield from self._reasons_of_resource(traversal, value, instance, 0)
+
+    def _reasons_of_variable(
+        self, declared: Variable, value: Value, instance: ModuleInstance
+    ) -> Iterator[str]:
+        where = _line(declared.span)
+        if declared.sensitive:
+            yield f'sensitive: variable "{declared.name}" is declared so ({where})'
+        if instance.call is None and value.raw is UNKNOWN:
+            yield f'unknown: variable "{declared.name}" has no value ({where})'
+
+    def _reasons_of_resource(
+        self, traversal: Traversal, value: Value, instance: ModuleInstance, used: int
+    ) -> Iterator[str]:
+        mode: Mode = "data" if used else "managed"
+        kind = _name_at(traversal, 0) if used else traversal.root.name
+        block = instance.module.resources.get((mode, kind, _name_at(traversal, used)))
+        if block is None:
+            return
+        steps = traversal.steps[used + 1 :]
+        attribute = next((step.name for step in steps if isinstance(step, TraverseAttribute)), "")
+        schema = self._evaluation.setting.schemas[block.mode].get(kind)
+        declared = schema.attributes.get(attribute) if schema is not None else None
+        address = ConfigAddress(instance.module.path, block.mode, kind, block.name)
+        if value.has_marks:
+            yield _why_sensitive(str(address), attribute, declared)
+        if value.is_wholly_known:
+            return
+        if any(item.attributes is None for item in self._evaluation.resource(instance, block).items.values()):
+            yield f"unknown: {address} does not stand yet; what it is is known after apply"
+        else:
+            yield f"unknown: {traversal_text(traversal)} is known after apply"
+
+
+def _why_sensitive(address: str, attribute: str, declared: Attribute | None) -> str:
+    if declared is not None and declared.sensitive:
+        return f'sensitive: "{attribute}" of {address} always is'
+    return f"sensitive: {address} was given a sensitive value"
+
+
+def _reasons_of_call(call: Call, trace: Trace) -> Iterator[str]:
+    if call.name.removeprefix("core::") == "sensitive":
+        yield "sensitive: sensitive() marks it"
+    if trace.value.raw is UNKNOWN and not call.arguments:
+        yield f"unknown: {call.name}() is known after apply"
+
+
+def _name_at(traversal: Traversal, position: int) -> str:
+    step = traversal.steps[position] if position < len(traversal.steps) else None
+    return step.name if isinstance(step, TraverseAttribute) else ""
+
+
+def _line(span: Span) -> str:
+    return f"{span.filename}:{span.start.line}"
