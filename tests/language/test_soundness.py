@@ -281,6 +281,7 @@ def _hidden(draw: Any, value: Value, *, typed: bool) -> Value:
 
 
 # --- where Terraform promises too much ---------------------------------------------------------------
+# docs/language-differences.md quotes its answers; test_terraform_agreement.py asks it for them.
 
 # Functions that bring values to one type: one of unknown type is taken to agree.
 _LOOPS = (ForTuple, ForObject, Splat, TemplateFor)
@@ -299,6 +300,8 @@ def _promises_too_much(text: str, hidden: Mapping[str, Value]) -> bool:
             return True
         if isinstance(part, _LOOPS) and _may_shrink(children(part)[0], hidden):
             return True
+        if isinstance(part, Splat) and _may_be_no_element(children(part)[0], hidden):
+            return True
         agree = isinstance(part, Call) and part.name in _TAKEN_TO_AGREE
         if agree and any(_is_open(p, hidden) for p in children(part)):
             return True
@@ -309,6 +312,12 @@ def _may_shrink(expression: Expression, hidden: Mapping[str, Value]) -> bool:
     # Whether it is a set whose unknown elements may turn out to be equal to others.
     value, _ = evaluate(expression, _Names(hidden))
     return isinstance(value.type, SetType) and value.is_known and not value.is_wholly_known
+
+
+def _may_be_no_element(expression: Expression, hidden: Mapping[str, Value]) -> bool:
+    # Whether it is unknown and no list: as an element it may be in error, and as null it is none.
+    value, _ = evaluate(expression, _Names(hidden))
+    return not value.is_known and not isinstance(value.type, (ListType, SetType, TupleType))
 
 
 def _is_open(expression: Expression, hidden: Mapping[str, Value]) -> bool:

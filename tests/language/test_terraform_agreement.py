@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -17,8 +18,9 @@ from nexusform.language.functions.json_text import json_text
 from nexusform.language.functions.registry import described_families
 from nexusform.language.parser import parse_expression
 from nexusform.language.syntax import Traversal
+from nexusform.rendering.answers.console_text import console_type, console_value
 from nexusform.source import SourceFile
-from nexusform.values import Value
+from nexusform.values import DYNAMIC_UNKNOWN, Value, tuple_value
 
 _TABLES = sorted((Path(__file__).parent / "tables").glob("agreed*.txt"))
 _WRONG = "an error"
@@ -75,6 +77,82 @@ def _theirs(expressions: list[str], directory: Path) -> list[str]:
     found = json.loads(base64.b64decode(json.loads(answer.stdout)))
     assert isinstance(found, list)
     return found
+
+
+# --- what is known early and changes -------------------------------------------------------------
+
+
+_PAGE = Path(__file__).parents[2] / "docs" / "language-differences.md"
+
+
+class _One(_Constants):
+    # A scope in which every name has one value.
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+    def lookup(self, _traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+        return self.value, 0, []
+
+
+def _listed() -> list[tuple[str, str, str, str]]:
+    """The rows of the page: expression, value and type while x is unknown, x, value and type then."""
+    rows = [line.strip("| ").split(" | ") for line in _PAGE.read_text().splitlines() if " of type `" in line]
+    return [(row[0].strip("`"), row[1], row[2].strip("`"), row[3]) for row in rows]
+
+
+def _value_of(text: str, scope: _Constants) -> Value:
+    expression, _ = parse_expression(SourceFile("row", text))
+    assert expression is not None
+    value, problems = evaluate(expression, scope)
+    assert problems == []
+    return value
+
+
+def _tidy(text: str) -> str:
+    return re.sub(r"(?<=[\[({]) | (?=[\])}])|,(?= ?[\])}])", "", " ".join(text.split()))
+
+
+def _said(value: Value) -> str:
+    return f"`{_tidy(console_value(value))}` of type `{_tidy(console_type(value.type))}`"
+
+
+@pytest.mark.parametrize("row", _listed(), ids=lambda row: str(row[0]))
+def test_the_page_says_what_is_known_early_and_changes(row: tuple[str, str, str, str]) -> None:
+    text, early, known, late = row
+    assert _said(_value_of(text, _One(DYNAMIC_UNKNOWN))) == early
+    assert _said(_value_of(text, _One(_value_of(known, _Constants())))) == late
+
+
+@pytest.mark.skipif(shutil.which("terraform") is None, reason="terraform is not installed")
+def test_terraform_changes_its_mind_in_the_same_way(tmp_path: Path) -> None:
+    (tmp_path / "empty.tfrc").write_text("")
+    (tmp_path / "main.tf").write_text('resource "terraform_data" "x" {\n  input = 1\n}\n')
+    texts: list[str] = []
+    values: list[Value] = []
+    for text, _, known, _ in _listed():
+        for x, scope in (
+            ("terraform_data.x.output", _One(DYNAMIC_UNKNOWN)),
+            (known, _One(_value_of(known, _Constants()))),
+        ):
+            texts.append(re.sub(r"\bx\b", lambda _, x=x: x, text))
+            values.append(_value_of(text, scope))
+    whole, ours = f"[{', '.join(texts)}]", tuple_value(values)
+    environment = {**os.environ, "TF_CLI_CONFIG_FILE": str(tmp_path / "empty.tfrc")}
+    answers = []
+    for arguments, given in (("init", ""), ("console", whole), ("console", f"type({whole})")):
+        done = subprocess.run(
+            ["terraform", arguments, "-no-color"],
+            input=f"{given}\n",
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            cwd=tmp_path,
+            env=environment,
+        )
+        assert done.returncode == 0, done.stderr
+        answers.append(_tidy(done.stdout))
+    assert answers[1:] == [_tidy(console_value(ours)), _tidy(console_type(ours.type))]
 
 
 @pytest.mark.skipif(shutil.which("terraform") is None, reason="terraform is not installed")

@@ -299,7 +299,7 @@ def _match_keys(values: Value, keys: Value, searchset: Value) -> Value:
     common = unify([keys.type.element, searchset.type.element])
     if common is None:
         raise FunctionProblem("keys and searchset must be of the same type")
-    if not keys.is_wholly_known or not searchset.is_wholly_known:
+    if not (values.is_wholly_known and keys.is_wholly_known and searchset.is_wholly_known):
         return Value(values.type, UNKNOWN)
     try:
         chosen = {order_key(_convert(key, common)) for key in searchset.raw}
