@@ -89,6 +89,10 @@ class VmDemand(Struct, frozen=True):
     provenance: str = "predicted"
 
 
+# How a place is known that somebody saw.
+OBSERVED: Final = "observed"
+
+
 class PlacedVm(Struct, frozen=True):
     """One VM that has a place: read once from state by its resource type, or decided once in a plan.
 

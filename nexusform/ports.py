@@ -49,6 +49,7 @@ __all__ = [
     "StateQuery",
     "StateReader",
     "Surroundings",
+    "Unplaced",
     "VmFamily",
 ]
 
@@ -81,12 +82,18 @@ class Surroundings(Protocol):
         ...
 
 
+# VMs without a machine, by pool and number, as the attributes of their object record them.
+Unplaced: TypeAlias = Mapping[tuple[str, "int | str"], Mapping[str, Any]]
+
+
 class VmFamily(Struct, frozen=True):
     """How a resource type of phase 4 speaks of its VMs. All of these are pure.
 
     `demand(attributes, surroundings, address)` -> what it wants (None with problems when it
-    cannot be told). `standing(attributes)` -> what a prior object has. `assemble(attributes, surroundings,
-    placed)` -> the computed attributes that show the placements (`nodes`, `machine`, ...).
+    cannot be told). `standing(attributes)` -> what a prior object has. `unplaced(attributes)` -> the VMs
+    that the platform has and found no machine for, by pool and number, as their attributes record them.
+    `assemble(attributes, surroundings, placed, unplaced)` -> the computed attributes that show the placements
+    (`nodes`, `machine`, ...).
     `unknown_skus(attributes, names)` -> a problem for every SKU in the arguments that is not among the
     names, for checks without a plan. `node(attributes, vm, cluster)` -> what one of its VMs carries as a
     node; `cluster` are the attributes of the cluster that separate pools belong to, else its own.
@@ -95,11 +102,12 @@ class VmFamily(Struct, frozen=True):
 
     demand: Callable[[Mapping[str, Any], Surroundings, Address], tuple[VmDemand | None, list[Problem]]]
     standing: Callable[[Mapping[str, Any]], tuple[PlacedVm, ...]]
-    assemble: Callable[[Mapping[str, Any], Surroundings, Sequence[PlacedVm]], dict[str, Any]]
+    assemble: Callable[[Mapping[str, Any], Surroundings, Sequence[PlacedVm], Unplaced], dict[str, Any]]
     unknown_skus: Callable[[Mapping[str, Any], Collection[str]], list[Problem]] = lambda _values, _names: []
     node: Callable[[Mapping[str, Any], PlacedVm, Mapping[str, Any]], NodeMarks] = (
         lambda _values, _vm, _cluster: NodeMarks()
     )
+    unplaced: Callable[[Mapping[str, Any]], Unplaced] = lambda _values: {}
 
 
 class StateQuery(Struct, frozen=True):

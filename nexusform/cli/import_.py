@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+
+import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import group, number, positional
+from nexusform.cli.arguments import group, number, optional, text
 from nexusform.cli.commands import command
 from nexusform.cli.flags import LockFlags, ViewFlags, place_of, state_flag, variable_flags
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import has_errors
+from nexusform.importers.az_adoption import AdoptedSite
+from nexusform.words import counted
+from nexusform.workflow.adopting import import_site
 from nexusform.workflow.importing import address_to_import, import_one
 from nexusform.workflow.project import Project, open_project
 from nexusform.workflow.run import Notices, base_request, begin
@@ -24,8 +30,10 @@ Run `nexusform plan` to see where the configuration says something else.
 class ImportArguments(Struct, frozen=True, kw_only=True):
     """What `import` takes."""
 
-    address: str = positional()
-    object_id: str = positional(metavar="ID")
+    address: str = optional("")
+    object_id: str = optional("", metavar="ID")
+    source: str = text("Take over everything of an exported directory", metavar="DIR", flag="from")
+    generate_config_out: str = text("With -from: where the configuration is written, a new file", metavar="F")
     variables: tuple[tuple[str, str], ...] = variable_flags()
     lock: LockFlags = group(LockFlags)
     state: str = state_flag()
@@ -35,12 +43,20 @@ class ImportArguments(Struct, frozen=True, kw_only=True):
 
 @command("import", ImportArguments)
 def import_(arguments: ImportArguments) -> int:
-    """Bring the object with ID, as its provider knows it, into the state at ADDRESS.
+    """Bring what stands already into the state, without changing it.
 
-    The resource block must exist. Import blocks in the configuration do the same as a part of a
-    plan that can be reviewed.
+    `import ADDRESS ID` takes over one object, as its provider knows it; its resource block must exist.
+    Import blocks in the configuration do the same as a part of a plan that can be reviewed.
+
+    `import -from=DIR -generate-config-out=F` takes over whole sites from what `az networkcloud` printed
+    (`nexusform inventory script` says how to capture it), and writes their configuration: the next plan has
+    no changes.
     """
     screen = arguments.view.screen()
+    if arguments.source:
+        return _take_over_sites(screen, arguments)
+    if not arguments.address or not arguments.object_id:
+        raise click.UsageError("Say what to import: ADDRESS and ID, or -from=DIR and -generate-config-out=F.")
     opened = open_project(place_of(arguments.state, arguments.variables))
     screen.diagnostics(opened.diagnostics, opened.sources)
     if opened.project is None:
@@ -62,11 +78,53 @@ def _take_over(screen: Screen, project: Project, arguments: ImportArguments) -> 
         object_id = arguments.object_id
         screen.out(f'{address}: Importing from ID "{object_id}"...')
         request = base_request(project, run.stored)
-        problems = import_one(
-            request, project, run.providers, block, address, object_id, run.stored.kept_lines()
-        )
+        problems = import_one(request, project, run.providers, block, address, object_id)
     screen.diagnostics([*problems, *run.diagnostics[already_told:]], project.sources)
     if has_errors(problems) or has_errors(run.diagnostics):
         return 1
     screen.out(DONE, end="")
     return 0
+
+
+# --- whole sites -------------------------------------------------------------------------------
+
+
+def _take_over_sites(screen: Screen, arguments: ImportArguments) -> int:
+    if arguments.address:
+        raise click.UsageError("-from takes over whole sites: leave ADDRESS and ID out.")
+    if not arguments.generate_config_out:
+        raise click.UsageError("-from needs -generate-config-out=F: the file that the configuration goes to.")
+    place = place_of(arguments.state, arguments.variables)
+    answer = import_site(
+        place,
+        os.path.normpath(arguments.source),
+        arguments.generate_config_out,
+        arguments.lock.locking(),
+        Notices(waiting=screen.err),
+    )
+    screen.diagnostics(answer.diagnostics, answer.sources)
+    if has_errors(answer.diagnostics):
+        return 1
+    for site in answer.sites:
+        screen.out(_site_line(site))
+    if not answer.imported:
+        screen.out("\nNothing to import: the state holds everything of it already.")
+        return 0
+    screen.out(
+        f"\nImport successful! {counted(answer.imported, 'object')} in the state, nothing moved.\n"
+        f"Their configuration was written to {arguments.generate_config_out}. Look it through and keep it; "
+        "\n`nexusform plan` has no changes now."
+    )
+    return 0
+
+
+def _site_line(site: AdoptedSite) -> str:
+    """`lon1: 8 racks, 128 machines, 15 clusters; 900 VMs adopted, 2 without a machine, 0 occupied`."""
+    types = [one.type for one in site.objects]
+    parts = [
+        counted(types.count("nexus_rack"), "rack"),
+        counted(types.count("nexus_bare_metal_machine"), "machine"),
+        counted(types.count("nexus_kubernetes_cluster"), "cluster"),
+    ]
+    vms = f"{counted(site.adopted, 'VM')} adopted, {site.unplaced:,} without a machine"
+    return f"{site.name}: {', '.join(parts)}; {vms}, {site.occupied:,} occupied"

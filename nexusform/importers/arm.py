@@ -135,37 +135,71 @@ class Item:
         self.report(key, SHAPE, f"{needed} is needed here, not {_kind(got)}.")
 
 
-def resources(file: str, document: Any, findings: list[Problem]) -> list[Item]:
-    """The resources of a document in either form; a single resource (`az ... show`) counts as one."""
+# Where lists stand: REST pages, answers of Resource Graph, ARM templates, what kubectl prints.
+_LISTS: Final = ("value", "data", "resources", "items")
+_MORE: Final = ("nextLink", "skip_token", "$skipToken", "skipToken")
+
+
+def resources(
+    file: str, document: Any, findings: list[Problem], path: Path = (), *, followed: bool = False
+) -> list[Item]:
+    """The resources of a document in any form; a single resource (`az ... show`) counts as one.
+
+    Pages that were joined to one list are read one after the other; `followed`: the next one is there.
+    """
     if isinstance(document, list):
-        return _items(file, (), document, findings)
-    if isinstance(document, Mapping) and "value" in document:
-        if document.get("nextLink"):
-            findings.append(
-                Problem(
-                    ("nextLink",),
-                    "incomplete-list",
-                    "this is one page of several. Capture the list with `az`, which follows the pages.",
-                    Severity.WARNING,
-                    file=file,
-                )
-            )
-        if isinstance(document["value"], list):
-            return _items(file, ("value",), document["value"], findings)
-        findings.append(
-            Problem(("value",), SHAPE, f"a list is needed here, not {_kind(document['value'])}.", file=file)
-        )
+        return _listed(file, path, document, findings)
+    key = _list_of(document)
+    if key is not None:
+        if not followed:
+            _warn_of_more_pages(file, document, findings, path)
+        inside = document[key]
+        if isinstance(inside, Mapping) and key == "resources":  # an ARM template with symbolic names
+            inside = list(inside.values())
+        if isinstance(inside, list):
+            return _listed(file, (*path, key), inside, findings)
+        detail = f"a list is needed here, not {_kind(inside)}."
+        findings.append(Problem((*path, key), SHAPE, detail, file=file))
         return []
     if isinstance(document, Mapping) and "id" in document:
-        return [Item(file, (), document, findings)]
+        return [Item(file, path, document, findings)]
     detail = f'a list of resources or {{"value": [...]}} is needed, not {_kind(document)}.'
-    findings.append(Problem(_TOP, SHAPE, detail, file=file))
+    findings.append(Problem(path or _TOP, SHAPE, detail, file=file))
     return []
 
 
-def _items(file: str, path: Path, values: list[Any], findings: list[Problem]) -> list[Item]:
-    items = []
+def _list_of(document: Any) -> str | None:
+    """Under which key a document holds its resources; None for what is a resource itself, or neither."""
+    if not isinstance(document, Mapping) or "id" in document:
+        return None
+    return next((key for key in _LISTS if key in document), None)
+
+
+def _listed(file: str, path: Path, values: list[Any], findings: list[Problem]) -> list[Item]:
+    """The resources of a list, whose entries may be pages."""
+    items: list[Item] = []
     for index, value in enumerate(values):
+        at = (*path, index)
+        if isinstance(value, list) or _list_of(value) is not None:
+            items += resources(file, value, findings, at, followed=index + 1 < len(values))
+        else:
+            items += _items(file, path, [value], findings, index)
+    return items
+
+
+def _warn_of_more_pages(file: str, document: Mapping[str, Any], findings: list[Problem], path: Path) -> None:
+    key = next((key for key in _MORE if document.get(key)), None)
+    if key is not None:
+        detail = (
+            "this is one page of several. Capture the list with `az`, which follows the pages, or join all "
+            "pages in one file."
+        )
+        findings.append(Problem((*path, key), "incomplete-list", detail, Severity.WARNING, file=file))
+
+
+def _items(file: str, path: Path, values: list[Any], findings: list[Problem], first: int = 0) -> list[Item]:
+    items = []
+    for index, value in enumerate(values, first):
         at = (*path, index)
         if isinstance(value, Mapping):
             items.append(Item(file, at, value, findings))

@@ -1,4 +1,4 @@
-"""An export of `az networkcloud` -> a site: racks, machines, and who stands on them.
+"""An export of `az networkcloud` -> sites: racks, machines, and who stands on them.
 
 Machines are joined to racks by ARM id (case does not matter), racks give the zone, SKUs the
 capacity. Everything that is wrong comes back as findings; nothing raises.
@@ -6,33 +6,46 @@ capacity. Everything that is wrong comes back as findings; nothing raises.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from itertools import chain
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.importers.arm import Item, newest_change, parse_time, resources, time_text
+from nexusform.importers.arm import Item, newest_change, parse_time, time_text
 from nexusform.importers.az_cells import place
-from nexusform.importers.az_machines import compute_racks, read_machines, read_racks
+from nexusform.importers.az_documents import ANY, AzItems, Documents, read_items
+from nexusform.importers.az_hardware import read_rack_skus
+from nexusform.importers.az_machines import MachineReading, compute_racks, read_machines, read_racks
 from nexusform.importers.az_model import (
     EXPORTED_AT,
     AzCapacity,
     AzCluster,
     AzInventory,
     AzNode,
+    AzSite,
     AzVirtualMachine,
 )
-from nexusform.importers.az_workloads import read_clusters, read_pools, read_virtual_machines
+from nexusform.importers.az_sites import by_site
+from nexusform.importers.az_workloads import (
+    node_creation_times,
+    read_clusters,
+    read_pools,
+    read_virtual_machines,
+)
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST, Catalogue
 
-# Kind of document (az_files.StandardFile.kind) -> its files as (name for messages, content).
-Documents: TypeAlias = Mapping[str, Sequence[tuple[str, bytes]]]
-
 MAX_FINDINGS: Final = 50
+
+
+class _Reading(Struct, frozen=True):
+    # What the resources of a site are read with.
+    by_sku_id: Mapping[str, str]
+    catalogue: Catalogue
+    exported_at: datetime | None
 
 
 def read_inventory(
@@ -40,61 +53,76 @@ def read_inventory(
     machine_sku_by_id: Mapping[str, str] | None = None,
     catalogue: Catalogue | None = None,
 ) -> tuple[AzInventory, tuple[Problem, ...]]:
-    """The site that the documents describe, and what is wrong with them, errors first.
+    """All that the documents describe as one site, and what is wrong with them, errors first.
 
     `machine_sku_by_id` maps machineSkuId to a machine SKU of the catalogue (default: the newest
     one) and wins over the rack's SKU.
     """
-    skus = catalogue or CATALOGUES[NEWEST]
     findings: list[Problem] = []
-    items, stated = _read_all(documents, findings)
-    racks = read_racks(items["racks"])
-    machines = read_machines(items["bare_metal_machines"], racks, machine_sku_by_id or {})
-    pools = read_pools(items["agent_pools"])
-    clusters, nodes = read_clusters(items["kubernetes_clusters"], pools, skus.vm_skus)
-    listed = nodes + read_virtual_machines(items["virtual_machines"])
-    placed = place(listed, machines, racks, skus.machine_skus)
-    newest = newest_change(chain.from_iterable(items.values()))
-    exported_at = _exported_at(documents, stated, findings)
-    age = exported_at or newest
-    inventory = AzInventory(
+    items, reading = _read(documents, machine_sku_by_id, catalogue, findings)
+    return _inventory(items, reading), _limited(findings)
+
+
+def read_sites(
+    documents: Documents,
+    machine_sku_by_id: Mapping[str, str] | None = None,
+    catalogue: Catalogue | None = None,
+) -> tuple[tuple[AzSite, ...], tuple[Problem, ...]]:
+    """The sites that the documents describe, by name, told apart by their extended locations; and what is
+    wrong with the documents, errors first.
+    """
+    findings: list[Problem] = []
+    items, reading = _read(documents, machine_sku_by_id, catalogue, findings)
+    sites = [AzSite(name, _inventory(own, reading)) for name, own in sorted(by_site(items).items())]
+    return tuple(sites), _limited(findings)
+
+
+def _read(
+    documents: Documents,
+    machine_sku_by_id: Mapping[str, str] | None,
+    catalogue: Catalogue | None,
+    findings: list[Problem],
+) -> tuple[AzItems, _Reading]:
+    items = read_items(documents, findings)
+    exported_at = _exported_at(documents, items.stated, findings)
+    return items, _Reading(machine_sku_by_id or {}, catalogue or CATALOGUES[NEWEST], exported_at)
+
+
+def _inventory(items: AzItems, reading: _Reading) -> AzInventory:
+    """The site that resources describe."""
+    catalogue = reading.catalogue
+    unreadable = items.unreadable | ({"racks", "bare_metal_machines"} if ANY in items.unreadable else set())
+    racks = read_racks(items.of("racks"))
+    machines = read_machines(
+        items.of("bare_metal_machines"),
+        MachineReading(
+            racks, reading.by_sku_id, read_rack_skus(items.of("rack_skus")), "racks" not in unreadable
+        ),
+    )
+    pools = read_pools(items.of("agent_pools"))
+    clusters, nodes, skus = read_clusters(items.of("kubernetes_clusters"), pools, catalogue.vm_skus)
+    placed = place(
+        [*nodes, *read_virtual_machines(items.of("virtual_machines"))],
+        machines,
+        racks.values(),
+        catalogue.machine_skus,
+        judges_machines=unreadable.isdisjoint({"racks", "bare_metal_machines"}),
+    )
+    made = node_creation_times(items.of("nodes"))
+    of_clusters = [
+        replace(vm, created_at=made.get(vm.name, vm.created_at)) for vm in placed if isinstance(vm, AzNode)
+    ]
+    age = reading.exported_at or newest_change(chain.from_iterable(items.by_kind.values()))
+    return AzInventory(
         racks=compute_racks(racks, machines.values()),
         machines=tuple(sorted(machines.values(), key=lambda m: m.name)),
         virtual_machines=tuple(vm for vm in placed if isinstance(vm, AzVirtualMachine)),
-        clusters=_with_nodes(clusters, [vm for vm in placed if isinstance(vm, AzNode)]),
-        capacity=_capacity(items["clusters"]),
+        clusters=_with_nodes(clusters, of_clusters),
+        vm_skus=tuple(skus),
+        capacity=_capacity(items.of("clusters")),
         exported_at=time_text(age) if age else None,
-        age_certain=exported_at is not None,
+        age_certain=reading.exported_at is not None,
     )
-    return inventory, _limited(findings)
-
-
-_KINDS: Final = (
-    "racks",
-    "bare_metal_machines",
-    "virtual_machines",
-    "kubernetes_clusters",
-    "agent_pools",
-    "clusters",
-)
-
-
-def _read_all(
-    documents: Documents, findings: list[Problem]
-) -> tuple[dict[str, list[Item]], list[tuple[str, Any]]]:
-    """The resources of every kind, and the `exported_at` that documents state."""
-    items: dict[str, list[Item]] = {kind: [] for kind in _KINDS}
-    stated: list[tuple[str, Any]] = []
-    for kind in _KINDS:
-        for name, content in documents.get(kind, ()):
-            data, problem = parse_json(name, content)
-            if problem is not None:
-                findings.append(problem)
-                continue
-            if isinstance(data, Mapping) and EXPORTED_AT in data:
-                stated.append((name, data[EXPORTED_AT]))
-            items[kind] += resources(name, data, findings)
-    return items, stated
 
 
 def _exported_at(
@@ -153,48 +181,3 @@ def _limited(findings: list[Problem]) -> tuple[Problem, ...]:
         file=ordered[MAX_FINDINGS].file,
     )
     return (*ordered[:MAX_FINDINGS], more)
-
-
-MAX_BYTES: Final = 64 * 1024 * 1024
-INVALID: Final = "invalid-json"
-
-# What `>` writes depends on the shell: PowerShell puts a mark first, or writes UTF-16.
-_MARKS: Final = (
-    (b"\xef\xbb\xbf", "utf-8-sig"),
-    (b"\xff\xfe", "utf-16"),
-    (b"\xfe\xff", "utf-16"),
-)
-
-
-def parse_json(file: str, content: bytes) -> tuple[Any, Problem | None]:
-    """The data of a JSON document, or (None, what is wrong with it)."""
-    if len(content) > MAX_BYTES:
-        detail = f"the file has {len(content):,} bytes; at most {MAX_BYTES:,} are read."
-        return None, Problem((), "file-too-large", detail, file=file)
-    encoding = next((name for mark, name in _MARKS if content.startswith(mark)), "utf-8")
-    try:
-        text = content.decode(encoding)
-    except UnicodeDecodeError as problem:
-        before = content[: problem.start]
-        line = before.count(b"\n") + 1
-        column = problem.start - (before.rfind(b"\n") + 1) + 1
-        return None, _broken(file, line, column, f"this is not {encoding} text.")
-    if not text.strip():
-        return None, _broken(file, 1, 1, "the file is empty. Capture it again.")
-    try:
-        return json.loads(text, parse_constant=_refuse_constant), None
-    except json.JSONDecodeError as problem:
-        detail = f"{problem.msg}. Is this the whole output of the command?"
-        return None, _broken(file, problem.lineno, problem.colno, detail)
-    except RecursionError:
-        return None, _broken(file, 1, 1, "the document is nested too deeply.")
-    except ValueError as problem:
-        return None, _broken(file, 1, 1, f"a number cannot be read: {str(problem).split(';')[0]}.")
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
-
-
-def _broken(file: str, line: int, column: int, detail: str) -> Problem:
-    return Problem((), INVALID, detail, file=file, line=line, column=column)

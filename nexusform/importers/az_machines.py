@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.diagnostics import Severity
 from nexusform.importers.arm import Item, id_key, name_of
+from nexusform.importers.az_hardware import COMPUTE, RackSku, figures_of_sku, machine_sku_of, role_of_sku
 from nexusform.importers.az_model import AzMachine, AzRack
+from nexusform.scheduling.racks.vms import MachineSku
+from nexusform.words import counted
 
-# Parts of rack SKU names and the hardware that they stand for, as published for near-edge racks.
-RACK_SKU_HARDWARE: Final[tuple[tuple[str, str], ...]] = (
-    ("r760", "bom-2.0"),
-    ("vnearedge4", "bom-2.0"),
-    ("r750", "bom-1.7.3"),
-    ("vnearedge1", "bom-1.7.3"),
-    ("vnearedge2", "bom-1.7.3"),
-    ("vnearedge3", "bom-1.7.3"),
-)
 AGGREGATOR: Final = "aggregator"
-
-
-def machine_sku_of_rack(rack_sku_id: str | None) -> str | None:
-    """The catalogue's machine SKU for a rack SKU id; None when its name tells nothing."""
-    name = name_of(rack_sku_id or "").lower()
-    return next((sku for part, sku in RACK_SKU_HARDWARE if part in name), None)
+# What a status that an export lacks reads as; a machine that lacks one counts as not ready.
+_STATES: Final[Mapping[str, str]] = {
+    "cordonStatus": "Uncordoned",
+    "powerState": "On",
+    "readyState": "False",
+    "detailedStatus": "Provisioned",
+}
 
 
 def read_racks(items: Iterable[Item]) -> dict[str, AzRack]:
@@ -42,7 +40,7 @@ def read_racks(items: Iterable[Item]) -> dict[str, AzRack]:
         names.add(name)
         sku_id = item.text("rackSkuId")
         racks[id_key(rack_id)] = AzRack(
-            name, rack_id, item.text("availabilityZone"), sku_id, machine_sku_of_rack(sku_id)
+            name, rack_id, item.text("availabilityZone"), sku_id, machine_sku_of(sku_id)
         )
     return racks
 
@@ -54,15 +52,26 @@ def compute_racks(racks: Mapping[str, AzRack], machines: Iterable[AzMachine]) ->
     return tuple(sorted(kept, key=lambda rack: rack.name))
 
 
-def read_machines(
-    items: Iterable[Item], racks: Mapping[str, AzRack], machine_sku_by_id: Mapping[str, str]
-) -> dict[str, AzMachine]:
+class MachineReading(Struct, frozen=True):
+    """What machines are read with: the racks by id key, what the user says of machine SKU ids, and the rack
+    SKUs by name. `judges_racks`: the list of racks was read, so a rack that it lacks is an error.
+    """
+
+    racks: Mapping[str, AzRack]
+    by_sku_id: Mapping[str, str] = field(default_factory=dict)
+    rack_skus: Mapping[str, RackSku] = field(default_factory=dict)
+    judges_racks: bool = True
+
+
+def read_machines(items: Iterable[Item], reading: MachineReading) -> dict[str, AzMachine]:
     """The machines by id key; those without a name, a rack or a slot are reported and left out."""
-    by_sku_id = {key.strip().lower(): sku for key, sku in machine_sku_by_id.items()}
+    by_sku_id = {key.strip().lower(): sku for key, sku in reading.by_sku_id.items()}
+    reading = replace(reading, by_sku_id=by_sku_id)
     machines: dict[str, AzMachine] = {}
     names: set[str] = set()
+    without_roles: list[tuple[Item, AzMachine]] = []
     for item in items:
-        machine = _machine(item, racks, by_sku_id)
+        machine = _machine(item, reading)
         if machine is None:
             continue
         if machine.name in names:
@@ -70,37 +79,37 @@ def read_machines(
             continue
         names.add(machine.name)
         machines[id_key(machine.id)] = machine
+        if item.value("machineRoles") is None:
+            without_roles.append((item, machine))
+    _say_roles(without_roles)
     return machines
 
 
-def _machine(item: Item, racks: Mapping[str, AzRack], by_sku_id: Mapping[str, str]) -> AzMachine | None:
+def _machine(item: Item, reading: MachineReading) -> AzMachine | None:
     name = item.needed_text("name")
     rack_id = item.needed_text("rackId")
     slot = item.needed_whole("rackSlot")
     if name is None or rack_id is None or slot is None:
         return None
-    rack = racks.get(id_key(rack_id))
+    rack = reading.racks.get(id_key(rack_id))
     if rack is None:
-        item.report(
-            "rackId",
-            "unknown-rack",
-            f'the machine "{name}" stands in the rack "{name_of(rack_id)}", which the list of racks does not '
-            "have. Capture both lists again, at one time.",
-        )
+        if reading.judges_racks:
+            _report_unknown_rack(item, name, rack_id)
         return None
     sku_id = item.text("machineSkuId")
-    sku = by_sku_id.get((sku_id or "").strip().lower()) or rack.machine_sku
-    if sku is None:
+    _, slot_role = _server_in(rack, slot, reading.rack_skus)
+    sku, hardware = _hardware(sku_id, rack, slot, reading)
+    if sku is None and hardware is None:
         _report_unknown_sku(item, name, sku_id, rack)
-    states = {key: item.text(key) for key in ("cordonStatus", "powerState", "readyState", "detailedStatus")}
+    states = {key: item.text(key) for key in _STATES}
     absent = sorted(key for key, state in states.items() if state is None)
     if absent:
-        item.report(
-            absent[0],
-            "unknown-machine-state",
-            f'the machine "{name}" has no {", ".join(absent)}; it counts as not ready.',
-            Severity.WARNING,
-        )
+        detail = f'the machine "{name}" has no {", ".join(absent)}; it counts as not ready.'
+        item.report(absent[0], "unknown-machine-state", detail, Severity.WARNING)
+    roles = plain_roles(item.texts("machineRoles"))
+    if item.value("machineRoles") is None:
+        roles = (role_of_sku(sku_id) or slot_role or COMPUTE,)
+    said = {key: state or _STATES[key] for key, state in states.items()}
     return AzMachine(
         name=name,
         id=item.text("id") or name,
@@ -109,11 +118,55 @@ def _machine(item: Item, racks: Mapping[str, AzRack], by_sku_id: Mapping[str, st
         machine_sku=sku,
         machine_sku_id=sku_id,
         machine_name=item.text("machineName"),
-        roles=plain_roles(item.texts("machineRoles")),
-        cordon_status=states["cordonStatus"] or "Uncordoned",
-        power_state=states["powerState"] or "On",
-        ready_state="False" if absent else str(states["readyState"]),
-        detailed_status=states["detailedStatus"] or "Provisioned",
+        roles=roles,
+        cordon_status=said["cordonStatus"],
+        power_state=said["powerState"],
+        ready_state="False" if absent else said["readyState"],
+        detailed_status=said["detailedStatus"],
+        hardware=hardware,
+    )
+
+
+def _server_in(rack: AzRack, slot: int, rack_skus: Mapping[str, RackSku]) -> tuple[str | None, str | None]:
+    """Hardware and role of what stands in a slot, as the list of rack SKUs says it."""
+    sku = rack_skus.get(id_key(name_of(rack.rack_sku_id or "")))
+    return sku.servers.get(slot, (None, None)) if sku is not None else (None, None)
+
+
+def _hardware(
+    sku_id: str | None, rack: AzRack, slot: int, reading: MachineReading
+) -> tuple[str | None, MachineSku | None]:
+    """The machine SKU of the catalogue, or figures of the machine's own, from the surest source down."""
+    sku = reading.by_sku_id.get((sku_id or "").strip().lower()) or machine_sku_of(sku_id)
+    figures = figures_of_sku(sku_id) if sku is None else None
+    if sku is None and figures is None:
+        sku = _server_in(rack, slot, reading.rack_skus)[0] or rack.machine_sku
+    return sku, figures
+
+
+def _say_roles(machines: Sequence[tuple[Item, AzMachine]]) -> None:
+    """Say once that roles were derived: exports before API 2024-07 have none."""
+    if not machines:
+        return
+    item, _ = machines[0]
+    told = sum(role_of_sku(machine.machine_sku_id) is not None for _, machine in machines)
+    rest = len(machines) - told
+    assumed = f"; {counted(rest, 'machine')} without a telling SKU id counts as compute-plane" if rest else ""
+    item.report(
+        "name",
+        "derived-at-reading",
+        f"{counted(len(machines), 'machine')} has no machineRoles (exports before API 2024-07 have none): "
+        f"the roles come from machineSkuId{assumed}.",
+        Severity.WARNING,
+    )
+
+
+def _report_unknown_rack(item: Item, name: str, rack_id: str) -> None:
+    item.report(
+        "rackId",
+        "unknown-rack",
+        f'the machine "{name}" stands in the rack "{name_of(rack_id)}", which the list of racks does not '
+        "have. Capture both lists again, at one time.",
     )
 
 

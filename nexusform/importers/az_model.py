@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-CONTROL_PLANE = "control-plane"
+from nexusform.scheduling.racks.vms import MachineSku, VmSku
 
 
 class AzRack(Struct, frozen=True):
@@ -25,7 +25,8 @@ class AzMachine(Struct, frozen=True):
     """A bare-metal machine and the states that decide whether it takes new VMs.
 
     `name` is the ARM name, `machine_name` the host name that operators set. `roles` are plain
-    ("compute-plane"). `machine_sku` None: neither its SKU id nor its rack's SKU is known.
+    ("compute-plane"). `machine_sku` None: the catalogue does not have it; `hardware` then is what its SKU id
+    names, or None.
     """
 
     name: str
@@ -40,19 +41,15 @@ class AzMachine(Struct, frozen=True):
     power_state: str
     ready_state: str
     detailed_status: str
+    hardware: MachineSku | None = None
 
 
 class AzPlacement(Struct, frozen=True):
-    """Where a VM stands.
-
-    `cells` are inferred (Azure does not report them), ascending; () when the machine's hardware is
-    not known.
-    """
+    """Where a VM stands. Azure does not report NUMA cells."""
 
     machine: str
     rack: str
     availability_zone: str | None
-    cells: tuple[int, ...] = ()
 
 
 class AzShape(Struct, frozen=True):
@@ -65,7 +62,10 @@ class AzShape(Struct, frozen=True):
 
 
 class AzNode(Struct, frozen=True):
-    """A node of an NKS cluster; `placement` None while it is not scheduled."""
+    """A node of an NKS cluster; `placement` None while it is not scheduled.
+
+    `shape` is the larger of the node's own figures and those of its SKU.
+    """
 
     name: str
     cluster: str
@@ -150,6 +150,7 @@ class AzCapacity(Struct, frozen=True):
 class AzInventory(Struct, frozen=True):
     """A whole site: everything sorted by name.
 
+    `vm_skus` are the SKUs of nodes that the catalogue does not have, with the largest figures seen.
     `exported_at` (RFC 3339) is None when nothing in the export tells its age; `age_certain` says
     that the export itself named it.
     """
@@ -158,23 +159,31 @@ class AzInventory(Struct, frozen=True):
     machines: tuple[AzMachine, ...] = ()
     virtual_machines: tuple[AzVirtualMachine, ...] = ()
     clusters: tuple[AzCluster, ...] = ()
+    vm_skus: tuple[VmSku, ...] = ()
     capacity: AzCapacity | None = None
     exported_at: str | None = None
     age_certain: bool = False
 
 
+class AzSite(Struct, frozen=True):
+    """One Operator Nexus instance of an export, with its name."""
+
+    name: str
+    inventory: AzInventory
+
+
 class StandardFile(Struct, frozen=True):
     """One kind of document.
 
-    `pattern` is a further set of files that are read with it (one agent pool list per cluster).
-    `command` captures it; words in capitals are to be filled in.
+    `several`: files with a word before the ending are read with it (`agent_pools.core.json`, one per
+    cluster). `command` captures it; words in capitals are to be filled in.
     """
 
     kind: str
     name: str
     command: str
     required: bool = False
-    pattern: str = ""
+    several: bool = False
 
 
 EXPORTED_AT: Final = "exported_at"
@@ -207,12 +216,23 @@ STANDARD_FILES: Final[tuple[StandardFile, ...]] = (
         "agent_pools.json",
         "az networkcloud kubernetescluster agentpool list --kubernetes-cluster-name CLUSTER "
         "--resource-group RESOURCE_GROUP --output json",
-        pattern="agent_pools.*.json",
+        several=True,
     ),
     StandardFile(
         "clusters",
         "clusters.json",
         "az networkcloud cluster list --output json",
+    ),
+    StandardFile(
+        "rack_skus",
+        "rack_skus.json",
+        "az networkcloud racksku list --output json",
+    ),
+    StandardFile(
+        "nodes",
+        "nodes.json",
+        "kubectl get nodes --output json",
+        several=True,
     ),
     StandardFile(EXPORTED_AT, "exported_at", "date -u +%Y-%m-%dT%H:%M:%SZ"),
 )

@@ -5,15 +5,15 @@ Where they stand is a machine's ARM id here; az_cells.py turns it into a placeme
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.diagnostics import Severity
 from nexusform.importers.arm import Item, id_key, name_of
 from nexusform.importers.az_model import (
-    CONTROL_PLANE,
     AzCluster,
     AzHint,
     AzNode,
@@ -22,9 +22,8 @@ from nexusform.importers.az_model import (
     AzTaint,
     AzVirtualMachine,
 )
-from nexusform.scheduling.racks.vms import VmSku
-
-OWN_FIGURES: Final = "unknown-vm-sku"
+from nexusform.importers.az_pools import ClusterNodes, ReadNode, say_derived_pools, sizes_beyond
+from nexusform.scheduling.racks.vms import CONTROL_PLANE, VmSku
 
 
 class ListedVm(Struct, frozen=True):
@@ -42,6 +41,18 @@ def created_at(item: Item) -> str | None:
     """When the platform says that the resource was made, RFC 3339."""
     system = item.item("systemData")
     return system.text("createdAt") if system else None
+
+
+def node_creation_times(items: Iterable[Item]) -> dict[str, str]:
+    """When each node of `kubectl get nodes -o json` was made, RFC 3339, by its name."""
+    times: dict[str, str] = {}
+    for item in items:
+        metadata = item.item("metadata")
+        name = metadata.text("name") if metadata else None
+        created = metadata.text("creationTimestamp") if metadata else None
+        if name and created:
+            times[name] = created
+    return times
 
 
 def read_pools(items: Iterable[Item]) -> dict[str, list[AzPool]]:
@@ -93,12 +104,12 @@ def read_taint(item: Item) -> AzTaint:
 
 
 def read_clusters(
-    items: Iterable[Item], pools: Mapping[str, list[AzPool]], skus: Mapping[str, VmSku]
-) -> tuple[list[AzCluster], list[ListedVm]]:
-    """The clusters (without nodes yet) and all their nodes."""
+    items: Iterable[Item], pools: Mapping[str, list[AzPool]], catalogue: Mapping[str, VmSku]
+) -> tuple[list[AzCluster], list[ListedVm], list[VmSku]]:
+    """The clusters (without nodes yet), all their nodes, and the VM SKUs that the catalogue lacks."""
     clusters: list[AzCluster] = []
-    nodes: list[ListedVm] = []
     names: set[str] = set()
+    readings: list[ClusterNodes] = []
     for item in items:
         name = item.needed_text("name")
         if name is None:
@@ -107,66 +118,96 @@ def read_clusters(
             item.report("name", "duplicate-cluster", f'a cluster "{name}" stands further up already.')
             continue
         names.add(name)
-        control = item.item("controlPlaneNodeConfiguration")
         cluster_id = item.text("id") or name
-        clusters.append(
-            AzCluster(
-                name=name,
-                id=cluster_id,
-                kubernetes_version=item.text("kubernetesVersion"),
-                control_plane_count=(control.whole("count") or 0) if control else 0,
-                control_plane_sku=control.text("vmSkuName") if control else None,
-                control_plane_zones=tuple(sorted(set(control.texts("availabilityZones")))) if control else (),
-                pools=tuple(pools.get(id_key(cluster_id), ())),
-                nodes=(),
-                created_at=created_at(item),
-            )
-        )
-        nodes += _nodes(item, name, skus)
-    return clusters, nodes
+        listed = pools.get(id_key(cluster_id))
+        initial = tuple(_initial_pools(item, name))
+        clusters.append(_cluster(item, name, cluster_id, initial if listed is None else tuple(listed)))
+        readings.append(ClusterNodes(item, clusters[-1], initial))
+    skus = sizes_beyond(readings, catalogue)
+    known = {**catalogue, **{sku.name: sku for sku in skus}}
+    nodes: list[ListedVm] = []
+    for number, reading in enumerate(readings):
+        of_cluster = [_node(node, reading.cluster.name, known) for node in reading.nodes]
+        nodes += of_cluster
+        pools_after = _pools_with_nodes(reading, [one.vm for one in of_cluster])
+        clusters[number] = replace(clusters[number], pools=pools_after)
+    say_derived_pools(readings)
+    return clusters, nodes, skus
 
 
-def _nodes(cluster: Item, cluster_name: str, skus: Mapping[str, VmSku]) -> list[ListedVm]:
-    nodes = []
-    for item in cluster.items("nodes"):
-        name = item.needed_text("name")
-        if name is None:
-            continue
-        sku_name = item.text("vmSkuName")
-        pool_id = item.text("agentPoolId")
-        role = item.text("role") or ("Worker" if pool_id else "ControlPlane")
-        node = AzNode(
-            name=name,
-            cluster=cluster_name,
-            pool=name_of(pool_id) if pool_id else CONTROL_PLANE,
-            role=role,
-            vm_sku_name=sku_name,
-            shape=_node_shape(item, sku_name, skus),
-            placement=None,
-            detailed_status=item.text("detailedStatus"),
-            created_at=item.text("createdAt") or created_at(item),
-        )
-        nodes.append(ListedVm(node, item.text("bareMetalMachineId") or "", item))
-    return nodes
+def _cluster(item: Item, name: str, cluster_id: str, pools: tuple[AzPool, ...]) -> AzCluster:
+    control = item.item("controlPlaneNodeConfiguration")
+    return AzCluster(
+        name=name,
+        id=cluster_id,
+        kubernetes_version=item.text("kubernetesVersion"),
+        control_plane_count=(control.whole("count") or 0) if control else 0,
+        control_plane_sku=control.text("vmSkuName") if control else None,
+        control_plane_zones=tuple(sorted(set(control.texts("availabilityZones")))) if control else (),
+        pools=pools,
+        nodes=(),
+        created_at=created_at(item),
+    )
 
 
-def _node_shape(item: Item, sku_name: str | None, skus: Mapping[str, VmSku]) -> AzShape:
-    """What the node takes on its machine: the catalogue's figures, which count emulator threads."""
-    sku = skus.get(sku_name or "")
-    if sku is not None:
-        return AzShape(sku.host_vcpus, sku.memory_gib, sku.disk_gib, sku.numa_cells)
-    if sku_name is not None:
-        item.report(
-            "vmSkuName",
-            OWN_FIGURES,
-            f'the catalogue does not have "{sku_name}"; the figures of the node itself are used.',
+def _initial_pools(cluster: Item, name: str) -> Iterator[AzPool]:
+    """The pools that a cluster was made with: what stands where no list of agent pools was captured."""
+    for item in cluster.items("initialAgentPoolConfigurations"):
+        pool, count, sku = item.needed_text("name"), item.needed_whole("count"), item.needed_text("vmSkuName")
+        if pool is not None and count is not None and sku is not None:
+            yield _pool(item, pool, "", name, count, sku)
+
+
+def _pools_with_nodes(
+    reading: ClusterNodes, nodes: Sequence[AzNode | AzVirtualMachine]
+) -> tuple[AzPool, ...]:
+    """The cluster's pools, and after them those that only nodes tell of, with as many VMs as there are."""
+    pools = {pool.name: pool for pool in reading.cluster.pools}
+    counts = Counter(node.pool for node in nodes if isinstance(node, AzNode))
+    for node in nodes:
+        if isinstance(node, AzNode) and node.pool != CONTROL_PLANE and node.pool not in pools:
+            sku = node.vm_sku_name or ""
+            pools[node.pool] = AzPool(node.pool, "", node.cluster, counts[node.pool], sku, "User")
+    return tuple(pools.values())
+
+
+def _node(node: ReadNode, cluster: str, skus: Mapping[str, VmSku]) -> ListedVm:
+    item = node.item
+    vm = AzNode(
+        name=node.name,
+        cluster=cluster,
+        pool=node.pool,
+        role="ControlPlane" if node.pool == CONTROL_PLANE else "Worker",
+        vm_sku_name=node.sku_name,
+        shape=_node_shape(node, skus),
+        placement=None,
+        detailed_status=item.text("detailedStatus"),
+        created_at=item.text("createdAt") or created_at(item),
+    )
+    return ListedVm(vm, item.text("bareMetalMachineId") or "", item)
+
+
+def _node_shape(node: ReadNode, skus: Mapping[str, VmSku]) -> AzShape:
+    """What the node takes on its machine: its SKU's figures, which count emulator threads, or its own where
+    these are larger.
+    """
+    sku = skus.get(node.sku_name)
+    cpus, memory, disk = node.figures
+    if sku is None:
+        return AzShape(cpus, memory, disk, 1)
+    if cpus and memory and (cpus, memory) != (sku.vcpus, sku.memory_gib):
+        node.item.report(
+            "cpuCores" if cpus != sku.vcpus else "memorySizeGB",
+            "node-differs-from-its-vm-sku",
+            f'the node "{node.name}" has {cpus} vCPUs and {memory} GiB, and its VM SKU {sku.name} '
+            f"{sku.vcpus} vCPUs and {sku.memory_gib} GiB. The larger figures are counted.",
             Severity.WARNING,
         )
     return AzShape(
-        item.whole("cpuCores") or 0,
-        item.whole("memorySizeGB") or 0,
-        item.whole("diskSizeGB") or 0,
-        1,
+        max(cpus, sku.vcpus) + sku.emulator_vcpus,
+        max(memory, sku.memory_gib),
+        max(disk, sku.disk_gib),
+        sku.numa_cells,
     )
 
 

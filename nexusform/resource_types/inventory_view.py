@@ -29,7 +29,6 @@ _PLACE: Final[dict[str, Type]] = {
     "machine": STRING,
     "rack": STRING,
     "availability_zone": STRING,
-    "cells_inferred": BOOL,
 }
 _SHAPE: Final[dict[str, Type]] = {"cpu_cores": NUMBER, "memory_gib": NUMBER, "disk_gib": NUMBER}
 
@@ -155,7 +154,7 @@ def _machine(machine: AzMachine, occupied: list[dict[str, Any]]) -> dict[str, An
 def _occupied(inventory: AzInventory, managed: frozenset[str]) -> dict[str, list[dict[str, Any]]]:
     """What VMs that no resource manages hold, by machine, in order of name.
 
-    `cells` stays null: the plan infers them, knowing the VMs of its own.
+    `cells` stays null: Azure does not report them.
     """
     vms: list[AzNode | AzVirtualMachine] = []
     for cluster in inventory.clusters:
@@ -194,12 +193,11 @@ def _free_name(vm: AzNode | AzVirtualMachine, held: list[dict[str, Any]]) -> str
 
 def _place(placement: AzPlacement | None) -> dict[str, Any]:
     if placement is None:
-        return {"machine": None, "rack": None, "availability_zone": None, "cells_inferred": False}
+        return {"machine": None, "rack": None, "availability_zone": None}
     return {
         "machine": placement.machine,
         "rack": placement.rack,
         "availability_zone": placement.availability_zone,
-        "cells_inferred": bool(placement.cells),
     }
 
 
@@ -216,7 +214,7 @@ def _virtual_machine(vm: AzVirtualMachine, managed: bool) -> dict[str, Any]:
         **_shape(vm),
         **_place(vm.placement),
         "numa_cells": vm.shape.numa_cells,
-        "cells": list(vm.placement.cells) if vm.placement else [],
+        "cells": None,
         "managed": managed,
         "arm_id": vm.id,
     }
@@ -238,7 +236,7 @@ def _cluster(cluster: AzCluster, managed: bool) -> dict[str, Any]:
                 "role": node.role,
                 "pool": node.pool,
                 "vm_sku_name": node.vm_sku_name,
-                "numa_cells": list(node.placement.cells) if node.placement else [],
+                "numa_cells": None,
                 "detailed_status": node.detailed_status,
             }
             for node in cluster.nodes

@@ -8,7 +8,7 @@ from typing import Any, Final
 from nexusform.address import Address
 from nexusform.demands import PlacedVm, VmDemand
 from nexusform.diagnostics import Problem
-from nexusform.ports import ResourceType, Surroundings, VmFamily
+from nexusform.ports import ResourceType, Surroundings, Unplaced, VmFamily
 from nexusform.resource_types.arguments import (
     id_attribute,
     joined_id,
@@ -28,6 +28,7 @@ from nexusform.resource_types.nks_pools import (
     nodes_of,
     pool_demand,
     standing_nodes,
+    unplaced_nodes,
     upgrade_problems,
     with_labels,
 )
@@ -122,10 +123,13 @@ def demand(
 
 
 def assemble(
-    attributes: Mapping[str, Any], _surroundings: Surroundings, placed: Sequence[PlacedVm]
+    attributes: Mapping[str, Any],
+    _surroundings: Surroundings,
+    placed: Sequence[PlacedVm],
+    unplaced: Unplaced,
 ) -> dict[str, Any]:
     """`nodes` and `node_rules`."""
-    nodes = nodes_of(placed, {str(attributes["name"]): attributes["vm_sku_name"]})
+    nodes = nodes_of(placed, unplaced, {str(attributes["name"]): attributes["vm_sku_name"]})
     return {"nodes": nodes, "node_rules": _edition(attributes)}
 
 
@@ -156,6 +160,6 @@ NEXUS_AGENT_POOL: Final = ResourceType(
     _SCHEMA,
     identify,
     check=check,
-    vms=VmFamily(demand, standing_nodes, assemble, wrong_skus, node_reader(_pools, _edition)),
+    vms=VmFamily(demand, standing_nodes, assemble, wrong_skus, node_reader(_pools, _edition), unplaced_nodes),
     present=present,
 )

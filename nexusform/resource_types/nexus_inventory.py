@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from nexusform.diagnostics import Problem, Severity, did_you_mean
 from nexusform.importers.arm import parse_duration, parse_time
-from nexusform.importers.az_model import STANDARD_FILES, AzInventory, StandardFile
+from nexusform.importers.az_directory import Export, read_directory
+from nexusform.importers.az_model import STANDARD_FILES, AzInventory
 from nexusform.ports import DataAnswer, FileProblem, Files, ReadContext, ResourceType
 from nexusform.resource_types.arguments import is_known
 from nexusform.resource_types.hardware import machine_sku_names
@@ -156,60 +157,25 @@ def _problem(finding: Problem, argument: tuple[str, ...]) -> Problem:
     return Problem(argument, finding.id, f"{finding}", finding.severity)
 
 
-class _Reading:
-    """The documents read so far, by kind, and the problems met."""
-
-    def __init__(self, files: Files) -> None:
-        self._files = files
-        self.documents: dict[str, list[tuple[str, bytes]]] = {}
-        self.problems: list[Problem] = []
-
-    def standard(self, directory: str, standard: StandardFile) -> None:
-        """Read what stands of one kind in the directory."""
-        base = directory.rstrip("/") or "/"
-        try:
-            names = [standard.name] if self._files.exists(f"{base}/{standard.name}") else []
-            if standard.pattern:
-                names += [name for name in self._files.glob(base, standard.pattern) if name not in names]
-        except FileProblem as problem:
-            self.problems.append(Problem(("directory",), "unreadable-file", str(problem)))
-            return
-        if not names and standard.required:
-            self.problems.append(
-                Problem(
-                    ("directory",),
-                    "missing-file",
-                    f'There is no file "{standard.name}" in "{directory}" (a path is relative to where the '
-                    'command runs; in a module write "${path.module}/..."). Capture it with: '
-                    f"{standard.command} > {standard.name}",
-                )
-            )
-        for name in names:
-            self.file(f"{base}/{name}", standard.kind, ("directory",))
-
-    def file(self, name: str, kind: str, argument: tuple[str, ...]) -> None:
-        """Read one file; `argument` is what names it."""
-        try:
-            content = self._files.read(name)
-        except FileProblem as problem:
-            self.problems.append(Problem(argument, "unreadable-file", str(problem)))
-            return
-        self.documents.setdefault(kind, []).append((name, content))
-
-
-def _read_files(attributes: Mapping[str, Any], files: Files) -> _Reading:
+def _read_files(attributes: Mapping[str, Any], files: Files) -> Export:
     """The content of every file that stands."""
-    reading = _Reading(files)
     directory = attributes.get("directory")
     if directory is not None:
-        for standard in STANDARD_FILES:
-            reading.standard(str(directory), standard)
-        return reading
+        try:
+            names = files.glob(str(directory).rstrip("/") or "/", "*")
+        except FileProblem as problem:
+            detail = (
+                f"{problem} A path is relative to where the command runs; in a module write "
+                '"${path.module}/...".'
+            )
+            return Export(problems=[Problem(("directory",), "unreadable-file", detail)])
+        return read_directory(str(directory), names, files.read)
+    export = Export()
     for argument, kind in FILE_ARGUMENTS.items():
         name = attributes.get(argument)
         if name is not None:
-            reading.file(str(name), kind, (argument,))
-    return reading
+            export.take(files.read, str(name), kind, (argument,))
+    return export
 
 
 def _age_problems(attributes: Mapping[str, Any], inventory: AzInventory, now: str) -> Iterable[Problem]:

@@ -11,7 +11,7 @@ from nexusform.address import Address
 from nexusform.demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.diagnostics import Problem
 from nexusform.plain_data import Path
-from nexusform.ports import Kind, ResourceType, Surroundings, VmFamily
+from nexusform.ports import Kind, ResourceType, Surroundings, Unplaced, VmFamily
 from nexusform.resource_types.arguments import (
     id_attribute,
     joined_id,
@@ -34,6 +34,7 @@ from nexusform.resource_types.nks_pools import (
     nodes_of,
     pool_demand,
     standing_nodes,
+    unplaced_nodes,
     upgrade_problems,
     with_labels,
 )
@@ -179,7 +180,10 @@ def demand(
 
 
 def assemble(
-    attributes: Mapping[str, Any], surroundings: Surroundings, placed: Sequence[PlacedVm]
+    attributes: Mapping[str, Any],
+    surroundings: Surroundings,
+    placed: Sequence[PlacedVm],
+    unplaced: Unplaced,
 ) -> dict[str, Any]:
     """`nodes`, `node_count`, `node_rules` and `capacity`."""
     pools, edition = _pools(attributes), _edition(attributes)
@@ -187,7 +191,7 @@ def assemble(
     names |= {pool: values["vm_sku_name"] for pool, values in pools.items()}
     skus = {pool: surroundings.sku(name) for pool, name in names.items()}
     kubelets = {pool: node_kubelet(pools.get(pool, {}), attributes, edition) for pool in names}
-    nodes = nodes_of(placed, names)
+    nodes = nodes_of(placed, unplaced, names)
     return {
         "nodes": nodes,
         "node_count": len(nodes),
@@ -230,7 +234,7 @@ NEXUS_KUBERNETES_CLUSTER: Final = ResourceType(
     _SCHEMA,
     identify,
     check=check,
-    vms=VmFamily(demand, standing_nodes, assemble, wrong_skus, node_reader(_pools, _edition)),
+    vms=VmFamily(demand, standing_nodes, assemble, wrong_skus, node_reader(_pools, _edition), unplaced_nodes),
     present=present,
     kind=Kind.CLUSTER,
 )

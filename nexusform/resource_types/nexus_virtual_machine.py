@@ -8,9 +8,9 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.address import Address
-from nexusform.demands import PlacedVm, PoolDemand, VmDemand
+from nexusform.demands import OBSERVED, PlacedVm, PoolDemand, VmDemand
 from nexusform.diagnostics import Problem
-from nexusform.ports import ResourceType, Surroundings, VmFamily
+from nexusform.ports import ResourceType, Surroundings, Unplaced, VmFamily
 from nexusform.resource_types.arguments import (
     id_attribute,
     joined_id,
@@ -182,18 +182,30 @@ def standing(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
     )
 
 
+def unplaced(attributes: Mapping[str, Any]) -> Unplaced:
+    """The VM where it is there and the platform found no machine for it."""
+    if attributes.get("machine") or attributes.get("provenance") != OBSERVED:
+        return {}
+    return {(_POOL, 0): {"name": attributes["name"]}}
+
+
 def assemble(
-    _attributes: Mapping[str, Any], _surroundings: Surroundings, placed: Sequence[PlacedVm]
+    _attributes: Mapping[str, Any],
+    _surroundings: Surroundings,
+    placed: Sequence[PlacedVm],
+    unplaced: Unplaced,
 ) -> dict[str, Any]:
     """Where it stands; nothing while it has no place."""
     if not placed:
-        return {"machine": None, "rack": None, "availability_zone": None, "cells": None, "provenance": None}
+        provenance = OBSERVED if unplaced else None
+        nowhere: dict[str, Any] = dict.fromkeys(("machine", "rack", "availability_zone", "cells"))
+        return {**nowhere, "provenance": provenance}
     vm = placed[0]
     return {
         "machine": vm.placement.machine,
         "rack": vm.placement.rack,
         "availability_zone": vm.placement.availability_zone,
-        "cells": list(vm.placement.cells),
+        "cells": list(vm.placement.cells) or None,
         "provenance": vm.provenance,
     }
 
@@ -204,5 +216,5 @@ NEXUS_VIRTUAL_MACHINE: Final = ResourceType(
     _SCHEMA,
     identify,
     check=check,
-    vms=VmFamily(demand, standing, assemble),
+    vms=VmFamily(demand, standing, assemble, unplaced=unplaced),
 )

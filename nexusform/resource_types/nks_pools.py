@@ -10,7 +10,7 @@ from typing import Any, Final
 from nexusform.demands import CONTROL_PLANE_TAINT, NodeMarks, PlacedVm, PoolDemand
 from nexusform.diagnostics import Problem
 from nexusform.plain_data import Path
-from nexusform.ports import Surroundings
+from nexusform.ports import Surroundings, Unplaced
 from nexusform.resource_types.arguments import unknown_sku
 from nexusform.resource_types.kubelet import KUBELET_BLOCK, kubelet_of
 from nexusform.scheduling.kubelet import GIB, Kubelet, NodeSize, Platform, allocatable, registered_labels
@@ -217,9 +217,14 @@ def _triggers(values: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     )
 
 
-def nodes_of(vms: Iterable[PlacedVm], sku_names: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """The nodes by name; `sku_names` are those of the pools."""
-    return {vm.name: _node(vm, sku_names[vm.pool]) for vm in vms}
+def nodes_of(
+    vms: Iterable[PlacedVm], unplaced: Unplaced, sku_names: Mapping[str, str]
+) -> dict[str, dict[str, Any]]:
+    """The nodes by name, those without a machine last; `sku_names` are those of the pools."""
+    nodes = {vm.name: _node(vm, sku_names[vm.pool]) for vm in vms}
+    for record in unplaced.values():
+        nodes[record["name"]] = {key: value for key, value in record.items() if key != "name"}
+    return nodes
 
 
 def _node(vm: PlacedVm, sku_name: str) -> dict[str, Any]:
@@ -233,7 +238,7 @@ def _node(vm: PlacedVm, sku_name: str) -> dict[str, Any]:
         "machine": place.machine,
         "rack": place.rack,
         "availability_zone": place.availability_zone,
-        "numa_cells": list(place.cells),
+        "numa_cells": list(place.cells) or None,
         "platform_name": vm.platform_name,
         "provenance": vm.provenance,
     }
@@ -250,13 +255,23 @@ def standing_nodes(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
             n["number"],
             name,
             n["vm_sku_name"],
-            Placement(n["machine"], n["rack"], n["availability_zone"], tuple(n["numa_cells"])),
+            Placement(n["machine"], n["rack"], n["availability_zone"], tuple(n.get("numa_cells") or ())),
             n.get("provenance", "predicted"),
             n.get("platform_name"),
         )
         for name, n in nodes.items()
         if n.get("machine")
     )
+
+
+def unplaced_nodes(attributes: Mapping[str, Any]) -> Unplaced:
+    """The nodes of a prior object that have no machine."""
+    nodes = attributes.get("nodes")
+    if not isinstance(nodes, Mapping):
+        return {}
+    return {
+        (n["pool"], n["number"]): {**n, "name": name} for name, n in nodes.items() if not n.get("machine")
+    }
 
 
 def with_labels(
@@ -268,7 +283,7 @@ def with_labels(
     """Nodes as expressions read them. `pools` are the arguments of the pools by name, `cluster` those of
     the cluster (empty for a separate pool, which does not know them).
     """
-    shown: dict[str, Any] = {}
+    shown: dict[str, Any] = {name: {**node, "labels": {}} for name, node in nodes.items()}
     for vm in standing_nodes({"nodes": nodes}):
         marks = node_marks(vm, pools, cluster, edition)
         shown[vm.name] = {**nodes[vm.name], "labels": dict(marks.labels)}

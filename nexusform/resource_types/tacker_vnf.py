@@ -9,7 +9,7 @@ from nexusform.address import Address
 from nexusform.demands import CONTROL_PLANE_TAINT, GroupRule, NodeMarks, PlacedVm, PoolDemand, VmDemand
 from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.vnf_model import Rule, Unmet, Vnf, counts, largest, size_problems, unmet
-from nexusform.ports import ResourceType, Surroundings, VmFamily
+from nexusform.ports import ResourceType, Surroundings, Unplaced, VmFamily
 from nexusform.resource_types.arguments import (
     id_attribute,
     is_known,
@@ -299,7 +299,9 @@ def standing(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
             vnfc["number"],
             name,
             skus.get(vnfc["vdu"], ""),
-            Placement(vnfc["machine"], vnfc["rack"], vnfc["availability_zone"], tuple(vnfc["numa_cells"])),
+            Placement(
+                vnfc["machine"], vnfc["rack"], vnfc["availability_zone"], tuple(vnfc.get("numa_cells") or ())
+            ),
             vnfc.get("provenance") or DECIDED,
         )
         for name, vnfc in vnfcs.items()
@@ -308,7 +310,10 @@ def standing(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
 
 
 def assemble(
-    attributes: Mapping[str, Any], _surroundings: Surroundings, placed: Sequence[PlacedVm]
+    attributes: Mapping[str, Any],
+    _surroundings: Surroundings,
+    placed: Sequence[PlacedVm],
+    _unplaced: Unplaced,
 ) -> dict[str, Any]:
     """`vnfcs` and `node_rules`; labels are derived when read."""
     return {
@@ -320,7 +325,7 @@ def assemble(
                 "machine": vm.placement.machine,
                 "rack": vm.placement.rack,
                 "availability_zone": vm.placement.availability_zone,
-                "numa_cells": list(vm.placement.cells),
+                "numa_cells": list(vm.placement.cells) or None,
                 "provenance": vm.provenance,
             }
             for vm in placed

@@ -32,11 +32,9 @@ from nexusform.values import UNKNOWN
 # save null among the elements of a list and among objects.
 _Look: TypeAlias = Callable[[Any, Path], Iterator[Problem]]
 
-# What must be known of a VM or VNFC wherever its machine is.
+# What must be known of a VM or VNFC wherever its machine is; its cells need not be.
 _PLACE: Final[tuple[str, ...]] = (
     "availability_zone",
-    "cells",
-    "numa_cells",
     "number",
     "pool",
     "rack",

@@ -19,10 +19,12 @@ from nexusform.configuration.configuration import Configuration, ResourceBlock
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors, warning
 from nexusform.language.formatter import format_text
 from nexusform.language.numbers import number_text
+from nexusform.plain_data import Path as ValuePath
 from nexusform.planning.preparation.order import modules
 from nexusform.planning.preparation.prior import ImportTarget, adopted, import_targets, without_configuration
 from nexusform.planning.request import Imported, PlanRequest
-from nexusform.ports import BackendProblem, Provider, ProviderProblem
+from nexusform.planning.vms.sites import Thing, lay_ground
+from nexusform.ports import BackendProblem, Provider, ProviderProblem, Registries
 from nexusform.providers.registry import DEFAULT
 from nexusform.regular_files import create
 from nexusform.rendering.notation.hcl_text import quoted
@@ -34,6 +36,7 @@ from nexusform.workflow.place import load_configuration
 from nexusform.workflow.project import Project
 
 ENDING: Final = ".nf.hcl"
+NO_REFERENCES: Final[Mapping[ValuePath, str]] = {}
 HEADING: Final = """\
 # Written by nexusform for objects to be imported. Look it through, then keep it as your own.
 
@@ -59,6 +62,7 @@ def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, gen
     targets, problems = import_targets(request)
     result = Imports(diagnostics=problems)
     written: list[str] = []
+    numbers = request.state.last_creation
     for target in targets:
         simple = not target.address.module and target.address.key is None
         if target.block is None and not (generate and simple):
@@ -67,12 +71,39 @@ def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, gen
         taken_over = _find(target, request, providers, result.diagnostics)
         if taken_over is None:
             continue
+        if not taken_over.creation:  # a provider that knows no numbers: they follow what stands
+            numbers += 1
+            taken_over = replace(taken_over, creation=numbers)
         result.objects[target.address] = Imported(target.id, taken_over, target.span)
         if target.block is None:
             schema = request.registries.resource_types[target.address.type].schema
             written.append(generated_block(target.address, schema, taken_over.attributes))
+    standing = {address: imported.object.attributes for address, imported in result.objects.items()}
+    for address, attributes in with_computed(standing, request.registries).items():
+        imported = result.objects[address]
+        result.objects[address] = replace(imported, object=replace(imported.object, attributes=attributes))
     result.generated = HEADING + "\n".join(written) if written else ""
     return result
+
+
+def with_computed(
+    objects: Mapping[Address, Mapping[str, Any]], registries: Registries
+) -> dict[Address, dict[str, Any]]:
+    """The attributes of objects that stand with what only nexusform computes of their VMs, where it is
+    lacking: the capacity of a cluster.
+    """
+    things = [Thing(address, attributes, 0) for address, attributes in objects.items()]
+    ground = lay_ground(things, registries)
+    complete = {address: dict(attributes) for address, attributes in objects.items()}
+    for kind, thing in ground.things:
+        if kind.vms is None:
+            continue
+        schema, values = kind.schema.attributes, complete[thing.address]
+        arguments = {n: v for n, v in values.items() if n not in schema or schema[n].configurable}
+        placed, unplaced = kind.vms.standing(values), kind.vms.unplaced(values)
+        computed = kind.vms.assemble(arguments, ground.surroundings, placed, unplaced)
+        values.update({name: value for name, value in computed.items() if values.get(name) is None})
+    return complete
 
 
 def _find(
@@ -158,35 +189,50 @@ def with_generated(project: Project, path: str, text: str) -> tuple[Project | No
 # --- a block for an object, with the hcl2 package ----------------------------------------------
 
 
-def generated_block(address: Address, schema: BlockSchema, attributes: Mapping[str, Any]) -> str:
+def generated_block(
+    address: Address,
+    schema: BlockSchema,
+    attributes: Mapping[str, Any],
+    references: Mapping[ValuePath, str] = NO_REFERENCES,
+    provider: str = "",
+) -> str:
     """A resource block that describes the object as it stands.
 
-    Arguments that are null or at their default are left out.
+    Arguments that are null or at their default are left out; those that `references` name by their path are
+    written as these expressions.
     """
     import hcl2
     from hcl2.const import IS_BLOCK
 
-    body = _body(schema, attributes, IS_BLOCK)
+    body = {IS_BLOCK: True, **({"provider": provider} if provider else {})}
+    body |= _body(schema, attributes, IS_BLOCK, references)
     block = {quoted(address.type): {quoted(address.name): body}}
     text = re.sub("\n{3,}", "\n\n", hcl2.dumps({IS_BLOCK: True, "resource": [block]}))
     styled, _ = format_text(SourceFile("generated", text))
     return styled
 
 
-def _body(schema: BlockSchema, attributes: Mapping[str, Any], mark: str) -> dict[str, Any]:
+def _body(
+    schema: BlockSchema,
+    attributes: Mapping[str, Any],
+    mark: str,
+    references: Mapping[ValuePath, str],
+    at: ValuePath = (),
+) -> dict[str, Any]:
     """A body as the hcl2 package has it: arguments, then nested blocks under their labels.
 
-    `mark` is the key that tells a block from a map.
+    `mark` is the key that tells a block from a map; `at` is the path of the body.
     """
-    written: dict[str, Any] = {mark: True, **_arguments(schema, attributes)}
+    written: dict[str, Any] = {mark: True, **_arguments(schema, attributes, references, at)}
     for name, block in schema.blocks.items():
         value = attributes.get(name)
         if not value:
             continue
         bodies: list[dict[str, Any]] = []
-        for label, part in _parts(block.nesting, name, value, attributes):
-            body = _body(block.schema, part, mark)
-            bodies.append({label: body} if label else body)
+        for index, (label, part) in enumerate(_parts(block.nesting, name, value, attributes)):
+            step: ValuePath = {Nesting.SINGLE: (), Nesting.LIST: (index,)}.get(block.nesting, (label,))
+            body = _body(block.schema, part, mark, references, (*at, name, *step))
+            bodies.append({quoted(label): body} if label else body)
         written[name] = bodies
     return written
 
@@ -200,12 +246,14 @@ def _parts(
     if nesting is Nesting.LIST:
         return [("", part) for part in value]
     order = attributes.get(order_attribute(name)) or list(value)
-    return [(quoted(label), value[label]) for label in order if label in value]
+    return [(label, value[label]) for label in order if label in value]
 
 
-def _arguments(schema: BlockSchema, attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _arguments(
+    schema: BlockSchema, attributes: Mapping[str, Any], references: Mapping[ValuePath, str], at: ValuePath
+) -> dict[str, Any]:
     return {
-        name: _expression(attributes[name])
+        name: references.get((*at, name)) or _expression(attributes[name])
         for name, attribute in schema.attributes.items()
         if _is_worth_writing(attribute, attributes.get(name))
     }

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from nexusform.address import Address
 from nexusform.backends.local_file import LocalBackend
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
 from nexusform.encryption.backend import EncryptedBackend
@@ -21,7 +22,7 @@ from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.conclusion.room_left import with_room
 from nexusform.planning.plan import Mode
 from nexusform.planning.planner import make_plan
-from nexusform.planning.request import PlanRequest
+from nexusform.planning.request import Imported, PlanRequest
 from nexusform.planning.verification.standing import state_problems
 from nexusform.ports import BackendProblem, Clock, Provider, ProviderProblem, StateBackend
 from nexusform.providers.registry import PROVIDERS
@@ -50,6 +51,7 @@ class PlanOptions(Struct, frozen=True):
 
     `generate_config_out` is the file for the configuration of what import blocks name and the
     configuration lacks, "" for none. `now` is the time that the plan takes as now, "" for the present.
+    `adopting` are objects to take over beside those of import blocks.
     """
 
     mode: Mode = Mode.NORMAL
@@ -62,6 +64,7 @@ class PlanOptions(Struct, frozen=True):
     explain: tuple[tuple[str, str], ...] = ()
     generate_config_out: str = ""
     now: str = ""
+    adopting: Mapping[Address, Imported] = field(default_factory=dict)
 
 
 class Run(Struct):
@@ -106,7 +109,7 @@ class Run(Struct):
         if imports.generated:
             request = replace(request, configuration=self.project.configuration)
         with logged("info", "plan made", mode=options.mode):
-            result = make_plan(replace(request, imports=imports.objects))
+            result = make_plan(replace(request, imports={**imports.objects, **options.adopting}))
         more = (*contradictions, *imports.diagnostics)
         if more:
             plan = replace(result.plan, diagnostics=(*result.plan.diagnostics, *more))

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.arm import parse_duration, parse_time
-from nexusform.importers.az_inventory import MAX_FINDINGS, Documents, parse_json, read_inventory
-from nexusform.importers.az_machines import machine_sku_of_rack, plain_roles
+from nexusform.importers.az_documents import Documents, parse_json
+from nexusform.importers.az_hardware import machine_sku_of
+from nexusform.importers.az_inventory import MAX_FINDINGS, read_inventory
+from nexusform.importers.az_machines import plain_roles
 from nexusform.importers.az_model import AzInventory
 
 GROUP = "/subscriptions/s/resourceGroups/Managed/providers/Microsoft.NetworkCloud"
@@ -150,7 +152,7 @@ class TestRacksAndMachines:
         ],
     )
     def test_rack_sku_tells_the_hardware(self, rack_sku: str | None, machine_sku: str | None) -> None:
-        assert machine_sku_of_rack(rack_sku) == machine_sku
+        assert machine_sku_of(rack_sku) == machine_sku
 
     def test_machine_sku_by_id_wins_and_its_case_does_not_matter(self) -> None:
         inventory, _ = read_inventory(documents(), {"aaaa": "bom-2.0"})
@@ -244,19 +246,10 @@ class TestWorkloads:
         ]
         assert (found.max_surge, found.drain_timeout, found.mode) == ("33%", 600, "User")
 
-    def test_cells_are_inferred_in_order_of_name(self) -> None:
-        # a fills half of cell 0; b takes the rest of it (least free memory); c opens cell 1.
-        names = ["c", "a", "b"]
-        inventory, _ = read(kubernetes_clusters=[cluster(*[node(n, "m1") for n in names])])
-        cells = {n.name: n.placement.cells for n in inventory.clusters[0].nodes if n.placement}
-        assert cells == {"a": (0,), "b": (0,), "c": (1,)}
-
     def test_a_vm_larger_than_a_cell_spans_both(self) -> None:
         inventory, _ = read(virtual_machines=[vm("big", "m1", cores=60, memory=100)])
         (found,) = inventory.virtual_machines
         assert found.shape.numa_cells == 2
-        assert found.placement is not None
-        assert found.placement.cells == (0, 1)
 
     def test_more_than_the_machine_has_is_said_once(self) -> None:
         many = [node(f"n{i}", "m1") for i in range(6)]

@@ -113,7 +113,9 @@ def _without_leaving(vms: VmObject, surroundings: Surroundings) -> dict[str, Any
     assert instance.prior is not None
     assert instance.type.vms is not None
     attributes = dict(instance.prior.attributes)
-    return attributes | instance.type.vms.assemble(attributes, surroundings, vms.remaining_vms())
+    return attributes | instance.type.vms.assemble(
+        attributes, surroundings, vms.remaining_vms(), vms.unplaced
+    )
 
 
 def _wait_for_references(graph: StepGraph) -> None:

@@ -11,6 +11,7 @@ from nexusform.demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import Action
 from nexusform.planning.vms.sites import SitePlan
+from nexusform.ports import Unplaced
 from nexusform.scheduling.racks.explanation import Explanation, Shortage
 from nexusform.scheduling.racks.vms import Placement
 
@@ -25,23 +26,26 @@ class Moves(Struct):
     `leave`: gone for good. `again`: placed anew under the same name (they leave first, but
     for an upgrade of Kubernetes). `arrive`: new. `stay`: untouched. Pools in the order of the demand,
     numbers ascending.
+
+    `wait` are VMs that the platform has without a machine, and that nothing asks to be placed anew.
     """
 
     leave: dict[VmKey, str] = field(default_factory=dict)
     again: dict[VmKey, str] = field(default_factory=dict)
     arrive: dict[VmKey, str] = field(default_factory=dict)
     stay: list[VmKey] = field(default_factory=list)
+    wait: list[VmKey] = field(default_factory=list)
 
 
 class VmObject(Struct):
     """The VMs of one instance, from where they stand to where they will.
 
     `prior_demand` is what the prior arguments asked for, `demand` what is asked for now (None while it
-    cannot be told), `site` where. `standing` are the VMs read from state, `held` the room they hold: site
-    and handle. `moves` is what happens to each. `placed` are the VMs after the plan, `tokens` the handles of
-    those that it placed itself, `failed` those that found no place, `short` the pools that are exhausted.
-    `explained` are the decisions asked about, `crowded` the reasons why pinned VMs do not fit.
-    `renamed_around`: a machine has got another rack or zone around a VM that stays.
+    cannot be told), `site` where. `standing` are the VMs read from state, `unplaced` those that have no
+    machine, `held` the room they hold: site and handle. `moves` is what happens to each. `placed` are the VMs
+    after the plan, `tokens` the handles of those that it placed itself, `failed` those that found no place,
+    `short` the pools that are exhausted. `explained` are the decisions asked about, `crowded` the reasons why
+    pinned VMs do not fit. `renamed_around`: a machine has got another rack or zone around a VM that stays.
     """
 
     instance: Instance
@@ -49,6 +53,7 @@ class VmObject(Struct):
     demand: VmDemand | None = None
     site: SitePlan | None = None
     standing: dict[VmKey, PlacedVm] = field(default_factory=dict)
+    unplaced: Unplaced = field(default_factory=dict)
     held: dict[VmKey, tuple[SitePlan, int]] = field(default_factory=dict)
     moves: Moves = field(default_factory=Moves)
     placed: dict[VmKey, PlacedVm] = field(default_factory=dict)
@@ -60,11 +65,21 @@ class VmObject(Struct):
     renamed_around: bool = False
 
     @property
+    def waiting(self) -> Unplaced:
+        """The VMs without a machine that are there after the plan."""
+        return {key: self.unplaced[key] for key in self.moves.wait}
+
+    @property
     def untouched(self) -> bool:
         """Whether the same object stays, with every VM exactly as it is."""
         moves = self.moves
         return not (
-            self.instance.replaced or moves.leave or moves.again or moves.arrive or self.renamed_around
+            self.instance.replaced
+            or moves.leave
+            or moves.again
+            or moves.arrive
+            or self.renamed_around
+            or len(moves.wait) < len(self.unplaced)
         )
 
     @property
@@ -104,7 +119,7 @@ class VmObject(Struct):
     def stay_as_they_are(self) -> None:
         """Every VM stays where it is, whatever stands around it."""
         self.placed = dict(self.standing)
-        self.moves = Moves(stay=list(self.standing))
+        self.moves = Moves(stay=list(self.standing), wait=list(self.unplaced))
 
     def placed_vms(self) -> list[PlacedVm]:
         """Every VM after the plan, pools in order, numbers ascending."""
@@ -139,12 +154,14 @@ class Situation(Struct, frozen=True):
 
     `whole` is the trigger that concerns every VM ("cluster_replaced", "requested", or the one of
     a removal), "" when there is none. `healed` are the names the user wants placed anew.
-    `machine_trigger(machine)` is "machine_removed", "machine_evacuated" or "".
+    `machine_trigger(machine)` is "machine_removed", "machine_evacuated" or "". `unplaced` are the VMs that
+    are there without a machine.
     """
 
     whole: str = ""
     healed: frozenset[str] = frozenset()
     machine_trigger: Callable[[str], str] = lambda _machine: ""
+    unplaced: Unplaced = field(default_factory=dict)
 
 
 def compare(
@@ -176,6 +193,9 @@ def compare(
         for number in pool.numbers:
             key = (pool.pool, number)
             vm_there = standing_by_key.get(key)
+            if vm_there is None and key in situation.unplaced:
+                _waiting(moves, key, situation, upgraded, changed)
+                continue
             if vm_there is None:
                 _arrival(moves, key, situation, prior, was_there=number in prior_numbers)
                 continue
@@ -194,6 +214,17 @@ def _arrival(moves: Moves, key: VmKey, situation: Situation, old: PoolDemand | N
         moves.again[key] = "node_deleted"
     else:
         moves.arrive[key] = "scale_out" if old else "new"
+
+
+def _waiting(moves: Moves, key: VmKey, situation: Situation, upgraded: bool, changed: str) -> None:
+    """A VM that waits for a machine goes on waiting, unless something makes it anew."""
+    again = situation.whole or (ROLLING if upgraded else changed)
+    if situation.unplaced[key]["name"] in situation.healed:
+        again = "heal"
+    if again:
+        moves.again[key] = again
+    else:
+        moves.wait.append(key)
 
 
 def _trigger(vm: PlacedVm, situation: Situation, upgraded: bool, changed: str) -> str:

@@ -28,6 +28,7 @@ def stand(instance: Instance, world: VmWorld) -> VmObject:
     if instance.prior is not None:
         attributes = instance.prior.attributes
         vms.prior_demand, _ = family.demand(attributes, world.before, instance.address)
+        vms.unplaced = family.unplaced(attributes)
         for vm in family.standing(attributes):
             vms.standing[vm.pool, vm.number] = vm
             _hold_room(vms, vm, world)
@@ -57,6 +58,7 @@ def consider(vms: VmObject, demand: VmDemand | None, world: VmWorld) -> None:
         _trigger_of_all(vms),
         world.heal.get(str(vms.instance.address), frozenset()),
         prior_site.machine_trigger if prior_site is not None else lambda _machine: "machine_removed",
+        vms.unplaced,
     )
     vms.moves = compare(tuple(vms.standing.values()), prior, demand, situation)
     for key in vms.moves.stay:
@@ -107,7 +109,8 @@ def place_again(vms: VmObject, world: VmWorld) -> None:
             trigger = triggers[pool.pool, number]
             if trigger != ROLLING:
                 # A VM that is healed goes back to the machine it was on only where no other takes it.
-                old = vms.standing[pool.pool, number].placement.machine if trigger == "heal" else None
+                standing = vms.standing.get((pool.pool, number)) if trigger == "heal" else None
+                old = standing.placement.machine if standing is not None else None
                 _place(vms, pool, number, name, world, last_resort=old)
     for pool, names in _of_pools(vms, triggers):
         rolling = {number: name for number, name in names.items() if triggers[pool.pool, number] == ROLLING}

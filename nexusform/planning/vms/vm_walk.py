@@ -161,7 +161,7 @@ class _Walk:
                 self.world.after.clusters[cluster.type.identify(attributes)] = attributes
         followers: list[tuple[VmObject, VmDemand]] = []
         for vms in self._of(instances):
-            demand, problems = demand_of(vms.instance, self.world)
+            demand, problems = demand_of(vms, self.world)
             self.diagnostics += problems
             if demand is not None and demand.parent_id:
                 followers.append((vms, demand))
@@ -277,7 +277,7 @@ class _Walk:
         if stands and vms.untouched and not self.blocks.inventory.skus:
             return {}
         arguments = {**_computed_before(instance), **instance.config}
-        return family.assemble(arguments, self.world.after, vms.placed_vms())
+        return family.assemble(arguments, self.world.after, vms.placed_vms(), vms.waiting)
 
 
 def _argument_changed(instance: Instance) -> bool:

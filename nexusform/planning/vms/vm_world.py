@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.demands import PoolDemand, VmDemand
-from nexusform.diagnostics import Diagnostic, Problem, did_you_mean, error
+from nexusform.diagnostics import Diagnostic, Problem, Severity, did_you_mean, error
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vms.sites import (
@@ -168,22 +169,23 @@ def _clash(clash: MachineClash, instances: Mapping[Address, Instance]) -> Diagno
 # --- what is asked for -------------------------------------------------------------------------
 
 
-def demand_of(instance: Instance, world: VmWorld) -> tuple[VmDemand | None, list[Diagnostic]]:
+def demand_of(vms: VmObject, world: VmWorld) -> tuple[VmDemand | None, list[Diagnostic]]:
     """What an instance asks for; None when it goes or it cannot be told, and then it is broken."""
+    instance = vms.instance
     family = instance.type.vms
     attributes = instance.config if instance.config is not None else instance.planned
     if instance.going or instance.broken or attributes is None or family is None:
         return None, []
     demand, problems = family.demand(attributes, world.after, instance.address)
     if demand is not None and instance.block is not None:
-        refusals = list(_refusals(demand, world))
+        refusals = list(_refusals(demand, vms, world))
         problems = [*problems, *refusals]
-        demand = None if refusals else demand
+        demand = None if any(problem.severity is Severity.ERROR for problem in refusals) else demand
     instance.broken |= demand is None
     return demand, [instance.problem(problem) for problem in problems]
 
 
-def _refusals(demand: VmDemand, world: VmWorld) -> Iterator[Problem]:
+def _refusals(demand: VmDemand, vms: VmObject, world: VmWorld) -> Iterator[Problem]:
     """Sites, zones and machines that are not there."""
     site = world.sites.get(demand.site_id)
     if site is None:
@@ -193,9 +195,22 @@ def _refusals(demand: VmDemand, world: VmWorld) -> Iterator[Problem]:
     for pool in demand.pools:
         missing = sorted((pool.zones or frozenset()) - set(zones))
         if missing:
-            yield _unknown_zones(pool, demand.site_id, missing, zones)
+            problem = _unknown_zones(pool, demand.site_id, missing, zones)
+            yield replace(problem, severity=Severity.WARNING) if _stands_so(pool, vms, site) else problem
         if pool.pinned and pool.pinned not in site.machines:
             yield _unknown_machine(pool, site)
+
+
+def _stands_so(pool: PoolDemand, vms: VmObject, site: SitePlan) -> bool:
+    """Whether a pool had these zones before, and all of its VMs stay: a real site may show a pool whose zones
+    no rack has any more.
+    """
+    prior = vms.prior_demand
+    same = prior is not None and any(
+        before.pool == pool.pool and before.zones == pool.zones for before in prior.pools
+    )
+    standing = [vm.placement.machine for vm in vms.standing.values() if vm.pool == pool.pool]
+    return same and all(machine in site.machines for machine in standing)
 
 
 def _unknown_site(demand: VmDemand, known: Sequence[str]) -> Problem:

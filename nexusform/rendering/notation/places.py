@@ -20,7 +20,7 @@ def place_text(place: Place) -> str:
 
 
 def cells_text(placement: Placement) -> str:
-    """`cell 1`, `cells 0+1`."""
+    """`cell 1`, `cells 0+1`; "" where nobody told them."""
     numbers = "+".join(str(cell) for cell in placement.cells)
     return f"{form(len(placement.cells), 'cell')} {numbers}" if numbers else ""
 
@@ -38,7 +38,7 @@ def place_document(place: Place | None) -> dict[str, Any] | None:
             "machine": place.machine,
             "rack": place.rack,
             "availability_zone": place.availability_zone,
-            "numa_cells": list(place.cells),
+            "numa_cells": list(place.cells) or None,
         }
     if isinstance(place, PodPlace):
         return {

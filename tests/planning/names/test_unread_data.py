@@ -29,7 +29,7 @@ def test_what_is_made_of_unread_data_is_not_blamed(
     (tmp_path / "main.nf.hcl").write_text(USING)
     assert run(["plan"]) == 1
     told = capsys.readouterr().err
-    assert "Missing file" in told
+    assert "Unreadable file" in told
     assert "Invalid for_each argument" not in told
     (tmp_path / "main.nf.hcl").write_text(
         USING.replace("data.nexus_inventory.i.racks", "toset([timestamp()])")

@@ -1,0 +1,231 @@
+"""The files of an export -> its resources, sorted by kind, whatever form and file they came in."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NoReturn, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.diagnostics import Problem, Severity
+from nexusform.importers.arm import Item, resources
+from nexusform.importers.az_model import EXPORTED_AT
+
+# Kind of document (az_files.StandardFile.kind, or ANY) -> its files as (name for messages, content).
+Documents: TypeAlias = Mapping[str, Sequence[tuple[str, bytes]]]
+
+ANY: Final = "any"  # a file whose resources are told apart by their type
+NODES: Final = "nodes"
+NOT_READ: Final = "resources-not-read"
+_WARNING: Final = Severity.WARNING
+# The type of a resource, without the provider's name -> its kind.
+KIND_OF_TYPE: Final[Mapping[str, str]] = {
+    "racks": "racks",
+    "baremetalmachines": "bare_metal_machines",
+    "virtualmachines": "virtual_machines",
+    "kubernetesclusters": "kubernetes_clusters",
+    "kubernetesclusters/agentpools": "agent_pools",
+    "clusters": "clusters",
+    "rackskus": "rack_skus",
+}
+KINDS: Final = (*KIND_OF_TYPE.values(), NODES)
+_PROVIDER: Final = "microsoft.networkcloud/"
+_TYPE_IN_ID: Final = re.compile(r"/providers/microsoft\.networkcloud/([a-z]+)/[^/]+(?:/([a-z]+)/[^/]+)?/?$")
+_YAML: Final = (".yaml", ".yml")
+
+
+class AzItems(Struct, frozen=True):
+    """The resources of an export by kind, in the order of the files.
+
+    `stated` are the `exported_at` that documents name, with their file. `unreadable` are the kinds of
+    which a file could not be read, or is not there: what refers to them cannot be judged.
+    """
+
+    by_kind: Mapping[str, list[Item]]
+    stated: list[tuple[str, Any]] = field(default_factory=list)
+    unreadable: frozenset[str] = frozenset()
+
+    def of(self, kind: str) -> list[Item]:
+        """The resources of a kind."""
+        return self.by_kind.get(kind, [])
+
+
+def read_items(documents: Documents, findings: list[Problem]) -> AzItems:
+    """Every resource of an export."""
+    by_kind: dict[str, list[Item]] = {kind: [] for kind in KINDS}
+    stated: list[tuple[str, Any]] = []
+    unreadable: set[str] = set()
+    for kind in (*KINDS, ANY):
+        for name, content in documents.get(kind, ()):
+            data, problems = _parse(name, content)
+            findings += problems
+            if problems:
+                unreadable.add(kind)
+                continue
+            if isinstance(data, Mapping) and EXPORTED_AT in data:
+                stated.append((name, data[EXPORTED_AT]))
+            if kind == ANY and not isinstance(data, list | Mapping):
+                findings.append(Problem((), NOT_READ, "no list of resources: not read.", _WARNING, file=name))
+                continue
+            _sort(_items_of(name, data, kind, findings), kind, by_kind)
+    return AzItems(by_kind, stated, frozenset(unreadable))
+
+
+def _items_of(name: str, data: Any, kind: str, findings: list[Problem]) -> list[Item]:
+    """The resources of a document; what is no list of resources under a name of its own is a warning."""
+    problems: list[Problem] = []
+    items = resources(name, _resolved(data), problems if kind == ANY else findings)
+    findings += [replace(problem, severity=_WARNING) for problem in problems]
+    return items
+
+
+def _parse(name: str, content: bytes) -> tuple[Any, list[Problem]]:
+    """The data of a file: JSON (also several documents, or one a line), or YAML by its name."""
+    if not name.lower().endswith(_YAML):
+        data, problem = parse_json(name, content)
+        return data, [] if problem is None else [problem]
+    from nexusform.importers.yaml_text import read_yaml
+
+    stream = read_yaml(name, content)
+    documents = [document.data for document in stream.documents]
+    return documents[0] if len(documents) == 1 else documents, list(stream.findings)
+
+
+def _sort(items: Iterable[Item], kind: str, by_kind: dict[str, list[Item]]) -> None:
+    """Put resources under their kinds: that of their type, else that of the file."""
+    strange: dict[str, Item] = {}
+    for item in items:
+        own = kind_of(item)
+        if own is None and _is_named(item):
+            strange.setdefault(item.text("type") or "", item)
+        elif own is not None or kind != ANY:
+            by_kind[own or kind].append(item)
+        else:
+            strange.setdefault("", item)
+    for type_name, item in strange.items():
+        said = (
+            f'resources of the type "{type_name}"' if type_name else "what says neither its type nor its id"
+        )
+        item.report("type", NOT_READ, f"{said}: not read.", _WARNING)
+
+
+def kind_of(item: Item) -> str | None:
+    """The kind that a resource's type or id says; None where neither says one."""
+    if item.value("kind") == "Node" and isinstance(item.value("metadata"), Mapping):
+        return NODES
+    named = item.value("type")
+    type_name = named.lower() if isinstance(named, str) else ""
+    if type_name.startswith(_PROVIDER):
+        return KIND_OF_TYPE.get(type_name.removeprefix(_PROVIDER))
+    arm_id = item.value("id")
+    match = _TYPE_IN_ID.search(arm_id.strip().lower()) if isinstance(arm_id, str) else None
+    if match is None:
+        return None
+    parent, child = match.groups()
+    return KIND_OF_TYPE.get(f"{parent}/{child}" if child else parent)
+
+
+def _is_named(item: Item) -> bool:
+    """Whether a resource says a type (one that is not read)."""
+    named = item.value("type")
+    return isinstance(named, str) and "/" in named
+
+
+# --- ARM templates -----------------------------------------------------------------------------
+
+_REFERENCE: Final = re.compile(r"\[(parameters|variables)\('([^']+)'\)\]")
+
+
+def _resolved(document: Any) -> Any:
+    """An ARM template with the defaults of its parameters, and its variables, where they are named."""
+    if not isinstance(document, Mapping) or "$schema" not in document or "resources" not in document:
+        return document
+    parameters, variables = document.get("parameters"), document.get("variables")
+    values: dict[tuple[str, str], Any] = {}
+    for name, declared in parameters.items() if isinstance(parameters, Mapping) else ():
+        if isinstance(declared, Mapping) and "defaultValue" in declared:
+            values["parameters", name] = declared["defaultValue"]
+    for name, value in variables.items() if isinstance(variables, Mapping) else ():
+        values["variables", name] = value
+    return {"resources": _with_values(document["resources"], values)}
+
+
+def _with_values(data: Any, values: Mapping[tuple[str, str], Any]) -> Any:
+    if isinstance(data, Mapping):
+        return {name: _with_values(part, values) for name, part in data.items()}
+    if isinstance(data, list):
+        return [_with_values(part, values) for part in data]
+    match = _REFERENCE.fullmatch(data) if isinstance(data, str) else None
+    return values.get((match[1], match[2]), data) if match is not None else data
+
+
+# --- JSON --------------------------------------------------------------------------------------
+
+MAX_BYTES: Final = 64 * 1024 * 1024
+INVALID: Final = "invalid-json"
+
+# What `>` writes depends on the shell: PowerShell puts a mark first, or writes UTF-16.
+_MARKS: Final = (
+    (b"\xef\xbb\xbf", "utf-8-sig"),
+    (b"\xff\xfe", "utf-16"),
+    (b"\xfe\xff", "utf-16"),
+)
+
+
+def parse_json(file: str, content: bytes) -> tuple[Any, Problem | None]:
+    """The data of a JSON document, or (None, what is wrong with it)."""
+    if len(content) > MAX_BYTES:
+        detail = f"the file has {len(content):,} bytes; at most {MAX_BYTES:,} are read."
+        return None, Problem((), "file-too-large", detail, file=file)
+    encoding = next((name for mark, name in _MARKS if content.startswith(mark)), "utf-8")
+    try:
+        text = content.decode(encoding)
+    except UnicodeDecodeError as problem:
+        before = content[: problem.start]
+        line = before.count(b"\n") + 1
+        column = problem.start - (before.rfind(b"\n") + 1) + 1
+        return None, _broken(file, line, column, f"this is not {encoding} text.")
+    if not text.strip():
+        return None, _broken(file, 1, 1, "the file is empty. Capture it again.")
+    try:
+        return json.loads(text, parse_constant=_refuse_constant), None
+    except json.JSONDecodeError as problem:
+        documents = _one_after_another(text)
+        if documents is not None:
+            return documents, None
+        detail = f"{problem.msg}. Is this the whole output of the command?"
+        return None, _broken(file, problem.lineno, problem.colno, detail)
+    except RecursionError:
+        return None, _broken(file, 1, 1, "the document is nested too deeply.")
+    except ValueError as problem:
+        return None, _broken(file, 1, 1, f"a number cannot be read: {str(problem).split(';')[0]}.")
+
+
+def _one_after_another(text: str) -> list[Any] | None:
+    """Documents written one after the other (lines, or pages joined with `cat`); None: that is not so."""
+    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+    documents: list[Any] = []
+    at = 0
+    while True:
+        while at < len(text) and text[at].isspace():
+            at += 1
+        if at == len(text):
+            return documents
+        if text[at] not in "{[":
+            return None
+        try:
+            document, at = decoder.raw_decode(text, at)
+        except json.JSONDecodeError:
+            return None
+        documents.append(document)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _broken(file: str, line: int, column: int, detail: str) -> Problem:
+    return Problem((), INVALID, detail, file=file, line=line, column=column)

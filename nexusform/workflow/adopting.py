@@ -1,0 +1,337 @@
+"""Taking a whole site over: what stands in an export becomes configuration and state that agree."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct, field
+
+from nexusform.address import Address
+from nexusform.applying.events import StepEvent
+from nexusform.configuration.constants import NO_NAMES
+from nexusform.configuration.evaluation import prepare_body
+from nexusform.diagnostics import Diagnostic, Problem, diagnostic, error, has_errors
+from nexusform.importers.az_adoption import (
+    AdoptedObject,
+    AdoptedSite,
+    Reference,
+    adopt_sites,
+    known_nodes,
+)
+from nexusform.planning.plan import Action
+from nexusform.planning.request import Imported
+from nexusform.providers.azure_export import SETTINGS, read_export
+from nexusform.regular_files import create
+from nexusform.rendering.notation.hcl_text import quoted
+from nexusform.resource_types.registry import registries
+from nexusform.source import Position, SourceFile, Span
+from nexusform.state.objects import EMPTY, ObjectState, State
+from nexusform.words import first_of
+from nexusform.workflow.apply import ApplyOptions, apply_plan
+from nexusform.workflow.importing import ENDING, generated_block, refusal_to_generate, with_computed
+from nexusform.workflow.locking import Locking
+from nexusform.workflow.place import Place, load_configuration
+from nexusform.workflow.project import find_backend, open_project
+from nexusform.workflow.run import Notices, PlanOptions, Run, begin
+from nexusform.workflow.stored import read_stored
+
+PROVIDER: Final = "azure_export"
+_NOT_IN_LABEL: Final = re.compile(r"[^A-Za-z0-9_-]")
+_HEADING: Final = """\
+# A running site, written by `nexusform import` from {directory}.
+# Look it through, then keep it as your own. Where VMs stand is in the state: nothing here moves any.
+
+"""
+
+
+class Source(Struct, frozen=True):
+    """An exported directory: where it is, how the configuration writes it, and the provider that reads it;
+    `is_new`: that provider has no block yet, and gets one, with an `alias` where others are there.
+    """
+
+    directory: str
+    written_as: str
+    provider: str
+    alias: str = ""
+    is_new: bool = True
+
+
+class Adoption(Struct, frozen=True):
+    """What an export comes to: the objects that are new to the state under their addresses, in planning
+    order, the configuration that describes them and the provider that it names, the sites as they were
+    counted, how many objects state holds already, and what was met.
+    """
+
+    objects: Mapping[Address, AdoptedObject] = field(default_factory=dict)
+    text: str = ""
+    provider: str = PROVIDER
+    sites: tuple[AdoptedSite, ...] = ()
+    known: int = 0
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def _adopted(directory: str, state: State) -> tuple[tuple[AdoptedSite, ...], list[Diagnostic]]:
+    """The sites of a directory as objects, and everything wrong with its files."""
+    sites, problems = read_export(directory, {})
+    diagnostics = [_told(problem) for problem in problems]
+    if has_errors(diagnostics):
+        return (), diagnostics
+    adopted = adopt_sites(sites, known_nodes(_attributes(state)))
+    diagnostics += [_told(finding) for site in adopted for finding in site.findings]
+    return adopted, diagnostics
+
+
+def _attributes(state: State) -> Iterator[Mapping[str, Any]]:
+    for instance in state.instances.values():
+        if instance.current is not None:
+            yield instance.current.attributes
+
+
+def _told(problem: Problem) -> Diagnostic:
+    text = f"{problem}" if problem.file else problem.detail
+    return diagnostic(problem.severity, problem.id, text)
+
+
+def plan_adoption(source: Source, state: State) -> Adoption:
+    """What of an export is to be taken over, and the configuration for it. What state holds already stays
+    as it is.
+    """
+    standing = _by_identity(state)
+    sites, diagnostics = _adopted(source.directory, state)
+    objects = [one for site in sites for one in site.objects]
+    addresses = _addresses(objects, standing, state)
+    fresh = {addresses[one.type, one.id]: one for one in objects if (one.type, one.id) not in standing}
+    text = _text(fresh, addresses, source) if fresh else ""
+    return Adoption(fresh, text, source.provider, sites, len(objects) - len(fresh), tuple(diagnostics))
+
+
+def _by_identity(state: State) -> dict[Reference, Address]:
+    """The addresses of a state's objects by type and id."""
+    return {
+        (address.type, str(instance.current.attributes.get("id"))): address
+        for address, instance in state.instances.items()
+        if instance.current is not None
+    }
+
+
+# --- addresses ---------------------------------------------------------------------------------
+
+
+def _addresses(
+    objects: Iterable[AdoptedObject], standing: Mapping[Reference, Address], state: State
+) -> dict[Reference, Address]:
+    """The address of each object: the one it has, or one named as the object is. Where objects of one type
+    have one name, the site comes before it.
+    """
+    listed = list(objects)
+    shared = Counter((one.type, _label(one.attributes["name"])) for one in listed)
+    taken = {(address.type, address.name) for address in state.instances}
+    addresses: dict[Reference, Address] = {}
+    for one in listed:
+        known = standing.get((one.type, one.id))
+        if known is not None:
+            addresses[one.type, one.id] = known
+            continue
+        label = _label(one.attributes["name"])
+        if shared[one.type, label] > 1:
+            label = _label(one.id.replace("/", "-"))
+        free, number = label, 2
+        while (one.type, free) in taken:
+            free, number = f"{label}_{number}", number + 1
+        taken.add((one.type, free))
+        addresses[one.type, one.id] = Address((), "managed", one.type, free)
+    return addresses
+
+
+def _label(name: str) -> str:
+    """A name as it may stand in an address."""
+    label = _NOT_IN_LABEL.sub("_", name)
+    return label if label[:1].isalpha() or label[:1] == "_" else f"_{label}"
+
+
+# --- configuration -----------------------------------------------------------------------------
+
+
+def _text(
+    objects: Mapping[Address, AdoptedObject], addresses: Mapping[Reference, Address], source: Source
+) -> str:
+    types = registries().resource_types
+    blocks = [
+        generated_block(
+            address,
+            types[address.type].schema,
+            one.attributes,
+            {path: _reference(addresses[whose]) for path, whose in one.refers.items()},
+            source.provider,
+        )
+        for address, one in objects.items()
+    ]
+    return _HEADING.format(directory=source.directory) + "\n".join([*_provider_block(source), *blocks])
+
+
+def _provider_block(source: Source) -> Iterator[str]:
+    if source.is_new:
+        alias = f"  alias     = {quoted(source.alias)}\n" if source.alias else ""
+        yield f'provider "{PROVIDER}" {{\n{alias}  directory = {quoted(source.written_as)}\n}}\n'
+
+
+def _reference(address: Address) -> str:
+    attribute = "name" if address.type == "nexus_vm_sku" else "id"
+    return f"{address.type}.{address.name}.{attribute}"
+
+
+# --- taking over -------------------------------------------------------------------------------
+
+
+class SiteImport(Struct, frozen=True):
+    """What an import of sites came to: the sites as they were counted, how many objects are new in the
+    state, and what was met; `sources` are the files read.
+    """
+
+    sites: tuple[AdoptedSite, ...] = ()
+    imported: int = 0
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sources: Mapping[str, SourceFile] = field(default_factory=dict)
+
+
+def import_site(place: Place, directory: str, path: str, locking: Locking, notices: Notices) -> SiteImport:
+    """Take over what an exported directory shows and state does not hold; `path` is the new file for its
+    configuration. Nothing is written when anything is wrong.
+    """
+    refusal = refusal_to_generate(path) or _refusal_of_place(path, place.directory)
+    if refusal is not None:
+        return SiteImport(diagnostics=(refusal,))
+    state, problems, sources = _standing(place)
+    if has_errors(problems):
+        return SiteImport(diagnostics=tuple(problems), sources=sources)
+    adoption = plan_adoption(_source_for(place, directory), state)
+    problems += adoption.diagnostics
+    if has_errors(problems) or not adoption.objects:
+        return SiteImport(adoption.sites, 0, tuple(problems), sources)
+    wrong = _write_new(path, adoption.text)
+    if has_errors(wrong):
+        return SiteImport(diagnostics=(*problems, *wrong), sources=sources)
+    wrong, sources = _into_state(place, adoption, locking, notices)
+    problems += wrong
+    if has_errors(wrong):
+        Path(path).unlink()
+    return SiteImport(adoption.sites, len(adoption.objects), tuple(problems), sources)
+
+
+def _standing(place: Place) -> tuple[State, list[Diagnostic], Mapping[str, SourceFile]]:
+    """What state holds before the import; there need not be any configuration."""
+    backend, problems, sources = find_backend(place)
+    if backend is None or has_errors(problems):
+        return EMPTY, problems, sources
+    stored, wrong = read_stored(backend)
+    return (stored.state if stored is not None else EMPTY), [*problems, *wrong], sources
+
+
+def _into_state(
+    place: Place, adoption: Adoption, locking: Locking, notices: Notices
+) -> tuple[list[Diagnostic], Mapping[str, SourceFile]]:
+    """Open the configuration with what was written, and take the objects into the state under the lock."""
+    opened = open_project(place)
+    problems = list(opened.diagnostics)
+    if opened.project is None:
+        return problems, opened.sources
+    with begin(opened.project, "OperationTypeImport", locking, notices=notices) as run:
+        if run.ready:
+            problems += _take_over(run, adoption)
+    return [*problems, *run.diagnostics], opened.sources
+
+
+def _take_over(run: Run, adoption: Adoption) -> list[Diagnostic]:
+    """Write the objects into the state by a plan that changes nothing and moves nobody. Where configuration
+    and objects do not agree it is refused.
+    """
+    state = run.stored.state
+    standing = _by_identity(state)
+    if any((one.type, one.id) in standing for one in adoption.objects.values()):
+        return [error("state-changed-during-import", "Somebody else imported meanwhile. Run it again.")]
+    here = Position(1, 1, 0)
+    attributes = {address: one.attributes for address, one in adoption.objects.items()}
+    complete = with_computed(attributes, run.project.registries)
+    imports = {
+        address: Imported(
+            one.id,
+            ObjectState(complete[address], state.last_creation + number, provider=adoption.provider),
+            Span("", here, here),
+        )
+        for number, (address, one) in enumerate(adoption.objects.items(), 1)
+    }
+    options = PlanOptions(refresh=False, tie_breaks=0, targets=tuple(map(str, imports)), adopting=imports)
+    plan = run.plan(options).plan
+    problems = [problem for problem in plan.diagnostics if problem.id != "resource-targeting-is-in-effect"]
+    if has_errors(problems):
+        return problems
+    differing = [c for c in plan.changes if c.address in imports and c.action is not Action.NO_OP]
+    if differing:
+        return [*problems, _refused([str(change.address) for change in differing])]
+    return [*problems, *apply_plan(run, plan, _Silent(), ApplyOptions()).diagnostics]
+
+
+class _Silent:
+    """Nobody is told of steps: an import has none."""
+
+    def started(self, event: StepEvent) -> None:
+        """A step begins."""
+
+    def progressed(self, event: StepEvent) -> None:
+        """Ten more seconds have passed."""
+
+    def ended(self, event: StepEvent) -> None:
+        """A step ended."""
+
+
+def _refused(differing: Sequence[str]) -> Diagnostic:
+    return error(
+        "import-would-change",
+        f"An import changes nothing, and what was written for {first_of(differing, 5)} would. Nothing was "
+        "taken over. Please report this with the export.",
+    )
+
+
+def _write_new(path: str, text: str) -> list[Diagnostic]:
+    """Write a file that must not be there."""
+    try:
+        with os.fdopen(create(path, 0o666), "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as problem:
+        detail = f'"{path}" cannot be written: {problem.strerror}.'
+        return [error("generated-configuration-cannot-be-written", detail)]
+    return []
+
+
+def _refusal_of_place(path: str, root: str) -> Diagnostic | None:
+    """Configuration is read from *.nf.hcl files of the root module's directory only."""
+    if path.endswith(ENDING) and Path(path).resolve().parent == Path(root).resolve():
+        return None
+    detail = (
+        f'nexusform reads *{ENDING} files of the root module\'s directory only, and "{path}" is none. Name '
+        f"for example site{ENDING}."
+    )
+    return error("generated-configuration-stands-elsewhere", detail)
+
+
+def _source_for(place: Place, directory: str) -> Source:
+    """How the configuration names an exported directory: by a provider that it has already, or a new one."""
+    relative = os.path.relpath(directory, place.directory).replace(os.sep, "/")
+    written_as = Path(directory).resolve().as_posix() if relative.startswith("../../..") else relative
+    configuration, _ = load_configuration(place)
+    blocks = configuration.root.providers if configuration is not None else {}
+    taken = [key for key, block in blocks.items() if block.name == PROVIDER]
+    for key in taken:
+        body, _ = prepare_body(blocks[key].body, SETTINGS, blocks[key].span)
+        settings, _, _ = body.evaluate(NO_NAMES)
+        if settings.get("directory") in {relative, written_as}:
+            return Source(directory, written_as, key, is_new=False)
+    if not taken:
+        return Source(directory, written_as, PROVIDER)
+    alias = _label(Path(directory).resolve().name)
+    return Source(directory, written_as, f"{PROVIDER}.{alias}", alias)

@@ -1,0 +1,125 @@
+"""Real sites taken over: `import -from`, and what plans say afterwards."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run
+
+CASES = Path(__file__).parents[1] / "importers" / "cases" / "azure"
+SETS = sorted(path.name for path in CASES.iterdir() if path.is_dir())
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty directory."""
+    monkeypatch.chdir(tmp_path)
+
+
+def captured(name: str) -> None:
+    shutil.copytree(CASES / name, "export")
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = run(arguments)
+    captured_text = capsys.readouterr()
+    return code, captured_text.out, captured_text.err
+
+
+def imported(capsys: pytest.CaptureFixture[str]) -> str:
+    code, out, err = told(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")
+    assert (code, err) == (0, "")
+    return out
+
+
+def bodies(kind: str) -> list[dict[str, Any]]:
+    path = Path("export") / f"{kind}.json"
+    return [body["properties"] for body in json.loads(path.read_text())["value"]] if path.exists() else []
+
+
+def rows(capsys: pytest.CaptureFixture[str], *more: str) -> list[dict[str, Any]]:
+    code, _, err = told(capsys, "plan", "-out=p.nfplan", "-tie-breaks=0", *more)
+    assert (code, err) == (0, "")
+    code, out, _ = told(capsys, "show", "-json", "p.nfplan")
+    assert code == 0
+    return json.loads(out)["placement_changes"]
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_real_sites_are_taken_over_and_nothing_changes(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    captured(name)
+    out = imported(capsys)
+    nodes = [node for cluster in bodies("kubernetes_clusters") for node in cluster["nodes"]]
+    vms = [*nodes, *bodies("virtual_machines")]
+    housed = sum(bool(vm.get("bareMetalMachineId")) for vm in vms)
+    counts = re.findall(r"(\d+) VMs? adopted, (\d+) without a machine, (\d+) occupied", out)
+    assert [sum(map(int, column)) for column in zip(*counts, strict=True)] == [housed, len(vms) - housed, 0]
+    assert sum(map(int, re.findall(r"(\d+) machines?,", out))) == len(bodies("bare_metal_machines"))
+    code, out, _ = told(capsys, "plan", "-detailed-exitcode")
+    assert code == 0
+    assert "No changes." in out
+    assert not re.search(r"[1-9]\d* to (place|move|remove)", out)
+
+
+def test_the_next_vm_is_the_only_new_one(capsys: pytest.CaptureFixture[str]) -> None:
+    captured("clusters-070")
+    imported(capsys)
+    text = Path("site.nf.hcl").read_text()
+    cordoned = re.sub(r'(name += "b37dev08a1co01"\n)', r'\1  cordon_status = "Cordoned"\n', text, count=1)
+    grown = re.sub(r'("ssh-test-3d38-pool1" \{\s+count += )3', r"\g<1>4", cordoned)
+    assert len({text, cordoned, grown}) == 3
+    Path("site.nf.hcl").write_text(grown)
+    (new,) = [row for row in rows(capsys) if row["action"] != "keep"]
+    assert (new["action"], new["trigger"]) == ("place", "scale_out")
+    assert new["object"] == "ssh-test-3d38-ssh-test-3d38-pool1-3"
+    assert new["to"]["machine"] != "b37dev08a1co01"
+
+
+def test_a_second_import_takes_over_what_is_new_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    captured("clusters-070")
+    imported(capsys)
+    code, out, _ = told(capsys, "import", "-from=export", "-generate-config-out=more.nf.hcl")
+    assert code == 0
+    assert "Nothing to import" in out
+    assert not Path("more.nf.hcl").exists()
+    path = Path("export/bare_metal_machines.json")
+    document = json.loads(path.read_text())
+    machine = document["value"][0]
+    added = {**machine, "id": machine["id"] + "x", "name": "added"}
+    added["properties"] = {**machine["properties"], "rackSlot": 40}
+    document["value"].append(added)
+    path.write_text(json.dumps(document))
+    code, out, err = told(capsys, "import", "-from=export", "-generate-config-out=more.nf.hcl")
+    assert (code, err) == (0, "")
+    assert "1 object in the state" in out
+    written = Path("more.nf.hcl").read_text()
+    assert "provider " not in written.replace("provider    = azure_export", "")
+    assert "nexus_rack.r1.id" in written
+    assert "No changes." in told(capsys, "plan")[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["-from=export"], "-generate-config-out=F"),
+        (["-from=export", "-generate-config-out=elsewhere/s.nf.hcl"], "root module's directory"),
+        (["-from=nowhere", "-generate-config-out=s.nf.hcl"], '"nowhere" cannot be read'),
+        (["-from=broken", "-generate-config-out=s.nf.hcl"], "broken/bare_metal_machines.json, line 1"),
+    ],
+)
+def test_mistakes_write_nothing(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    captured("clusters-007")
+    shutil.copytree("export", "broken")
+    Path("broken/bare_metal_machines.json").write_text('[{"id": ')
+    before = sorted(Path().rglob("*"))
+    code, _, err = told(capsys, "import", *arguments)
+    assert code == 1
+    assert words in " ".join(err.replace("│", " ").split())
+    assert "Unknown machine" not in err
+    assert sorted(Path().rglob("*")) == before
