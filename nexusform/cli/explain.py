@@ -78,6 +78,7 @@ def _placement(reason: PlacementReason, arguments: ExplainArguments, screen: Scr
             rows=reason.rows,
             known=reason.known,
             rendered=reason.rendered,
+            failure=reason.failure,
         )
         return json_bytes(document, pretty=True).decode()
     outline = placement_outline(
@@ -85,11 +86,11 @@ def _placement(reason: PlacementReason, arguments: ExplainArguments, screen: Scr
         reason.cluster,
         reason.explanation,
         reason.drift,
-        anew=reason.anew,
         rows=reason.rows,
         known=reason.known,
         objects=reason.objects,
         rendered=reason.rendered,
+        failure=reason.failure,
     )
     return _outlined(outline, arguments, screen)
 

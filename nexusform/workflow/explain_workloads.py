@@ -31,16 +31,15 @@ OVERRIDE_TYPES = ("fleet_cluster_resource_override", "fleet_resource_override")
 class PlacementReason(Struct, frozen=True):
     """One placement, and one of its clusters or ("") all of them.
 
-    `explanation` is of the clusters as they are: against what the placement held before the plan where
-    the plan picks any, else as if it were made anew today (`anew`). `rows` say what the plan does, `known`
-    what state noted of each binding (trigger, serial). `objects` are the selected ones and `rendered` what
-    the cluster gets of them (both empty where values among them are sensitive).
+    `explanation` is the decision of this plan where it picks any cluster, else what the rules say today of
+    what is held and of the others. `rows` say what the plan does, `known` what state noted of each binding
+    (trigger, serial). `objects` are those of the cluster's snapshot and `rendered` what it has of them (both
+    empty where values among them are sensitive); `failure` says why overriding them fails there.
     """
 
     address: Address
     cluster: str
     explanation: Explanation
-    anew: bool
     drift: Drift
     rows: Mapping[str, PlacementChange] = field(default_factory=dict)
     known: Mapping[str, tuple[str, int]] = field(default_factory=dict)
@@ -86,9 +85,8 @@ def _reason(placement: PlacementPlan, planned: PlanResult, roster: Roster, clust
         for row in planned.plan.placements
         if row.kind == "binding" and row.address == placement.instance.address
     }
-    picks = any(row.action is PlacementAction.PLACE for row in rows.values())
-    held = tuple(b for b in placement.prior if b.cluster not in placement.evicted) if picks else ()
-    explanation = explain(held, roster, policy, placement.snapshot, namespace)
+    held, then = placement.decided or (placement.held, roster)
+    explanation = explain(held, then, placement.policy_in(then), placement.snapshot, namespace)
     now = {b.cluster: b for b in placement.held if b.state is not BindingState.UNSCHEDULED}
     explanation = replace(
         explanation,
@@ -101,7 +99,6 @@ def _reason(placement: PlacementPlan, planned: PlanResult, roster: Roster, clust
         placement.instance.address,
         cluster,
         explanation,
-        not picks,
         drift(placement.held, roster, policy, placement.snapshot, namespace),
         rows,
         noted,

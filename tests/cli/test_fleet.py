@@ -265,3 +265,13 @@ def test_an_override_reaches_what_is_in_an_envelope(nf: Callable[..., Told]) -> 
     explained = nf(FLEET + ENVELOPE + CANARY, "explain", WEB, "a")[1]
     assert "-  replicas: 1" in explained
     assert "+  replicas: 3" in explained
+
+
+def test_explain_names_the_override_that_fails(nf: Callable[..., Told]) -> None:
+    failing = FLEET + ENVELOPE + CANARY.replace("/spec/replicas", "/spec/nothing/there")
+    applied(nf, failing)
+    assert pods() == 0
+    explained = " ".join(nf(failing, "explain", WEB, "a")[1].split())
+    assert 'ResourceOverride "canary" failed to apply on Deployment "web" in namespace "web"' in explained
+    document = json.loads(nf(failing, "explain", "-format=json", WEB, "a")[1])
+    assert "canary" in json.dumps(document)

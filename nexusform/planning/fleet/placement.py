@@ -27,6 +27,7 @@ from nexusform.scheduling.fleet.bindings import (
     Abort,
     Binding,
     BindingState,
+    Cause,
     Change,
     ClusterTerm,
     PlacementType,
@@ -66,7 +67,8 @@ class PlacementPlan(Struct):
     rounds go by, `picked` and `released` why clusters came and went. `contents` is what stood before the
     plan, `snapshots` those that are there after it; `labels` are those of the members, by name. `idle`
     are the numbers of selectors that select nothing; `reserved` is the one that names a reserved namespace,
-    and that name: such a placement is left as it is.
+    and that name: such a placement is left as it is. `decided` is what the last chain of cycles that picked
+    any cluster started from.
     """
 
     instance: Instance
@@ -95,6 +97,7 @@ class PlacementPlan(Struct):
     status: SchedulingStatus | None = None
     abort: Abort | None = None
     ran: bool = False
+    decided: tuple[tuple[Binding, ...], Roster] | None = None
     picked: dict[str, Trigger] = field(default_factory=dict)
     released: dict[str, Trigger] = field(default_factory=dict)
     waves: tuple[Wave, ...] = ()
@@ -289,9 +292,13 @@ class PlacementPlan(Struct):
             return False
         return (before.digest, before.failure) != (after.digest, after.failure)
 
-    def take(self, result: CycleResult, occasion: Occasion) -> bool:
-        """Note what a chain of cycles did; whether any binding changed."""
+    def take(
+        self, result: CycleResult, occasion: Occasion, start: tuple[Binding, ...], roster: Roster
+    ) -> bool:
+        """Note what a chain of cycles did that started from these bindings; whether any of them changed."""
         before = self.held
+        if any(change.cause is Cause.PICKED for change in result.changes):
+            self.decided = (start, roster)
         self.held = result.bindings
         self.abort = result.abort
         self.ran = True

@@ -151,7 +151,7 @@ def _settle(
     result = cycle.settle(
         held, roster, placement.policy_in(roster), placement.snapshot, placement.written.namespace
     )
-    return placement.take(result, occasion)
+    return placement.take(result, occasion, held, roster)
 
 
 def place_pods(

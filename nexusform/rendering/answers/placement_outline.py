@@ -28,26 +28,29 @@ def placement_outline(
     explanation: Explanation,
     drift: Drift,
     *,
-    anew: bool,
     rows: Mapping[str, PlacementChange],
     known: Mapping[str, tuple[str, int]],
     objects: Sequence[Manifest] = (),
     rendered: Sequence[Manifest] = (),
+    failure: str = "",
 ) -> Outline:
     """One placement, or one of its clusters.
 
     By cluster: `rows` of this plan, and of `known` placements the trigger and the serial. Of the
-    cluster named, `objects` are the manifests on the hub, `rendered` those that it gets.
+    cluster named, `objects` are the manifests on the hub, `rendered` those that it gets; `failure`
+    says why overriding them fails there.
     """
     shown = [each for each in explanation.clusters if cluster in ("", each.cluster)]
-    facts = [_policy(explanation), _view(anew=anew), *_history(shown, rows, known), *_drift(drift)]
+    facts = [_policy(explanation), *_view(explanation), *_history(shown, rows, known), *_drift(drift)]
     sections: list[Section] = []
     if cluster:
         sections += [_verdict_section(each, explanation) for each in shown]
     else:
         sections.append(Section("Clusters", table=_table(explanation)))
     sections += [_preference_section(each) for each in shown if each.preferences]
-    if cluster:
+    if failure:
+        sections.append(Section("Overrides fail there", (f"{failure}. What was there before stays.",)))
+    elif cluster:
         sections += _overridden(objects, rendered)
     return Outline(
         f"{title} {cluster}".strip(),
@@ -74,12 +77,15 @@ def _policy(explanation: Explanation) -> str:
     return f"Policy: {kind} (policy snapshot {explanation.snapshot.index})."
 
 
-def _view(*, anew: bool) -> str:
-    if anew:
-        return (
-            "Ranks and margins are those of a placement made anew today; what is held is not scheduled again."
-        )
-    return "Ranks and margins are those of the clusters that this plan picks from."
+def _view(explanation: Explanation) -> Iterator[str]:
+    """In which batches clusters are picked, and what ranks are of."""
+    batches = explanation.batches
+    if len(batches) > 1:
+        picked = ", ".join(f"{number}. {listed(batch)}" for number, batch in enumerate(batches, 1))
+        yield f"Picks are spread, so clusters are picked one by one, each scored anew: {picked}."
+        yield "Of the others, scores and ranks are those of the last batch."
+    elif not batches and any(each.rank is not None for each in explanation.clusters):
+        yield "Nothing is picked: what is held stays. Ranks are of the clusters that might come next."
 
 
 def _history(
@@ -106,28 +112,34 @@ def _drift(drift: Drift) -> Iterator[str]:
 
 
 def _table(explanation: Explanation) -> Table:
-    """A row per cluster; ranks and scores where there are any."""
+    """A row per cluster; ranks and scores where there are any, batches where there are several."""
     clusters = explanation.clusters
     if all(each.affinity_score is None for each in clusters):
         plain_rows = tuple(Row((each.cluster, _state(each), _short_verdict(each))) for each in clusters)
         return Table(("cluster", "holds it", "verdict"), plain_rows)
-    rows = tuple(Row(_scored_cells(each, explanation.last_picked)) for each in clusters)
-    heads = ("cluster", "holds it", "rank", "spread", "affinity", "margin", "verdict")
-    return Table(heads, rows, frozenset({2, 3, 4}))
+    in_batches = len(explanation.batches) > 1
+    rows = tuple(Row(_scored_cells(each, explanation, in_batches=in_batches)) for each in clusters)
+    scores = ("rank", "spread", "affinity", "margin", "verdict")
+    heads = ("cluster", "holds it", *(("batch",) if in_batches else ()), *scores)
+    return Table(heads, rows, frozenset(heads.index(head) for head in ("rank", "spread", "affinity")))
 
 
 def _state(each: ClusterExplanation) -> str:
     return str(each.binding.state) if each.binding is not None else ""
 
 
-def _scored_cells(each: ClusterExplanation, last_picked: str | None) -> tuple[str, ...]:
+def _scored_cells(each: ClusterExplanation, explanation: Explanation, *, in_batches: bool) -> tuple[str, ...]:
+    chosen = each.held or (each.batch is not None and each.batch < len(explanation.batches))
+    batch = (_figure(each.batch),) if in_batches else ()
+    margin = "last picked" if each.cluster == explanation.last_picked else _margin(each)
     return (
         each.cluster,
         _state(each),
-        _figure(each.rank),
+        *batch,
+        "" if chosen else _figure(each.rank),
         _figure(each.topology_spread_score),
         _figure(each.affinity_score),
-        "last picked" if each.cluster == last_picked else _margin(each),
+        "" if chosen else margin,
         _short_verdict(each),
     )
 
@@ -153,11 +165,18 @@ def _margin(each: ClusterExplanation) -> str:
 
 
 def _short_verdict(each: ClusterExplanation) -> str:
+    refused = ""
     if each.refusals:
         first = each.refusals[0]
         more = f" (and {len(each.refusals) - 1} more)" if len(each.refusals) > 1 else ""
-        return f"{first.rule}: {first.reason}{more}"
-    return "picked" if each.picked else "passes"
+        refused = f"{first.rule}: {first.reason}{more}"
+    if each.held:
+        return f"held; today {refused}" if refused else "held"
+    if each.picked:
+        return "picked"
+    if refused:
+        return refused
+    return "outscored" if each.margin is not None else "passes"
 
 
 def _verdict_section(each: ClusterExplanation, explanation: Explanation) -> Section:
@@ -166,7 +185,11 @@ def _verdict_section(each: ClusterExplanation, explanation: Explanation) -> Sect
     lines += [f"{refusal.rule} refuses: {refusal.reason}" for refusal in each.refusals]
     if not each.refusals:
         lines.append("No rule refuses it.")
-    if each.rank is not None:
+    if each.held:
+        lines.append("It is held already: what holds a placement is not scheduled again.")
+    elif each.batch is not None and len(explanation.batches) > 1:
+        lines.append(f"Picked in batch {each.batch} of {len(explanation.batches)}.")
+    if each.rank is not None and not each.held:
         margin = _margin(each)
         against = f", against the last one picked ({explanation.last_picked}): {margin}" if margin else ""
         if each.cluster == explanation.last_picked:
@@ -226,6 +249,7 @@ def placement_document(
     rows: Mapping[str, PlacementChange],
     known: Mapping[str, tuple[str, int]],
     rendered: Sequence[Manifest] = (),
+    failure: str = "",
 ) -> dict[str, Any]:
     """The same as JSON data."""
     shown = [each for each in explanation.clusters if cluster in ("", each.cluster)]
@@ -234,6 +258,7 @@ def placement_document(
         "policy_snapshot": explanation.snapshot.index,
         "wanted": explanation.number,
         "last_picked": explanation.last_picked,
+        "batches": [list(batch) for batch in explanation.batches],
         "clusters": [
             _cluster_document(each, rows.get(each.cluster), known.get(each.cluster)) for each in shown
         ],
@@ -241,6 +266,7 @@ def placement_document(
     }
     if cluster:
         document["manifests"] = [dict(manifest.body) for manifest in rendered]
+        document["overrides_fail"] = failure or None
     return document
 
 
@@ -253,6 +279,8 @@ def _cluster_document(
         "cluster": each.cluster,
         "state": str(each.binding.state) if each.binding is not None else None,
         "picked": each.picked,
+        "held": each.held,
+        "batch": each.batch,
         "trigger": row_trigger or known_trigger,
         "serial": serial,
         "rank": each.rank,

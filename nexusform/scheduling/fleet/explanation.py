@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
 
 from msgspec import Struct
 
@@ -14,12 +13,13 @@ from nexusform.scheduling.fleet.bindings import (
     Ask,
     Binding,
     BindingState,
+    Cause,
     PlacementType,
     Policy,
     PolicySnapshot,
     PreferredTerm,
 )
-from nexusform.scheduling.fleet.cycle import Scored, Screening, rank, screen
+from nexusform.scheduling.fleet.cycle import Scored, rank, screen
 from nexusform.scheduling.fleet.profile import FILTERS
 from nexusform.scheduling.fleet.properties import Extremes, extremes_of, property_of
 from nexusform.scheduling.fleet.roster import Holdings, Roster, Standing, ascending
@@ -64,12 +64,13 @@ class Margin(Struct, frozen=True):
 
 
 class ClusterExplanation(Struct, frozen=True):
-    """One cluster. `binding` is what the placement holds there; `picked`: it would get a binding now.
+    """One cluster. `binding` is what the placement holds there; `held`: it held that before any pick.
 
     `refusals` follow the profile's order: the first is the one KubeFleet reports. For a cluster that is
-    held they are what would keep it from being picked today; they move nothing. Scores are None where
-    none are given (PickAll, PickFixed, a violated hard spread constraint). `rank` counts from 1 among those
-    that passed.
+    held they are what would keep it from being picked today; they move nothing. `batch` (from 1) is the one
+    in which it is picked. Scores are the recorded ones where it is held or picked, else those of the last
+    batch; None where none are given (PickAll, PickFixed, a violated hard spread constraint). `rank` counts
+    from 1 among those that passed before the last batch, `margin` is over the last one picked in it.
     """
 
     cluster: str
@@ -82,6 +83,8 @@ class ClusterExplanation(Struct, frozen=True):
     preferences: tuple[Preference, ...] = ()
     rank: int | None = None
     margin: Margin | None = None
+    held: bool = False
+    batch: int | None = None
 
     @property
     def first_refusal(self) -> Refusal | None:
@@ -92,16 +95,21 @@ class ClusterExplanation(Struct, frozen=True):
 class Explanation(Struct, frozen=True):
     """One placement over the whole fleet, clusters in name order, then names that are not in it.
 
-    `number` is N (None: all that pass, or those named), `last_picked` the last of the clusters that would
-    be picked now; `abort` why the scheduler would stop.
+    `number` is N (None: all that pass, or those named), `batches` the clusters that are picked, batch by
+    batch and best first; `abort` why the scheduler would stop.
     """
 
     policy: Policy
     snapshot: PolicySnapshot
     number: int | None
     clusters: tuple[ClusterExplanation, ...]
-    last_picked: str | None = None
+    batches: tuple[tuple[str, ...], ...] = ()
     abort: Abort | None = None
+
+    @property
+    def last_picked(self) -> str | None:
+        """The last of the clusters that are picked."""
+        return self.batches[-1][-1] if self.batches else None
 
 
 class Drift(Struct, frozen=True):
@@ -132,48 +140,65 @@ def explain(
     snapshot: PolicySnapshot,
     namespace: str = "",
 ) -> Explanation:
-    """What every rule says of every cluster, given what the placement holds."""
+    """What the scheduler decides, given what the placement holds, and what every rule says of every cluster
+    before its last batch.
+    """
     ask = Ask(policy or Policy(), namespace)
-    holdings = Holdings(held, roster, snapshot.index)
+    bindings = tuple(held)
     if ask.policy.placement_type is PlacementType.PICK_FIXED:
-        return _of_named(ask, holdings, snapshot)
-    standing = holdings.standing
-    screening = screen(ask, roster, standing)
+        return _of_named(ask, Holdings(bindings, roster, snapshot.index), snapshot)
+    replay = _replay(ask, bindings, roster, snapshot)
+    holdings = Holdings(replay.before, roster, snapshot.index)
+    screening = screen(ask, roster, holdings.standing)
     if isinstance(screening, Abort):
         return _aborted(ask, holdings, snapshot, screening)
     if not _picks_n(ask):
-        rows = _of_all(ask, holdings, screening, {}, frozenset())
-        return Explanation(ask.policy, snapshot, None, rows)
-    ranking = rank(ask, roster, standing, screening.passing)
+        rows = _of_all(ask, holdings, {}, replay)
+        return Explanation(ask.policy, snapshot, None, rows, replay.batches)
+    ranking = rank(ask, roster, holdings.standing, screening.passing)
     if isinstance(ranking, Abort):
         return _aborted(ask, holdings, snapshot, ranking)
     ranked = list(ranking.best_first(screening.passing))
-    picks = _next_picks(ask, holdings, snapshot, ranked)
-    places = _places(ranked, picks, roster, standing)
-    rows = _of_all(ask, holdings, screening, places, picks)
-    picked = [name for name in places if name in picks]
-    last = picked[-1] if picked else None
-    return Explanation(ask.policy, snapshot, snapshot.number_of_clusters, rows, last)
+    places = _places(ranked, replay.batches[-1] if replay.ends_with_picks else (), roster, holdings.standing)
+    rows = _of_all(ask, holdings, places, replay)
+    return Explanation(ask.policy, snapshot, snapshot.number_of_clusters, rows, replay.batches)
+
+
+class _Replay(Struct, frozen=True):
+    # A chain of cycles: what was held at first, before the last cycle (the one that writes a status) and
+    # after it, and the clusters picked in each. `ends_with_picks`: the last cycle picked any.
+    first: tuple[Binding, ...]
+    before: tuple[Binding, ...]
+    after: dict[str, Binding]
+    batches: tuple[tuple[str, ...], ...]
+    ends_with_picks: bool
+
+    def batch_of(self, cluster: str) -> int | None:
+        """The number of the batch in which a cluster is picked."""
+        return next((i for i, batch in enumerate(self.batches, 1) if cluster in batch), None)
+
+
+def _replay(ask: Ask, held: tuple[Binding, ...], roster: Roster, snapshot: PolicySnapshot) -> _Replay:
+    bindings, batches = held, []
+    while True:
+        result = cycle.schedule(bindings, roster, ask.policy, snapshot, ask.namespace)
+        picks = tuple(change.cluster for change in result.changes if change.cause is Cause.PICKED)
+        if picks:
+            batches.append(picks)
+        if not result.requeue:
+            after = {binding.cluster: binding for binding in result.bindings}
+            return _Replay(held, bindings, after, tuple(batches), bool(picks))
+        bindings = result.bindings
 
 
 def _name(roster: Roster, scored: Scored) -> str:
     return roster.members[scored.position].name
 
 
-def _next_picks(
-    ask: Ask, holdings: Holdings, snapshot: PolicySnapshot, ranked: list[Scored]
-) -> frozenset[str]:
-    """The clusters of the next batch: where picks are spread, later batches are scored anew."""
-    number = snapshot.number_of_clusters
-    missing = len(ranked) if number is None else max(0, number - holdings.current.bit_count())
-    batch = min(1, missing) if ask.policy.spread else missing
-    return frozenset(_name(holdings.roster, scored) for scored in islice(ranked, batch))
-
-
 _Places = dict[str, tuple[int, Margin | None]]
 
 
-def _places(ranked: list[Scored], picks: frozenset[str], roster: Roster, standing: Standing) -> _Places:
+def _places(ranked: list[Scored], picks: tuple[str, ...], roster: Roster, standing: Standing) -> _Places:
     """Ranks from 1 and margins over the last pick, by cluster name, best first."""
     chosen = [scored for scored in ranked if _name(roster, scored) in picks]
     last = chosen[-1] if chosen else None
@@ -194,24 +219,25 @@ def _margin(scored: Scored, last: Scored, standing: Standing) -> Margin:
     )
 
 
-def _of_all(
-    ask: Ask, holdings: Holdings, screening: Screening, places: _Places, picks: frozenset[str]
-) -> tuple[ClusterExplanation, ...]:
+def _of_all(ask: Ask, holdings: Holdings, places: _Places, replay: _Replay) -> tuple[ClusterExplanation, ...]:
     roster, standing = holdings.roster, holdings.standing
-    scores = _scores(ask, roster, standing) if places or _picks_n(ask) else {}
+    scores = _scores(ask, roster, standing) if _picks_n(ask) else {}
+    at_first = Holdings(replay.first, roster, holdings.snapshot).current
     rows: list[ClusterExplanation] = []
     for position, member in enumerate(roster.members):
         refusals = _refusals(ask, holdings, position)
         affinity, spread = scores.get(position, (None, None))
         number, margin = places.get(member.name, (None, None))
-        passes = bool(screening.passing >> position & 1)
-        is_pick = member.name in picks
-        reported = _reported(holdings, position, refusals, affinity, spread, picked=passes and is_pick)
+        batch, held = replay.batch_of(member.name), bool(at_first >> position & 1)
+        binding = replay.after.get(member.name) if held or batch else None
+        if binding is not None:
+            affinity, spread = binding.affinity_score, binding.topology_spread_score
+        reported = _reported(member.name, binding, refusals, affinity, spread)
         rows.append(
             ClusterExplanation(
                 member.name,
                 holdings.by_cluster.get(member.name),
-                is_pick or (passes and not _picks_n(ask)),
+                batch is not None,
                 refusals,
                 reported,
                 affinity,
@@ -219,6 +245,8 @@ def _of_all(
                 _preferences(ask, roster, position),
                 number,
                 margin,
+                held,
+                batch,
             )
         )
     return tuple(rows)
@@ -249,24 +277,18 @@ def _refusals(ask: Ask, holdings: Holdings, position: int) -> tuple[Refusal, ...
 
 
 def _reported(
-    holdings: Holdings,
-    position: int,
+    name: str,
+    binding: Binding | None,
     refusals: tuple[Refusal, ...],
     affinity: int | None,
     spread: int | None,
-    *,
-    picked: bool,
 ) -> str:
-    """KubeFleet's sentence about the cluster."""
-    name = holdings.roster.members[position].name
-    if holdings.current >> position & 1:
-        return decisions.selected(holdings.at(position)).reason
+    """KubeFleet's sentence about a cluster; `binding` where it is held or picked."""
+    if binding is not None:
+        return decisions.selected(binding).reason
     if refusals:
         return decisions.filtered(name, refusals[0].reason).reason
-    if affinity is None or spread is None or picked:
-        binding = Binding(name, BindingState.SCHEDULED, holdings.snapshot, affinity or 0, spread or 0)
-        return decisions.selected(binding).reason
-    return decisions.not_picked(name, affinity, spread).reason
+    return decisions.not_picked(name, affinity or 0, spread or 0).reason
 
 
 def _scores(ask: Ask, roster: Roster, standing: Standing) -> dict[int, tuple[int, int | None]]:
@@ -310,7 +332,7 @@ def _aborted(ask: Ask, holdings: Holdings, snapshot: PolicySnapshot, abort: Abor
         )
         for position, member in enumerate(holdings.roster.members)
     )
-    return Explanation(ask.policy, snapshot, snapshot.number_of_clusters, rows, None, abort)
+    return Explanation(ask.policy, snapshot, snapshot.number_of_clusters, rows, (), abort)
 
 
 def _of_named(ask: Ask, holdings: Holdings, snapshot: PolicySnapshot) -> Explanation:

@@ -35,9 +35,7 @@ HELD = (Binding("bravelion", BindingState.BOUND, 0, 0, 0),)
 def outline(cluster: str = "", fleet: Roster = FLEET, policy: Policy = SORTED) -> Outline:
     snapshot = next_snapshot(None, policy)
     found = explain((), fleet, policy, snapshot)
-    return placement_outline(
-        "p", cluster, found, drift(HELD, fleet, policy, snapshot), anew=True, rows={}, known={}
-    )
+    return placement_outline("p", cluster, found, drift(HELD, fleet, policy, snapshot), rows={}, known={})
 
 
 def test_all_clusters_with_rank_margin_and_refusals() -> None:

@@ -79,6 +79,39 @@ def test_it_says_what_the_cycle_says() -> None:
     assert {name: row.reported for name, row in rows(why(members, policy)).items()} == said
 
 
+REGIONS = [
+    member("a1", {"region": "a"}, nodes="9"),
+    member("a2", {"region": "a"}, nodes="8"),
+    member("a3", {"region": "a"}, nodes="7"),
+    member("b1", {"region": "b"}, nodes="3"),
+    member("b2", {"region": "b"}, nodes="1"),
+    member("c1", {"region": "c"}, taints=["t"]),
+    member("d1", nodes="5"),
+]
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+@pytest.mark.parametrize("how", ["DoNotSchedule", "ScheduleAnyway"])
+@pytest.mark.parametrize("skew", [1, 2])
+@pytest.mark.parametrize("prior", [(), ("a2",), ("a1", "d1")])
+def test_it_is_the_decision_itself_where_picks_are_spread(
+    number: int, how: str, skew: int, prior: tuple[str, ...]
+) -> None:
+    spread = (SpreadConstraint("region", skew, how),)
+    policy = pick(number, preferred=(sorted_by(NODES, "Descending"),), spread=spread)
+    result = place(REGIONS, policy, bound(*prior))
+    explanation = why(REGIONS, policy, bound(*prior))
+    said, by_cluster = reasons(result), rows(explanation)
+    assert {name: by_cluster[name].reported for name in said} == said
+    held = {binding.cluster for binding in result.bindings if binding.state != "Unscheduled"}
+    assert {name for name, row in by_cluster.items() if row.held or row.picked} >= held
+    assert {name for batch in explanation.batches for name in batch} == held - set(prior)
+    assert all(len(batch) == 1 for batch in explanation.batches)
+    recorded = {b.cluster: (b.topology_spread_score, b.affinity_score) for b in result.bindings}
+    shown = {n: (r.topology_spread_score, r.affinity_score) for n, r in by_cluster.items() if n in held}
+    assert shown == {name: recorded[name] for name in held}
+
+
 def test_rank_and_margin_to_the_last_one_picked() -> None:
     members = [
         member("a", nodes="10"),
@@ -119,7 +152,7 @@ def test_held_clusters_tell_what_would_refuse_them_today() -> None:
 
 def test_hard_spread_constraints_refuse_in_explanations_too() -> None:
     members = [member("a1", {"region": "a"}), member("a2", {"region": "a"}), member("b1", {"region": "b"})]
-    row = rows(why(members, pick(3, spread=(SpreadConstraint("region"),)), bound("a1")))["a2"]
+    row = rows(why(members, pick(2, spread=(SpreadConstraint("region"),)), bound("a1")))["a2"]
     assert [r.rule for r in row.refusals] == ["topology_spread"]
     assert row.topology_spread_score is None
     assert row.affinity_score == 0
