@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -36,9 +37,14 @@ def _decode_base64_text(text: str) -> str:
 
 
 def _gzip(text: str) -> str:
-    import gzip
+    # As Go's writer puts it: no time, no system, what is written flushed, an empty block at the end.
+    import zlib
 
-    return encode_base64(gzip.compress(text.encode(), mtime=0))
+    data = text.encode()
+    packer = zlib.compressobj(wbits=-15)
+    packed = packer.compress(data) + packer.flush(zlib.Z_SYNC_FLUSH) + b"\x01\x00\x00\xff\xff"
+    head = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+    return encode_base64(head + packed + struct.pack("<II", zlib.crc32(data), len(data)))
 
 
 def _gunzip(text: str) -> str:
