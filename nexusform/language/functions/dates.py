@@ -99,8 +99,11 @@ def _ordinal(year: int, month: int, day: int) -> int:
     return date(within + _CYCLE_YEARS, month, day).toordinal() + (cycles - 1) * _CYCLE_DAYS
 
 
-def parse_timestamp(text: str, position: int = 0) -> Moment:
-    """The moment an RFC 3339 text names, with its offset. Raises FunctionProblem."""
+def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> Moment:
+    """The moment an RFC 3339 text names, with its offset. Raises FunctionProblem.
+
+    `lenient` takes offsets of up to 24 hours and 60 minutes, as Go does where nothing is printed.
+    """
     match = _TIMESTAMP.match(text)
     if match is None:
         raise FunctionProblem(f'not a valid RFC3339 timestamp: "{_short(text)}"', position)
@@ -109,7 +112,8 @@ def parse_timestamp(text: str, position: int = 0) -> Moment:
     try:
         ordinal = _ordinal(year, month, day)
         time(hour, minute, second)
-        time(hours, minutes)
+        if not (lenient and hours <= 24 and minutes <= 60):
+            time(hours, minutes)
     except ValueError as problem:
         raise FunctionProblem(f"not a valid RFC3339 timestamp: {problem}", position) from None
     # Finer than a nanosecond is beyond what others hold.
@@ -243,7 +247,8 @@ def _time_add(timestamp: str, duration: str) -> str:
 
 
 def _time_compare(first: str, second: str) -> int:
-    one, other = parse_timestamp(first).instant, parse_timestamp(second, 1).instant
+    one = parse_timestamp(first, lenient=True).instant
+    other = parse_timestamp(second, 1, lenient=True).instant
     return (one > other) - (one < other)
 
 
