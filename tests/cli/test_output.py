@@ -78,3 +78,21 @@ def test_no_outputs_are_no_error(capsys: pytest.CaptureFixture[str]) -> None:
     Path("state/nexusform.nfstate").unlink()
     assert "No outputs found" in printed(capsys)
     assert json.loads(printed(capsys, "-json")) == {}
+
+
+def test_numbers_are_shown_with_every_digit(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    exact = "0.123456789012345678901234567890123456789"
+    text = "".join(f'output "{n}" {{\n  value = {v}\n}}\n' for n, v in (("exact", exact), ("small", "1e-7")))
+    (tmp_path / "main.nf.hcl").write_text(text)
+    assert run([f"-chdir={tmp_path}", "apply", "-auto-approve", "-no-color"]) == 0
+    assert f"exact = {exact}\n" in capfd.readouterr().out
+    for arguments, shown in (
+        (["-raw", "exact"], exact),
+        (["exact"], f"{exact}\n"),
+        (["small"], "0.0000001\n"),
+    ):
+        assert run([f"-chdir={tmp_path}", "output", *arguments]) == 0
+        assert capfd.readouterr().out == shown
+    (tmp_path / "main.nf.hcl").write_text(text.replace(exact, "1 - 0.9e-30"))
+    assert run([f"-chdir={tmp_path}", "plan", "-details", "-no-color"]) == 0
+    assert f"{exact} -> 0.9999999999999999999999999999991" in " ".join(capfd.readouterr().out.split())

@@ -5,7 +5,6 @@ providers is looked at again when everything is done.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -25,6 +24,7 @@ from nexusform.planning.names.setting import standing_evaluation
 from nexusform.planning.plan import Change, CheckResult, Mode, Plan, Step
 from nexusform.planning.request import PlanRequest
 from nexusform.schema import BlockSchema
+from nexusform.state import json_text
 from nexusform.state.objects import OutputState
 from nexusform.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
 from nexusform.values import UNKNOWN, Refinement, fulfils
@@ -167,9 +167,9 @@ def _planned_and_actual(planned: Any, actual: Any, *, hidden: bool) -> str:
 
 def _shown(value: Any) -> str:
     def unknown(part: Any) -> Any:
-        return "(known after apply)" if part is UNKNOWN else str(part)
+        return "(known after apply)" if part is UNKNOWN else json_text.plain_mapping(part)
 
-    text = json.dumps(value, ensure_ascii=False, default=unknown)
+    text = json_text.dumps(value, default=unknown).decode()
     return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
 
 

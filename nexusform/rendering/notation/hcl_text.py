@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.language.numbers import number_text
 from nexusform.plain_data import Path, PathStep
 from nexusform.rendering.notation.colours import harmless
 from nexusform.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
-from nexusform.values import UNKNOWN
+from nexusform.values import UNKNOWN, number
 
 KNOWN_AFTER_APPLY = "(known after apply)"
 SENSITIVE = "(sensitive value)"
@@ -57,9 +58,7 @@ def scalar(plain: Any) -> str:
         return quoted(plain)
     if plain.__class__ is bool:
         return "true" if plain else "false"
-    # Whole numbers are written without ".0", as far as a float holds them exactly.
-    is_whole = plain.__class__ is float and plain.is_integer() and abs(plain) < 1e15
-    return str(int(plain)) if is_whole else str(plain)
+    return str(plain) if plain.__class__ is int else number_text(number(plain).raw)
 
 
 def hcl_value(plain: Any, of: Type = DYNAMIC, *, indent: int = 0) -> str:
