@@ -319,6 +319,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "placement-depends-on-another-placement": "Placement depends on another placement",
     "placement-is-not-fulfilled": "Placement is not fulfilled",
     "plan-changed-before-it-was-applied": "Plan changed before it was applied",
+    "plan-is-too-large": "Plan is too large",
     "plan-of-a-newer-nexusform": "Plan of a newer nexusform",
     "plan-of-an-old-nexusform": "Plan of an old nexusform",
     "pods-are-not-predicted": "Pods are not predicted",

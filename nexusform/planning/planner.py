@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, has_errors
+from nexusform.planning.bounds import TooMuch
 from nexusform.planning.conclusion import changes, conclusion
 from nexusform.planning.conclusion.conclusion import World, causes
 from nexusform.planning.conclusion.result import PlanResult
@@ -48,7 +49,10 @@ def make_plan(request: PlanRequest) -> PlanResult:
     """Plan. Never raises for what the user wrote: errors are in the plan's diagnostics, and a plan
     with errors is `errored`.
     """
-    result = _planned(request)
+    try:
+        result = _planned(request)
+    except TooMuch as refusal:
+        return conclusion.without_changes(request, (refusal.diagnostic,))
     if request.ways_out and result.unplaced:
         from nexusform.planning.replanning.remedies import with_ways_out
 

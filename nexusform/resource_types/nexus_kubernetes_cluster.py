@@ -146,6 +146,11 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
                     'hold "|" or "/".',
                 )
             )
+    counts = [pool.get("count") for pool in pools.values()] if isinstance(pools, dict) else []
+    nodes = sum(count for count in counts if isinstance(count, int))
+    if nodes > MOST_NODES:
+        detail = f"A cluster has at most {MOST_NODES} nodes; the pools of this one have {nodes}."
+        problems.append(Problem(("agent_pool",), "invalid-value-for-argument", detail))
     return problems
 
 

@@ -14,6 +14,7 @@ from nexusform.configuration.configuration import Configuration
 from nexusform.configuration.loader import load
 from nexusform.diagnostics import Diagnostic
 from nexusform.log import logged
+from nexusform.planning.bounds import DEFAULT, Bounds
 from nexusform.regular_files import FREE, Confinement, read_regular
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
@@ -28,7 +29,7 @@ class Place(Struct, frozen=True):
     `directory` is the root module's. `environment` are the process's variables. `state_path` is
     the flag -state ("" = as configured). `variables` are ("var" | "var-file", text) as given.
     `confinement` says what configuration may name, `allow_remote` which addresses (how they begin).
-    `backend_config` are the flags of that name.
+    `backend_config` are the flags of that name, `bounds` the most that a plan may stand for.
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -38,6 +39,7 @@ class Place(Struct, frozen=True):
     confinement: Confinement = FREE
     allow_remote: tuple[str, ...] = ()
     backend_config: tuple[str, ...] = ()
+    bounds: Bounds = DEFAULT
 
     def allows(self, address: str) -> bool:
         """Whether configuration may name a remote address: in a confined run, one that is allowed."""

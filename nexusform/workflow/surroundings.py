@@ -8,7 +8,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -95,7 +95,7 @@ class RealFiles:
             within = os.path.relpath(directory, root).replace(os.sep, "/")
             for name in names:
                 path = name if within == "." else f"{within}/{name}"
-                if matches.fullmatch(path) and self._is_file(Path(directory, name)):
+                if matches(path) and self._is_file(Path(directory, name)):
                     paths.append(path)
             if len(paths) > MATCH_CAP:
                 raise FileProblem(f'More than {MATCH_CAP} files match "{pattern}" below "{base}".')
@@ -138,8 +138,13 @@ def _outside(path: str, problem: Outside) -> FileProblem:
 _GLOB: Final = re.compile(r"\*\*/?|\*|\?|\[[!^]?\]?[^\]]*\]|\{|\}|,|\\.|.", re.DOTALL)
 
 
-def _matcher(pattern: str) -> re.Pattern[str]:
-    """`*` and `?` stop at slashes, `**` does not, `[]` are classes and `{a,b}` alternatives."""
+def _matcher(pattern: str) -> Callable[[str], bool]:
+    """`*` and `?` stop at slashes, `**` does not, `[]` are classes and `{a,b}` alternatives.
+
+    Matched in linear time: the pattern may be a stranger's, and so may be the names.
+    """
+    import re2
+
     depth = 0
     parts: list[str] = []
     for sign in _GLOB.findall(pattern):
@@ -156,9 +161,10 @@ def _matcher(pattern: str) -> re.Pattern[str]:
         else:
             parts.append(_simple(sign))
     try:
-        return re.compile("".join(parts) + ")" * depth, re.DOTALL)
-    except re.error:
+        compiled = re2.compile("(?s)" + "".join(parts) + ")" * depth)
+    except re2.error:
         raise FileProblem(f'"{pattern}" is not a valid file pattern.') from None
+    return lambda path: compiled.fullmatch(path.encode(errors="replace").decode()) is not None
 
 
 def _simple(sign: str) -> str:

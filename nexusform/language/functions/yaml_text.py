@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.exact_numbers import number_from_decimal
@@ -192,12 +193,26 @@ def parse_yaml(text: str) -> Value:
 
     try:
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        reader = _Reader(list(yaml.parse(text, Loader=loader)))
+        reader = _Reader(_shallow(yaml.parse(text, Loader=loader)))
     except yaml.YAMLError as problem:
         raise FunctionProblem(_sentence(problem), 0) from None
     except RecursionError:
         raise FunctionProblem("the document is nested too deeply", 0) from None
     return reader.document()
+
+
+def _shallow(events: Iterable[Event]) -> list[Event]:
+    """All events of a document, which ends where it is nested too deeply: reading on would take for ever."""
+    from yaml import CollectionEndEvent, CollectionStartEvent
+
+    depth = 0
+    kept: list[Event] = []
+    for event in events:
+        kept.append(event)
+        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        if depth > DEEPEST:
+            raise FunctionProblem(f"the document is nested more than {DEEPEST} levels deep", 0)
+    return kept
 
 
 def _sentence(problem: Exception) -> str:

@@ -10,13 +10,20 @@ from msgspec import Struct
 
 from nexusform.address import Address, ConfigAddress, Key, ModulePath, address_order, key_order
 from nexusform.configuration.configuration import ResourceBlock
-from nexusform.diagnostics import Diagnostic, error, warning
+from nexusform.diagnostics import Diagnostic, Problem, error, warning
 from nexusform.plain_data import Path
+from nexusform.planning.bounds import TooMuch, beyond
 from nexusform.planning.instances import arguments
 from nexusform.planning.instances.conditions import check_conditions
 from nexusform.planning.instances.difference import decide, is_triggered
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.names.evaluation import Evaluation, ModuleInstance, address_key, unknown_repetition
+from nexusform.planning.names.evaluation import (
+    Evaluation,
+    ModuleInstance,
+    ResourceKey,
+    address_key,
+    unknown_repetition,
+)
 from nexusform.planning.names.repetition import ObjectView, Repetition, ResourceView
 from nexusform.planning.names.setting import PreparedBodies
 from nexusform.planning.plan import Action, CheckResult
@@ -59,6 +66,8 @@ class Blocks:
         self.bodies = bodies
         self.instances: dict[Address, Instance] = {}
         self.inventory = Inventory()
+        self._expanded: dict[ResourceKey, int] = {}
+        self._amounts = {"instances": 0, "machines": 0}
         self.checks: list[CheckResult] = []
         self.diagnostics: list[Diagnostic] = []
         self.decided: dict[tuple[ModulePath, str, str], dict[Key, Instance]] = {}
@@ -94,6 +103,8 @@ class Blocks:
                 instances += self._left_alone_in(block, module)
             else:
                 evaluation.resources[key] = ResourceView(expansion.shape)
+                self._count("instances", len(expansion.repetitions) - self._expanded.get(key, 0))
+                self._expanded[key] = len(expansion.repetitions)
                 instances += self._configured(block, module, expansion.repetitions, evaluation)
         known = {instance.address for instance in instances}
         instances += self._gone(block, known, {module.path for module in modules})
@@ -261,6 +272,31 @@ class Blocks:
         if instance.type.offer is not None and not instance.broken and instance.planned is not None:
             problems = instance.type.offer(instance.planned, str(instance.address), self.inventory)
             self.diagnostics += [instance.problem(problem) for problem in problems]
+            self._look_at_offer(instance)
+
+    def _look_at_offer(self, instance: Instance) -> None:
+        """Count what was offered, and look at the cells of the first machine: a rack's are alike."""
+        rack = self.inventory.racks.get(str(instance.address))
+        machine = self.inventory.machines.get(str(instance.address))
+        offered = rack.machines if rack is not None else ((machine.machine,) if machine is not None else ())
+        self._count("machines", len(offered))
+        bounds = self.request.bounds
+        for each in offered[:1]:
+            self._cell(instance, "cpus_per_cell", each.cpus_per_cell, bounds.cpus_per_cell)
+            self._cell(instance, "memory_gib_per_cell", each.memory_gib_per_cell, bounds.memory_gib_per_cell)
+
+    def _cell(self, instance: Instance, name: str, figure: int, most: int) -> None:
+        if figure > most:
+            detail = f'"{name}" must be between 1 and {most}, not {figure} (-bound={name}=N raises it).'
+            problem = Problem(("machine", name), "invalid-value-for-argument", detail)
+            self.diagnostics.append(instance.problem(problem))
+
+    def _count(self, what: str, more: int) -> None:
+        """Raises TooMuch when the plan has more of something than its bounds say."""
+        self._amounts[what] += more
+        most = getattr(self.request.bounds, what)
+        if self._amounts[what] > most:
+            raise TooMuch(beyond(what, what, most))
 
 
 def show(instance: Instance, evaluation: Evaluation) -> None:

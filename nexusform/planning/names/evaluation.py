@@ -21,6 +21,7 @@ from nexusform.language.conversion import convert
 from nexusform.language.evaluator import Scope, evaluate
 from nexusform.language.syntax import Expression, Traversal, TraverseAttribute, TraverseIndex
 from nexusform.plain_data import ConversionProblem, Path
+from nexusform.planning.bounds import DEFAULT, TooMuch, beyond
 from nexusform.planning.names.repetition import (
     LIST,
     MAP,
@@ -89,6 +90,7 @@ class Setting(Struct, frozen=True):
     applying: bool = False
     tentative: bool = False
     reads: Reads = field(default_factory=Reads)
+    most_instances: int = DEFAULT.instances
 
 
 class Evaluation:
@@ -130,6 +132,8 @@ class Evaluation:
             instances = []
             for parent in self.module_instances(path[:-1]):
                 instances += self._called(parent, parent.module.calls[path[-1]])
+                if len(instances) > self.setting.most_instances:
+                    raise TooMuch(beyond("module instances", "instances", self.setting.most_instances))
             self._modules[path] = instances
         return instances
 
@@ -179,7 +183,10 @@ class Evaluation:
         self, block: ModuleCall | ResourceBlock, scope: Scope
     ) -> tuple[Expansion | None, list[Diagnostic]]:
         """The instances that count or for_each of a block stand for; None when they are in error."""
-        return expand(block.count, block.for_each, lambda each: self.evaluated(each, scope), header_of(block))
+        most = self.setting.most_instances
+        return expand(
+            block.count, block.for_each, lambda each: self.evaluated(each, scope), header_of(block), most
+        )
 
     def variable(self, instance: ModuleInstance, declared: Variable) -> Value:
         """An input variable's value: given, passed by the module call, or its default."""

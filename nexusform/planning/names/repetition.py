@@ -15,6 +15,7 @@ from nexusform.address import Key, key_order
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.language.syntax import Expression
 from nexusform.plain_data import Path, Refined, from_plain, to_plain
+from nexusform.planning.bounds import DEFAULT
 from nexusform.schema import BlockSchema, implied_type
 from nexusform.value_types import DYNAMIC, MapType, ObjectType, SetType, friendly_name, has_dynamic
 from nexusform.values import Value, object_value, string, tuple_value, unknown
@@ -28,9 +29,6 @@ class Repetition(Struct, frozen=True):
 
 
 ONCE = Repetition()
-
-# A bound, so that a slip cannot exhaust memory.
-MOST_INSTANCES = 1_000_000
 
 # A block's shape as a value: one object, a tuple by index, an object by key.
 SINGLE, LIST, MAP = "single", "list", "map"
@@ -51,22 +49,29 @@ Evaluate: TypeAlias = Callable[[Expression], Value | None]
 
 
 def expand(
-    count: Expression | None, for_each: Expression | None, evaluate: Evaluate, header: str
+    count: Expression | None,
+    for_each: Expression | None,
+    evaluate: Evaluate,
+    header: str,
+    most: int = DEFAULT.instances,
 ) -> tuple[Expansion | None, list[Diagnostic]]:
     """The instances of a block with these meta-arguments; None when they are in error.
 
-    `evaluate` gives None when the expression itself is in error (already reported).
+    `evaluate` gives None when the expression itself is in error (already reported). `most` is what a block
+    may stand for.
     """
     if count is not None:
         value = evaluate(count)
-        return _by_count(count, value, header) if value is not None else (None, [])
+        return _by_count(count, value, header, most) if value is not None else (None, [])
     if for_each is not None:
         value = evaluate(for_each)
         return _by_key(for_each, value, header) if value is not None else (None, [])
     return Expansion(SINGLE, (ONCE,)), []
 
 
-def _by_count(expression: Expression, value: Value, header: str) -> tuple[Expansion | None, list[Diagnostic]]:
+def _by_count(
+    expression: Expression, value: Value, header: str, most: int
+) -> tuple[Expansion | None, list[Diagnostic]]:
     def refuse(detail: str) -> tuple[None, list[Diagnostic]]:
         return None, [error("invalid-count-argument", detail, expression.span, block=header)]
 
@@ -86,8 +91,8 @@ def _by_count(expression: Expression, value: Value, header: str) -> tuple[Expans
         return refuse(f"{unsuitable} a whole number is required.")
     if number < 0:
         return refuse(f"{unsuitable} must be greater than or equal to zero.")
-    if number > MOST_INSTANCES:
-        return refuse(f"{unsuitable} a block stands for at most {MOST_INSTANCES} instances.")
+    if number > most:
+        return refuse(f"{unsuitable} a block stands for at most {most} instances (-bound=instances=N).")
     return Expansion(LIST, tuple(Repetition(index) for index in range(int(number)))), []
 
 

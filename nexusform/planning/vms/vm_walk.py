@@ -18,6 +18,7 @@ from nexusform.demands import VmDemand
 from nexusform.diagnostics import Diagnostic
 from nexusform.graph import reached
 from nexusform.plain_data import has_unknown
+from nexusform.planning.bounds import TooMuch, beyond
 from nexusform.planning.instances.arguments import undecided
 from nexusform.planning.instances.blocks import Blocks, show
 from nexusform.planning.instances.difference import planned_attributes, same
@@ -88,6 +89,7 @@ class _Walk:
         self.world = world
         self.objects: dict[Address, VmObject] = {}
         self.diagnostics: list[Diagnostic] = []
+        self._demanded = 0
 
     def _of(self, instances: Sequence[Instance]) -> list[VmObject]:
         return [self.objects[instance.address] for instance in instances]
@@ -160,8 +162,12 @@ class _Walk:
             if attributes is not None and not cluster.broken:
                 self.world.after.clusters[cluster.type.identify(attributes)] = attributes
         followers: list[tuple[VmObject, VmDemand]] = []
+        most = self.blocks.request.bounds.vms
         for vms in self._of(instances):
             demand, problems = demand_of(vms, self.world)
+            self._demanded += sum(len(pool.numbers) for pool in demand.pools) if demand is not None else 0
+            if self._demanded > most:
+                raise TooMuch(beyond("VMs", "vms", most))
             self.diagnostics += problems
             if demand is not None and demand.parent_id:
                 followers.append((vms, demand))

@@ -1,0 +1,139 @@
+"""What is too much ends in a diagnostic of the whole plan, soon and in little memory."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run
+from nexusform.planning.bounds import DEFAULT, Bounds, bounds_of
+
+SITE = 'resource "nexus_site" "s" {}\n'
+RACK = """
+resource "nexus_rack" "r" {
+  count         = COUNT
+  site_id       = nexus_site.s.id
+  name          = "r${count.index}"
+  machine_count = 256
+  MORE
+}
+"""
+CLUSTER = """
+resource "nexus_kubernetes_cluster" "a" {
+  count              = COUNT
+  site_id            = nexus_site.s.id
+  name               = "a${count.index}"
+  kubernetes_version = "v1.29"
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G12_56_v1"
+  }
+  agent_pool "p" {
+    count       = NODES
+    vm_sku_name = "NC_P22_112_v1"
+  }
+}
+"""
+MACHINE = """
+  machine {
+    numa_cells          = 2
+    cpus_per_cell       = CPUS
+    memory_gib_per_cell = GIB
+    ephemeral_disk_gib  = 1
+  }
+"""
+BRACKETS = "[" * 65_536 + "]" * 65_536
+
+
+def racks(count: int, more: str = "") -> str:
+    return SITE + RACK.replace("COUNT", str(count)).replace("MORE", more)
+
+
+def machine(cpus: int, gib: int) -> str:
+    return racks(1, MACHINE.replace("CPUS", str(cpus)).replace("GIB", str(gib)))
+
+
+def clusters(count: int, nodes: int) -> str:
+    return SITE + CLUSTER.replace("COUNT", str(count)).replace("NODES", str(nodes))
+
+
+CASES = {
+    "instances of a block": ('resource "nexus_site" "s" {\n  count = 1000000000\n}\n', "at most 200000"),
+    "instances of all blocks": (
+        "".join(
+            f'resource "nexus_site" "s{n}" {{\n  count = 150\n  name = "{n}-${{count.index}}"\n}}\n'
+            for n in (1, 2)
+        ),
+        "more than 200 instances",
+    ),
+    "machines": (racks(100_000), "more than 200,000 machines"),
+    "vms": (clusters(30, 400_000), "more than 2,000,000 VMs"),
+    "nodes of a cluster": (clusters(1, 10**12), '"count" must be between 0 and 1000000'),
+    "cpus of a cell": (machine(4097, 1), '"cpus_per_cell" must be between 1 and 4096, not 4097'),
+    "memory of a cell": (machine(1, 65_537), '"memory_gib_per_cell" must be between 1 and 65536, not 65537'),
+    "levels of YAML": (f'output "o" {{\n  value = yamldecode("{BRACKETS}")\n}}\n', "levels deep"),
+    "levels of YAML mappings": (
+        f'output "o" {{\n  value = yamldecode("{"{a: " * 30_000}")\n}}\n',
+        "levels deep",
+    ),
+    "levels of JSON": (f'output "o" {{\n  value = jsondecode("{BRACKETS}")\n}}\n', "nested too deeply"),
+    "many stars": ('output "o" {\n  value = fileset(".", "' + "**/" * 30 + 'y")\n}\n', ""),
+}
+FLAGS = {"instances of all blocks": ["-bound=instances=200"]}
+SECONDS = 10
+MEGABYTES = 400
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_too_much_is_a_diagnostic(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text, expected = CASES[name]
+    Path("main.nf.hcl").write_text(text)
+    deep = Path(*("d" * 60))
+    deep.mkdir(parents=True)
+    (deep / "x").write_text("")
+    started = time.process_time()
+    assert run(["plan", "-confine", *FLAGS.get(name, ())]) == (1 if expected else 0)
+    assert time.process_time() - started < SECONDS
+    assert expected in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+def test_many_machines_take_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text(racks(10_000))
+    tracemalloc.start()
+    try:
+        assert run(["plan", "-bound=machines=3000"]) == 1
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < MEGABYTES << 20
+
+
+def test_bounds_are_raised_by_flag_and_environment_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text(machine(5000, 1))
+    assert run(["plan"]) == 1
+    assert run(["plan", "-bound=cpus_per_cell=5000", "-confine"]) == 0
+    monkeypatch.setenv("NF_BOUNDS", "cpus_per_cell=6000 machines=7")
+    assert run(["plan"]) == 1
+    assert "more than 7 machines" in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert run(["plan", "-bound=machines=256"]) == 0
+
+
+def test_bounds_are_those_that_were_agreed() -> None:
+    assert Bounds(2_000_000, 200_000, 200_000, 4_096, 64 * 1024) == DEFAULT
+    assert bounds_of(["vms=3", "vms=4"]).vms == 4
+
+
+@pytest.mark.parametrize("word", ["vm=3", "vms", "vms=", "vms=-1", "vms=x", "vms=1e9", "vms=1" + "0" * 20])
+def test_a_bound_in_the_wrong_form_is_told(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", f"-bound={word}"]) == 1
+    assert "-bound" in capsys.readouterr().err
