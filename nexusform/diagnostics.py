@@ -62,6 +62,14 @@ class Diagnostic(Struct, frozen=True):
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
+class Refused(Exception):
+    """What was asked for cannot be done; the diagnostics say why. Whoever was asked catches it."""
+
+    def __init__(self, *diagnostics: Diagnostic) -> None:
+        super().__init__(*(diagnostic.detail for diagnostic in diagnostics))
+        self.diagnostics = list(diagnostics)
+
+
 class Problem(Struct, frozen=True):
     """Something wrong with a value or a document, said by somebody who does not know whose it is.
 

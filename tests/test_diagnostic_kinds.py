@@ -30,12 +30,12 @@ NODES = {path: list(ast.walk(ast.parse(path.read_text()))) for path in FILES}
 # What makes a diagnostic, and which of its arguments is the id. Notes on a document and the like have
 # what they are about before the id.
 MAKERS = {
-    "EditProblem": 0,
     "Problem": 1,
     "_Refused": 0,
     "_Unique": 0,
     "_error": 0,
     "_refuse": 0,
+    "_refused": 0,
     "_tell": 0,
     "_warned": 1,
     "check_name": 1,

@@ -14,7 +14,7 @@ from nexusform.cli.planning_flags import PlacementFlags, PlanningFlags
 from nexusform.cli.reports import ReportFlag, Subject, plan_reports, to_stdout, write_reports
 from nexusform.cli.voice import JsonVoice, PlanView, TextVoice, Voice
 from nexusform.diagnostics import error, has_errors
-from nexusform.planning.guard_rails import Limit, LimitProblem, breaches, limits_of
+from nexusform.planning.guard_rails import Limit, breaches, limits_of
 from nexusform.planning.plan import Plan
 from nexusform.workflow.project import open_project
 from nexusform.workflow.resuming import remarks_on_rest
@@ -124,7 +124,7 @@ def plan(arguments: PlanArguments) -> int:
 def _limits(flag: str) -> tuple[Limit, ...]:
     try:
         return limits_of(flag) if flag else ()
-    except LimitProblem as problem:
+    except ValueError as problem:
         raise click.UsageError(f"-fail-on: {problem}") from None
 
 

@@ -12,7 +12,7 @@ from nexusform.cli.answers import Answer, AnswerFlags, tell
 from nexusform.cli.arguments import choice, group, number, positional, switch, text, texts
 from nexusform.cli.commands import Entry, LazyGroup, command
 from nexusform.cli.flags import ViewFlags, place_of, state_flag
-from nexusform.diagnostics import Diagnostic
+from nexusform.diagnostics import Diagnostic, Refused
 from nexusform.whatif.failure import Failure
 from nexusform.whatif.pods_down import ClusterPods
 from nexusform.whatif.world_view import SiteView, WorldView
@@ -36,17 +36,9 @@ COMMANDS: Final[dict[str, Entry]] = {
 simulate: Final = LazyGroup("simulate", COMMANDS, summary="Ask what would happen if.")
 
 
-class _Refused(Exception):
-    """What was asked for is not there."""
-
-    def __init__(self, problem: Diagnostic) -> None:
-        super().__init__(problem.detail)
-        self.problem = problem
-
-
 def _named(result: Named | Diagnostic) -> Named:
     if isinstance(result, Diagnostic):
-        raise _Refused(result)
+        raise Refused(result)
     return result
 
 
@@ -61,8 +53,8 @@ def _ask(
         return 1
     try:
         answer = question(world.view, world)
-    except _Refused as refused:
-        screen.diagnostics([refused.problem], world.sources)
+    except Refused as refused:
+        screen.diagnostics(refused.diagnostics, world.sources)
         return 1
     return tell(answer, flags, screen)
 

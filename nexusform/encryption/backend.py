@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nexusform.encryption.envelope import JOURNAL, STATE, Sealer, SealProblem
+from nexusform.encryption.envelope import JOURNAL, STATE, Sealer
+from nexusform.encryption.keys import EncryptionProblem
 from nexusform.ports import (
     AppendsMany,
     BackendProblem,
@@ -46,7 +47,7 @@ class EncryptedBackend:
         """Raise a BackendProblem when nothing could be written: no key is at hand."""
         try:
             self._sealer.check()
-        except SealProblem as problem:
+        except EncryptionProblem as problem:
             raise BackendProblem(str(problem)) from None
 
     def sealed(self, document: bytes) -> bytes:
@@ -131,17 +132,17 @@ class EncryptedBackend:
             return None
         try:
             return self._sealer.open(document, STATE, self.describe())
-        except SealProblem:
+        except EncryptionProblem:
             return None
 
     def _seal(self, document: bytes, purpose: str) -> bytes:
         try:
             return self._sealer.seal(document, purpose)
-        except SealProblem as problem:
+        except EncryptionProblem as problem:
             raise BackendProblem(str(problem)) from None
 
     def _open(self, document: bytes, purpose: str, name: str) -> bytes:
         try:
             return self._sealer.open(document, purpose, name)
-        except SealProblem as problem:
+        except EncryptionProblem as problem:
             raise BackendProblem(str(problem)) from None

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from nexusform.configuration.configuration import Encryption, EncryptionTarget, MethodName
 from nexusform.configuration.settings_block import UNENCRYPTED
-from nexusform.encryption.keys import Key, KeyProblem, key_from
+from nexusform.encryption.keys import EncryptionProblem, Key, key_from
 
 _HEAD: Final = b'{"encryption":'
 STATE: Final = "state"
@@ -26,10 +26,6 @@ JOURNAL: Final = "journal"
 PLAN: Final = "plan"
 _VERSION: Final = 1
 _NONCE_BYTES: Final = 12
-
-
-class SealProblem(Exception):
-    """A document cannot be encrypted or opened; the message is for the user."""
 
 
 def is_sealed(document: bytes) -> bool:
@@ -43,7 +39,7 @@ def sealed_as(document: bytes) -> str:
         return ""
     try:
         header, _ = _parts(document, "")
-    except SealProblem:
+    except EncryptionProblem:
         return STATE  # damaged: opening it says so
     return str(header.get("purpose", ""))
 
@@ -61,7 +57,7 @@ class Sealer:
         self._reading: dict[tuple[MethodName, str], Key] = {}
 
     def check(self) -> None:
-        """Raise a SealProblem when nothing could be encrypted: no key is at hand."""
+        """Raise a EncryptionProblem when nothing could be encrypted: no key is at hand."""
         keys = self._encryption.methods[self._target.method]
         if keys is not None:
             self._writing_key(keys)
@@ -75,7 +71,7 @@ class Sealer:
         return bool(header.get("keys") == ".".join(keys))
 
     def seal(self, document: bytes, purpose: str) -> bytes:
-        """The document encrypted, as one line without a line end. Raises SealProblem."""
+        """The document encrypted, as one line without a line end. Raises EncryptionProblem."""
         keys = self._encryption.methods[self._target.method]
         if keys is None:
             return document
@@ -96,18 +92,18 @@ class Sealer:
         return b"".join((_HEAD, _bytes_of(header), b',"data":"', data, b'"}'))
 
     def open(self, document: bytes, purpose: str, name: str) -> bytes:
-        """The document as it was. Raises SealProblem: not encrypted, changed, or no key opens it."""
+        """The document as it was. Raises EncryptionProblem: not encrypted, changed, or no key opens it."""
         methods = (self._target.method, *self._target.fallbacks)
         if not is_sealed(document):
             if any(method[0] == UNENCRYPTED for method in methods):
                 return document
-            raise SealProblem(
+            raise EncryptionProblem(
                 f"{name} is not encrypted, but the configuration says that it is. To take an unencrypted one "
                 'over, add a `fallback` with a method "unencrypted", and remove it after the next apply.'
             )
         header, data = _parts(document, name)
         if header.get("purpose") != purpose:
-            raise SealProblem(f"{name} was encrypted as a {header.get('purpose')}, not as a {purpose}.")
+            raise EncryptionProblem(f"{name} was encrypted as a {header.get('purpose')}, not as a {purpose}.")
         reasons: list[str] = []
         for method in methods:
             keys = self._encryption.methods[method]
@@ -115,10 +111,10 @@ class Sealer:
                 continue
             try:
                 return self._opened(keys, header, data)
-            except KeyProblem as problem:
+            except EncryptionProblem as problem:
                 reasons.append(str(problem))
         tried = " ".join(reasons) or "The configuration names no method that could."
-        raise SealProblem(f"{name} cannot be decrypted. {tried}")
+        raise EncryptionProblem(f"{name} cannot be decrypted. {tried}")
 
     def _opened(self, keys: MethodName, header: Mapping[str, Any], data: bytes) -> bytes:
         from cryptography.exceptions import InvalidTag
@@ -129,7 +125,7 @@ class Sealer:
             nonce = base64.b64decode(str(header.get("nonce", "")), validate=True)
             return AESGCM(key.secret).decrypt(nonce, data, _bytes_of(header))
         except (InvalidTag, ValueError, binascii.Error):
-            raise KeyProblem(
+            raise EncryptionProblem(
                 f"key_provider.{'.'.join(keys)}: its key does not open it: another key was used, or the "
                 "document was changed."
             ) from None
@@ -138,14 +134,14 @@ class Sealer:
         if keys not in self._writing:
             try:
                 self._writing[keys] = key_from(self._encryption.key_providers[keys], None)
-            except KeyProblem as problem:
-                raise SealProblem(f"Nothing can be encrypted. {problem}") from None
+            except EncryptionProblem as problem:
+                raise EncryptionProblem(f"Nothing can be encrypted. {problem}") from None
         return self._writing[keys]
 
     def _reading_key(self, keys: MethodName, header: Mapping[str, Any]) -> Key:
         meta = header.get("meta")
         if not isinstance(meta, dict):
-            raise KeyProblem("the document does not say what its key was made of.")
+            raise EncryptionProblem("the document does not say what its key was made of.")
         known = keys, json.dumps(meta, sort_keys=True)
         if known not in self._reading:
             self._reading[known] = key_from(self._encryption.key_providers[keys], meta)
@@ -162,9 +158,11 @@ def _parts(document: bytes, name: str) -> tuple[dict[str, Any], bytes]:
         header, data = members["encryption"], base64.b64decode(members["data"], validate=True)
         version = header["version"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise SealProblem(
+        raise EncryptionProblem(
             f"{name} is encrypted but damaged: it is not the JSON that nexusform writes."
         ) from None
     if version != _VERSION:
-        raise SealProblem(f"{name} was encrypted by a newer nexusform (format {version}). Use that version.")
+        raise EncryptionProblem(
+            f"{name} was encrypted by a newer nexusform (format {version}). Use that version."
+        )
     return header, data

@@ -33,8 +33,8 @@ _MAGIC: Final = "OpenTofu-External-Key-Provider"
 Meta = Mapping[str, Any]
 
 
-class KeyProblem(Exception):
-    """A key cannot be had; the message is for the user."""
+class EncryptionProblem(Exception):
+    """A key cannot be had, or a document cannot be encrypted or opened; the message is for the user."""
 
 
 class Key(Struct, frozen=True):
@@ -49,17 +49,19 @@ KeyProvider = Callable[[Mapping[str, str], Meta | None], Key]
 
 
 def key_from(block: KeyProviderBlock, meta: Meta | None) -> Key:
-    """The key of a block. Raises KeyProblem, which names the block."""
+    """The key of a block. Raises EncryptionProblem, which names the block."""
     name = f"key_provider.{block.kind}.{block.name}"
     provider = KEY_PROVIDERS.get(block.kind)
     if provider is None:
-        raise KeyProblem(f"{name}: there is no such kind. Known are: {', '.join(KEY_PROVIDERS)}.")
+        raise EncryptionProblem(f"{name}: there is no such kind. Known are: {', '.join(KEY_PROVIDERS)}.")
     try:
         key = provider(block.settings, meta)
-    except KeyProblem as problem:
-        raise KeyProblem(f"{name}: {problem}") from None
+    except EncryptionProblem as problem:
+        raise EncryptionProblem(f"{name}: {problem}") from None
     if len(key.secret) != KEY_BYTES:
-        raise KeyProblem(f"{name}: a key of {KEY_BYTES} bytes is needed, this one has {len(key.secret)}.")
+        raise EncryptionProblem(
+            f"{name}: a key of {KEY_BYTES} bytes is needed, this one has {len(key.secret)}."
+        )
     return key
 
 
@@ -71,7 +73,7 @@ def _pbkdf2(settings: Mapping[str, str], meta: Meta | None) -> Key:
     _only(settings, "passphrase", "passphrase_variable", "iterations", "hash_function")
     passphrase = settings.get("passphrase") or _variable(settings, "passphrase_variable")
     if len(passphrase) < _SHORTEST_PASSPHRASE:
-        raise KeyProblem(f"the passphrase must have {_SHORTEST_PASSPHRASE} characters at least.")
+        raise EncryptionProblem(f"the passphrase must have {_SHORTEST_PASSPHRASE} characters at least.")
     if meta is None:
         salt = secrets.token_bytes(_SALT_BYTES)
         iterations = _whole(settings.get("iterations", str(_ITERATIONS)))
@@ -81,7 +83,7 @@ def _pbkdf2(settings: Mapping[str, str], meta: Meta | None) -> Key:
         iterations = _whole(str(meta.get("iterations", "")))
         hash_name = str(meta.get("hash_function", ""))
     if hash_name not in _HASHES:
-        raise KeyProblem(f'hash_function = "{hash_name}": use {" or ".join(_HASHES)}.')
+        raise EncryptionProblem(f'hash_function = "{hash_name}": use {" or ".join(_HASHES)}.')
     algorithm = hashes.SHA256() if hash_name == "sha256" else hashes.SHA512()
     derivation = PBKDF2HMAC(algorithm, KEY_BYTES, salt, iterations)
     kept = {"salt": _encoded(salt), "iterations": iterations, "hash_function": hash_name}
@@ -103,7 +105,7 @@ def _azure_vault(settings: Mapping[str, str], meta: Meta | None) -> Key:
     _only(settings, "vault_uri", "key_name", "key_version")
     for name in ("vault_uri", "key_name"):
         if not settings.get(name):
-            raise KeyProblem(f'the setting "{name}" is needed.')
+            raise EncryptionProblem(f'the setting "{name}" is needed.')
     key_id = f"{settings['vault_uri'].rstrip('/')}/keys/{settings['key_name']}"
     if settings.get("key_version"):
         key_id += f"/{settings['key_version']}"
@@ -114,18 +116,18 @@ def _azure_vault(settings: Mapping[str, str], meta: Meta | None) -> Key:
     # Unwrapped by the very version that wrapped it, but only by the key that the block names.
     wrapped_by = str(meta.get("key_id", ""))
     if not wrapped_by.startswith(key_id):
-        raise KeyProblem(f"the document's key was wrapped by {wrapped_by}, not by {key_id}.")
+        raise EncryptionProblem(f"the document's key was wrapped by {wrapped_by}, not by {key_id}.")
     return Key(vault_unwrap(wrapped_by, _decoded(str(meta.get("wrapped", "")))), meta)
 
 
 def vault_wrap(key_id: str, secret: bytes) -> tuple[str, bytes]:
-    """Wrap by RSA-OAEP-256: the key's id with its version, and the wrapped bytes. Raises KeyProblem."""
+    """Wrap by RSA-OAEP-256: its id with the version, and the wrapped bytes. Raises EncryptionProblem."""
     result = _in_vault(key_id, lambda client, algorithm: client.wrap_key(algorithm, secret))
     return str(result.key_id), bytes(result.encrypted_key)
 
 
 def vault_unwrap(key_id: str, wrapped: bytes) -> bytes:
-    """Unwrap what `vault_wrap` gave. Raises KeyProblem."""
+    """Unwrap what `vault_wrap` gave. Raises EncryptionProblem."""
     return bytes(_in_vault(key_id, lambda client, algorithm: client.unwrap_key(algorithm, wrapped)).key)
 
 
@@ -135,12 +137,14 @@ def _in_vault(key_id: str, ask: Callable[[Any, Any], Any]) -> Any:
         from azure.identity import DefaultAzureCredential
         from azure.keyvault.keys.crypto import CryptographyClient, KeyWrapAlgorithm
     except ImportError as missing:
-        raise KeyProblem(f'it needs the package {missing.name}: pip install "nexusform[azure]".') from None
+        raise EncryptionProblem(
+            f'it needs the package {missing.name}: pip install "nexusform[azure]".'
+        ) from None
     try:
         client = CryptographyClient(key_id, DefaultAzureCredential())
         return ask(client, KeyWrapAlgorithm.rsa_oaep_256)
     except (AzureError, ValueError) as problem:
-        raise KeyProblem(f"{key_id}: {str(problem).splitlines()[0]}") from None
+        raise EncryptionProblem(f"{key_id}: {str(problem).splitlines()[0]}") from None
 
 
 def _external(settings: Mapping[str, str], meta: Meta | None) -> Key:
@@ -154,7 +158,7 @@ def _external(settings: Mapping[str, str], meta: Meta | None) -> Key:
     _only(settings)
     command = shlex.split(os.environ.get(EXTERNAL_VARIABLE, ""))
     if not command:
-        raise KeyProblem(f"the variable {EXTERNAL_VARIABLE} must name the program.")
+        raise EncryptionProblem(f"the variable {EXTERNAL_VARIABLE} must name the program.")
     try:
         done = subprocess.run(  # noqa: S603 - the operator's own program
             command,
@@ -165,14 +169,14 @@ def _external(settings: Mapping[str, str], meta: Meta | None) -> Key:
         )
         header, _, answer = done.stdout.partition(b"\n")
         if json.loads(header).get("magic") != _MAGIC:
-            raise KeyProblem(f"{command[0]} did not answer with the line of {_MAGIC}.")
+            raise EncryptionProblem(f"{command[0]} did not answer with the line of {_MAGIC}.")
         answered = json.loads(answer)
         which = "encryption_key" if meta is None else "decryption_key"
         return Key(_decoded(str(answered["keys"][which])), answered.get("meta") or {})
     except (OSError, subprocess.SubprocessError) as problem:
-        raise KeyProblem(f"{command[0]} failed: {problem}") from None
+        raise EncryptionProblem(f"{command[0]} failed: {problem}") from None
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise KeyProblem(f"{command[0]} did not answer with a key.") from None
+        raise EncryptionProblem(f"{command[0]} did not answer with a key.") from None
 
 
 KEY_PROVIDERS: Final[Mapping[str, KeyProvider]] = {
@@ -189,23 +193,25 @@ KEY_PROVIDERS: Final[Mapping[str, KeyProvider]] = {
 def _only(settings: Mapping[str, str], *known: str) -> None:
     unknown = [name for name in settings if name not in known]
     if unknown:
-        raise KeyProblem(f'there is no setting "{unknown[0]}". Known are: {", ".join(known) or "none"}.')
+        raise EncryptionProblem(
+            f'there is no setting "{unknown[0]}". Known are: {", ".join(known) or "none"}.'
+        )
 
 
 def _variable(settings: Mapping[str, str], setting: str) -> str:
     """The content of the variable that a setting names."""
     variable = settings.get(setting, "")
     if not variable:
-        raise KeyProblem(f'the setting "{setting}" is needed.')
+        raise EncryptionProblem(f'the setting "{setting}" is needed.')
     value = os.environ.get(variable, "")
     if not value:
-        raise KeyProblem(f"the variable {variable} is not set.")
+        raise EncryptionProblem(f"the variable {variable} is not set.")
     return value
 
 
 def _whole(text: str) -> int:
     if not text.isdigit() or not _LEAST_ITERATIONS <= int(text) <= _MOST_ITERATIONS:
-        raise KeyProblem(
+        raise EncryptionProblem(
             f'iterations = "{text}": a whole number of {_LEAST_ITERATIONS:,} at least is needed.'
         )
     return int(text)
@@ -219,4 +225,4 @@ def _decoded(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise KeyProblem("it is neither base64 nor hexadecimal.") from None
+        raise EncryptionProblem("it is neither base64 nor hexadecimal.") from None

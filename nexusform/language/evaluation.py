@@ -44,14 +44,10 @@ class Scope(Protocol):
         ...
 
 
-class TooLarge(Exception):
-    """An evaluation went beyond WORK_LIMIT or SIZE_LIMIT."""
-
-
 def bounded(value: Value) -> Value:
-    """The value itself. Raises TooLarge when it holds more than SIZE_LIMIT."""
+    """The value itself. Raises MemoryError when it holds more than SIZE_LIMIT."""
     if value.size > SIZE_LIMIT:
-        raise TooLarge
+        raise MemoryError
     return value
 
 
@@ -95,10 +91,10 @@ class Evaluation:
             self.diagnostics = kept
 
     def charge(self, units: int) -> None:
-        """Count work done. Raises TooLarge beyond the limit."""
+        """Count work done. Raises MemoryError beyond the limit."""
         self.work += units
         if self.work > WORK_LIMIT:
-            raise TooLarge
+            raise MemoryError
 
     def charge_result(self, value: Value) -> None:
         """Count what a value takes."""

@@ -16,7 +16,6 @@ from nexusform.language.evaluation import (
     Evaluation,
     Handler,
     Scope,
-    TooLarge,
     Trace,
     Tracing,
     bounded,
@@ -103,7 +102,7 @@ def evaluate(expression: Expression, scope: Scope) -> tuple[Value, list[Diagnost
     run = Evaluation(scope, _HANDLERS)
     try:
         return run.value(expression), run.diagnostics
-    except (TooLarge, MemoryError):
+    except MemoryError:
         detail = (
             "The expression produces more elements or text than a configuration can reasonably need. "
             "Look for nested `for` expressions over large collections, and split it up."

@@ -29,15 +29,11 @@ class Limit(Struct, frozen=True):
     value: float
 
 
-class LimitProblem(ValueError):
-    """Text that is no limit; the message says why, for the user."""
-
-
 def limits_of(text: str) -> tuple[Limit, ...]:
-    """The limits of `moved:0,room:5,certainty:0.9`. Raises LimitProblem."""
+    """The limits of `moved:0,room:5,certainty:0.9`. Raises ValueError; its message is for the user."""
     limits = tuple(_limit(part.strip()) for part in text.split(",") if part.strip())
     if not limits:
-        raise LimitProblem(
+        raise ValueError(
             f"name at least one limit, for example moved:0. Known are: {', '.join(GUARD_RAILS)}."
         )
     return limits
@@ -48,14 +44,14 @@ def _limit(part: str) -> Limit:
     rail = GUARD_RAILS.get(name)
     if rail is None:
         hint = did_you_mean(name, GUARD_RAILS)
-        raise LimitProblem(f'there is no limit "{name}". Known are: {", ".join(GUARD_RAILS)}.{hint}')
+        raise ValueError(f'there is no limit "{name}". Known are: {", ".join(GUARD_RAILS)}.{hint}')
     try:
         value = float(number) if rail.fraction else int(number)
     except ValueError:
         value = -1
     if value < 0 or (rail.fraction and not value <= 1):
         kind = "a number from 0 to 1" if rail.fraction else "a whole number from 0 on"
-        raise LimitProblem(f'"{part}" needs {kind} after a colon, for example {name}:{_EXAMPLES[name]}.')
+        raise ValueError(f'"{part}" needs {kind} after a colon, for example {name}:{_EXAMPLES[name]}.')
     return Limit(name, value)
 
 

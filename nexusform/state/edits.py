@@ -7,17 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from nexusform.address import Address, AddressPattern, ModulePath, ModuleStep, address_order
+from nexusform.diagnostics import Refused, error
 from nexusform.state.objects import InstanceState, ObjectState, State
 from nexusform.words import listed
-
-
-class EditProblem(Exception):
-    """A change that cannot be made: the id of a diagnostic, and sentences that say why."""
-
-    def __init__(self, kind: str, detail: str) -> None:
-        super().__init__(detail)
-        self.kind = kind
-        self.detail = detail
 
 
 def matching(state: State, patterns: Sequence[AddressPattern], object_id: str = "") -> list[Address]:
@@ -58,14 +50,14 @@ Pairs = tuple[tuple[Address, Address], ...]
 def moves(state: State, source: AddressPattern, target: AddressPattern) -> Pairs:
     """What moving `source` to `target` means: (from, to) for every instance, in order.
 
-    An instance key that neither names is kept. Raises EditProblem.
+    An instance key that neither names is kept. Raises Refused.
     """
     if source == target:
-        raise EditProblem("nothing-to-move", f"Source and target are both {source}.")
+        raise _refused("nothing-to-move", f"Source and target are both {source}.")
     _check_kinds(source, target)
     sources = matching(state, [source])
     if not sources:
-        raise EditProblem(
+        raise _refused(
             "nothing-to-move", f"The state holds no {source}. `nexusform state list` shows what it holds."
         )
     pairs = tuple((address, _renamed(address, source, target)) for address in sources)
@@ -75,12 +67,12 @@ def moves(state: State, source: AddressPattern, target: AddressPattern) -> Pairs
 
 def _check_kinds(source: AddressPattern, target: AddressPattern) -> None:
     if bool(source.type) != bool(target.type):
-        raise EditProblem(
+        raise _refused(
             "source-and-target-are-of-different-kinds",
             f"{_kind(source)} ({source}) cannot become {_kind(target)} ({target}).",
         )
     if (source.mode, source.type) != (target.mode, target.type):
-        raise EditProblem(
+        raise _refused(
             "source-and-target-are-of-different-types",
             f"{source} and {target} must be of one resource type: the objects in a state stay what they are.",
         )
@@ -111,7 +103,7 @@ def _renamed_steps(actual: ModulePath, source: ModulePath, target: ModulePath) -
 def _check_targets(state: State, pairs: Pairs, target: AddressPattern) -> None:
     targets = {new for _, new in pairs}
     if len(targets) < len(pairs):
-        raise EditProblem(
+        raise _refused(
             "several-instances-for-one-address",
             "More than one instance would get the same address. Name one of them in full, or move them one "
             f"by one to keys of {target}.",
@@ -126,7 +118,7 @@ def _check_targets(state: State, pairs: Pairs, target: AddressPattern) -> None:
         if address not in moving and (address.resource, address.key is not None) in mixed:
             taken.append(address)
     if taken:
-        raise EditProblem(
+        raise _refused(
             "target-address-is-taken",
             f"The state holds {taken[0]} already. Move or remove that first (state mv, state rm).",
         )
@@ -174,23 +166,27 @@ def _each_object(instance: InstanceState, change: Callable[[ObjectState], Object
 
 
 def only_instance(state: State, pattern: AddressPattern) -> Address | None:
-    """The one instance that a pattern names, None when there is none. Raises EditProblem."""
+    """The one instance that a pattern names, None when there is none. Raises Refused."""
     if not pattern.type:
-        raise EditProblem("not-a-resource", f"{pattern} is a module; name one resource instance in it.")
+        raise _refused("not-a-resource", f"{pattern} is a module; name one resource instance in it.")
     if pattern.mode == "data":
-        raise EditProblem("not-a-resource", f"{pattern} is a data source, which is read anew in every plan.")
+        raise _refused("not-a-resource", f"{pattern} is a data source, which is read anew in every plan.")
     named = [a for a in matching(state, [pattern]) if state.instances[a].current is not None]
     if len(named) > 1:
         shown = listed((str(address) for address in named), most=5)
-        raise EditProblem("several-instances", f"{pattern} names {len(named)} instances; name one: {shown}.")
+        raise _refused("several-instances", f"{pattern} names {len(named)} instances; name one: {shown}.")
     return named[0] if named else None
 
 
 def with_taint(state: State, address: Address, *, tainted: bool) -> State:
-    """The state with the mark of one object set or taken away. Raises EditProblem."""
+    """The state with the mark of one object set or taken away. Raises Refused."""
     instance = state.instances[address]
     assert instance.current is not None
     if not tainted and not instance.current.tainted:
-        raise EditProblem("not-tainted", f"{address} is not tainted, so there is no mark to take away.")
+        raise _refused("not-tainted", f"{address} is not tainted, so there is no mark to take away.")
     changed = replace(instance.current, tainted=tainted)
     return state.with_instance(address, replace(instance, current=changed))
+
+
+def _refused(kind: str, detail: str) -> Refused:
+    return Refused(error(kind, detail))

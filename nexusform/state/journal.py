@@ -287,16 +287,12 @@ def _decode(line: bytes) -> Record | None:
         return None
     try:
         return _record_of(convert(json_text.loads(body), _AnyLine))
-    except (json_text.JsonProblem, ValidationError, AddressProblem, _Misfit):
+    except (json_text.JsonProblem, ValidationError, AddressProblem):
         return None
 
 
-class _Misfit(Exception):
-    """Members of a line that are no object or output of a state."""
-
-
 def _record_of(line: _AnyLine) -> Record:
-    """The record of a line. Raises AddressProblem and _Misfit."""
+    """The record of a line. Raises AddressProblem and ValidationError."""
     match line:
         case _BegunLine():
             return Begun(**asdict(line))
@@ -334,12 +330,12 @@ def _instance_of(members: _InstanceMembers) -> InstanceState:
 
 def _object_of(members: _Members) -> ObjectState:
     if not check_members(members, OBJECT_RULES, (), []):
-        raise _Misfit
+        raise ValidationError("no object of a state")
     return object_from_members(members)
 
 
 def _output_of(members: _Members) -> OutputState:
     output = read_output(members, (), [])
     if output is None:
-        raise _Misfit
+        raise ValidationError("no output of a state")
     return output

@@ -6,7 +6,8 @@ from nexusform.configuration.configuration import Configuration, Encryption, Set
 from nexusform.configuration.settings_block import decode_encryption
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.encryption.backend import EncryptedBackend
-from nexusform.encryption.envelope import PLAN, Sealer, SealProblem, is_sealed, sealed_as
+from nexusform.encryption.envelope import PLAN, Sealer, is_sealed, sealed_as
+from nexusform.encryption.keys import EncryptionProblem
 from nexusform.language.parser import parse_file
 from nexusform.ports import StateBackend
 from nexusform.source import SourceFile
@@ -90,7 +91,7 @@ def sealed_plan(
         return document, diagnostics
     try:
         return sealer.seal(document, PLAN), diagnostics
-    except SealProblem as problem:
+    except EncryptionProblem as problem:
         return b"", [*diagnostics, error("the-plan-cannot-be-saved", str(problem))]
 
 
@@ -107,7 +108,7 @@ def opened(
         return b"", [*diagnostics, error(problem, _not_configured(f'"{path}"', purpose))]
     try:
         return sealer.open(document, purpose, f'"{path}"'), diagnostics
-    except SealProblem as refusal:
+    except EncryptionProblem as refusal:
         return b"", [*diagnostics, error(problem, str(refusal))]
 
 

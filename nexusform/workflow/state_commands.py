@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 import nexusform
 from nexusform.address import Address, AddressPattern, AddressProblem, parse_pattern
-from nexusform.diagnostics import Diagnostic, error, has_errors, warning
+from nexusform.diagnostics import Diagnostic, Refused, error, has_errors, warning
 from nexusform.planning.verification.standing import dependencies_on_nothing, state_problems
 from nexusform.ports import BackendProblem, Clock, StateBackend
 from nexusform.providers.registry import PROVIDERS
@@ -168,8 +168,8 @@ def _unfinished(stored: Stored) -> Diagnostic:
 def _edit(work: Callable[[], State]) -> tuple[State | None, list[Diagnostic]]:
     try:
         return work(), []
-    except edits.EditProblem as problem:
-        return None, [error(problem.kind, problem.detail)]
+    except Refused as refused:
+        return None, refused.diagnostics
 
 
 # --- the changes -------------------------------------------------------------------------------
@@ -243,8 +243,8 @@ def taint(
             if address is None:
                 return _missing(state, pattern, allow_missing=allow_missing)
             after = edits.with_taint(state, address, tainted=tainted)
-        except edits.EditProblem as problem:
-            return None, [error(problem.kind, problem.detail)]
+        except Refused as refused:
+            return None, refused.diagnostics
         named.append(address)
         return after, []
 

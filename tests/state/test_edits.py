@@ -4,7 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.address import AddressPattern, parse_address, parse_pattern
-from nexusform.state.edits import EditProblem, matching, moved, moves, only_instance, with_taint, without
+from nexusform.diagnostics import Refused
+from nexusform.state.edits import matching, moved, moves, only_instance, with_taint, without
 from nexusform.state.objects import EMPTY, InstanceState, ObjectState, State
 
 
@@ -89,10 +90,11 @@ def test_what_moves_where(
 )
 def test_what_cannot_move(source: str, target: str, kind: str) -> None:
     state = state_of("t.a", "t.taken", "t.many[0]", "t.many[1]", "module.m.t.a", "module.n.t.a")
-    with pytest.raises(EditProblem) as problem:
+    with pytest.raises(Refused) as problem:
         move(state, source, target)
-    assert problem.value.kind == kind
-    assert problem.value.detail.endswith((".", ")."))
+    (diagnostic,) = problem.value.diagnostics
+    assert diagnostic.id == kind
+    assert diagnostic.detail.endswith((".", ")."))
 
 
 def test_dependencies_follow_a_move() -> None:
@@ -120,7 +122,7 @@ def test_a_mark_is_set_and_taken_away() -> None:
     assert current is not None
     assert current.tainted
     assert with_taint(marked, address, tainted=False) == state
-    with pytest.raises(EditProblem):
+    with pytest.raises(Refused):
         with_taint(state, address, tainted=False)
 
 
@@ -130,5 +132,5 @@ def test_one_instance_must_be_named() -> None:
     assert only_instance(state, parse_pattern("t.a[1]")) == parse_address("t.a[1]")
     for text in ("t.a", "module.m", "data.t.a"):
         pattern: AddressPattern = parse_pattern(text)
-        with pytest.raises(EditProblem):
+        with pytest.raises(Refused):
             only_instance(state, pattern)

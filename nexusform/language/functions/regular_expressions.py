@@ -28,13 +28,6 @@ class Pattern(Struct, frozen=True):
     names: tuple[str | None, ...]
 
 
-class _PatternProblem(ValueError):
-    """A pattern that RE2 or Go would refuse: the mistake, and the part where it is."""
-
-    def __init__(self, mistake: str, part: str) -> None:
-        super().__init__(f"{mistake}: `{part}`" if part else mistake)
-
-
 _MISTAKES: Final = {
     "missing ]": "missing closing ]",
     "missing )": "missing closing )",
@@ -60,9 +53,15 @@ _TOKEN: Final = re.compile(
 _GROUP_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
 
 
+def _invalid(mistake: str, part: str) -> FunctionProblem:
+    # A pattern that RE2 or Go would refuse, and the part where the mistake is.
+    where = f": `{part}`" if part else ""
+    return FunctionProblem(f"invalid regexp pattern: {mistake}{where}")
+
+
 @lru_cache(maxsize=256)
 def _compile(pattern: str) -> Pattern:
-    # Raises _PatternProblem.
+    # Raises FunctionProblem.
     import re2
 
     options = re2.Options()
@@ -72,19 +71,19 @@ def _compile(pattern: str) -> Pattern:
         engine = re2.compile(pattern, options)
     except re2.error as refusal:
         mistake, _, part = refusal.args[0].decode(errors="replace").partition(": ")
-        raise _PatternProblem(_MISTAKES.get(mistake, mistake), part) from None
+        raise _invalid(_MISTAKES.get(mistake, mistake), part) from None
     return Pattern(engine, _group_names(pattern))
 
 
 def _group_names(pattern: str) -> tuple[str | None, ...]:
-    # The package knows one group for a name, Go knows all. Raises _PatternProblem.
+    # The package knows one group for a name, Go knows all. Raises FunctionProblem.
     names: list[str | None] = []
     for token in _TOKEN.finditer(pattern):
         name = token["name"]
         if token.group() == "\\C":
-            raise _PatternProblem("invalid escape sequence", "\\C")
+            raise _invalid("invalid escape sequence", "\\C")
         if name is not None and not _GROUP_NAME.fullmatch(name):
-            raise _PatternProblem("invalid named capture", token.group())
+            raise _invalid("invalid named capture", token.group())
         if name is not None or token["plain"]:
             names.append(name)
     return tuple(names)
@@ -94,8 +93,8 @@ def _compiled(pattern: str, position: int = 0) -> Pattern:
     # `position` is that of the argument which holds the pattern.
     try:
         return _compile(pattern)
-    except _PatternProblem as problem:
-        raise FunctionProblem(f"invalid regexp pattern: {problem}", position) from None
+    except FunctionProblem as problem:
+        raise FunctionProblem(problem.message, position) from None
 
 
 def _matches(pattern: Pattern, text: str) -> Iterator[Any]:

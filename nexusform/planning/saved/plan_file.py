@@ -23,7 +23,7 @@ from zlib import crc32
 from msgspec import Struct
 
 import nexusform
-from nexusform.diagnostics import Diagnostic, error
+from nexusform.diagnostics import Diagnostic, Refused, error
 from nexusform.plain_data import ConversionProblem
 from nexusform.planning.plan import Plan
 from nexusform.planning.saved.record_codec import read_record, write_record
@@ -140,12 +140,6 @@ def _marks() -> Iterator[str]:
 # --- reading -----------------------------------------------------------------------------------
 
 
-class _Refused(Exception):
-    def __init__(self, kind: str, detail: str) -> None:
-        super().__init__(detail)
-        self.diagnostic = error(kind, detail)
-
-
 def read(
     data: bytes, name: str = "the plan file", running: str = nexusform.__version__
 ) -> tuple[SavedPlan | None, list[Diagnostic]]:
@@ -156,8 +150,8 @@ def read(
     try:
         with json_text.collector_paused():
             return _read(data, name, running), []
-    except _Refused as refused:
-        return None, [refused.diagnostic]
+    except Refused as refused:
+        return None, refused.diagnostics
 
 
 def _read(data: bytes, name: str, running: str) -> SavedPlan:
@@ -212,10 +206,10 @@ def _manifest(data: bytes, name: str) -> dict[str, Any]:
     first = member_at(data, 0)
     if first is None or first[0] != _MANIFEST:
         if not data.startswith(b"PK"):
-            raise _Refused("not-a-plan-file", f"{name} is not a plan that nexusform plan -out wrote.")
+            raise _refused("not-a-plan-file", f"{name} is not a plan that nexusform plan -out wrote.")
         if b"tfplan" in data[:200]:
             why = "It is a saved plan of Terraform or OpenTofu."
-            raise _Refused("not-a-plan-file", f"{name} cannot be used. {why}")
+            raise _refused("not-a-plan-file", f"{name} cannot be used. {why}")
         raise _damaged(name, "It is a ZIP file, but not one that nexusform wrote.")
     try:
         manifest = json_text.loads(first[1])
@@ -231,14 +225,14 @@ def _check_version(manifest: Mapping[str, Any], name: str, running: str) -> None
     if not isinstance(version, int) or not isinstance(by, str):
         raise _damaged(name, "Its first part does not say which version it is of.")
     if version > VERSION or _numbers(by) > _numbers(running):
-        raise _Refused(
+        raise _refused(
             "plan-of-a-newer-nexusform",
             f"{name} was made by nexusform {by}; this is nexusform {running}. Apply it with the version that "
             "made it, or plan again with this one.",
         )
     if version != VERSION:
         detail = f"{name} was made by nexusform {by}, whose plans this nexusform no longer reads. Plan again."
-        raise _Refused("plan-of-an-old-nexusform", detail)
+        raise _refused("plan-of-an-old-nexusform", detail)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -278,8 +272,12 @@ def _unmark(document: Any, mark: str) -> Any:
     return document
 
 
-def _damaged(name: str, why: str) -> _Refused:
-    return _Refused("damaged-plan-file", f"{name} cannot be used. {why} Fetch it again, or plan again.")
+def _refused(kind: str, detail: str) -> Refused:
+    return Refused(error(kind, detail))
+
+
+def _damaged(name: str, why: str) -> Refused:
+    return _refused("damaged-plan-file", f"{name} cannot be used. {why} Fetch it again, or plan again.")
 
 
 LARGEST: Final = 0xFFFF_FFFE  # sizes and offsets are 32 bits wide
