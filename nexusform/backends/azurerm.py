@@ -17,7 +17,7 @@ from typing import Any, Final
 from nexusform.backends import journal_lines, locks
 from nexusform.backends.azure_login import NOBODY_SIGNED_IN, blob_credential
 from nexusform.backends.extras import needing
-from nexusform.backends.journal_lines import Gathering
+from nexusform.backends.journal_lines import Gathering, KeepsLines
 from nexusform.backends.locks import Lease, LeaseLost, lease_seconds, now
 from nexusform.backends.workspace_names import DEFAULT, check_deletable, check_name
 from nexusform.ports import BackendProblem, LockHeld, LockInfo, StoredVersion
@@ -33,8 +33,10 @@ _MOST_BLOCKS: Final = 40_000  # an append blob ends at 50,000
 _MOST_BYTES: Final = 4 << 20  # of one block
 
 
-class AzureBackend:
+class AzureBackend(KeepsLines):
     """The state of one workspace in a blob; see the module."""
+
+    _journal: _Journal
 
     def __init__(
         self, container: ContainerClient, key: str, *, snapshots: bool = True, workspace: str = DEFAULT
@@ -66,22 +68,6 @@ class AzureBackend:
             if standing is not None and self._snapshots:
                 self._blob.create_snapshot(**self._lease_argument())
             self._upload(document, etag)
-
-    def append(self, record: bytes) -> None:
-        """Add one record to the journal, durable on return."""
-        self.append_all([record])
-
-    def append_all(self, records: Sequence[bytes]) -> None:
-        """Add records in order, all durable on return; what threads bring at once goes out in one block."""
-        journal_lines.check_records(records)
-        with self._explained("write to the journal"):
-            self._journal.add(records)
-
-    def journal(self) -> list[bytes]:
-        """All records that are not in the document yet."""
-        with self._explained("read the journal"):
-            lines = self._journal.lines()
-        return journal_lines.pending(lines, self.read()) if lines else []
 
     def compact(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Write the document and empty the journal, so that a crash in between counts nothing twice."""

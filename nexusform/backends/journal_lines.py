@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from contextlib import AbstractContextManager
+from typing import Final, Protocol
 
 _MARK: Final = b"#compacted "
 _SEAL: Final = b"#sealed "
@@ -85,3 +87,44 @@ class Gathering:
                 self._failure = failure
                 raise
             self._went = reached
+
+
+class LineStore(Protocol):
+    """Where the lines of a journal are kept."""
+
+    def add(self, lines: Sequence[bytes]) -> None:
+        """Write lines at the end, durable on return; what threads bring at once goes out in one piece."""
+
+    def lines(self) -> list[bytes]:
+        """Every line, in order."""
+        ...
+
+
+class KeepsLines(ABC):
+    """The records of a backend whose journal is lines beside a document."""
+
+    _journal: LineStore
+
+    def append(self, record: bytes) -> None:
+        """Add one record to the journal, durable on return."""
+        self.append_all([record])
+
+    def append_all(self, records: Sequence[bytes]) -> None:
+        """Add records in order, all durable on return."""
+        check_records(records)
+        with self._explained("write to the journal"):
+            self._journal.add(records)
+
+    def journal(self) -> list[bytes]:
+        """All records that are not in the document yet."""
+        with self._explained("read the journal"):
+            lines = self._journal.lines()
+        return pending(lines, self.read()) if lines else []
+
+    @abstractmethod
+    def read(self) -> bytes | None:
+        """The document, None when there is none."""
+
+    @abstractmethod
+    def _explained(self, what: str) -> AbstractContextManager[None]:
+        """Turn what the service or the network says into a BackendProblem."""

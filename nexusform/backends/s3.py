@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from nexusform.backends import journal_lines, locks
 from nexusform.backends.extras import needing
-from nexusform.backends.journal_lines import Gathering
+from nexusform.backends.journal_lines import Gathering, KeepsLines
 from nexusform.backends.locks import Lease, LeaseLost, lease_seconds, now
 from nexusform.backends.workspace_names import DEFAULT, check_deletable, check_name
 from nexusform.ports import BackendProblem, LockHeld, LockInfo, StoredVersion
@@ -31,8 +31,10 @@ _ABSENT: Final = frozenset({"NoSuchKey", "NotFound", "404"})
 _KEPT_LEASES: Final = 2  # journal objects are removed once they are older than so many leases
 
 
-class S3Backend:
+class S3Backend(KeepsLines):
     """The state of one workspace in a bucket; see the module. `client` is boto3's."""
+
+    _journal: _Journal
 
     def __init__(
         self, client: Any, bucket: str, key: str, *, prefix: str = "env:", workspace: str = DEFAULT
@@ -67,22 +69,6 @@ class S3Backend:
                 return
             self._objects.put(self._key, document, etag)
         self._check_held()
-
-    def append(self, record: bytes) -> None:
-        """Add one record to the journal, durable on return."""
-        self.append_all([record])
-
-    def append_all(self, records: Sequence[bytes]) -> None:
-        """Add records in order, durable on return; what threads bring at once goes into one object."""
-        journal_lines.check_records(records)
-        with self._explained("write to the journal"):
-            self._journal.add(records)
-
-    def journal(self) -> list[bytes]:
-        """All records that are not in the document yet."""
-        with self._explained("read the journal"):
-            lines = self._journal.lines()
-        return journal_lines.pending(lines, self.read()) if lines else []
 
     def compact(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Write the document and empty the journal, so that a crash in between counts nothing twice."""

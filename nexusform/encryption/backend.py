@@ -35,7 +35,9 @@ class EncryptedBackend:
 
     def write(self, document: bytes) -> None:
         """Encrypt and replace the document. The same document under the same method: nothing."""
-        if self.is_outdated() or self.read_if_possible() != document:
+        standing = self.inner.read()
+        current = standing is not None and self._sealer.is_current(standing)
+        if not current or self._open_if_possible(standing) != document:
             self.inner.write(self._seal(document, STATE))
 
     def is_outdated(self) -> bool:
@@ -125,9 +127,8 @@ class EncryptedBackend:
         sealed = [self._seal(record, JOURNAL) for record in records]
         self.inner.checkpoint(self._seal(document, STATE), sealed)
 
-    def read_if_possible(self) -> bytes | None:
+    def _open_if_possible(self, document: bytes | None) -> bytes | None:
         """The document, None as well when it cannot be opened (it is about to be replaced)."""
-        document = self.inner.read()
         if document is None:
             return None
         try:
