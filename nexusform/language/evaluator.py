@@ -119,7 +119,7 @@ def traced(expression: Expression, scope: Scope) -> tuple[Trace, list[Diagnostic
     run = Tracing(scope, _HANDLERS, expression)
     try:
         run.value(expression)
-    except (TooLarge, MemoryError, RecursionError):
+    except (MemoryError, RecursionError):
         return Trace(expression), evaluate(expression, scope)[1]
     return run.at.parts[0], run.diagnostics
 
