@@ -74,7 +74,7 @@ class PoolDemand(Struct, frozen=True):
 class VmDemand(Struct, frozen=True):
     """All VMs that one resource wants: whose they are and on which site.
 
-    `owner` and `cluster` are as in racks.model.VmName. `version` is the kubernetes_version: a
+    `owner` and `cluster` are as in racks.vms.VmName. `version` is the kubernetes_version: a
     changed one re-places every VM, rolling. `parent_id` is the cluster that a separate pool
     belongs to, "" otherwise. `provenance` is what the plan says of the places that it gives:
     "decided" where nexusform's choice is carried out, "predicted" where the platform chooses.

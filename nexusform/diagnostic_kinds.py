@@ -488,6 +488,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "vdu-without-a-size": "VDU without a size",
     "vm-sku-not-allowed-for-a-control-plane": "VM SKU not allowed for a control plane",
     "vms-stand-against-their-placement-group": "VMs stand against their placement group",
+    "vms-without-a-machine": "VMs without a machine",
     "what-the-plan-stands-on-changed": "What the plan stands on changed",
     "which-pod": "Which pod?",
     "workspace-cannot-be-deleted": "Workspace cannot be deleted",

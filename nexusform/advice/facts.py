@@ -16,7 +16,16 @@ from msgspec.structs import replace
 
 from nexusform.demands import PlacedVm
 from nexusform.diagnostics import Diagnostic, warning
-from nexusform.scheduling.racks.vms import ANYWHERE, CONTROL_PLANE, Demand, Machine, Terms, VmName, VmSku
+from nexusform.scheduling.racks.vms import (
+    ANYWHERE,
+    CONTROL_PLANE,
+    Demand,
+    Interval,
+    Machine,
+    Terms,
+    VmName,
+    VmSku,
+)
 from nexusform.source import Span
 
 
@@ -97,7 +106,7 @@ class Outcome(Struct, frozen=True):
 
 
 Rehearse: TypeAlias = Callable[[Sequence[PoolFacts]], Outcome]
-CountFree: TypeAlias = Callable[[Demand], int]
+CountFree: TypeAlias = Callable[[Demand], Interval]
 
 
 class SiteFacts(Struct, frozen=True):

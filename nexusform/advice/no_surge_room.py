@@ -11,7 +11,8 @@ from typing import Final
 
 from nexusform.advice.facts import NAMED, Facts, PoolFacts, finding
 from nexusform.diagnostics import Diagnostic
-from nexusform.words import counted, listed
+from nexusform.scheduling.racks.vms import Interval
+from nexusform.words import counted, form, listed
 
 ID: Final = "no-surge-room"
 
@@ -40,26 +41,33 @@ def rule(facts: Facts) -> list[Diagnostic]:
         if not needed or pool.site_id not in touched or site.count_free is None:
             continue
         free = site.count_free(pool.demand(0))
-        if free < needed:
+        if free.least < needed:
             findings.append(finding(ID, _detail(pool, needed, free), pool, brief=_brief(pool, needed, free)))
     return findings
 
 
-def _brief(pool: PoolFacts, needed: int, free: int) -> str:
-    where = f" in the zones {listed(sorted(pool.zones), NAMED)}" if pool.zones else ""
-    room = f"{free} of {needed} {pool.sku.name} fit" if free else f"no {pool.sku.name} fits"
-    return f"{pool.cluster}/{pool.pool}: an upgrade would fail, {room}{where}"
+def _would(needed: int, free: Interval) -> str:
+    """Whether it is certain that an upgrade fails, where the cells of VMs are not known."""
+    return "would" if free.most < needed else "may"
 
 
-def _detail(pool: PoolFacts, needed: int, free: int) -> str:
+def _brief(pool: PoolFacts, needed: int, free: Interval) -> str:
     where = f" in the zones {listed(sorted(pool.zones), NAMED)}" if pool.zones else ""
-    room = counted(free, "more fits", "more fit") if free else "no more fits"
-    ways = [f"keep the room of {counted(needed - free, 'VM')} free (a lower count)"]
+    room = f"{free} of {needed} {pool.sku.name} fit" if free.most else f"no {pool.sku.name} fits"
+    return f"{pool.cluster}/{pool.pool}: an upgrade {_would(needed, free)} fail, {room}{where}"
+
+
+def _detail(pool: PoolFacts, needed: int, free: Interval) -> str:
+    where = f" in the zones {listed(sorted(pool.zones), NAMED)}" if pool.zones else ""
+    room = f"{free} {form(free.most, 'more fits', 'more fit')}" if free.most else "no more fits"
+    if not free.exact:
+        room += " (the NUMA cells of VMs that stand are not known)"
+    ways = [f"keep the room of {counted(needed - free.least, 'VM')} free (a lower count)"]
     if pool.zones:
         ways.append("widen availability_zones")
     if not pool.is_control_plane:
         ways.append('set max_surge = "0" and max_unavailable = "1": an upgrade then takes VMs away first')
     return (
         f"An upgrade of {pool.cluster} adds {counted(needed, 'VM')} of {pool.sku.name} to {pool.pool} first, "
-        f"and {room}{where}. The upgrade would fail. Ways out: {'; or '.join(ways)}."
+        f"and {room}{where}. The upgrade {_would(needed, free)} fail. Ways out: {'; or '.join(ways)}."
     )

@@ -41,6 +41,6 @@ def _outcome(scheduler: RackScheduler, unplaced: int, largest: VmSku | None) -> 
         vms[owner] += count
         shared[owner] += count > 1
         most[owner] = max(most.get(owner, 0), count)
-    free = scheduler.count_free(anybodys(largest)) if largest is not None else 0
+    free = scheduler.count_free(anybodys(largest)).least if largest is not None else 0
     name = largest.name if largest else ""
     return Outcome(unplaced, dict(shared), most, dict(machines), dict(vms), name, free)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -11,6 +11,9 @@ from nexusform.importers.arm import id_key, name_of
 from nexusform.importers.az_model import AzMachine, AzNode, AzPlacement, AzRack, AzShape, AzVirtualMachine
 from nexusform.importers.az_workloads import ListedVm
 from nexusform.scheduling.racks.vms import MachineSku
+from nexusform.words import counted, first_of, form
+
+_MOST_NAMED = 5
 
 
 def place(
@@ -24,15 +27,18 @@ def place(
     """The VMs with their placements and the number of cells that they span, in order of name.
 
     `machines` by id key. A VM on a machine that the export does not list gets no placement; it is
-    reported where the machines were read at all (`judges_machines`).
+    reported where the machines were read at all (`judges_machines`). VMs without a machine are counted.
     """
     zones = {rack.name: rack.availability_zone for rack in racks}
     loads: dict[str, AzShape] = {}
+    homeless: list[ListedVm] = []
     placed: list[AzNode | AzVirtualMachine] = []
     for one in sorted(listed, key=_order):
         machine = machines.get(id_key(one.machine_id)) if one.machine_id else None
         if machine is None:
-            if one.machine_id and judges_machines:
+            if not one.machine_id:
+                homeless.append(one)
+            elif judges_machines:
                 _report_unknown_machine(one)
             placed.append(one.vm)
             continue
@@ -42,6 +48,7 @@ def place(
             _add_load(loads, one, shape, machine.name, hardware)
         placement = AzPlacement(machine.name, machine.rack, zones.get(machine.rack))
         placed.append(replace(one.vm, shape=shape, placement=placement))
+    _report_homeless(homeless)
     return placed
 
 
@@ -56,6 +63,20 @@ def _report_unknown_machine(one: ListedVm) -> None:
         "unknown-machine",
         f'"{one.vm.name}" stands on the machine "{name_of(one.machine_id)}", which the list of machines '
         "does not have. Capture both lists again, at one time.",
+        Severity.WARNING,
+    )
+
+
+def _report_homeless(vms: Sequence[ListedVm]) -> None:
+    """Say once how many stand on no machine."""
+    if not vms:
+        return
+    names = first_of([one.vm.name for one in vms], _MOST_NAMED)
+    vms[0].item.report(
+        "bareMetalMachineId",
+        "vms-without-a-machine",
+        f"{counted(len(vms), 'VM')} of the export {form(len(vms), 'is', 'are')} on no machine: {names}. The "
+        "room that they take, or will take, is not counted.",
         Severity.WARNING,
     )
 

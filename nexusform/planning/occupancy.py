@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from nexusform.address import Address
 from nexusform.demands import PlacedVm
-from nexusform.scheduling.racks.vms import Machine, Placement, VmSku
+from nexusform.scheduling.racks.vms import Interval, Machine, Placement, VmSku
 from nexusform.words import natural
 
 
@@ -85,8 +85,11 @@ class Room(Struct, frozen=True):
 
     `free` VMs fit; `rack_lost` of them are left when the rack that holds most of them is lost
     (`worst_rack`, "" when no rack holds any): the VMs of a lost rack are not created again elsewhere.
+    Where the cells of VMs are not known these are the least, and `most_free` and `most_rack_lost` fit in
+    the split that leaves the most room (None: as many).
     `clusters` are those with a pool of the SKU, in the plan's order, and `no_surge` those of them in
-    which such a pool would not find room for the VMs that an upgrade adds first.
+    which such a pool would not find room for the VMs that an upgrade adds first; `unsure_surge` those
+    where that hangs on the cells that nobody knows.
     """
 
     free: int
@@ -94,6 +97,20 @@ class Room(Struct, frozen=True):
     worst_rack: str = ""
     clusters: tuple[str, ...] = ()
     no_surge: tuple[str, ...] = ()
+    most_free: int | None = None
+    most_rack_lost: int | None = None
+    unsure_surge: tuple[str, ...] = ()
+
+    @property
+    def fitting(self) -> Interval:
+        """How many VMs fit."""
+        return Interval(self.free, self.free if self.most_free is None else self.most_free)
+
+    @property
+    def fitting_with_a_rack_lost(self) -> Interval:
+        """How many of them are left whichever rack is lost."""
+        most = self.rack_lost if self.most_rack_lost is None else self.most_rack_lost
+        return Interval(self.rack_lost, most)
 
 
 class SiteRoom(Struct, frozen=True):

@@ -58,7 +58,7 @@ _OCCUPIED: Final = NestedBlock(
             "numa_cells": figure_attribute("Number of NUMA cells that it spans.", 1, 1),
             "cells": Attribute(
                 ListType(NUMBER),
-                "The numbers of these cells, from 0. Absent: inferred, in order of name.",
+                "The numbers of these cells, from 0. Absent: not known; room is then counted from to.",
                 optional=True,
                 decides_placement=True,
             ),
@@ -195,7 +195,7 @@ def _occupied_problems(attributes: Mapping[str, Any], index: int, block: Mapping
                 (*path, "cells"),
                 "conflicting-numa-cells",
                 f'"cells" lists {len(cells)} cells and "numa_cells" says {numa_cells}. Make the two agree, '
-                'or leave "cells" out to have them inferred.',
+                'or leave "cells" out to leave them unknown.',
             )
         )
     return problems
@@ -262,7 +262,7 @@ def occupied_of(attributes: Mapping[str, Any]) -> tuple[Occupied, ...]:
     occupied = []
     for _, block in _occupied_blocks(attributes):
         cells = block.get("cells")
-        numbers = tuple(sorted(int(cell) for cell in cells)) if cells else None
+        numbers = tuple(sorted(int(cell) for cell in cells or ()))
         occupied.append(
             Occupied(
                 machine,

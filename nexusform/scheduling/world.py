@@ -36,7 +36,7 @@ class RackOffer(Struct, frozen=True):
 
 class Occupied(Struct, frozen=True):
     """Capacity of a machine held by a VM outside nexusform. `cells` is how many it spans;
-    `cell_numbers` None = inferred by step 5 of the placement rule, in name order.
+    `cell_numbers` () = nobody told which.
     """
 
     machine: str
@@ -45,7 +45,7 @@ class Occupied(Struct, frozen=True):
     memory_gib: int
     disk_gib: int = 0
     cells: int = 1
-    cell_numbers: tuple[int, ...] | None = None
+    cell_numbers: tuple[int, ...] = ()
 
 
 class MachineOffer(Struct, frozen=True):

@@ -9,12 +9,25 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.vms import Demand, Machine, Terms, VmName, VmSku, anybodys, common_terms
+from nexusform.scheduling.racks.rooms import Share
+from nexusform.scheduling.racks.splits import kept_away
+from nexusform.scheduling.racks.vms import (
+    Demand,
+    Interval,
+    Machine,
+    Terms,
+    VmName,
+    VmSku,
+    anybodys,
+    common_terms,
+    total,
+)
 from nexusform.scheduling.world import RackOffer
 from nexusform.whatif.fragmentation import Fragmentation, find_fragmentation, largest_sku, skus_in_use
 from nexusform.whatif.world_view import SiteView
 
 _OWNER = "what-if"
+_WITHOUT_BOUND = 1 << 40
 
 
 class ZoneRoom(Struct, frozen=True):
@@ -22,7 +35,7 @@ class ZoneRoom(Struct, frozen=True):
 
     zone: str
     racks: tuple[str, ...]
-    now: int
+    now: Interval
     planned: int
 
 
@@ -35,27 +48,28 @@ class SkuRoom(Struct, frozen=True):
     """
 
     sku: VmSku
-    now: int
+    now: Interval
     planned: int
     zones: tuple[ZoneRoom, ...]
-    without_rack: Mapping[str, int]
-    rest_vcpus: int
-    rest_memory_gib: int
+    without_rack: Mapping[str, Interval]
+    rest_vcpus: Interval
+    rest_memory_gib: Interval
 
     @property
-    def with_planned(self) -> int:
+    def with_planned(self) -> Interval:
         """With every planned rack active."""
-        return self.now + self.planned
+        return self.now + Interval(self.planned, self.planned)
 
     @property
     def worst_rack(self) -> str:
         """The rack whose loss leaves the least room (the first by name); "" without racks."""
-        return min(self.without_rack, key=lambda rack: self.without_rack[rack], default="")
+        return min(self.without_rack, key=lambda rack: self.without_rack[rack].least, default="")
 
     @property
-    def with_a_rack_lost(self) -> int:
+    def with_a_rack_lost(self) -> Interval:
         """How many fit whichever rack is lost."""
-        return min(self.without_rack.values(), default=0)
+        least = min((interval.least for interval in self.without_rack.values()), default=0)
+        return Interval(least, min((interval.most for interval in self.without_rack.values()), default=0))
 
 
 class Figures(Struct, frozen=True):
@@ -69,7 +83,11 @@ class Figures(Struct, frozen=True):
 
 
 class CapacityAnswer(Struct, frozen=True):
-    """The room of one site. `zones` None = all. `closed` are machines that take no new VMs, by why."""
+    """The room of one site. `zones` None = all. `closed` are machines that take no new VMs, by why.
+
+    `loose` are the machines with VMs whose NUMA cells nobody told: counts hold for all ways in which those
+    may lie. On `overfull` ones they cannot lie in any way. `homeless` are VMs that no machine is known of.
+    """
 
     site_id: str
     zones: tuple[str, ...] | None
@@ -80,12 +98,15 @@ class CapacityAnswer(Struct, frozen=True):
     fragmentation: Fragmentation
     mix: MixAnswer | None = None
     asked: bool = False
+    loose: tuple[str, ...] = ()
+    overfull: tuple[str, ...] = ()
+    homeless: tuple[str, ...] = ()
 
     @property
     def bad(self) -> bool:
         """Whether something that was asked for does not fit."""
-        short = self.asked and any(room.now == 0 for room in self.rooms)
-        return short or (self.mix is not None and self.mix.sets == 0)
+        short = self.asked and any(room.now.most == 0 for room in self.rooms)
+        return short or (self.mix is not None and self.mix.sets.most == 0)
 
 
 def find_capacity(
@@ -98,6 +119,7 @@ def find_capacity(
     machines = [
         machine for machine in site.machines.values() if zones is None or machine.availability_zone in zones
     ]
+    names = frozenset(machine.name for machine in machines)
     racks = [rack for rack in site.racks if zones is None or rack.availability_zone in zones]
     planned = [rack for rack in racks if rack.planned]
     fragmentation = find_fragmentation(site, machines, skus[0] if len(skus) == 1 else None)
@@ -113,6 +135,9 @@ def find_capacity(
         fragmentation,
         fill_with_mix(site.scheduler, mix, zones) if mix else None,
         bool(skus),
+        tuple(name for name in site.scheduler.loose_machines() if name in names),
+        tuple(name for name in site.scheduler.overfull_machines() if name in names),
+        site.homeless,
     )
 
 
@@ -136,25 +161,36 @@ def _room(
 ) -> SkuRoom:
     terms = common_terms(pool.demand.terms for pool in site.pools if pool.sku == sku)
     now = site.scheduler.free_by_rack(anybodys(sku, replace(terms, zones=zones)))
-    coming = {rack.name: RackScheduler(rack.machines).count_free(anybodys(sku, terms)) for rack in planned}
+    # Nothing stands on planned racks, so their room is known.
+    coming = {
+        rack.name: RackScheduler(rack.machines).count_free(anybodys(sku, terms)).least for rack in planned
+    }
     zone_of = {rack.name: rack.availability_zone for rack in planned}
     zone_of |= {
         machine.rack: machine.availability_zone for machine in site.machines.values() if machine.rack in now
     }
-    fitting = sum(now.values())
+    fitting = total(now.values())
     return SkuRoom(
         sku,
         fitting,
         sum(coming.values()),
         _zones(zone_of, now, coming),
-        {rack: fitting - now[rack] for rack in sorted(now, key=str.encode)},
-        figures.free_vcpus - fitting * sku.cpus_in_cell * sku.numa_cells,
-        figures.free_memory_gib - fitting * sku.memory_in_cell * sku.numa_cells,
+        {rack: _without(fitting, now[rack]) for rack in sorted(now, key=str.encode)},
+        _left_over(figures.free_vcpus, fitting, sku.cpus_in_cell * sku.numa_cells),
+        _left_over(figures.free_memory_gib, fitting, sku.memory_in_cell * sku.numa_cells),
     )
 
 
+def _without(fitting: Interval, on_rack: Interval) -> Interval:
+    return Interval(fitting.least - on_rack.least, fitting.most - on_rack.most)
+
+
+def _left_over(free: int, fitting: Interval, of_each: int) -> Interval:
+    return Interval(free - fitting.most * of_each, free - fitting.least * of_each)
+
+
 def _zones(
-    zone_of: Mapping[str, str], now: Mapping[str, int], coming: Mapping[str, int]
+    zone_of: Mapping[str, str], now: Mapping[str, Interval], coming: Mapping[str, int]
 ) -> tuple[ZoneRoom, ...]:
     """The room by zone, in byte order. `zone_of`, `now` and `coming` are by rack."""
     racks: dict[str, list[str]] = {}
@@ -163,7 +199,7 @@ def _zones(
     rooms: list[ZoneRoom] = []
     for zone in sorted(racks, key=str.encode):
         of_zone = racks[zone]
-        free = sum(now.get(rack, 0) for rack in of_zone)
+        free = total(now[rack] for rack in of_zone if rack in now)
         planned = sum(coming.get(rack, 0) for rack in of_zone)
         rooms.append(ZoneRoom(zone, tuple(of_zone), free, planned))
     return tuple(rooms)
@@ -198,14 +234,17 @@ class MixAnswer(Struct, frozen=True):
     `sets` whole sets fit when all VMs are placed at once, larger SKUs first, and `sets` + 1 do not;
     `one_by_one` fit when set follows set. `short` is the SKU of which the next set has too few, with how
     many were `missing`. `left` says how many more VMs of each SKU fit beside the `sets`.
+
+    Where the NUMA cells of VMs are not known all of these are bounds, not exact ones, `left` is beside the
+    least sets, and nothing is `short`.
     """
 
     parts: tuple[MixPart, ...]
-    sets: int
-    one_by_one: int
+    sets: Interval
+    one_by_one: Interval
     short: VmSku | None
     missing: int
-    left: tuple[tuple[VmSku, int], ...]
+    left: tuple[tuple[VmSku, Interval], ...]
 
 
 def fill_with_mix(
@@ -213,13 +252,15 @@ def fill_with_mix(
 ) -> MixAnswer:
     """Find how many whole sets fit. Changes nothing."""
     ordered = sorted(parts, key=lambda part: _larger_first(part.sku))
+    if scheduler.loose_machines():
+        return _bounded_mix(scheduler, parts, zones)
     sets = _most_sets(scheduler, ordered, zones)
     short, missing = _place_sets(scheduler.copy(), ordered, sets + 1, zones)
     full = scheduler.copy()
     _place_sets(full, ordered, sets, zones)
     return MixAnswer(
         tuple(parts),
-        sets,
+        Interval(sets, sets),
         _one_by_one(scheduler.copy(), ordered, zones),
         short,
         missing,
@@ -227,14 +268,44 @@ def fill_with_mix(
     )
 
 
-def _count_free(scheduler: RackScheduler, sku: VmSku, zones: frozenset[str] | None) -> int:
+def _bounded_mix(
+    scheduler: RackScheduler, parts: Sequence[MixPart], zones: frozenset[str] | None
+) -> MixAnswer:
+    """Bounds where splits are not known: at most as many sets as fit of any part alone; at least as many as
+    fit if every VM keeps as many of the others away as its size can, wherever the rule puts it.
+    """
+    free = [_count_free(scheduler, part.sku, zones) for part in parts]
+    most = min(interval.most // part.count for part, interval in zip(parts, free, strict=True))
+    taken = [_taken_by_a_set(scheduler, part, parts) for part in parts]
+    least = min(most, *(interval.least // each for interval, each in zip(free, taken, strict=True)))
+    left = [
+        (part.sku, Interval(interval.least - least * each, interval.most - least * part.count))
+        for part, interval, each in zip(parts, free, taken, strict=True)
+    ]
+    sets = Interval(least, most)
+    return MixAnswer(tuple(parts), sets, sets, None, 0, tuple(left))
+
+
+def _taken_by_a_set(scheduler: RackScheduler, part: MixPart, parts: Iterable[MixPart]) -> int:
+    """How much a set lowers the count of one of its SKUs at most; without bound for a SKU of several cells
+    on a machine that has more, where the choice of cells matters.
+    """
+    sku = part.sku
+    if sku.numa_cells > 1 and any(machine.cells > sku.numa_cells for machine in scheduler.machines):
+        return _WITHOUT_BOUND
+    share = Share.of(sku)
+    others = [other for other in parts if other is not part]
+    return part.count + sum(other.count * kept_away(Share.of(other.sku), share) for other in others)
+
+
+def _count_free(scheduler: RackScheduler, sku: VmSku, zones: frozenset[str] | None) -> Interval:
     return scheduler.count_free(anybodys(sku, Terms(zones)))
 
 
 def _most_sets(scheduler: RackScheduler, parts: Sequence[MixPart], zones: frozenset[str] | None) -> int:
     """How many sets fit when all VMs are placed at once: no more than fit of any part alone."""
     fitting = 0
-    bound = min(_count_free(scheduler, part.sku, zones) // part.count for part in parts)
+    bound = min(_count_free(scheduler, part.sku, zones).most // part.count for part in parts)
     while fitting < bound:
         middle = (fitting + bound + 1) // 2
         short, _ = _place_sets(scheduler.copy(), parts, middle, zones)
@@ -257,14 +328,14 @@ def _place_sets(
     return None, 0
 
 
-def _one_by_one(scheduler: RackScheduler, parts: Sequence[MixPart], zones: frozenset[str] | None) -> int:
+def _one_by_one(scheduler: RackScheduler, parts: Sequence[MixPart], zones: frozenset[str] | None) -> Interval:
     """How many sets fit when each is placed whole before the next."""
     sets = 0
     while True:
         for index, part in enumerate(parts):
             for number in range(sets * part.count, (sets + 1) * part.count):
                 if scheduler.attempt(_demand(index, part, number, zones)) is None:
-                    return sets
+                    return Interval(sets, sets)
         sets += 1
 
 

@@ -50,7 +50,7 @@ class Pool(Struct, frozen=True):
     """The VMs of one pool where they stand. `owner` and `demand` are what its resource asks for.
 
     `handles` are those of the site's scheduler, by name. `astray` names VMs whose machine is not there any
-    more.
+    more, `unplaced` those that have none.
     """
 
     address: Address
@@ -59,6 +59,7 @@ class Pool(Struct, frozen=True):
     vms: tuple[PlacedVm, ...]
     handles: Mapping[str, int]
     astray: tuple[str, ...] = ()
+    unplaced: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -111,6 +112,11 @@ class SiteView(Struct, frozen=True, dict=True):
     outsiders: tuple[tuple[str, str], ...]
     scheduler: RackScheduler
     skus: Mapping[str, VmSku]
+
+    @property
+    def homeless(self) -> tuple[str, ...]:
+        """The VMs of which no machine is known: they take no room."""
+        return tuple(chain.from_iterable((*pool.astray, *pool.unplaced) for pool in self.pools))
 
     @cached_property
     def pools(self) -> tuple[Pool, ...]:
@@ -216,9 +222,11 @@ def _pool(
     vms: list[PlacedVm] = []
     handles: dict[str, int] = {}
     astray: list[str] = []
-    for number in pool.numbers:
+    unplaced: list[str] = []
+    for number, shown in zip(pool.numbers, pool.names, strict=True):
         vm = known.get((pool.pool, number))
         if vm is None:
+            unplaced.append(shown)
             continue
         name = vm_name(owner, pool, vm.pool, vm.number)
         housed = site.house(name, sku_of(vm, pool, skus), vm.placement)
@@ -227,7 +235,7 @@ def _pool(
             continue
         handles[vm.name], placement = housed
         vms.append(vm if placement is vm.placement else replace(vm, placement=placement))
-    return Pool(address, owner, pool, tuple(vms), handles, tuple(astray))
+    return Pool(address, owner, pool, tuple(vms), handles, tuple(astray), tuple(unplaced))
 
 
 def _site_view(site: SitePlan, clusters: _Clusters, ground: Ground) -> SiteView:

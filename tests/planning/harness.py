@@ -168,7 +168,7 @@ def vms(state: State) -> dict[str, dict[str, Any]]:
 
 
 def places(state: State) -> dict[str, tuple[str, tuple[int, ...]]]:
-    return {name: (vm["machine"], tuple(vm["numa_cells"])) for name, vm in vms(state).items()}
+    return {name: (vm["machine"], tuple(vm["numa_cells"] or ())) for name, vm in vms(state).items()}
 
 
 def rows(result: PlanResult) -> dict[str, PlacementChange]:

@@ -290,7 +290,7 @@ class TestMachine:
         offer(MACHINE, attributes, lab, "nexus_bare_metal_machine.m")
         assert lab.machines["nexus_bare_metal_machine.m"].occupied == (
             Occupied("spare", "a", 2, 4, 9, 2, (0, 1)),
-            Occupied("spare", "b", 4, 8, 0, 2, None),
+            Occupied("spare", "b", 4, 8, 0, 2),
         )
 
     @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
-from nexusform.scheduling.racks.vms import VmSku
+from nexusform.scheduling.racks.vms import Interval, VmSku, total
 from nexusform.whatif.capacity import CapacityAnswer, MixPart, find_capacity
 from nexusform.whatif.lookup import find_mix
 from nexusform.whatif.world_view import SiteView
@@ -21,7 +21,12 @@ SLOW = settings(max_examples=15, deadline=None, suppress_health_check=[HealthChe
 
 def room(site: SiteView, sku: VmSku, *zones: str) -> int:
     [found] = find_capacity(site, [sku], frozenset(zones) or None).rooms
-    return found.now
+    assert found.now.exact
+    return found.now.most
+
+
+def exactly(count: int) -> Interval:
+    return Interval(count, count)
 
 
 # --- it agrees with applying -------------------------------------------------------------------
@@ -73,9 +78,9 @@ def test_a_lost_rack_leaves_what_the_other_racks_hold(
     assert set(found.without_rack) == set(site.active_racks)
     for rack, left in found.without_rack.items():
         others = [name.removeprefix("r") for name in site.active_racks if name != rack]
-        assert left == (room(site, SKUS[sku], *others) if others else 0)
+        assert left == exactly(room(site, SKUS[sku], *others) if others else 0)
     assert found.with_a_rack_lost == found.without_rack[found.worst_rack]
-    assert sum(zone.now for zone in found.zones) == found.now
+    assert total(zone.now for zone in found.zones) == found.now
 
 
 def test_a_mix_fits_as_often_as_it_can_be_applied() -> None:
@@ -91,11 +96,11 @@ def test_a_mix_fits_as_often_as_it_can_be_applied() -> None:
         return not plan(files + more, state).plan.errored
 
     # Five of eight cells are whole. Beside five P46 the other three have room for 2 + 2 + 3 G12, not for ten.
-    assert mix.sets == 4
-    assert applied_sets(mix.sets)
-    assert not applied_sets(mix.sets + 1)
+    assert mix.sets == exactly(4)
+    assert applied_sets(4)
+    assert not applied_sets(5)
     assert (mix.short, mix.missing) == (G12, 3)
-    assert dict(mix.left)[G12] == 3
+    assert dict(mix.left)[G12] == exactly(3)
 
 
 # --- figures ------------------------------------------------------------------------------------
@@ -105,9 +110,9 @@ def test_the_empty_environment_of_the_document_is_full_of_free_cells() -> None:
     site = site_of(standing(racks(*[16] * 8)))
     answer = find_capacity(site, [P46])
     [found] = answer.rooms
-    assert (found.now, found.with_a_rack_lost) == (256, 224)
+    assert (found.now, found.with_a_rack_lost) == (exactly(256), exactly(224))
     assert (answer.figures.vcpus, answer.figures.memory_gib) == (12_288, 57_344)
-    assert (found.rest_vcpus, found.rest_memory_gib) == (0, 0)
+    assert (found.rest_vcpus, found.rest_memory_gib) == (exactly(0), exactly(0))
     assert room(site, E94) == 128
 
 
@@ -115,9 +120,9 @@ def test_the_nearly_full_document_has_no_extra_large_cell_left_in_racks_7_and_8(
     site = site_of(document("nearly-full"), "lab")
     answer = find_capacity(site, [P46])
     by_zone = {zone.zone: zone.now for zone in answer.rooms[0].zones}
-    assert (by_zone["7"], by_zone["8"]) == (0, 0)
+    assert (by_zone["7"], by_zone["8"]) == (exactly(0), exactly(0))
     cells = answer.fragmentation
-    assert (cells.open, cells.taken) == (answer.rooms[0].now, 140)  # 140 extra-large VMs stand
+    assert (exactly(cells.open), cells.taken) == (answer.rooms[0].now, 140)  # 140 extra-large VMs stand
     assert cells.open + cells.taken + cells.broken == cells.cells == 256
 
 
@@ -133,10 +138,10 @@ resource "nexus_rack" "later" {
     files = racks(2) + planned
     answer = find_capacity(site_of(standing(files)), [P46])
     [found] = answer.rooms
-    assert (found.now, found.planned, found.with_planned) == (4, 6, 10)
+    assert (found.now, found.planned, found.with_planned) == (exactly(4), 6, exactly(10))
     assert answer.planned_racks == ("later",)
     active = site_of(standing(files.replace('"planned"', '"active"')))
-    assert room(active, P46) == found.with_planned
+    assert exactly(room(active, P46)) == found.with_planned
     assert room(site_of(standing(files)), P46, "later") == 0
 
 
@@ -163,7 +168,7 @@ def test_a_small_vm_breaks_a_cell_for_the_largest_sku() -> None:
 def test_machines_that_take_no_vm_are_left_out() -> None:
     files = racks(2, more='machine_override "r1-bm02" {\n cordoned = true\n }')
     answer = find_capacity(site_of(standing(files)), [P46])
-    assert answer.rooms[0].now == 2
+    assert answer.rooms[0].now == exactly(2)
     assert dict(answer.closed) == {"cordoned": 1}
     assert (answer.fragmentation.closed, answer.figures.machines) == (2, 1)
 

@@ -27,7 +27,7 @@ from nexusform.planning.vms.sites import (
 from nexusform.planning.vms.vm_object import VmObject, batch_size
 from nexusform.ports import Registries, ResourceType
 from nexusform.scheduling.catalogue import by_size
-from nexusform.scheduling.racks.vms import CONTROL_PLANE, VmSku, anybodys, common_terms
+from nexusform.scheduling.racks.vms import CONTROL_PLANE, Interval, VmSku, anybodys, common_terms, total
 
 
 def with_room(result: PlanResult, registries: Registries) -> PlanResult:
@@ -74,22 +74,32 @@ def _room(occupied: OccupiedSite | None, sku: VmSku) -> Room | None:
     pools = [(owner, pool) for owner, pool in occupied.pools if pool.sku == sku]
     terms = common_terms(pool.terms for _, pool in pools)
     by_rack = occupied.site.scheduler.free_by_rack(anybodys(sku, terms))
-    free = sum(by_rack.values())
-    worst_rack = max(sorted(by_rack), key=lambda rack: by_rack[rack], default="")
-    free_on_worst = by_rack.get(worst_rack, 0)
-    crowded = [owner.cluster for owner, pool in pools if _is_crowded(occupied, owner, pool)]
-    return Room(
-        free,
-        free - free_on_worst,
-        worst_rack if free_on_worst else "",
-        tuple(dict.fromkeys(owner.cluster for owner, _ in pools)),
-        tuple(dict.fromkeys(crowded)),
+    free = total(by_rack.values())
+    least = {rack: interval.least for rack, interval in by_rack.items()}
+    worst_rack = max(sorted(least), key=lambda rack: least[rack], default="")
+    # In every split the rack that holds most is lost: the least and the most of that are those of all racks.
+    rack_lost = Interval(
+        free.least - least.get(worst_rack, 0),
+        free.most - max((interval.most for interval in by_rack.values()), default=0),
     )
-
-
-def _is_crowded(occupied: OccupiedSite, owner: VmDemand, pool: PoolDemand) -> bool:
-    demand = demand_for(owner, pool, 0)
-    return occupied.site.scheduler.count_free(demand) < surge_size(pool)
+    crowded: dict[str, None] = {}
+    unsure: dict[str, None] = {}
+    for owner, pool in pools:
+        room, surge = occupied.site.scheduler.count_free(demand_for(owner, pool, 0)), surge_size(pool)
+        if room.most < surge:
+            crowded[owner.cluster] = None
+        elif room.least < surge:
+            unsure[owner.cluster] = None
+    return Room(
+        free.least,
+        rack_lost.least,
+        worst_rack if least.get(worst_rack) else "",
+        tuple(dict.fromkeys(owner.cluster for owner, _ in pools)),
+        tuple(crowded),
+        None if free.exact else free.most,
+        None if rack_lost.exact else rack_lost.most,
+        tuple(cluster for cluster in unsure if cluster not in crowded),
+    )
 
 
 def surge_size(pool: PoolDemand) -> int:

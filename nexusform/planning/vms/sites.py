@@ -99,11 +99,11 @@ class SitePlan(Struct):
         """
         refusal = self.scheduler.refusal(machine, demand)
         host = self.machines[machine]
-        cells = self.scheduler.infer_cells(demand.sku, machine)
+        cells = self.scheduler.cells_for(demand.sku, machine)
         place = Placement(host.name, host.rack, host.availability_zone, cells)
         handle = self.scheduler.occupy(demand.vm, demand.sku, place)
         if self.base is not None:
-            self.operations.append(Stand(handle, demand.vm, demand.sku, place, infer_cells=True))
+            self.operations.append(Stand(handle, demand.vm, demand.sku, place, by_rule=True))
         return handle, place, refusal
 
     def explain(self, demand: Demand) -> Explanation:
@@ -174,23 +174,21 @@ def _offered_by(
 
 
 def occupy_outsiders(site: SitePlan) -> list[OutsideVm]:
-    """Put the VMs outside nexusform on their machines: those with known cells first, then, in order
-    of machine and name, those whose cells are inferred from what is free.
+    """Put the VMs outside nexusform on their machines, those with known cells first, then the others in
+    order of machine and name.
     """
-    numbered = [outsider for outsider in site.outsiders if outsider.cell_numbers is not None]
-    inferred = [outsider for outsider in site.outsiders if outsider.cell_numbers is None]
-    inferred.sort(key=lambda outsider: (outsider.machine, outsider.name.encode()))
-    return [_occupy_outsider(site, outsider) for outsider in (*numbered, *inferred)]
+    numbered = [outsider for outsider in site.outsiders if outsider.cell_numbers]
+    others = [outsider for outsider in site.outsiders if not outsider.cell_numbers]
+    others.sort(key=lambda outsider: (outsider.machine, outsider.name.encode()))
+    return [_occupy_outsider(site, outsider) for outsider in (*numbered, *others)]
 
 
 def _occupy_outsider(site: SitePlan, outsider: Occupied) -> OutsideVm:
     name, machine = outsider.name, site.machines[outsider.machine]
     cells = max(outsider.cells, 1)
     sku = VmSku(name, outsider.cpu_cores, 0, outsider.memory_gib, outsider.disk_gib, cells)
-    numbers = outsider.cell_numbers
-    if numbers is None:
-        numbers = site.scheduler.infer_cells(sku, outsider.machine)
-    placement = Placement(outsider.machine, machine.rack, machine.availability_zone, numbers)
+    place = (outsider.machine, machine.rack, machine.availability_zone)
+    placement = Placement(*place, outsider.cell_numbers)
     site.occupy(VmName(f"outside/{outsider.machine}/{name}", name, name, 0), sku, placement)
     return OutsideVm(name, sku, placement)
 

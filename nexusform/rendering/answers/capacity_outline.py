@@ -8,7 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
-from nexusform.scheduling.racks.vms import VmSku
+from nexusform.rendering.notation.intervals import fits_text, interval_document
+from nexusform.scheduling.racks.vms import Interval, VmSku
 from nexusform.whatif.capacity import CapacityAnswer, MixAnswer, MixPart, SkuRoom, ZoneRoom
 from nexusform.whatif.fragmentation import BrokenBy, Fragmentation
 from nexusform.words import counted, form, listed
@@ -37,16 +38,17 @@ def _verdict(answer: CapacityAnswer, several: bool) -> str:
     front = f"{answer.site_id}: " if several else ""
     if answer.mix is not None:
         sets = answer.mix.sets
-        return f"{front}{counted(sets, 'set')} of {_mix_text(answer.mix.parts)} {_fits(sets)}"
+        return f"{front}{_sets(sets, 'set')} of {_mix_text(answer.mix.parts)} {fits_text(sets)}"
     if not answer.rooms:
         return f"{front}no SKU to count"
-    first, *others = [f"{room.now:,} more {room.sku.name} {_fits(room.now)}" for room in answer.rooms[:4]]
-    rack_lost = f"{answer.rooms[0].with_a_rack_lost:,} with any one rack lost"
-    return front + "; ".join([f"{first}, {rack_lost}", *others])
+    first, *others = [f"{room.now} more {room.sku.name} {fits_text(room.now)}" for room in answer.rooms[:4]]
+    rack_lost = f"{answer.rooms[0].with_a_rack_lost} with any one rack lost"
+    comma = "," if answer.rooms[0].now.exact else ";"
+    return front + "; ".join([f"{first}{comma} {rack_lost}", *others])
 
 
-def _fits(count: int) -> str:
-    return form(count, "fits", "fit")
+def _sets(count: Interval, what: str) -> str:
+    return f"{count} {form(count.most, what)}"
 
 
 def _mix_text(parts: Iterable[MixPart]) -> str:
@@ -68,6 +70,23 @@ def _facts(answer: CapacityAnswer) -> Iterable[str]:
     if answer.planned_racks:
         yield f"Planned racks, counted apart: {listed(answer.planned_racks)}."
     yield "Each count stands for its SKU alone, nothing else being placed."
+    yield from _not_known(answer)
+
+
+def _not_known(answer: CapacityAnswer) -> Iterable[str]:
+    """What bears on the counts and nobody told."""
+    if answer.loose:
+        yield (
+            f"On {counted(len(answer.loose), 'machine')} the NUMA cells of VMs are not known: N to M fit, "
+            "whichever legal split it is; N are certain."
+        )
+    if answer.overfull:
+        named = listed(answer.overfull, 5)
+        yield f"These VMs do not fit into the cells of {named} in any way: counted as full."
+    if answer.homeless:
+        takes = form(len(answer.homeless), "VM has", "VMs have")
+        named = listed(answer.homeless, 5)
+        yield f"{len(answer.homeless):,} {takes} no machine, and their room is not counted: {named}."
 
 
 def _share(free: int, total: int, unit: str) -> str:
@@ -99,10 +118,10 @@ def _rooms(answer: CapacityAnswer) -> Section:
 
 
 def _room_row(room: SkuRoom, answer: CapacityAnswer) -> Row:
-    planned = (f"{room.with_planned:,}",) if answer.planned_racks else ()
-    left_over = f"{room.rest_vcpus:,} vCPUs, {room.rest_memory_gib:,} GiB"
-    counts = (f"{room.now:,}", *planned, f"{room.with_a_rack_lost:,}")
-    return Row((room.sku.name, *counts, room.worst_rack, left_over), answer.asked and room.now == 0)
+    planned = (f"{room.with_planned}",) if answer.planned_racks else ()
+    left_over = f"{room.rest_vcpus} vCPUs, {room.rest_memory_gib} GiB"
+    counts = (f"{room.now}", *planned, f"{room.with_a_rack_lost}")
+    return Row((room.sku.name, *counts, room.worst_rack, left_over), answer.asked and not room.now.most)
 
 
 def _zones(answer: CapacityAnswer) -> Section:
@@ -122,7 +141,7 @@ def _zone_row(room: SkuRoom) -> Row:
 
 
 def _zone_cell(zone: ZoneRoom) -> str:
-    return f"{zone.now:,} +{zone.planned:,}" if zone.planned else f"{zone.now:,}"
+    return f"{zone.now} +{zone.planned:,}" if zone.planned else f"{zone.now}"
 
 
 def _lost(answer: CapacityAnswer) -> Section:
@@ -133,25 +152,27 @@ def _lost(answer: CapacityAnswer) -> Section:
 
 
 def _rack_lost_row(room: SkuRoom) -> Row:
-    return Row((room.sku.name, *(f"{count:,}" for count in room.without_rack.values())))
+    return Row((room.sku.name, *(f"{count}" for count in room.without_rack.values())))
 
 
 def _mix(mix: MixAnswer) -> Section:
     """How many whole sets of a mix fit, and what fits beside them."""
-    sets = f"{counted(mix.sets, 'whole set')} of {_mix_text(mix.parts)}"
-    lines = [f"{sets} {_fits(mix.sets)} when the VMs are placed at once, larger SKUs first."]
+    sets = f"{_sets(mix.sets, 'whole set')} of {_mix_text(mix.parts)}"
+    lines = [f"{sets} {fits_text(mix.sets)} when the VMs are placed at once, larger SKUs first."]
     if mix.short is not None:
         verb = form(mix.missing, "finds", "find")
         lines.append(f"One set more does not: {mix.missing} x {mix.short.name} {verb} no room.")
     if mix.one_by_one != mix.sets:
-        lines.append(f"Set after set, as they would grow, {mix.one_by_one:,} {_fits(mix.one_by_one)}.")
+        lines.append(f"Set after set, as they would grow, {mix.one_by_one} {fits_text(mix.one_by_one)}.")
+    if not mix.sets.exact:
+        lines.append("These are bounds: the truth lies inside, and may not reach them.")
     rows = [
-        Row((part.sku.name, f"{part.count:,}", f"{part.count * mix.sets:,}", f"{more:,}"))
+        Row((part.sku.name, f"{part.count:,}", f"{part.count * mix.sets.least:,}", f"{more}"))
         for part, (_, more) in zip(mix.parts, mix.left, strict=True)
     ]
     heads = ("SKU", "in a set", "in all", "more beside them")
     table = Table(heads, tuple(rows), frozenset({1, 2, 3}))
-    return Section("Filled with the mix", tuple(lines), table=table, bad=mix.sets == 0)
+    return Section("Filled with the mix", tuple(lines), table=table, bad=not mix.sets.most)
 
 
 def _fragmentation(cells: Fragmentation) -> Iterable[Section]:
@@ -210,6 +231,9 @@ def _site_document(answer: CapacityAnswer) -> dict[str, Any]:
         "availability_zones": None if answer.zones is None else list(answer.zones),
         "machines": figures.machines,
         "closed_machines": dict(answer.closed),
+        "machines_with_unknown_cells": list(answer.loose),
+        "overfull_machines": list(answer.overfull),
+        "vms_without_a_machine": list(answer.homeless),
         "planned_racks": list(answer.planned_racks),
         "vcpus": {"total": figures.vcpus, "free": figures.free_vcpus},
         "memory_gib": {"total": figures.memory_gib, "free": figures.free_memory_gib},
@@ -222,13 +246,17 @@ def _site_document(answer: CapacityAnswer) -> dict[str, Any]:
 def _sku_document(room: SkuRoom) -> dict[str, Any]:
     return {
         "vm_sku_name": room.sku.name,
-        "more": room.now,
-        "more_with_planned_racks": room.with_planned,
-        "more_with_any_one_rack_lost": room.with_a_rack_lost,
+        "more": room.now.least,
+        "more_with_planned_racks": room.with_planned.least,
+        "more_with_any_one_rack_lost": room.with_a_rack_lost.least,
         "worst_rack": room.worst_rack or None,
-        "left_over": {"vcpus": room.rest_vcpus, "memory_gib": room.rest_memory_gib},
+        "left_over": {"vcpus": room.rest_vcpus.most, "memory_gib": room.rest_memory_gib.most},
         "zones": [_zone_document(zone) for zone in room.zones],
-        "rack_lost": dict(room.without_rack),
+        "rack_lost": {rack: count.least for rack, count in room.without_rack.items()},
+        **interval_document(room.now),
+        "with_planned_racks": interval_document(room.with_planned),
+        "with_any_one_rack_lost": interval_document(room.with_a_rack_lost),
+        "with_rack_lost": {rack: interval_document(count) for rack, count in room.without_rack.items()},
     }
 
 
@@ -236,8 +264,9 @@ def _zone_document(zone: ZoneRoom) -> dict[str, Any]:
     return {
         "availability_zone": zone.zone,
         "racks": list(zone.racks),
-        "more": zone.now,
+        "more": zone.now.least,
         "more_in_planned_racks": zone.planned,
+        **interval_document(zone.now),
     }
 
 
@@ -268,8 +297,11 @@ def _broken_by_document(pool: BrokenBy) -> dict[str, Any]:
 def _mix_document(mix: MixAnswer) -> dict[str, Any]:
     return {
         "set": [{"vm_sku_name": part.sku.name, "count": part.count} for part in mix.parts],
-        "sets": mix.sets,
-        "sets_one_after_another": mix.one_by_one,
+        "sets": mix.sets.least,
+        "sets_one_after_another": mix.one_by_one.least,
         "short": None if mix.short is None else {"vm_sku_name": mix.short.name, "missing": mix.missing},
-        "more_beside_them": {sku.name: more for sku, more in mix.left},
+        "more_beside_them": {sku.name: more.least for sku, more in mix.left},
+        **interval_document(mix.sets),
+        "one_after_another": interval_document(mix.one_by_one),
+        "bounds": not mix.sets.exact,
     }

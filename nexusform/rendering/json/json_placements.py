@@ -14,6 +14,7 @@ from nexusform.planning.plan import (
     SeparationVerdict,
     SeparationViolation,
 )
+from nexusform.rendering.notation.intervals import interval_document
 from nexusform.rendering.notation.json_values import known_part
 from nexusform.rendering.notation.places import place_document
 from nexusform.rendering.report.placement_rows import Detail
@@ -132,5 +133,11 @@ def _room_document(room: Room | None) -> dict[str, Any] | None:
         "free": room.free,
         "with_any_rack_lost": room.rack_lost,
         "worst_rack": room.worst_rack or None,
-        "surge": {"clusters": list(room.clusters), "without_room": list(room.no_surge)},
+        "surge": {
+            "clusters": list(room.clusters),
+            "without_room": list(room.no_surge),
+            "perhaps_without_room": list(room.unsure_surge),
+        },
+        **interval_document(room.fitting),
+        "rack_lost": interval_document(room.fitting_with_a_rack_lost),
     }

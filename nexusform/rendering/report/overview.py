@@ -38,11 +38,14 @@ class RoomRow(Struct, frozen=True):
 
 
 class Moment(Struct, frozen=True):
-    """One site at one moment: the room for its largest SKU, its clusters, and those that cannot surge."""
+    """One site at one moment: the room for its largest SKU, its clusters, those that cannot surge, and those
+    that perhaps cannot.
+    """
 
     largest: Room
     clusters: tuple[str, ...]
     no_surge: tuple[str, ...]
+    unsure_surge: tuple[str, ...] = ()
 
 
 class SiteSummary(Struct, frozen=True):
@@ -71,7 +74,7 @@ def room_rows(room: Sequence[SiteRoom]) -> tuple[RoomRow, ...]:
     return (
         _row(f"free {kind} for {sku}", sites, _free, lambda moment: -moment.largest.free),
         _row("the same with any one rack lost", sites, _rack_lost, lambda moment: -moment.largest.rack_lost),
-        _row("room for the surge VMs of every cluster", sites, _surge, lambda moment: len(moment.no_surge)),
+        _row("room for the surge VMs of every cluster", sites, _surge, _surge_badness),
     )
 
 
@@ -96,10 +99,13 @@ def _moment(rooms: Sequence[Room]) -> Moment | None:
         return None
     clusters: dict[str, None] = {}
     no_surge: dict[str, None] = {}
+    unsure: dict[str, None] = {}
     for room in rooms:
         clusters.update(dict.fromkeys(room.clusters))
         no_surge.update(dict.fromkeys(room.no_surge))
-    return Moment(rooms[0], tuple(clusters), tuple(no_surge))
+        unsure.update(dict.fromkeys(room.unsure_surge))
+    unsure_surge = tuple(cluster for cluster in unsure if cluster not in no_surge)
+    return Moment(rooms[0], tuple(clusters), tuple(no_surge), unsure_surge)
 
 
 def _row(
@@ -119,16 +125,22 @@ def _row(
 
 
 def _free(moment: Moment) -> str:
-    return f"{moment.largest.free:,}"
+    return f"{moment.largest.fitting}"
 
 
 def _rack_lost(moment: Moment) -> str:
-    return f"{moment.largest.rack_lost:,}"
+    return f"{moment.largest.fitting_with_a_rack_lost}"
+
+
+def _surge_badness(moment: Moment) -> int:
+    return 2 * len(moment.no_surge) + len(moment.unsure_surge)
 
 
 def _surge(moment: Moment) -> str:
     if moment.no_surge:
         return f"no: {first_of(moment.no_surge, _MOST_NAMES)}"
+    if moment.unsure_surge:
+        return f"perhaps not: {first_of(moment.unsure_surge, _MOST_NAMES)}"
     return "yes" if moment.clusters else "-"
 
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from nexusform.planning.plan import Action, Mode, PlacementAction, Plan
 from nexusform.ports import Registries
+from nexusform.rendering.notation.intervals import fits_text
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.difference import Difference
 from nexusform.rendering.report.entries import Entries, plan_entries
@@ -114,28 +115,40 @@ def _rooms(sites: list[SiteSummary]) -> list[tuple[str, str]]:
 def _room(site: SiteSummary) -> str:
     before, after = site.before, site.after
     assert after is not None, "sites that stand"
-    free, lost = after.largest.free, after.largest.rack_lost
-    text = f"{free:,} more {site.sku} {form(free, 'fits', 'fit')}, {lost:,} with any one rack lost"
-    if before is None or (before.largest.free, before.largest.rack_lost) == (free, lost):
+    free, lost = after.largest.fitting, after.largest.fitting_with_a_rack_lost
+    comma = "," if free.exact else ";"
+    text = f"{free} more {site.sku} {fits_text(free)}{comma} {lost} with any one rack lost"
+    if before is None:
         return f"{text}."
-    return f"{text} (before: {before.largest.free:,} and {before.largest.rack_lost:,})."
+    free_before, lost_before = before.largest.fitting, before.largest.fitting_with_a_rack_lost
+    if (free_before, lost_before) == (free, lost):
+        return f"{text}."
+    return f"{text} (before: {free_before} and {lost_before})."
 
 
 def _upgrades(sites: list[SiteSummary]) -> str:
     """Which clusters could not be upgraded: `no surge room for cluster-d; the other 4 clusters have it`."""
     clusters: list[str] = []
     without: list[str] = []
+    unsure: list[str] = []
     for site in sites:
         assert site.after is not None, "sites that stand"
         clusters += site.after.clusters
         without += site.after.no_surge
+        unsure += site.after.unsure_surge
     if not clusters:
         return ""
-    if not without:
+    if not without and not unsure:
         return "every cluster has room for its surge VMs."
-    others = len(clusters) - len(without)
-    rest = f"; the other {counted(others, 'cluster')} {form(others, 'has', 'have')} it" if others else ""
-    return f"no surge room for {names_text(without)}{rest}."
+    said = []
+    if without:
+        said.append(f"no surge room for {names_text(without)}")
+    if unsure:
+        said.append(f"perhaps no surge room for {names_text(unsure)} (NUMA cells are not known)")
+    others = len(clusters) - len(without) - len(unsure)
+    if others:
+        said.append(f"the other {counted(others, 'cluster')} {form(others, 'has', 'have')} it")
+    return f"{'; '.join(said)}."
 
 
 def _certainty(plan: Plan) -> str:

@@ -37,15 +37,15 @@ class Release(Struct, frozen=True):
 class Stand(Struct, frozen=True):
     """A VM was set on a machine that the plan did not choose (a pinned one).
 
-    With `infer_cells` its cells are inferred there, otherwise `placement` names them. It has no
-    certainty of its own.
+    With `by_rule` it takes the cells that the rule gives it there, otherwise those of `placement`. It has
+    no certainty of its own.
     """
 
     token: Token
     vm: VmName
     sku: VmSku
     placement: Placement
-    infer_cells: bool = False
+    by_rule: bool = False
 
 
 Operation = Place | Release | Stand
@@ -78,13 +78,14 @@ class Repetition(Struct, frozen=True):
     """The outcome of `runs` repetitions.
 
     `outcomes[run][token]` is where the VM stood, None where it did not fit; it is kept only when asked
-    for.
+    for. In `fitting` of them every VM found a place.
     """
 
     runs: int
     vms: Mapping[Token, Certainty]
     pools: tuple[PoolCertainty, ...]
     outcomes: tuple[Mapping[Token, Placement | None], ...] = ()
+    fitting: int = 0
 
 
 FEWEST_RUNS = 10
@@ -101,13 +102,16 @@ def default_runs(vms: int) -> int:
 
 
 def replay(
-    base: RackScheduler, operations: Sequence[Operation], seed: int | None = None
+    base: RackScheduler,
+    operations: Sequence[Operation],
+    seed: int | None = None,
+    split_seed: int | None = None,
 ) -> dict[Token, Placement | None]:
     """Play the operations on a copy of `base`: where each placed VM stands, None where it did not fit.
 
     The release of a VM that did not fit is passed over.
     """
-    scheduler = base.copy(seed)
+    scheduler = base.copy(seed, split_seed)
     handles: dict[Token, int] = {}
     placed: dict[Token, Placement | None] = {}
     for operation in operations:
@@ -127,15 +131,16 @@ def replay(
 
 def _stand(scheduler: RackScheduler, operation: Stand) -> int:
     placement = operation.placement
-    if operation.infer_cells:
-        placement = replace(placement, cells=scheduler.infer_cells(operation.sku, placement.machine))
+    if operation.by_rule:
+        placement = replace(placement, cells=scheduler.cells_for(operation.sku, placement.machine))
     return scheduler.occupy(operation.vm, operation.sku, placement)
 
 
 def repeat(
     base: RackScheduler, operations: Sequence[Operation], runs: int, *, keep_outcomes: bool = False
 ) -> Repetition:
-    """Play the operations with the seeds 0..runs-1 and compare with those of `base`'s own seed.
+    """Play the operations with the seeds 0..runs-1, each of which draws ties and splits, and compare with
+    those of `base`'s own seeds.
 
     `base` is as it was before the first operation, and stays so. With no runs nothing is known and
     the answer is empty. A VM that the plan could not place has no certainty; one that a run could not
@@ -147,12 +152,14 @@ def repeat(
     demands = {operation.token: operation.demand for operation in operations if isinstance(operation, Place)}
     tallies = _Tallies(demands, actual)
     outcomes = []
+    fitting = 0
     for seed in range(runs):
-        outcome = replay(base, operations, seed)
+        outcome = replay(base, operations, seed, seed)
+        fitting += None not in outcome.values()
         tallies.compare(outcome)
         if keep_outcomes:
             outcomes.append(outcome)
-    return Repetition(runs, tallies.vms(runs), tallies.pools(runs), tuple(outcomes))
+    return Repetition(runs, tallies.vms(runs), tallies.pools(runs), tuple(outcomes), fitting)
 
 
 class _Tallies:

@@ -17,19 +17,22 @@ from nexusform.scheduling.racks.explanation import (
 from nexusform.scheduling.racks.layout import Counts
 from nexusform.scheduling.racks.ledger import Ledger, Record
 from nexusform.scheduling.racks.queues import Queues
-from nexusform.scheduling.racks.rooms import Share
+from nexusform.scheduling.racks.rooms import UNKNOWN_CELLS, Share
 from nexusform.scheduling.racks.rule import CountFilter, Item
 from nexusform.scheduling.racks.session import NOWHERE, Session
-from nexusform.scheduling.racks.site import CELLS_BITS, CELLS_MASK, MACHINE_MASK, Site, Steps, ranked_cells
+from nexusform.scheduling.racks.site import CELLS_BITS, CELLS_MASK, MACHINE_MASK, Site, ranked_cells
 from nexusform.scheduling.racks.vms import (
     DEFAULT_SEED,
+    NONE_FITS,
     Demand,
+    Interval,
     Machine,
     Placement,
     RackSpread,
     StandingVm,
     VmName,
     VmSku,
+    total,
 )
 
 
@@ -38,9 +41,12 @@ class RackScheduler:
 
     Machine names are unique. Handles are numbers, given out in the order in which VMs come; a copy
     knows the handles of its original. Two schedulers that got the same calls give the same answers.
+
+    A VM may stand on cells that nobody told. Whoever places, or asks where a VM would go, sees one legal
+    split of each such machine, the one that `split_seed` draws (splits.py); counts hold for all of them.
     """
 
-    __slots__ = ("_ledger", "_queues", "_session", "_site", "seed", "spread")
+    __slots__ = ("_ledger", "_queues", "_session", "_site", "seed", "split_seed", "spread")
 
     def __init__(
         self,
@@ -48,24 +54,37 @@ class RackScheduler:
         spread: RackSpread = RackSpread.POOL,
         seed: int = DEFAULT_SEED,
         *,
+        split_seed: int = 0,
         ledger: Ledger | None = None,
     ) -> None:
         self.spread = spread
         self.seed = seed
+        self.split_seed = split_seed
         # A copy brings its ledger, and with it the site.
         self._ledger = Ledger(Site(machines)) if ledger is None else ledger
         self._site = self._ledger.site
         self._queues = Queues(self._ledger)
         self._session: Session | None = None
 
-    def copy(self, seed: int | None = None) -> RackScheduler:
-        """A scheduler in the same situation that goes its own way, with another seed if one is given."""
+    def copy(self, seed: int | None = None, split_seed: int | None = None) -> RackScheduler:
+        """A scheduler in the same situation that goes its own way, with other seeds if some are given."""
         self._close_session()
-        chosen = self.seed if seed is None else seed
-        return RackScheduler(self.machines, self.spread, chosen, ledger=self._ledger.copy())
+        ledger = self._ledger.copy()
+        if split_seed is not None and split_seed != self.split_seed:
+            ledger.draw_anew()
+        return RackScheduler(
+            self.machines,
+            self.spread,
+            self.seed if seed is None else seed,
+            split_seed=self.split_seed if split_seed is None else split_seed,
+            ledger=ledger,
+        )
 
     def occupy(self, vm: VmName, sku: VmSku, placement: Placement) -> int:
-        """A VM stands there already, whether it would fit or not. Gives its handle."""
+        """A VM stands there already, whether it would fit or not. Gives its handle.
+
+        A placement without cells: nobody told them.
+        """
         self._close_session()
         site = self._site
         machine = site.index[placement.machine]
@@ -85,7 +104,7 @@ class RackScheduler:
         """As `place`, but without the reasons: None when nothing fits."""
         session = self._session
         if session is None or not session.takes(demand):
-            self._close_session()
+            self._look()
             session = self._session = self._open_session(demand)
             if session is None:
                 return self._place_by_scan(demand)
@@ -93,19 +112,24 @@ class RackScheduler:
         packed = session.place(number)
         if packed == NOWHERE:
             return None
-        handle = self._ledger.write(packed, number)
-        return handle, self._site.placement(packed >> CELLS_BITS & MACHINE_MASK, packed & CELLS_MASK)
+        machine = packed >> CELLS_BITS & MACHINE_MASK
+        if machine in self._ledger.loose:
+            return self._ledger.write_loose(packed, number), self._site.placement(machine, UNKNOWN_CELLS)
+        return self._ledger.write(packed, number), self._site.placement(machine, packed & CELLS_MASK)
 
     def place_run(self, demands: Iterable[Demand]) -> list[tuple[int, Placement] | Shortage]:
         """Place VMs one after the other; the same as calling `place` for each."""
         return [self.place(demand) for demand in demands]
 
-    def infer_cells(self, sku: VmSku, machine: str) -> tuple[int, ...]:
-        """The cells, ascending, that step 5 gives a VM that is known to stand on this machine.
+    def cells_for(self, sku: VmSku, machine: str) -> tuple[int, ...]:
+        """The cells, ascending, that step 5 gives a VM that is put on this machine; () where VMs stand there
+        whose cells nobody told.
 
         When it does not fit there: the cells least used (at most as many as the machine has).
         """
-        self._close_session()
+        self._look()
+        if self._site.index[machine] in self._ledger.loose:
+            return ()
         number = self._ledger.rooms[self._site.index[machine]]
         cells = ranked_cells(Share.of(sku), self._site.rooms.free(number))
         if len(cells) < sku.numa_cells:
@@ -113,13 +137,15 @@ class RackScheduler:
             cells = sorted(range(len(room.memory)), key=lambda cell: (-room.memory[cell], cell))
         return tuple(sorted(cells[: sku.numa_cells]))
 
-    def count_free(self, demand: Demand) -> int:
-        """How many more VMs like this one the site takes, nothing else being placed."""
-        return sum(self.free_by_rack(demand).values())
+    def count_free(self, demand: Demand) -> Interval:
+        """How many more VMs like this one the site takes, nothing else being placed, whichever legal split
+        it is where cells are not known.
+        """
+        return total(self.free_by_rack(demand).values())
 
-    def free_by_rack(self, demand: Demand) -> Mapping[str, int]:
+    def free_by_rack(self, demand: Demand) -> Mapping[str, Interval]:
         """The same for every rack that the demand asks for, by name, in site order."""
-        self._close_session()
+        self._look()
         usage = self._ledger.usage(demand.vm.owner, demand.vm.pool)
         filters = opened.open_filters(self._ledger, usage, demand)
         chosen = opened.passes_all([refuse for rule, refuse in filters if opened.chooses_racks(rule)])
@@ -127,53 +153,63 @@ class RackScheduler:
         if chosen is not None:
             racks = list(filter(chosen, racks))
         if any(isinstance(rule, CountFilter) for rule, _ in filters):
-            counts = self._count_by_placing(demand)
+            fewest, most = (_fill(twin, demand) for twin in self._extremes(demand.sku))
+            intervals = {rack: Interval(min(fewest[rack], most[rack]), most[rack]) for rack in racks}
         else:
             of_machines = [refuse for rule, refuse in filters if rule.item is Item.MACHINE]
-            counts = self._count_by_room(demand.sku, opened.passes_all(of_machines))
-        return {self._site.rack_name[rack]: counts[rack] for rack in racks}
+            intervals = self._count_by_room(demand.sku, opened.passes_all(of_machines))
+        return {self._site.rack_name[rack]: intervals.get(rack, NONE_FITS) for rack in racks}
 
-    def _count_by_room(self, sku: VmSku, passes: Callable[[int], bool] | None) -> Counts:
+    def _count_by_room(self, sku: VmSku, passes: Callable[[int], bool] | None) -> dict[int, Interval]:
         """By rack, when VMs hinder one another by the room that they take and by nothing else."""
-        steps = self._site.shape(sku).steps
+        ledger, shape = self._ledger, self._site.shape(sku)
         known: dict[int, int] = {}
-        counts = Counts()
+        counts: dict[int, Interval] = {}
         for rack, machines in enumerate(self._site.open_in):
+            least = most = 0
             for machine in machines:
                 if passes is not None and not passes(machine):
                     continue
-                room = self._ledger.rooms[machine]
+                if machine in ledger.loose:
+                    interval = ledger.split_rooms(machine).count(shape)
+                    least += interval.least
+                    most += interval.most
+                    continue
+                room = ledger.rooms[machine]
                 if room not in known:
-                    known[room] = _count_steps(steps, room)
-                counts[rack] += known[room]
+                    known[room] = shape.steps.count(room)
+                least += known[room]
+                most += known[room]
+            counts[rack] = Interval(least, most)
         return counts
 
-    def _count_by_placing(self, demand: Demand) -> Counts:
-        """By rack, for filters that look at VMs: place such VMs on a copy until none fits."""
-        twin = self.copy()
-        counts = Counts()
-        number = 0
-        while True:
-            vm = replace(demand.vm, number=f"{demand.vm.number}+{number}")
-            placed = twin.attempt(replace(demand, vm=vm))
-            if placed is None:
-                return counts
-            counts[self._site.rack_index[placed[1].rack]] += 1
-            number += 1
+    def _extremes(self, sku: VmSku) -> tuple[RackScheduler, RackScheduler]:
+        """Copies in which every machine has the split that takes the fewest VMs of a SKU, and the most."""
+        shape = self._site.shape(sku)
+        rooms = {machine: self._ledger.split_rooms(machine).extremes(shape) for machine in self._ledger.loose}
+        fewest = {machine: of_machine[0] for machine, of_machine in rooms.items()}
+        most = {machine: of_machine[1] for machine, of_machine in rooms.items()}
+        return self._with_rooms(fewest), self._with_rooms(most)
+
+    def _with_rooms(self, rooms: Mapping[int, int]) -> RackScheduler:
+        """A copy in which machines whose cells are not known have these rooms, and keep them."""
+        ledger = self._ledger.copy()
+        ledger.fix(rooms)
+        return RackScheduler(self.machines, self.spread, self.seed, ledger=ledger)
 
     def explain(self, demand: Demand) -> Explanation:
         """Why this VM would go where `place` puts it now, and why not elsewhere. Changes nothing."""
-        self._close_session()
+        self._look()
         return explain(self._ledger, demand, self.spread, self.seed)
 
     def refusal(self, machine: str, demand: Demand) -> str:
         """Why a filter refuses this machine for the demand now, "" when none does."""
-        self._close_session()
+        self._look()
         return first_refusal(self._ledger, demand, self._site.index[machine])
 
     def refused_for_vms(self, demand: Demand) -> Mapping[str, str]:
         """The machines that filters refuse for the VMs that stand, whatever room is left, and why."""
-        self._close_session()
+        self._look()
         usage = self._ledger.usage(demand.vm.owner, demand.vm.pool)
         refused: dict[str, str] = {}
         for rule, refuse in opened.refusals_by_machine(self._ledger, usage, demand):
@@ -185,10 +221,28 @@ class RackScheduler:
                     refused.setdefault(machine.name, reason)
         return refused
 
+    def loose_machines(self) -> tuple[str, ...]:
+        """The machines with VMs whose cells nobody told, by name, in site order."""
+        return tuple(self.machines[machine].name for machine in sorted(self._ledger.loose))
+
+    def overfull_machines(self) -> tuple[str, ...]:
+        """Those of them on which these VMs cannot lie in any way: they count as full."""
+        rooms = {machine: self._ledger.split_rooms(machine) for machine in sorted(self._ledger.loose)}
+        return tuple(
+            self.machines[machine].name
+            for machine, split in rooms.items()
+            if split.splits.known and not split.rooms
+        )
+
     @property
     def machines(self) -> tuple[Machine, ...]:
         """The machines, in the order given."""
         return self._site.machines
+
+    @property
+    def racks(self) -> tuple[str, ...]:
+        """The names of the racks that have machines, in the order of their first machine."""
+        return tuple(self._site.rack_name)
 
     @property
     def zones(self) -> tuple[str, ...]:
@@ -223,7 +277,11 @@ class RackScheduler:
         record = opened.choose(self._ledger, demand, self.spread, self.seed)
         if record is None:
             return None
-        return self._add(record), self._site.placement(record.machine, record.cells)
+        if record.machine not in self._ledger.loose:
+            return self._add(record), self._site.placement(record.machine, record.cells)
+        handle = self._ledger.add_drawn(record)
+        self._queues.changed(record.machine, room_again=False)
+        return handle, self._site.placement(record.machine, UNKNOWN_CELLS)
 
     def _shortage(self, demand: Demand) -> Shortage:
         """Why nothing fits; the reasons of a pool's VM hold for the next ones of the pool."""
@@ -239,16 +297,27 @@ class RackScheduler:
         self._queues.changed(record.machine, room_again=False)
         return handle
 
+    def _look(self) -> None:
+        """Before rooms are read: no session is open, and every machine has one."""
+        self._close_session()
+        for machine in self._ledger.draw(self.split_seed):
+            self._queues.changed(machine, room_again=True)
+
     def _close_session(self) -> None:
         if self._session is not None:
             self._session.close()
             self._session = None
 
 
-def _count_steps(steps: Steps, room: int) -> int:
-    count = 0
-    step = steps[room]
-    while step is not None:
-        count += 1
-        step = steps[step.room]
-    return count
+def _fill(scheduler: RackScheduler, demand: Demand) -> Counts:
+    """How many VMs like this one fit, by the number of their rack: placed until none does."""
+    racks = {name: number for number, name in enumerate(scheduler.racks)}
+    counts = Counts()
+    number = 0
+    while True:
+        vm = replace(demand.vm, number=f"{demand.vm.number}+{number}")
+        placed = scheduler.attempt(replace(demand, vm=vm))
+        if placed is None:
+            return counts
+        counts[racks[placed[1].rack]] += 1
+        number += 1

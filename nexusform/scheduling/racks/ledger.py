@@ -6,10 +6,11 @@ A copy shares what is large (counts of clusters and pools, the list of VMs) unti
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from nexusform.scheduling.racks.layout import NOBODY, Counts, Tally, Usage
+from nexusform.scheduling.racks.rooms import UNKNOWN_CELLS, Share
 from nexusform.scheduling.racks.site import (
     CELLS_BITS,
     CELLS_MASK,
@@ -19,6 +20,7 @@ from nexusform.scheduling.racks.site import (
     SKU_MASK,
     Shape,
     Site,
+    SplitRooms,
 )
 from nexusform.scheduling.racks.vms import StandingVm, VmName
 
@@ -35,8 +37,38 @@ class Record(NamedTuple):
     number: int | str
 
 
+class Loose:
+    """The VMs of a machine whose cells nobody told: their SKUs by handle, and `cells` as they were drawn
+    (None: not yet, or no split is legal). `known_room` is what all others leave; its disk is what all leave.
+    """
+
+    __slots__ = ("cells", "known_room", "shapes", "stale")
+
+    def __init__(
+        self,
+        known_room: int,
+        shapes: dict[int, int] | None = None,
+        cells: dict[int, tuple[int, ...]] | None = None,
+        *,
+        stale: bool = True,
+    ) -> None:
+        self.known_room = known_room
+        self.shapes: dict[int, int] = {} if shapes is None else shapes
+        self.cells = cells
+        self.stale = stale
+
+    def copy(self) -> Loose:
+        """The same, to be written apart."""
+        cells = None if self.cells is None else self.cells.copy()
+        return Loose(self.known_room, self.shapes.copy(), cells, stale=self.stale)
+
+
 class Ledger:
-    """Counts and VMs. Handles are numbers from 0 in the order in which VMs came."""
+    """Counts and VMs. Handles are numbers from 0 in the order in which VMs came.
+
+    `loose` are the machines with VMs whose cells are not known, by number; their `rooms` are right once
+    splits are drawn. All others have the rooms that their VMs leave.
+    """
 
     __slots__ = (
         "_first",
@@ -46,6 +78,7 @@ class Ledger:
         "_starts",
         "clusters",
         "extra_large",
+        "loose",
         "memory",
         "numbers",
         "pools",
@@ -66,6 +99,7 @@ class Ledger:
         self.rack_memory = [0] * racks
         self.clusters: dict[str, Tally] = {}
         self.pools: dict[tuple[str, str], Tally] = {}
+        self.loose: dict[int, Loose] = {}
         self._own: set[int] = set()
         # VMs: older layers are shared with copies and never written; `records` and `numbers` are this one's.
         self.records: list[int] = []
@@ -92,6 +126,7 @@ class Ledger:
         twin.rack_memory = self.rack_memory.copy()
         twin.clusters = self.clusters.copy()
         twin.pools = self.pools.copy()
+        twin.loose = {machine: loose.copy() for machine, loose in self.loose.items()}
         twin._own = set()  # noqa: SLF001 - a twin of the same class
         twin.records, twin.numbers = [], []
         twin._layers, twin._starts = self._layers, self._starts  # noqa: SLF001 - as above
@@ -137,11 +172,46 @@ class Ledger:
         self.numbers.append(number)
         return self._first + len(self.records) - 1
 
+    def write_loose(self, packed: int, number: int | str) -> int:
+        """The same for a VM that was placed on a machine with a drawn split: on a site nobody would know
+        its cells either. The drawn ones hold its room.
+        """
+        cells = packed & CELLS_MASK
+        handle = self.write(packed - cells + UNKNOWN_CELLS, number)
+        upper = packed >> CELLS_BITS
+        machine, shape = upper & MACHINE_MASK, upper >> MACHINE_BITS & SKU_MASK
+        self._loosen(machine, handle, shape, self.site.rooms.cells(cells))
+        return handle
+
     def add(self, record: Record) -> int:
         """Count a VM in and note it; gives its handle."""
+        if record.cells == UNKNOWN_CELLS and record.machine not in self.loose:
+            self.loose[record.machine] = Loose(self.rooms[record.machine])
         self.count(record, 1)
         base = pack(record.pool, record.shape)
-        return self.write(base | record.machine << CELLS_BITS | record.cells, record.number)
+        handle = self.write(base | record.machine << CELLS_BITS | record.cells, record.number)
+        if record.cells == UNKNOWN_CELLS:
+            loose = self.loose[record.machine]
+            loose.shapes[handle] = record.shape
+            loose.stale = True
+        return handle
+
+    def add_drawn(self, record: Record) -> int:
+        """Count in and note a VM that is placed on a machine with a drawn split; gives its handle."""
+        loose = self.loose.pop(record.machine)
+        self.count(record, 1)
+        self.loose[record.machine] = loose
+        base = pack(record.pool, record.shape)
+        return self.write_loose(base | record.machine << CELLS_BITS | record.cells, record.number)
+
+    def _loosen(self, machine: int, handle: int, shape: int, cells: tuple[int, ...]) -> None:
+        """A VM that the split's room counts already is one of those whose cells are not known."""
+        loose = self.loose[machine]
+        disk = Share(self.site.shapes[shape].share.disk, 0, 0, 0)
+        loose.known_room = self.site.rooms.changed(loose.known_room, disk, (), -1)
+        loose.shapes[handle] = shape
+        assert loose.cells is not None, "a machine without a split takes no VM"
+        loose.cells[handle] = cells
 
     def remove(self, handle: int) -> Record:
         """Count a VM out. A handle that is gone already is a bug of the caller."""
@@ -151,7 +221,66 @@ class Ledger:
         else:
             self._gone.add(handle)
         self.count(record, -1)
+        if record.cells == UNKNOWN_CELLS:
+            self._let_go(record, handle)
         return record
+
+    def _let_go(self, record: Record, handle: int) -> None:
+        """One VM less whose cells are not known: what it was drawn to take is free again."""
+        site, machine = self.site, record.machine
+        loose = self.loose[machine]
+        del loose.shapes[handle]
+        if not loose.shapes:
+            self.rooms[machine] = loose.known_room
+            del self.loose[machine]
+        elif loose.cells is None:
+            loose.stale = True
+        else:
+            share = site.shapes[record.shape].share.of_cells
+            cells = loose.cells.pop(handle)
+            self.rooms[machine] = site.rooms.changed(self.rooms[machine], share, cells, 1)
+
+    def split_rooms(self, machine: int) -> SplitRooms:
+        """The rooms that a machine of `loose` may have."""
+        loose = self.loose[machine]
+        shares = tuple(sorted(self.site.shapes[shape].share for shape in loose.shapes.values()))
+        return self.site.splits(loose.known_room, shares)
+
+    def draw(self, seed: int) -> list[int]:
+        """Draw a split for every machine that waits for one; gives those machines."""
+        stale = [machine for machine, loose in self.loose.items() if loose.stale]
+        for machine in stale:
+            self._draw(machine, seed)
+        return stale
+
+    def _draw(self, machine: int, seed: int) -> None:
+        site, loose = self.site, self.loose[machine]
+        handles = sorted(loose.shapes, key=lambda handle: site.shapes[loose.shapes[handle]].share)
+        split_rooms = self.split_rooms(machine)
+        text = f"{seed}|split|{site.machines[machine].name}|"
+        cells = split_rooms.splits.drawn(text, lambda: [self._text(handle) for handle in handles])
+        loose.stale = False
+        if cells is None:
+            loose.cells = None
+            self.rooms[machine] = site.rooms.full(loose.known_room)
+        else:
+            loose.cells = dict(zip(handles, cells, strict=True))
+            self.rooms[machine] = split_rooms.room_of(cells)
+
+    def _text(self, handle: int) -> str:
+        vm = self.vm_name(self.record(handle))
+        return f"{vm.owner}|{vm.pool}|{vm.number}"
+
+    def fix(self, rooms: Mapping[int, int]) -> None:
+        """From now on these machines have these rooms, and their VMs no cells that may turn out otherwise."""
+        for machine, room in rooms.items():
+            self.rooms[machine] = room
+        self.loose.clear()
+
+    def draw_anew(self) -> None:
+        """Every machine of `loose` waits for another split."""
+        for loose in self.loose.values():
+            loose.stale = True
 
     def count(self, record: Record, sign: int) -> None:
         """Add one VM to every count, or take it out."""
@@ -160,6 +289,10 @@ class Ledger:
         rack = site.rack_of[machine]
         cells = site.rooms.cells(record.cells)
         self.rooms[machine] = site.rooms.changed(self.rooms[machine], shape.share, cells, -sign)
+        loose = self.loose.get(machine)
+        if loose is not None:
+            loose.known_room = site.rooms.changed(loose.known_room, shape.share, cells, -sign)
+            loose.stale |= loose.cells is None
         self.memory[machine] += sign * shape.memory
         self.rack_memory[rack] += sign * shape.memory
         self.rack_vms[rack] += sign

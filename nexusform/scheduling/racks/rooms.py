@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from nexusform.scheduling.racks.vms import Machine, VmSku
 
@@ -41,6 +41,15 @@ class Share(NamedTuple):
         """The share of a VM of this SKU."""
         return cls(sku.disk_gib, sku.numa_cells, sku.cpus_in_cell, sku.memory_in_cell)
 
+    @property
+    def of_cells(self) -> Share:
+        """What it takes of its cells, whatever of the machine's disk."""
+        return Share(0, self.cells, self.cpus, self.memory)
+
+
+# The number of no cells: where nobody told on which a VM stands.
+UNKNOWN_CELLS: Final = 0
+
 
 class Rooms:
     """The rooms, and the tuples of cells, that were ever seen on a site. They only ever grow."""
@@ -51,8 +60,8 @@ class Rooms:
         self._rooms: list[Room] = []
         self._free: list[Room] = []  # the same without debts
         self._number: dict[Room, int] = {}
-        self._cells: list[tuple[int, ...]] = []
-        self._cells_number: dict[tuple[int, ...], int] = {}
+        self._cells: list[tuple[int, ...]] = [()]
+        self._cells_number: dict[tuple[int, ...], int] = {(): UNKNOWN_CELLS}
 
     def of_machine(self, machine: Machine) -> int:
         """The room of an empty machine."""
@@ -76,6 +85,12 @@ class Rooms:
     def free(self, number: int) -> Room:
         """The same as rules see it, with 0 for what is negative."""
         return self._free[number]
+
+    def full(self, number: int) -> int:
+        """The room with nothing free in any cell."""
+        hardware, disk, cpus, _ = self._rooms[number]
+        nothing = (0,) * len(cpus)
+        return self.intern(Room(hardware, disk, nothing, nothing))
 
     def cells_id(self, cells: tuple[int, ...]) -> int:
         """The number of a tuple of cells."""

@@ -14,7 +14,8 @@ from nexusform.scheduling.racks.layout import Layout
 from nexusform.scheduling.racks.rooms import Room, Rooms, Share
 from nexusform.scheduling.racks.rule import CountFilter, DemandFilter, MachineFilter, PoolKey, RoomFilter
 from nexusform.scheduling.racks.rules import cells as cell_rules
-from nexusform.scheduling.racks.vms import Machine, Placement, VmName, VmSku
+from nexusform.scheduling.racks.splits import Cells, Left, Splits, bounds
+from nexusform.scheduling.racks.vms import NONE_FITS, Interval, Machine, Placement, VmName, VmSku
 
 CELLS_BITS = 16
 CELLS_MASK = (1 << CELLS_BITS) - 1
@@ -46,6 +47,15 @@ class Steps(dict[int, Step | None]):
         step = self[number] = self._compute(number)
         return step
 
+    def count(self, number: int) -> int:
+        """How many VMs of the SKU fit in a room, one after the other."""
+        count = 0
+        step = self[number]
+        while step is not None:
+            count += 1
+            step = self[step.room]
+        return count
+
     def _compute(self, number: int) -> Step | None:
         room = self._rooms.free(number)
         for refuse in self._refusals:
@@ -62,6 +72,50 @@ def ranked_cells(share: Share, room: Room) -> list[int]:
     if len(fitting) == 1:
         return fitting
     return sorted(fitting, key=lambda cell: (*(key(room, cell) for key in profile.CELL_KEYS), cell))
+
+
+class SplitRooms:
+    """The rooms that a machine may have: one for each legal split of its VMs without known cells.
+
+    `rooms` are empty where no split is legal, and where there are too many (then `splits.known` is False).
+    """
+
+    __slots__ = ("_known_room", "_table", "rooms", "splits")
+
+    def __init__(self, table: Rooms, known_room: int, shares: tuple[Share, ...]) -> None:
+        free = table.free(known_room)
+        self._table = table
+        self._known_room = known_room
+        self.splits = Splits(tuple(zip(free.cpus, free.memory, strict=True)), shares)
+        self.rooms = [self._room(left) for left in self.splits.left]
+
+    def _room(self, left: Left) -> int:
+        free = self._table.free(self._known_room)
+        cpus, memory = tuple(cell[0] for cell in left), tuple(cell[1] for cell in left)
+        return self._table.intern(Room(free.hardware, free.disk, cpus, memory))
+
+    def room_of(self, cells: tuple[Cells, ...]) -> int:
+        """The room when the VMs lie on these cells."""
+        number = self._known_room
+        for share, own in zip(self.splits.shares, cells, strict=True):
+            number = self._table.changed(number, share.of_cells, own, -1)
+        return number
+
+    def count(self, shape: Shape) -> Interval:
+        """How many VMs of a SKU fit, whichever split it is."""
+        if self.rooms:
+            counts = [shape.steps.count(room) for room in self.rooms]
+            return Interval(min(counts), max(counts))
+        if self.splits.known or shape.steps[self._known_room] is None:
+            return NONE_FITS
+        return bounds(self._table.free(self._known_room), self.splits.shares, shape.share)
+
+    def extremes(self, shape: Shape) -> tuple[int, int]:
+        """The rooms that take the fewest and the most VMs of a SKU."""
+        if not self.rooms:
+            full = self._table.full(self._known_room)
+            return full, full if self.splits.known else self._known_room
+        return min(self.rooms, key=shape.steps.count), max(self.rooms, key=shape.steps.count)
 
 
 class Shape:
@@ -89,6 +143,7 @@ class Site(Layout):
         "_pool_id",
         "_shape_by_id",
         "_shape_by_sku",
+        "_splits",
         "demand_filters",
         "is_open",
         "open_in",
@@ -115,6 +170,7 @@ class Site(Layout):
         # identity alive.
         self._shape_by_id: dict[int, tuple[VmSku, Shape]] = {}
         self._placements: dict[int, Placement] = {}
+        self._splits: dict[tuple[int, tuple[Share, ...]], SplitRooms] = {}
 
     def shape(self, sku: VmSku) -> Shape:
         """The shape of a SKU; equal SKUs have one shape."""
@@ -128,6 +184,13 @@ class Site(Layout):
             self.shapes.append(shape)
         self._shape_by_id[id(sku)] = (sku, shape)
         return shape
+
+    def splits(self, room: int, shares: tuple[Share, ...]) -> SplitRooms:
+        """How VMs of these shares may lie in a room that all other VMs leave; its disk is what all leave."""
+        known = self._splits.get((room, shares))
+        if known is None:
+            known = self._splits[room, shares] = SplitRooms(self.rooms, room, shares)
+        return known
 
     def pool(self, vm: VmName) -> int:
         """The number of a VM's pool."""

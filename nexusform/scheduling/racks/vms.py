@@ -169,8 +169,34 @@ def common_terms(pools: Iterable[Terms]) -> Terms:
     return asked.pop() if len(asked) == 1 else ANYWHERE
 
 
+class Interval(Struct, frozen=True):
+    """A count of which bounds are known, `least` and `most`; they are equal where the count is."""
+
+    least: int
+    most: int
+
+    @property
+    def exact(self) -> bool:
+        """Whether the count is known."""
+        return self.least == self.most
+
+    def __add__(self, other: Interval) -> Interval:
+        return Interval(self.least + other.least, self.most + other.most)
+
+    def __str__(self) -> str:
+        return f"{self.least:,}" if self.exact else f"{self.least:,} to {self.most:,}"
+
+
+NONE_FITS = Interval(0, 0)
+
+
+def total(intervals: Iterable[Interval]) -> Interval:
+    """The sum of counts that hang on nothing in common."""
+    return sum(intervals, NONE_FITS)
+
+
 class Placement(Struct, frozen=True):
-    """Where a VM stands. `cells` ascending, numbered from 0."""
+    """Where a VM stands. `cells` ascending, numbered from 0; () where the platform did not tell them."""
 
     machine: str
     rack: str

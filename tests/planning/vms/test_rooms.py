@@ -244,12 +244,14 @@ def test_capacity_that_others_hold_is_not_given_away() -> None:
     assert "disk" in errors(plan(disk))[0].detail
 
 
-def test_inferred_cells_fill_the_fullest_cell_that_fits_in_order_of_names() -> None:
-    alone = SITE + 'resource "nexus_rack" "r" {\n site_id = nexus_site.s.id\n machine_count = 0\n}\n'
-    others = occupied("b", 20, 100) + occupied("a", 40, 200) + occupied("c", 8, 20)
-    # a: cell 0; b does not fit there: cell 1; c fits cell 0 (8 vCPUs, 24 GiB left), the fuller one.
-    text = alone + machine(others, rack="nexus_rack.r.id") + cluster("z", plane="NC_P26_112_v1")
-    assert places(state_of(text))["z-control-plane-0"] == ("m", (1,))
+ALONE = SITE + 'resource "nexus_rack" "r" {\n site_id = nexus_site.s.id\n machine_count = 0\n}\n'
+
+
+def test_beside_vms_whose_cells_nobody_told_cells_stay_unknown() -> None:
+    text = (
+        ALONE + machine(occupied("a", 40, 200), rack="nexus_rack.r.id") + cluster("z", plane="NC_P22_112_v1")
+    )
+    assert places(state_of(text))["z-control-plane-0"] == ("m", ())
 
 
 def test_numbers_of_cells_beyond_the_machine_are_an_error() -> None:

@@ -15,6 +15,7 @@ from nexusform.scheduling.racks.vms import (
     Demand,
     Hint,
     HintScope,
+    Interval,
     Machine,
     Placement,
     RackSpread,
@@ -150,7 +151,7 @@ class Pair:
                 self.slow.release(handle)
 
     def stands(self, owner: str, pool: str, sku: VmSku, machine: Machine) -> None:
-        cells = self.fast.infer_cells(sku, machine.name)
+        cells = self.fast.cells_for(sku, machine.name)
         placement = Placement(machine.name, machine.rack, machine.availability_zone, cells)
         vm = self.name(owner, pool)
         handle = self.fast.occupy(vm, sku, placement)
@@ -203,7 +204,9 @@ def test_explain_says_what_place_does_and_count_free_says_how_often(
         pair.tell(event)
     if sku.name == "tiny":
         return
-    free = pair.fast.count_free(Demand(VmName("d", "d", "p", 0), sku, Terms(zones)))
+    fitting = pair.fast.count_free(Demand(VmName("d", "d", "p", 0), sku, Terms(zones)))
+    free = fitting.most
+    assert fitting.exact
     for number in range(free + 1):
         demand = Demand(VmName("d", "d", "p", number), sku, Terms(zones))
         explained = pair.fast.explain(demand)
@@ -324,7 +327,7 @@ def test_a_machine_that_shrank_keeps_its_vms_and_has_no_room() -> None:
     assert [vm.sku.memory_gib for vm in scheduler.vms()] == [224, 8]
     scheduler.release(first)
     assert [vm.sku.memory_gib for vm in scheduler.vms()] == [8]
-    assert scheduler.count_free(demand("NC_G12_56_v1")) == 2
+    assert scheduler.count_free(demand("NC_G12_56_v1")) == Interval(2, 2)
 
 
 def test_vms_of_unschedulable_machines_count() -> None:
@@ -408,9 +411,9 @@ def test_cells_of_a_vm_that_does_not_fit_are_the_least_used_ones() -> None:
     scheduler = RackScheduler(rack("r1", 1, cells=3))
     large, wide = SKUS["NC_P46_224_v1"], VmSku("wide", 90, 0, 400, 0, numa_cells=2)
     scheduler.occupy(VmName("c", "c", "p", 0), large, Placement("r1-bm01", "r1", "1", (1,)))
-    assert scheduler.infer_cells(wide, "r1-bm01") == (0, 2)
+    assert scheduler.cells_for(wide, "r1-bm01") == (0, 2)
     scheduler.occupy(VmName("c", "c", "p", 1), large, Placement("r1-bm01", "r1", "1", (0,)))
-    assert scheduler.infer_cells(wide, "r1-bm01") == (0, 2)  # 0 and 1 are equal: the lower number
+    assert scheduler.cells_for(wide, "r1-bm01") == (0, 2)  # 0 and 1 are equal: the lower number
     scheduler.occupy(VmName("c", "c", "p", 2), large, Placement("r1-bm01", "r1", "1", (0,)))
-    assert scheduler.infer_cells(wide, "r1-bm01") == (1, 2)  # a debt counts as less than nothing left
-    assert scheduler.infer_cells(VmSku("too-wide", 9, 0, 900, 0, numa_cells=5), "r1-bm01") == (0, 1, 2)
+    assert scheduler.cells_for(wide, "r1-bm01") == (1, 2)  # a debt counts as less than nothing left
+    assert scheduler.cells_for(VmSku("too-wide", 9, 0, 900, 0, numa_cells=5), "r1-bm01") == (0, 1, 2)

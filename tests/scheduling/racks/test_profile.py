@@ -22,9 +22,11 @@ from nexusform.scheduling.racks.opened import open_keys
 from nexusform.scheduling.racks.rule import CountFilter, Differs, Item, Key, Refuse
 from nexusform.scheduling.racks.site import Site
 from nexusform.scheduling.racks.vms import (
+    NONE_FITS,
     Demand,
     Hint,
     HintScope,
+    Interval,
     Machine,
     RackSpread,
     Terms,
@@ -221,9 +223,13 @@ class TestAddedFilter:
     def test_room_is_counted_with_it(self) -> None:
         scheduler = RackScheduler(three_racks())
         scheduler.place(demand(0, terms=Terms(frozenset("1"))))
-        assert scheduler.free_by_rack(demand(1)) == {"r1": 1, "r2": 2, "r3": 2}
-        assert scheduler.count_free(demand(1, terms=Terms(frozenset("1")))) == 1
-        assert scheduler.count_free(demand(1, pool="q")) > 5
+        assert scheduler.free_by_rack(demand(1)) == {
+            "r1": Interval(1, 1),
+            "r2": Interval(2, 2),
+            "r3": Interval(2, 2),
+        }
+        assert scheduler.count_free(demand(1, terms=Terms(frozenset("1")))) == Interval(1, 1)
+        assert scheduler.count_free(demand(1, pool="q")).least > 5
 
     def test_explanations_and_pins_name_it(self) -> None:
         scheduler = RackScheduler(three_racks())
@@ -253,7 +259,7 @@ def test_an_added_filter_of_machines_leaves_the_room_of_others_alone(monkeypatch
     assert [scheduler.attempt(demand(n)) is None for n in range(3)] == [False, False, True]
     # That the rack is full for pool p says nothing of other pools with the same SKU.
     assert scheduler.attempt(demand(0, pool="q")) is not None
-    assert scheduler.count_free(demand(0)) == 0
+    assert scheduler.count_free(demand(0)) == NONE_FITS
 
 
 @pytest.mark.parametrize("spread", list(RackSpread))
@@ -282,4 +288,4 @@ def test_an_added_filter_that_opens_again_is_asked_for_every_vm(monkeypatch: pyt
     scheduler = RackScheduler([*rack("r1", 1), *rack("r2", 1)])
     placed = [scheduler.attempt(demand(number)) for number in range(4)]
     assert [place and place[1].rack for place in placed] == ["r1", "r1", "r2", "r2"]
-    assert scheduler.count_free(demand(9)) > 4
+    assert scheduler.count_free(demand(9)).least > 4
