@@ -314,6 +314,18 @@ def _may_shrink(expression: Expression, hidden: Mapping[str, Value]) -> bool:
     return isinstance(value.type, SetType) and value.is_known and not value.is_wholly_known
 
 
+def _fails_later(text: str, hidden: Mapping[str, Value], variables: Mapping[str, Value]) -> bool:
+    # Whether a try() or can() takes something that is known before and in error once all is known.
+    expression, _ = parse_expression(SourceFile("case", text))
+    assert expression is not None
+    calls = [part for part in _parts(expression) if isinstance(part, Call) and part.name in {"try", "can"}]
+    for attempt in (argument for call in calls for argument in call.arguments):
+        errors = [has_errors(evaluate(attempt, _Names(of))[1]) for of in (hidden, variables)]
+        if errors == [False, True]:
+            return True
+    return False
+
+
 def _may_be_no_element(expression: Expression, hidden: Mapping[str, Value]) -> bool:
     # Whether it is unknown and no list: as an element it may be in error, and as null it is none.
     value, _ = evaluate(expression, _Names(hidden))
@@ -421,6 +433,7 @@ def test_what_is_known_early_stays_true(data: st.DataObject) -> None:
     assume(after.is_wholly_known)  # nothing is known of format("%d", null) for ever
     hidden = {name: _hidden(data.draw, value, typed=False) for name, value in variables.items()}
     assume(not _promises_too_much(text, hidden))
+    assume(not _fails_later(text, hidden, variables))
     # An arm that is not chosen and in error is of no type either.
     assume(not _promises_too_much(text, variables))
     before = _evaluated(text, hidden)
