@@ -172,6 +172,7 @@ class Kind(StrEnum):
     PLACEMENT = "placement"
     SEPARATION_RULE = "separation_rule"
     REMOTE_STATE = "remote_state"
+    NODES = "nodes"
 
 
 class ResourceType(Struct, frozen=True):

@@ -165,12 +165,14 @@ def _planned_fleet(blocks: Blocks, vms: Iterable[VmObject], evaluation: Evaluati
     from nexusform.planning.fleet.phase import plan_placements
     from nexusform.planning.pods.blocks import plan_fleet_objects, pods_over
     from nexusform.planning.pods.elsewhere import read_elsewhere
+    from nexusform.planning.pods.observed import unknown_observed
 
     elsewhere = read_elsewhere(blocks.request, evaluation)
     pods = pods_over(blocks, vms, elsewhere)
     problems = plan_fleet_objects(blocks, evaluation, pods)
     outcome = plan_placements(blocks, evaluation, pods.clusters, pods)
-    return _Fleet(outcome, pods, (*elsewhere.diagnostics, *problems, *outcome.diagnostics))
+    unknown = unknown_observed(elsewhere, pods.clusters, blocks.instances.values())
+    return _Fleet(outcome, pods, (*elsewhere.diagnostics, *unknown, *problems, *outcome.diagnostics))
 
 
 def _removed_fleet(blocks: Blocks, vms: Iterable[VmObject]) -> _Fleet:

@@ -62,6 +62,7 @@ RESOURCE_TYPES: Final[Mapping[str, ResourceType]] = _Table(
 DATA_SOURCES: Final[Mapping[str, ResourceType]] = _Table(
     "nexus_inventory",
     "nexusform_remote_state",
+    "kubernetes_nodes",
 )
 
 

@@ -15,6 +15,7 @@ from nexusform.planning.fleet.contents import objects_on_clusters
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation
+from nexusform.planning.pods.observed import observed_clusters
 from nexusform.planning.pods.phase import Elsewhere, PodPhase, PriorPods
 from nexusform.planning.preparation.order import FLEET_PHASE, Order
 from nexusform.planning.vms.nodes import clusters_with_nodes
@@ -99,8 +100,12 @@ def pods_over(blocks: Blocks, objects: Iterable[VmObject], elsewhere: Elsewhere)
     registries = blocks.request.registries
     members = prior_members(blocks.prior.instances, registries)
     standing = prior_pods(blocks.prior.instances, registries, members)
+    objects = list(objects)
     clusters = {**elsewhere.clusters, **clusters_with_nodes(objects)}
-    pods = PodPhase(clusters, standing, members, elsewhere.pods)
+    facts = {}
+    for cluster_id, observed in observed_clusters(elsewhere, clusters, objects).items():
+        clusters[cluster_id], facts[cluster_id] = observed.cluster, observed.standing
+    pods = PodPhase(clusters, standing, members, elsewhere.pods, facts)
     for address, instance in blocks.instances.items():
         if instance.going and instance.type.kind is Kind.MANIFEST:
             pods.leave(str(address), _target(instance.before), "workload_removed")

@@ -1,4 +1,6 @@
-"""Clusters of other states, and the pods on them, as data blocks have read them."""
+"""Clusters of other states and clusters as kubectl printed them, with the pods on them, as data blocks have
+read them.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,10 @@ from typing import Any
 from nexusform.address import Address, parse_address
 from nexusform.configuration.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, error
+from nexusform.importers.kubernetes_nodes import observation_of
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.pods.blocks import prior_members, prior_pods
-from nexusform.planning.pods.phase import Elsewhere
+from nexusform.planning.pods.phase import Elsewhere, Seen
 from nexusform.planning.preparation.order import modules
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.vms.nodes import standing_clusters
@@ -24,7 +27,7 @@ def read_elsewhere(request: PlanRequest, evaluation: Evaluation) -> Elsewhere:
     """Read what the data blocks of the configuration name."""
     elsewhere = Elsewhere()
     registries = request.registries
-    for block, attributes in _remote_states(request, evaluation):
+    for block, attributes in _read_by(Kind.REMOTE_STATE, request, evaluation):
         instances = _instances(attributes, registries)
         catalogue = str(attributes.get("sku_catalogue") or "")
         things = [
@@ -39,19 +42,24 @@ def read_elsewhere(request: PlanRequest, evaluation: Evaluation) -> Elsewhere:
                 elsewhere.diagnostics.append(_twice(block, cluster_id))
         members = prior_members(instances, registries)
         elsewhere.pods += prior_pods(instances, registries, members)
+    for block, attributes in _read_by(Kind.NODES, request, evaluation):
+        cluster_id = str(attributes.get("cluster_id"))
+        if cluster_id in elsewhere.observed:
+            elsewhere.diagnostics.append(_observed_twice(block, cluster_id))
+        elsewhere.observed[cluster_id] = Seen(block, observation_of(str(attributes.get("objects"))))
     return elsewhere
 
 
-def _remote_states(
-    request: PlanRequest, evaluation: Evaluation
+def _read_by(
+    kind: Kind, request: PlanRequest, evaluation: Evaluation
 ) -> Iterator[tuple[ResourceBlock, Mapping[str, Any]]]:
-    """The data blocks that read states, with what each read."""
+    """The data blocks of a kind, with what each read."""
     sources = request.registries.data_sources
     for module in modules(request.configuration.root):
         for block in module.resources.values():
             if block.mode != "data" or block.type not in sources:
                 continue
-            if sources[block.type].kind is not Kind.REMOTE_STATE:
+            if sources[block.type].kind is not kind:
                 continue
             for instance in evaluation.module_instances(module.path):
                 for item in evaluation.resource(instance, block).items.values():
@@ -78,6 +86,15 @@ def _twice(block: ResourceBlock, cluster_id: str) -> Diagnostic:
         "cluster-in-two-states",
         f'The cluster "{cluster_id}" stands in this state and in another one that is read, and they differ, '
         "so a member that names it could be either. Give sites names of their own, or read one of the two.",
+        block.header_span,
+        block=block.header,
+    )
+
+
+def _observed_twice(block: ResourceBlock, cluster_id: str) -> Diagnostic:
+    return error(
+        "cluster-observed-twice",
+        f'Another data block reads the nodes of "{cluster_id}", too. One block takes several files.',
         block.header_span,
         block=block.header,
     )

@@ -7,14 +7,17 @@ gone leave first. What is called for later sees what was placed earlier.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.address import parse_address
+from nexusform.configuration.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem
 from nexusform.importers.kubernetes_manifests import Manifest, unwrapped
+from nexusform.importers.kubernetes_nodes import Observation
 from nexusform.importers.kubernetes_workloads import workloads_of
 from nexusform.planning.plan import PlacementChange
 from nexusform.planning.pods.rows import PodNote, pod_row, pod_values, read_note
@@ -23,7 +26,7 @@ from nexusform.scheduling.pods import forecast
 from nexusform.scheduling.pods.forecast import PodOutcome
 from nexusform.scheduling.pods.scheduler import predict
 from nexusform.scheduling.pods.warnings import PodWarning, warnings_of
-from nexusform.scheduling.pods.workloads import Cluster, PodSpec, StandingPod, Workload
+from nexusform.scheduling.pods.workloads import Cluster, PodSpec, PodState, StandingPod, Workload
 
 OVERRIDE_CHANGED: Final = "override_changed"
 BINDING_REMOVED: Final = "binding_removed"
@@ -56,11 +59,21 @@ class PriorPods(Struct, frozen=True):
     manifests: tuple[Manifest, ...] = ()
 
 
+class Seen(Struct, frozen=True):
+    """A cluster as a data block has read it."""
+
+    block: ResourceBlock
+    observation: Observation
+
+
 class Elsewhere(Struct):
-    """What other states hold: clusters by id, and the pods that their own objects brought there."""
+    """What other states hold: clusters by id, and the pods that their own objects brought there; and the
+    clusters that kubectl printed, by id.
+    """
 
     clusters: dict[str, NodeCluster] = field(default_factory=dict)
     pods: list[PriorPods] = field(default_factory=list)
+    observed: dict[str, Seen] = field(default_factory=dict)
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
 
@@ -135,6 +148,7 @@ class PodPhase:
         prior: Iterable[PriorPods] = (),
         members: Mapping[str, str] | None = None,
         others: Iterable[PriorPods] = (),
+        facts: Mapping[str, Sequence[StandingPod]] | None = None,
     ) -> None:
         self.clusters = clusters
         self.members: Mapping[str, str] = members if members is not None else {}
@@ -144,6 +158,10 @@ class PodPhase:
         for prior_pods in prior:
             self._stand(prior_pods)
         self._stand_beside(others)
+        # Pods that run for certain, by cluster id and workload; state is told what becomes of them.
+        self._facts = {
+            cluster_id: self._stand_there(cluster_id, pods) for cluster_id, pods in (facts or {}).items()
+        }
 
     def _stand(self, prior: PriorPods) -> None:
         specs = {workload.key: workload.pod for workload in workloads_of(prior.manifests).workloads}
@@ -168,6 +186,43 @@ class PodPhase:
                 for name, values in pods.items():
                     pod = StandingPod(key, _number(key, name), read_note(values).node, spec)
                     standing.setdefault((key, pod.number), pod)
+
+    def _stand_there(self, cluster_id: str, pods: Sequence[StandingPod]) -> dict[str, list[StandingPod]]:
+        """Let pods stand where they were seen. Those that state foretells beyond them stand, too: they came
+        after kubectl looked.
+        """
+        standing = self._standing.setdefault(cluster_id, {})
+        foretold: dict[str, dict[int, str]] = {}
+        for (workload, number), pod in standing.items():
+            foretold.setdefault(workload, {})[number] = pod.node
+        seen: dict[str, list[StandingPod]] = {}
+        for pod in pods:
+            seen.setdefault(pod.workload, []).append(pod)
+        facts = {key: _as_foretold(of_key, foretold.get(key, {})) for key, of_key in seen.items()}
+        for of_key in facts.values():
+            standing |= {(pod.workload, pod.number): pod for pod in of_key}
+        return facts
+
+    def _adopt(self, brought: _Brought, cluster: NodeCluster) -> None:
+        """The pods of an object's workloads that were seen are its own."""
+        facts = self._facts.get(cluster.id)
+        if not facts:
+            return
+        for workload in brought.workloads:
+            pods = facts.pop(workload.key, ())
+            # What stood of an object that is made anew has left; what was seen is there all the same.
+            self._standing[cluster.id] |= {(pod.workload, pod.number): pod for pod in pods}
+            for pod in pods:
+                brought.before.setdefault(workload.key, {})[workload.pod_name(pod.number)] = pod
+                node = cluster.node(pod.node)
+                brought.notes[workload.key, workload.pod_name(pod.number)] = PodNote(
+                    pod.node,
+                    node.machine if node is not None else None,
+                    node.zone if node is not None else None,
+                    certain=True,
+                    provenance="observed",
+                    state=str(PodState.SCHEDULED),
+                )
 
     # --- what the planner calls ---
 
@@ -197,7 +252,7 @@ class PodPhase:
             made_from = unwrapped(before or manifests).manifests
             self._stand(PriorPods(placement_address, cluster_id, prior_workloads, made_from))
         brought = self._brought.setdefault(key, _Brought())
-        if brought.before and not prior_workloads:
+        if brought.before and not prior_workloads and not brought.outcomes:
             self.leave(placement_address, cluster_id)
         brought.manifests = unwrapped(manifests).manifests
         brought.overridden = overridden
@@ -205,6 +260,7 @@ class PodPhase:
         reading = workloads_of(brought.manifests, (*everywhere, *others))
         self.findings += [(placement_address, finding) for finding in reading.findings]
         brought.workloads = reading.workloads
+        self._adopt(brought, cluster)
         if not brought.outcomes:
             self._made_from(brought, cluster_id, unwrapped(before).manifests)
             self._know_templates(brought, cluster_id)
@@ -230,6 +286,7 @@ class PodPhase:
             reading = workloads_of(brought.manifests, everywhere)
             self.findings += [(address, finding) for finding in reading.findings]
             brought.workloads = reading.workloads
+            self._adopt(brought, cluster)
             self._know_templates(brought, cluster_id)
             keys.append((address, cluster_id))
         self._predict(keys, cluster)
@@ -408,6 +465,20 @@ class PodPhase:
             running = [outcome for outcome in brought.everything() if outcome.node]
             pods += [_planned_pod(cluster_id, each, each.spec) for each in running if each.spec is not None]
         return pods
+
+
+def _as_foretold(pods: Sequence[StandingPod], foretold: Mapping[int, str]) -> list[StandingPod]:
+    """Pods of one workload with the numbers that state has for their nodes, as far as it does."""
+    if "/StatefulSet/" in pods[0].workload:
+        return list(pods)
+    numbers: dict[int, int] = {}
+    for at, pod in enumerate(pods):
+        same = (number for number, node in foretold.items() if node == pod.node)
+        number = next((number for number in same if number not in numbers.values()), None)
+        if number is not None:
+            numbers[at] = number
+    free = (number for number in count() if number not in numbers.values())
+    return [replace(pod, number=numbers[at] if at in numbers else next(free)) for at, pod in enumerate(pods)]
 
 
 def _after(brought: _Brought, earlier: PodOutcome | None, outcome: PodOutcome) -> PodOutcome:

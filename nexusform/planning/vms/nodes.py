@@ -33,7 +33,8 @@ _KINDS: Final = ("nks", "vnf")
 class NodeCluster(Struct, frozen=True):
     """A cluster with known nodes. `skus` are those of its nodes, in their order, `total` what these
     registered with. `fresh` are the nodes that this plan makes anew under their old name: their pods are
-    lost. `seed` is the tie-break of its site.
+    lost. `seed` is the tie-break of its site. `platform_names` are the platform's own names of VMs, with
+    ours.
     """
 
     id: str
@@ -45,6 +46,7 @@ class NodeCluster(Struct, frozen=True):
     fresh: frozenset[str] = frozenset()
     seed: int = DEFAULT_SEED
     by_name: Mapping[str, Node] = field(default_factory=dict)
+    platform_names: Mapping[str, str] = field(default_factory=dict)
 
     def node(self, name: str) -> Node | None:
         """One of its nodes."""
@@ -134,6 +136,7 @@ def _cluster(cluster_id: str, parts: list[_Part]) -> NodeCluster:
         frozenset(fresh),
         first.seed,
         {node.name: node for node in nodes},
+        {vm.platform_name: vm.name for part in parts for vm in part.vms if vm.platform_name},
     )
 
 

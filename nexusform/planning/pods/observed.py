@@ -1,0 +1,192 @@
+"""Clusters as kubectl printed them, bound to the VMs of the plan: real nodes, and the pods that run there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.configuration.configuration import ResourceBlock
+from nexusform.diagnostics import Diagnostic, did_you_mean, error, warning
+from nexusform.importers.kubernetes_nodes import Observation, ObservedNode, ObservedPod
+from nexusform.planning.instances.instance import Instance
+from nexusform.planning.pods.phase import Elsewhere
+from nexusform.planning.vms.nodes import NodeCluster, total_of
+from nexusform.planning.vms.vm_object import VmObject
+from nexusform.ports import Kind
+from nexusform.scheduling.kubelet import NodeSize, capacity
+from nexusform.scheduling.pods import profile
+from nexusform.scheduling.pods.workloads import ZONE, Node, StandingPod
+from nexusform.words import form
+
+# Labels that say on which machine a node's VM stands.
+_MACHINE_LABELS: Final = ("topology.kubernetes.io/baremetalmachine", "CIS-node")
+_MOST_NAMES: Final = 5
+_DAEMONS: Final = "DaemonSet"
+
+
+class ObservedCluster(Struct, frozen=True):
+    """A cluster with its real nodes, and what stands on them. `strangers` are nodes that no VM of the plan
+    is, `left_out` how many pods run on nodes that this plan removes or makes anew.
+    """
+
+    cluster: NodeCluster
+    standing: tuple[StandingPod, ...]
+    strangers: tuple[str, ...] = ()
+    left_out: int = 0
+
+
+def bind(
+    cluster_id: str, planned: NodeCluster | None, observation: Observation, leaving: AbstractSet[str]
+) -> ObservedCluster:
+    """Put what was observed in the place of what is derived. `leaving` are VMs that the plan removes; nodes
+    that it makes anew are what they will be, not what they were.
+    """
+    cluster = planned if planned is not None else NodeCluster(cluster_id, cluster_id, "", ())
+    names: dict[str, str] = {}
+    nodes, sizes = dict(cluster.by_name), _sizes(cluster)
+    strangers: list[str] = []
+    for node in observation.nodes:
+        name = _vm_of(node, cluster, leaving)
+        if name in leaving or name in cluster.fresh:
+            continue
+        if name not in nodes:
+            strangers.append(name)
+        names[node.name] = name
+        nodes[name] = _as_registered(name, nodes.get(name), node)
+        sizes[name] = node.capacity
+    here = [pod for pod in observation.pods if pod.node in names]
+    standing = _standing(here, names)
+    standing += _daemons(here, [node for name, node in nodes.items() if name not in names.values()])
+    bound = replace(cluster, nodes=tuple(nodes.values()), by_name=nodes, total=total_of(sizes.values()))
+    return ObservedCluster(bound, tuple(standing), tuple(strangers), len(observation.pods) - len(here))
+
+
+def _sizes(cluster: NodeCluster) -> dict[str, NodeSize]:
+    pairs = zip(cluster.nodes, cluster.skus, strict=True)
+    return {node.name: capacity(sku) for node, sku in pairs}
+
+
+def _vm_of(node: ObservedNode, cluster: NodeCluster, leaving: AbstractSet[str]) -> str:
+    """The name of the VM that a node is: by its name, else by its provider id; its own where it is none."""
+    for name in (node.name, node.provider_id.rpartition("/")[2]):
+        known = cluster.platform_names.get(name, name)
+        if known in cluster.by_name or known in leaving:
+            return known
+    return node.name
+
+
+def _as_registered(name: str, planned: Node | None, node: ObservedNode) -> Node:
+    size = node.allocatable
+    if planned is not None:
+        return replace(
+            planned,
+            labels=node.labels,
+            taints=node.taints,
+            cpu=size.cpu,
+            memory=size.memory,
+            pods=node.pods,
+            unschedulable=node.unschedulable,
+            others=size.others,
+        )
+    machine = next((node.labels[key] for key in _MACHINE_LABELS if key in node.labels), "")
+    return Node(
+        name,
+        node.labels,
+        node.taints,
+        size.cpu,
+        size.memory,
+        node.pods,
+        node.unschedulable,
+        machine=machine,
+        zone=node.labels.get(ZONE, ""),
+        others=size.others,
+    )
+
+
+def _standing(pods: Iterable[ObservedPod], names: Mapping[str, str]) -> list[StandingPod]:
+    """The pods as they stand, numbered per workload."""
+    numbers: dict[str, int] = {}
+    standing: list[StandingPod] = []
+    for pod in pods:
+        workload = pod.workload or f"{pod.namespace}/Terminating/{pod.name}"
+        number = numbers.get(workload, 0)
+        ordinal = pod.name.rpartition("-")[2]
+        if "/StatefulSet/" in workload and ordinal.isdecimal():
+            number = int(ordinal)
+        numbers[workload] = number + 1
+        standing.append(StandingPod(workload, number, names[pod.node], pod.spec))
+    return standing
+
+
+def _daemons(pods: Sequence[ObservedPod], nodes: Sequence[Node]) -> list[StandingPod]:
+    """The pods that DaemonSets will make on nodes that were not there yet."""
+    daemons = {pod.workload: pod for pod in pods if pod.workload.split("/")[1:2] == [_DAEMONS]}
+    counts = {key: sum(pod.workload == key for pod in pods) for key in daemons}
+    standing: list[StandingPod] = []
+    for key, pod in daemons.items():
+        open_nodes = [
+            node for node in nodes if not any(rule.refuse(pod.spec, node) for rule in profile.NODE_FILTERS)
+        ]
+        standing += [
+            StandingPod(key, counts[key] + at, node.name, pod.spec) for at, node in enumerate(open_nodes)
+        ]
+    return standing
+
+
+# --- all of a plan -----------------------------------------------------------------------------
+
+
+def observed_clusters(
+    elsewhere: Elsewhere, clusters: Mapping[str, NodeCluster], objects: Iterable[VmObject]
+) -> dict[str, ObservedCluster]:
+    """The clusters that kubectl printed, bound to those of the plan, by id; what is odd becomes a warning."""
+    leaving: set[str] = set()
+    for vms in objects if elsewhere.observed else ():
+        leaving |= set(vms.names_before()) - {vm.name for vm in vms.vms_after()}
+    observed: dict[str, ObservedCluster] = {}
+    for cluster_id, seen in elsewhere.observed.items():
+        bound = observed[cluster_id] = bind(cluster_id, clusters.get(cluster_id), seen.observation, leaving)
+        elsewhere.diagnostics += _oddities(seen.block, cluster_id, bound, known=cluster_id in clusters)
+    return observed
+
+
+def _oddities(
+    block: ResourceBlock, cluster_id: str, bound: ObservedCluster, *, known: bool
+) -> Iterator[Diagnostic]:
+    if known and bound.strangers:
+        count, named = len(bound.strangers), ", ".join(bound.strangers[:_MOST_NAMES])
+        more = ", ..." if count > _MOST_NAMES else ""
+        detail = (
+            f'{count} {form(count, "node")} of the cluster "{cluster_id}" ({named}{more}) '
+            f"{form(count, 'is', 'are')} no VM of this configuration, neither by name nor by provider id: "
+            "pods may go there, and the machine is what the label says, if anything."
+        )
+        yield warning("node-without-a-vm", detail, block.header_span, block=block.header)
+    if bound.left_out:
+        count = bound.left_out
+        detail = (
+            f'{count} {form(count, "pod")} of "{cluster_id}" {form(count, "runs", "run")} on nodes '
+            "that this plan removes or makes anew, or that the files lack. Where those of other "
+            "workloads start again is not foretold."
+        )
+        yield warning("pods-of-lost-nodes-left-out", detail, block.header_span, block=block.header)
+
+
+def unknown_observed(
+    elsewhere: Elsewhere, clusters: Mapping[str, NodeCluster], instances: Iterable[Instance]
+) -> Iterator[Diagnostic]:
+    """Data blocks about clusters that nobody knows, neither as a cluster nor as a member."""
+    members = [each.planned or {} for each in instances if each.type.kind is Kind.MEMBER]
+    planned = [cluster_id for cluster_id, cluster in clusters.items() if cluster.site_id]
+    known = {*planned, *(str(member.get("name")) for member in members)}
+    for cluster_id, seen in elsewhere.observed.items():
+        if cluster_id not in known:
+            detail = (
+                f'No nexus_kubernetes_cluster or tacker_vnf has the id "{cluster_id}", and no '
+                f"fleet_member_cluster this name.{did_you_mean(cluster_id, sorted(known))}"
+            )
+            yield error("unknown-cluster", detail, seen.block.header_span, block=seen.block.header)

@@ -1,0 +1,51 @@
+"""Objects as `kubectl get nodes,pods -A -o json` prints them, for tests."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def node(name: str, cpu: str = "8", *, provider_id: str = "", **more: Any) -> dict[str, Any]:
+    """A node of 8 CPUs and 32 GiB."""
+    amounts = {"cpu": cpu, "memory": "32Gi", "pods": "110", **more.pop("resources", {})}
+    labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **more.pop("labels", {})}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"providerID": provider_id, **more},
+        "status": {"capacity": amounts, "allocatable": amounts},
+    }
+
+
+def pod(
+    name: str,
+    on: str,
+    cpu: str = "1",
+    *,
+    owner: tuple[str, str] = ("", ""),
+    phase: str = "Running",
+    **more: Any,
+) -> dict[str, Any]:
+    """A pod with one container; `owner` is kind and name of its controller."""
+    metadata: dict[str, Any] = {"name": name, "namespace": "default", "labels": more.pop("labels", {})}
+    if owner[0]:
+        metadata["ownerReferences"] = [{"kind": owner[0], "name": owner[1], "controller": True}]
+    if more.pop("terminating", False):
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    environment = [{"name": "PASSWORD", "value": "hidden"}]
+    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}, "env": environment}
+    spec = {"nodeName": on, "containers": [container], **more}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": spec,
+        "status": {"phase": phase},
+    }
+
+
+def printed(*objects: dict[str, Any]) -> bytes:
+    """All of them as one list."""
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}).encode()
