@@ -275,3 +275,34 @@ def test_explain_names_the_override_that_fails(nf: Callable[..., Told]) -> None:
     assert 'ResourceOverride "canary" failed to apply on Deployment "web" in namespace "web"' in explained
     document = json.loads(nf(failing, "explain", "-format=json", WEB, "a")[1])
     assert "canary" in json.dumps(document)
+
+
+def test_show_prints_what_was_written(nf: Callable[..., Told]) -> None:
+    manifest = """
+resource "fleet_cluster_resource_placement" "web" {
+  manifest = <<-EOT
+    apiVersion: placement.kubernetes-fleet.io/v1beta1
+    kind: ClusterResourcePlacement
+    metadata:
+      name: web
+    spec:
+      resourceSelectors:
+        - group: ""
+          kind: Namespace
+          name: web
+          version: v1
+          selectionScope: NamespaceOnly
+      strategy:
+        type: RollingUpdate
+        applyStrategy:
+          whenToTakeOver: Never
+  EOT
+}
+"""
+    applied(nf, FLEET + HUB + manifest)
+    shown = nf(FLEET + HUB + manifest, "show", WEB)[1]
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    assert "API Version: placement.kubernetes-fleet.io/v1beta1" in lines
+    assert "Selection Scope: NamespaceOnly" in lines
+    assert "When To Take Over: Never" in lines
+    assert "When To Apply: Always" in lines

@@ -15,6 +15,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from nexusform.importers.kubernetes_manifests import Manifest, manifest_of
 from nexusform.plain_data import has_unknown
@@ -28,7 +29,7 @@ from nexusform.scheduling.fleet.bindings import (
 )
 from nexusform.scheduling.fleet.decisions import SCHEDULED, SchedulingStatus
 from nexusform.scheduling.fleet.eviction import Eviction
-from nexusform.scheduling.fleet.status import ClusterStatus, PlacementStatus
+from nexusform.scheduling.fleet.status import ClusterStatus, FailedObject, PlacementStatus
 
 SNAPSHOTS: Final = "snapshots"
 _CONTENT, _BODIES = "content", "bodies"
@@ -313,16 +314,14 @@ def read_conditions(values: Any) -> tuple[Condition, ...]:
     )
 
 
-def write_statuses(
-    status: PlacementStatus, failed: Mapping[str, list[dict[str, Any]]]
-) -> list[dict[str, Any]]:
-    """A status per cluster, as an attribute; `failed` are the objects that are not applied, by cluster."""
+def write_statuses(status: PlacementStatus) -> list[dict[str, Any]]:
+    """A status per cluster, as an attribute."""
     return [
         {
             "cluster_name": each.cluster,
             "observed_resource_index": each.observed_resource_index,
             "conditions": write_conditions(each.conditions),
-            **({"failed_placements": failed[each.cluster]} if each.cluster in failed else {}),
+            **({"failed_placements": [asdict(failed) for failed in each.failed]} if each.failed else {}),
         }
         for each in status.clusters
     ]
@@ -337,6 +336,7 @@ def read_status(attributes: Mapping[str, Any]) -> PlacementStatus:
                 str(each["cluster_name"] or ""),
                 read_conditions(each["conditions"]),
                 _whole(each.get("observed_resource_index")),
+                tuple(FailedObject(**failed) for failed in each.get("failed_placements") or ()),
             )
             for each in attributes.get("placement_statuses") or ()
         ),

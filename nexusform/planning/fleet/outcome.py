@@ -22,10 +22,11 @@ from nexusform.planning.fleet.contents import (
     write_statuses,
 )
 from nexusform.planning.fleet.hub import write_selected
+from nexusform.planning.fleet.overrides import Identity
 from nexusform.planning.fleet.ownership import ownership_warnings
-from nexusform.planning.fleet.placement import OLD_NODE_COUNT, PlacementPlan, uses_old_name
+from nexusform.planning.fleet.placement import OLD_NODE_COUNT, Loss, PlacementPlan, uses_old_name
 from nexusform.planning.fleet.rounds import Rounds
-from nexusform.planning.fleet.rows import removed_rows
+from nexusform.planning.fleet.rows import KEPT, removed_rows
 from nexusform.planning.fleet.world import FleetMemberState
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import PlacementChange
@@ -38,6 +39,8 @@ from nexusform.scheduling.fleet.status import (
     FALSE,
     NAMESPACED,
     TRUE,
+    FailedObject,
+    PlacementStatus,
     Progress,
     placement_status,
     progress_of,
@@ -91,8 +94,29 @@ def conclude_placement(placement: PlacementPlan) -> dict[str, Any]:
     )
     return attributes | {
         "conditions": write_conditions(status.conditions),
-        "placement_statuses": write_statuses(status, _failures(placement)),
+        "placement_statuses": write_statuses(_in_former_order(placement, status)),
     }
+
+
+def _in_former_order(placement: PlacementPlan, status: PlacementStatus) -> PlacementStatus:
+    """The status with what is not applied. Clusters that state lists stand as they stood, so that only what
+    changed differs; new ones follow in the scheduler's order.
+    """
+    listed = placement.prior_attributes.get("placement_statuses") or ()
+    places = {str(each["cluster_name"]): place for place, each in enumerate(listed) if each["cluster_name"]}
+    clusters = [
+        replace(each, failed=_failed(placement.lost.get(each.cluster, {}))) for each in status.clusters
+    ]
+    nameless = 2 * len(places) + len(clusters)
+    clusters.sort(key=lambda each: places.get(each.cluster, len(places)) if each.cluster else nameless)
+    return replace(status, clusters=tuple(clusters))
+
+
+def _failed(lost: Mapping[Identity, Loss]) -> tuple[FailedObject, ...]:
+    return tuple(
+        FailedObject(*identity, reason=loss.reason, message=loss.message)
+        for identity, loss in sorted(lost.items())
+    )
 
 
 def _shown_objects(placement: PlacementPlan) -> tuple[Manifest, ...]:
@@ -125,17 +149,6 @@ def _why_invalid(key: str, reserved: tuple[int, str]) -> str:
         "The resource selectors are invalid: failed to process the request due to a client error: "
         f"invalid clusterRresourcePlacement {key}: namespace {reserved[1]} is not allowed to propagate"
     )
-
-
-def _failures(placement: PlacementPlan) -> dict[str, list[dict[str, Any]]]:
-    """The objects that are not applied, by cluster."""
-    return {
-        cluster: [
-            {**identity._asdict(), "reason": loss.reason, "message": loss.message}
-            for identity, loss in sorted(lost.items())
-        ]
-        for cluster, lost in placement.lost.items()
-    }
 
 
 def _workloads(placement: PlacementPlan) -> dict[str, dict[str, Any]]:
@@ -355,7 +368,7 @@ def _drifted(
     text = (
         "With the members as this plan leaves them, a placement made anew would "
         f"{' and '.join(verbs)}. Nothing is moved "
-        "for that: existing placements are kept (a fulfilled PickN is not re-evaluated). "
+        f"for that: {KEPT[placement.written.kind]}. "
         f"`nexusform explain {placement.address}` shows every cluster's verdict."
     )
     yield _warned(placement, "a-fresh-schedule-would-choose-otherwise", text)

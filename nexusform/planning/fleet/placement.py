@@ -141,6 +141,13 @@ class PlacementPlan(Struct):
         return self.before is not None and _rollout_of(self.before) != _rollout_of(self.written)
 
     @property
+    def reapplied(self) -> bool:
+        """Whether the way of applying changed, which reaches all clusters at once; staged runs bring it
+        where they roll out.
+        """
+        return self.before is not None and self.before.apply != self.written.apply and not self.external
+
+    @property
     def spec_changed(self) -> bool:
         """Whether anything that was written changed."""
         return self.before is not None and self.before != self.written
@@ -345,7 +352,7 @@ def _asks_for_more(last: PolicySnapshot | None, number: int | None) -> bool:
 
 def _rollout_of(placement: FleetPlacement) -> tuple[object, ...]:
     """What says how changes reach the clusters."""
-    return placement.strategy, placement.rolling, placement.report_diff
+    return placement.strategy, placement.rolling, placement.apply
 
 
 # --- an older property name --------------------------------------------------------------------

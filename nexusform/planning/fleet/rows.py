@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from nexusform.address import Address
-from nexusform.planning.fleet.contents import read_bindings
+from nexusform.planning.fleet.contents import has_resources, read_bindings
 from nexusform.planning.fleet.placement import PlacementPlan
 from nexusform.planning.fleet.world import FleetMemberState
 from nexusform.planning.instances.instance import Instance
@@ -18,8 +18,15 @@ from nexusform.scheduling.fleet.rollout import Wave
 from nexusform.scheduling.fleet.watcher import Trigger, observations, trigger_for
 
 KIND: Final = "binding"
-NOT_REEVALUATED: Final = "kept: a fulfilled PickN is not re-evaluated"
-NOT_MOVED: Final = "kept: what holds a placement already is not scheduled again"
+REAPPLIED: Final = (
+    "the apply strategy changed: it reaches all clusters at once, whatever max_unavailable says"
+)
+KEPT: Final[Mapping[PlacementType, str]] = {
+    PlacementType.PICK_N: "a fulfilled PickN is not re-evaluated",
+    PlacementType.PICK_ALL: "a PickAll looks again at what it holds only when its policy changes",
+    PlacementType.PICK_FIXED: "a PickFixed keeps the clusters that it names",
+}
+NOT_MOVED: Final = "what holds a placement already is not scheduled again"
 REASONS: Final[Mapping[Trigger, str]] = {
     Trigger.PLACEMENT_CREATED: "the placement is new",
     Trigger.POLICY_CHANGED: "the policy changed",
@@ -141,6 +148,8 @@ def _what_happens(
         trigger = _trigger_of_update(placement, prior, binding)
         reason = placement.run_caused or REASONS.get(trigger, "")
         return PlacementAction.UPDATE, str(trigger), reason
+    if placement.reapplied and has_resources(binding):
+        return PlacementAction.UPDATE, str(Trigger.STRATEGY_CHANGED), REAPPLIED
     if prior.policy_snapshot != binding.policy_snapshot:
         return PlacementAction.KEEP, str(Trigger.POLICY_CHANGED), "picked again under the changed policy"
     trigger_text, reason = _kept(placement, members.get(cluster))
@@ -161,7 +170,8 @@ def _kept(placement: PlacementPlan, member: FleetMemberState | None) -> tuple[st
         return "", ""
     ask = Ask(placement.written.policy or Policy(), placement.written.namespace)
     fulfilled_n = placement.fulfilled and placement.written.kind is PlacementType.PICK_N
-    why_kept = NOT_REEVALUATED if fulfilled_n else NOT_MOVED
+    unfulfilled_n = placement.written.kind is PlacementType.PICK_N and not placement.fulfilled
+    why_kept = f"kept: {NOT_MOVED if unfulfilled_n else KEPT[placement.written.kind]}"
     changes = observations(member.before, member.now, ask)
     if changes:
         return str(changes[0].trigger), f"{changes[0].reason}; {why_kept}"

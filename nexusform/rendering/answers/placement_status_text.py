@@ -9,12 +9,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.importers.fleet_model import EXTERNAL, FleetPlacement, ObjectSelector
+from nexusform.importers.fleet_model import EXTERNAL, ApplyStrategy, FleetPlacement, ObjectSelector
+from nexusform.importers.yaml_text import read_yaml
 from nexusform.planning.fleet.contents import read_bindings, read_status
 from nexusform.rendering.notation.colours import harmless
 from nexusform.scheduling.fleet.bindings import Condition
 from nexusform.scheduling.fleet.snapshots import policy_document, selector_document
-from nexusform.scheduling.fleet.status import ClusterStatus, PlacementStatus
+from nexusform.scheduling.fleet.status import ClusterStatus, FailedObject, PlacementStatus
 from nexusform.scheduling.fleet.status_2023 import status_in_words_of_2023
 
 TODAY, IN_2023 = "", "2023"
@@ -23,6 +24,7 @@ PLACEMENTS: Final[Mapping[str, str]] = {
     "fleet_cluster_resource_placement": "ClusterResourcePlacement",
     "fleet_resource_placement": "ResourcePlacement",
 }
+_NEWEST: Final = "placement.kubernetes-fleet.io/v1"
 _ACRONYMS: Final = {"api": "API", "url": "URL", "uid": "UID"}
 _PADDING: Final = 2
 
@@ -39,7 +41,7 @@ def render_placement(
         (0, "Namespace", written.namespace),
         (0, "Labels", "<none>"),
         (0, "Annotations", "<none>"),
-        (0, "API Version", "placement.kubernetes-fleet.io/v1"),
+        (0, "API Version", _api_version(attributes)),
         (0, "Kind", PLACEMENTS[kind]),
         (0, "Spec", None),
         *_mapping(_spec_document(written), 1),
@@ -51,6 +53,15 @@ def render_placement(
 
 
 # --- what it says ------------------------------------------------------------------------------
+
+
+def _api_version(attributes: Mapping[str, Any]) -> str:
+    """The version that the object is written in; blocks are v1."""
+    manifest = attributes.get("manifest")
+    documents = read_yaml("manifest", manifest).documents if isinstance(manifest, str) else ()
+    body = documents[0].data if documents else None
+    version = body.get("apiVersion") if isinstance(body, dict) else None
+    return version if isinstance(version, str) else _NEWEST
 
 
 def _spec_document(written: FleetPlacement) -> dict[str, Any]:
@@ -67,11 +78,27 @@ def _spec_document(written: FleetPlacement) -> dict[str, Any]:
             "maxUnavailable": str(written.rolling.max_unavailable),
             "unavailablePeriodSeconds": written.rolling.unavailable_period_seconds,
         }
+    strategy["applyStrategy"] = _apply_document(written.apply)
     return document | {"strategy": strategy}
 
 
+def _apply_document(strategy: ApplyStrategy) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "type": strategy.type,
+        "comparisonOption": strategy.comparison_option,
+        "whenToApply": strategy.when_to_apply,
+        "whenToTakeOver": strategy.when_to_take_over,
+    }
+    return document | ({"allowCoOwnership": True} if strategy.allow_co_ownership else {})
+
+
 def _selector_document(selector: ObjectSelector) -> dict[str, Any]:
-    document: dict[str, Any] = {"group": selector.group, "kind": selector.kind, "version": selector.version}
+    document: dict[str, Any] = {
+        "group": selector.group,
+        "kind": selector.kind,
+        "version": selector.version,
+        "selectionScope": selector.scope,
+    }
     if selector.name:
         document["name"] = selector.name
     if selector.labels is not None:
@@ -110,11 +137,24 @@ def _cluster_document(status: ClusterStatus) -> dict[str, Any]:
     document: dict[str, Any] = {
         "conditions": [_condition_document(condition) for condition in status.conditions]
     }
+    if status.failed:
+        document["failedPlacements"] = [_failed_document(each) for each in status.failed]
     if status.cluster:
         document["clusterName"] = status.cluster
     if status.observed_resource_index is not None:
         document["observedResourceIndex"] = status.observed_resource_index
     return document
+
+
+def _failed_document(failed: FailedObject) -> dict[str, Any]:
+    condition = {"message": failed.message, "reason": failed.reason, "status": "False", "type": "Applied"}
+    identity = {
+        "group": failed.group,
+        "kind": failed.kind,
+        "namespace": failed.namespace,
+        "name": failed.name,
+    }
+    return {**_without_empty(identity), "condition": condition}
 
 
 # --- how kubectl prints it ---------------------------------------------------------------------

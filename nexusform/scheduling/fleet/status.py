@@ -36,12 +36,24 @@ class Progress(Struct, frozen=True):
     resource_snapshot: int | None = None
 
 
+class FailedObject(Struct, frozen=True):
+    """An object that is not applied on a cluster, and why."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+    reason: str
+    message: str
+
+
 class ClusterStatus(Struct, frozen=True):
     """One entry of placementStatuses; `cluster` is "" where none could be scheduled."""
 
     cluster: str
     conditions: tuple[Condition, ...]
     observed_resource_index: int | None = None
+    failed: tuple[FailedObject, ...] = ()
 
 
 class PlacementStatus(Struct, frozen=True):

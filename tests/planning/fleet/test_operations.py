@@ -356,6 +356,29 @@ def test_a_strategy_change_moves_nothing() -> None:
     assert actions(result) == {P: "update"}
 
 
+def test_a_changed_way_of_applying_reaches_all_clusters_at_once() -> None:
+    state = state_of(FLEET + placement())
+    careful = 'strategy {\n apply_strategy {\n when_to_apply = "IfNotDrifted"\n }\n }'
+    result = good(plan(FLEET + placement("", careful), state))
+    assert moves(result) == dict.fromkeys(("c1", "c2", "c3", "c4"), ("update", "strategy_changed"))
+    assert is_empty(plan(FLEET + placement("", careful), applied(result, state)))
+    external = 'strategy {\n type = "External"\n apply_strategy {\n when_to_apply = "IfNotDrifted"\n }\n }'
+    state = state_of(FLEET + placement("", EXTERNAL))
+    assert moves(good(plan(FLEET + placement("", external), state))) == {}
+
+
+def test_statuses_stay_in_their_order() -> None:
+    def order(state: State) -> list[str]:
+        return [each["cluster_name"] for each in attributes(state, P)["placement_statuses"]]
+
+    state = state_of(FLEET + placement(pick_n(2)))
+    assert order(state) == ["c4", "c3"]
+    state = applied(good(plan(FLEET.replace("blue", "red") + placement(pick_n(2)), state)), state)
+    assert order(state) == ["c4", "c3"]
+    state = applied(good(plan(FLEET.replace("blue", "red") + placement(pick_n(4)), state)), state)
+    assert order(state) == ["c4", "c3", "c2", "c1"]
+
+
 def test_removing_and_replacing_a_placement() -> None:
     text = FLEET + placement(pick_n(1))
     state = state_of(text)

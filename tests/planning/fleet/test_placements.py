@@ -215,3 +215,27 @@ def test_a_binding_that_was_removed_outside_is_made_again() -> None:
     found = replace(current, attributes={**current.attributes, "bindings": held})
     result = good(plan(text, state, refreshed={address: found}))
     assert moves(result) == {"b": ("place", "evicted")}
+
+
+def test_a_pick_all_that_is_kept_for_its_labels_is_not_called_a_pick_n() -> None:
+    policy = """
+    placement_type = "PickAll"
+    affinity {
+      cluster_affinity {
+        required_during_scheduling_ignored_during_execution {
+          cluster_selector_term {
+            label_selector {
+              match_labels = { env = "prod" }
+            }
+          }
+        }
+      }
+    }
+"""
+    text = hub() + placement(policy) + member("b", {"env": "prod"})
+    state = state_of(text + member("a", {"env": "prod"}))
+    result = good(plan(text + member("a", {"env": "test"}), state))
+    row = binding_rows(result)["a"]
+    assert (str(row.action), row.trigger) == ("keep", "labels_no_longer_match")
+    assert "PickAll" in row.reason
+    assert not any("PickN" in warning.detail for warning in warnings(result))

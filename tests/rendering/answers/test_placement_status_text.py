@@ -24,13 +24,14 @@ def test_columns_are_kubectls() -> None:
     lines = shown()
     assert lines[:2] == ["Name:         p", "Namespace:"]
     start = lines.index("  Resource Selectors:")
-    assert lines[start - 2 : start + 6] == [
+    assert lines[start - 2 : start + 7] == [
         "    Number Of Clusters:  2",
         "    Placement Type:      PickN",
         "  Resource Selectors:",
         "    Group:",
         "    Kind:                  Namespace",
         "    Name:                  web",
+        "    Selection Scope:       NamespaceWithResources",
         "    Version:               v1",
         "  Revision History Limit:  10",
     ]
@@ -63,7 +64,7 @@ def test_todays_conditions() -> None:
 def test_the_conditions_of_2023() -> None:
     lines = shown("2023")
     types = words(lines, "Type")
-    assert [t for t in types if t != "RollingUpdate"] == [
+    assert [t for t in types if t not in ("RollingUpdate", "ClientSideApply")] == [
         "ClusterResourcePlacementScheduled",
         "ClusterResourcePlacementSynchronized",
         "ClusterResourcePlacementApplied",
