@@ -155,11 +155,13 @@ def null_elements(schema: BlockSchema, config: Mapping[str, Any], at: Path = ())
 
 def _parts(block: NestedBlock, value: Any) -> Iterable[tuple[Path, Mapping[str, Any]]]:
     """The bodies of a nested block by their path below its name."""
-    if block.nesting is Nesting.SINGLE:
-        return [((), value)] if isinstance(value, dict) else []
     if isinstance(value, dict):
+        if block.nesting is Nesting.SINGLE:
+            return [((), value)]
         return [((label,), part) for label, part in value.items()]
-    return [((index,), part) for index, part in enumerate(value)] if isinstance(value, list) else []
+    if isinstance(value, list) and block.nesting is not Nesting.SINGLE:
+        return [((index,), part) for index, part in enumerate(value)]
+    return []
 
 
 def _decides(schema: BlockSchema) -> bool:
@@ -259,10 +261,13 @@ def _same_blocks(block: NestedBlock | None, planned: Any, prior: Any) -> bool:
     """Whether two different values of a block type differ by nothing but arguments that are not set."""
     if block is None or type(planned) is not type(prior):
         return block is not None and prior is None and planned == _absent(block)
-    parts, before = dict(_parts(block, planned)), dict(_parts(block, prior))
-    if list(parts) != list(before) and (block.nesting is Nesting.LIST or parts.keys() != before.keys()):
+    after = dict(_parts(block, planned))
+    before = dict(_parts(block, prior))
+    if after.keys() != before.keys():
         return False
-    return all(same(block.schema, part, before[at]) for at, part in parts.items())
+    if block.nesting is Nesting.LIST and list(after) != list(before):
+        return False
+    return all(same(block.schema, part, before[at]) for at, part in after.items())
 
 
 # Instances whose action is decided, by module, type and name, then by key.

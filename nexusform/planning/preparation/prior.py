@@ -77,11 +77,14 @@ def prior_of(request: PlanRequest) -> Prior:
 
 def selected(prior: Prior, selection: Selection) -> Prior:
     """Without the objects that would be taken over, and that this plan leaves out."""
-    left_out = {address for address in prior.imports if not selection.has(address)}
+    left_out = [address for address in prior.imports if not selection.has(address)]
     if not left_out:
         return prior
-    instances = {address: i for address, i in prior.instances.items() if address not in left_out}
-    imports = {address: i for address, i in prior.imports.items() if address not in left_out}
+    instances = dict(prior.instances)
+    imports = dict(prior.imports)
+    for address in left_out:
+        instances.pop(address, None)
+        del imports[address]
     return replace(prior, instances=instances, by_block=_by_block(instances), imports=imports)
 
 
@@ -95,7 +98,7 @@ def _as_observed(
         if instance is None:
             continue
         if current is None and not instance.deposed:
-            del instances[address]
+            instances.pop(address, None)
         else:
             instances[address] = InstanceState(current, instance.deposed)
     return instances

@@ -146,17 +146,27 @@ def _fulfils(actual: Any, refined: Iterable[tuple[Path, Refinement]]) -> bool:
 def _part_type(of: Type, key: str | int) -> Type:
     if isinstance(of, ObjectType):
         return of.attribute(str(key)) or DYNAMIC
-    if isinstance(of, TupleType):
-        return of.elements[key] if isinstance(key, int) and key < len(of.elements) else DYNAMIC
-    return of.element if isinstance(of, ListType | SetType | MapType) else DYNAMIC
+    if isinstance(of, ListType | SetType | MapType):
+        return of.element
+    if isinstance(of, TupleType) and isinstance(key, int) and key < len(of.elements):
+        return of.elements[key]
+    return DYNAMIC
 
 
 def _sets_agree(planned: Sequence[Any], actual: Sequence[Any], element: Type) -> bool:
+    """Whether known elements are there, and every other one is what some unknown element may become."""
     unsure = [part for part in planned if has_unknown(part)]
-    rest = [part for part in actual if part not in planned]
-    if len(rest) > len(unsure) or not all(part in actual for part in planned if not has_unknown(part)):
+    certain = [part for part in planned if not has_unknown(part)]
+    if any(part not in actual for part in certain):
         return False
-    return all(any(agrees(one, part, element) for one in unsure) for part in rest)
+    rest = [part for part in actual if part not in planned]
+    if len(rest) > len(unsure):
+        return False
+    return all(_agrees_with_one(unsure, part, element) for part in rest)
+
+
+def _agrees_with_one(unsure: Sequence[Any], actual: Any, element: Type) -> bool:
+    return any(agrees(planned, actual, element) for planned in unsure)
 
 
 def _planned_and_actual(planned: Any, actual: Any, *, hidden: bool) -> str:

@@ -139,22 +139,25 @@ def _mixed(rule: OpenRule) -> bool:
 
 def _side(group: Sequence[Member], site: SitePlan, *, moving: bool) -> _Side:
     order = site.zones()
-    standing = [member for member in group if member.rank < 0]
-    standing_in = Counter(member.place.availability_zone for member in standing)
-    kept = [member for member in group if not _changeable(member) or (member.rank < 0 and not moving)]
+    kept = [member for member in group if _stays(member, moving=moving)]
     changed = [member for member in group if member not in kept]
     fixed = {member.place.availability_zone for member in kept}
     for member in changed:
         fixed |= member.pool.zones or frozenset()
+    # Zones in which members stand already come first: fewer of them move then.
+    standing_in = Counter(member.place.availability_zone for member in group if member.rank < 0)
     free = [zone for zone in order if zone not in fixed]
     free.sort(key=lambda zone: -standing_in[zone])
-    return _Side(
-        tuple(dict.fromkeys(_name(member) for member in group)),
-        tuple(zone for zone in order if zone in fixed),
-        tuple(free),
-        _least([member.pool.sku for member in group], site),
-        tuple(changed),
-    )
+    names = dict.fromkeys(_name(member) for member in group)
+    fixed_in_order = [zone for zone in order if zone in fixed]
+    least_zones = _least([member.pool.sku for member in group], site)
+    return _Side(tuple(names), tuple(fixed_in_order), tuple(free), least_zones, tuple(changed))
+
+
+def _stays(member: Member, *, moving: bool) -> bool:
+    """Whether a member keeps its zone: its argument cannot be changed, or it stands and none is to move."""
+    stands = member.rank < 0
+    return not _changeable(member) or (stands and not moving)
 
 
 def _name(member: Member) -> str:

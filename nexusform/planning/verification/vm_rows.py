@@ -159,14 +159,20 @@ def _missing_rows(vms: ChangedVms) -> Iterator[str]:
     moved = {row.object for row in vms.rows if row.action is PlacementAction.MOVE}
     yield from _twice(vms, goes)
     yield from _twice(vms, comes)
-    gone = {*goes, *moved}
     anew = vms.change.action in (Action.REPLACE, Action.REPLACE_CREATE_FIRST)
-    for name, vm in vms.before.items():
-        if name not in gone and (anew or name not in vms.after or _elsewhere(vm, vms.after[name])):
+    leaving = vms.before if anew else _not_among(vms.before, vms.after)
+    for name in leaving:
+        if name not in goes and name not in moved:
             yield f'It does not show that the VM "{name}" of {vms.change.address} leaves.'
-    for name, vm in vms.after.items():
-        if name not in comes and (anew or name not in vms.before or _elsewhere(vm, vms.before[name])):
+    coming = vms.after if anew else _not_among(vms.after, vms.before)
+    for name in coming:
+        if name not in comes:
             yield f'It does not show that the VM "{name}" of {vms.change.address} is placed.'
+
+
+def _not_among(vms: Mapping[str, PlacedVm], others: Mapping[str, PlacedVm]) -> list[str]:
+    """The names of VMs that do not stand, or stand elsewhere, on the other side of the plan."""
+    return [name for name, vm in vms.items() if name not in others or _elsewhere(vm, others[name])]
 
 
 def _twice(vms: ChangedVms, names: Iterable[str]) -> Iterator[str]:

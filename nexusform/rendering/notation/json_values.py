@@ -49,11 +49,14 @@ def sensitive_mask(plain: Any, marks: Any) -> Any:
         return True
     inside = marks or {}
     if isinstance(plain, Mapping):
-        masks = {name: sensitive_mask(plain[name], inside[name]) for name in plain if name in inside}
+        marked = [name for name in plain if name in inside]
+        masks = {name: sensitive_mask(plain[name], inside[name]) for name in marked}
         return {name: mask for name, mask in masks.items() if mask}
-    if _is_list(plain):
-        return [sensitive_mask(part, inside.get(index)) for index, part in enumerate(plain)] if inside else []
-    return False
+    if not _is_list(plain):
+        return False
+    if not inside:
+        return []
+    return [sensitive_mask(part, inside.get(index)) for index, part in enumerate(plain)]
 
 
 def redacted(plain: Any, marks: Any) -> Any:

@@ -258,22 +258,28 @@ def _followed(tree: Difference) -> list[str]:
 
 def _clauses(tree: Difference, schema: BlockSchema | None, path: str) -> list[str]:
     """`pool1 count 24 -> 30` for every argument that differs, nested blocks too."""
-    hidden = {order_attribute(name) for name in schema.blocks} if schema else set()
-    clauses = []
-    for child in tree.children:
-        if not child.symbol or child.name in hidden or child.name in PLACEMENT_MAPS:
-            continue
-        attribute = schema.attributes.get(child.name) if schema else None
-        if schema is None or (attribute is not None and attribute.configurable):
-            clauses.append(f"{path}{child.name} {_value(child)}")
+    shown = [child for child in tree.children if child.symbol and _is_written(child.name, schema)]
+    clauses = [f"{path}{child.name} {_value(child)}" for child in shown]
     for block in tree.blocks:
-        inner = schema.blocks.get(block.name) if schema else None
+        nested = schema.blocks.get(block.name) if schema else None
+        inner = nested.schema if nested else None
         title = f"{path}{block.label or block.name}"
         if block.symbol in (CREATED, DELETED):
-            clauses.append(f"{block.symbol} {title}{_contents(block, inner.schema if inner else None)}")
+            clauses.append(f"{block.symbol} {title}{_contents(block, inner)}")
         elif block.symbol:
-            clauses += _clauses(block, inner.schema if inner else None, f"{title} ")
+            clauses += _clauses(block, inner, f"{title} ")
     return clauses
+
+
+def _is_written(name: str, schema: BlockSchema | None) -> bool:
+    """Whether an argument is one that users write; without a schema all are taken for it."""
+    if name in PLACEMENT_MAPS:
+        return False
+    if schema is None:
+        return True
+    attribute = schema.attributes.get(name)
+    is_order = any(name == order_attribute(block) for block in schema.blocks)
+    return attribute is not None and attribute.configurable and not is_order
 
 
 def _contents(block: Difference, schema: BlockSchema | None) -> str:
