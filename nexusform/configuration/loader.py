@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct
@@ -63,6 +64,7 @@ _LARGEST_ENTRY: Final = 1 << 30  # bytes of a kept tree
 _KEY_LENGTH: Final = 32  # bytes
 _DIGEST_LENGTH: Final = 32
 _VARIABLE_FILES: Final = ("nexusform.nfvars.hcl", "nexusform.nfvars.json")
+NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _FIRST: Final = " `nexusform init` at a terminal offers to write a first one."
 _AUTO: Final = (".auto.nfvars.hcl", ".auto.nfvars.json")
 
@@ -75,16 +77,18 @@ def load(
     data: Mapping[str, BlockSchema] | None = None,
     extra: Sequence[SourceFile] = (),
     confinement: Confinement = FREE,
+    unsaved: Mapping[str, str] = NOTHING,
 ) -> tuple[Configuration | None, list[Diagnostic]]:
     """Read the module tree whose root is a directory, and everything wrong with it.
 
-    `extra` are further texts of the root module, after its files. `managed` and `data` are the schemas
+    `extra` are further texts of the root module, after its files; `unsaved` are texts in place of those of
+    files, by the files' real paths. `managed` and `data` are the schemas
     by type name; without them types are not checked. Parsed trees are kept below `cache_directory` when
     one is given. None when nothing could be read; with errors the configuration holds what could be
     understood, after syntax errors only its files (to show source lines) and a root module without a
     directory.
     """
-    reader = _FileReader(cache_directory, confinement)
+    reader = _FileReader(cache_directory, confinement, unsaved)
     with collector_off():
         root = reader.module(directory, None)
         if root is None:
@@ -139,8 +143,11 @@ def read_variables(
 class _FileReader:
     """Reads directories, each once."""
 
-    def __init__(self, cache_directory: str | None, confinement: Confinement) -> None:
+    def __init__(
+        self, cache_directory: str | None, confinement: Confinement, unsaved: Mapping[str, str]
+    ) -> None:
         self._confinement = confinement
+        self._unsaved = unsaved
         self._cache = _Cache(cache_directory) if cache_directory else None
         self._modules: dict[str, ModuleFiles] = {}
         self.problems: list[Diagnostic] = []
@@ -179,6 +186,9 @@ class _FileReader:
 
     def _file(self, directory: str, name: str) -> ParsedFile:
         path = os.path.normpath(os.path.join(directory, name))  # noqa: PTH118 - a shown path
+        text = self._unsaved.get(os.path.realpath(path)) if self._unsaved else None
+        if text is not None:
+            return self.parsed(SourceFile(path, text), name)
         source = _read(path, self._confinement.admitted, self.problems)
         if source is None:
             source = SourceFile(os.fsencode(path).decode(errors="replace"), "")

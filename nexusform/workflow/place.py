@@ -29,7 +29,8 @@ class Place(Struct, frozen=True):
     `directory` is the root module's. `environment` are the process's variables. `state_path` is
     the flag -state ("" = as configured). `variables` are ("var" | "var-file", text) as given.
     `confinement` says what configuration may name, `allow_remote` which addresses (how they begin).
-    `backend_config` are the flags of that name, `bounds` the most that a plan may stand for.
+    `backend_config` are the flags of that name, `bounds` the most that a plan may stand for. `unsaved` are
+    texts that stand in an editor in place of files, by the files' real paths.
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -40,6 +41,7 @@ class Place(Struct, frozen=True):
     allow_remote: tuple[str, ...] = ()
     backend_config: tuple[str, ...] = ()
     bounds: Bounds = DEFAULT
+    unsaved: Mapping[str, str] = field(default_factory=dict)
 
     def allows(self, address: str) -> bool:
         """Whether configuration may name a remote address: in a confined run, one that is allowed."""
@@ -146,4 +148,5 @@ def load_configuration(
             data=known.schemas["data"],
             extra=extra,
             confinement=place.confinement,
+            unsaved=place.unsaved,
         )

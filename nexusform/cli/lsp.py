@@ -1,0 +1,29 @@
+"""`nexusform lsp`."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from msgspec import Struct
+
+from nexusform.cli.commands import command
+from nexusform.cli.screen import Screen
+
+
+class LspArguments(Struct, frozen=True, kw_only=True):
+    """What `lsp` takes."""
+
+
+@command("lsp", LspArguments, trusts=False)
+def lsp(arguments: LspArguments) -> int:  # noqa: ARG001 - one face
+    """Be a language server: editors start this and talk to it over stdin and stdout.
+
+    Diagnostics, completion, hover, definitions, renaming, formatting, and hints of where things land.
+    """
+    if find_spec("pygls") is None:
+        Screen().err("Error: The language server needs the extra editor: pip install 'nexusform[editor]'.")
+        return 1
+    from nexusform.editor.server import make_server
+
+    make_server().start_io()
+    return 0

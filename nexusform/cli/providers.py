@@ -1,0 +1,37 @@
+"""`nexusform providers`: what configuration can say of each type."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+import click
+from msgspec import Struct
+
+from nexusform.cli.arguments import switch
+from nexusform.cli.commands import Entry, LazyGroup, command
+
+providers: Final = LazyGroup(
+    "providers",
+    {"schema": Entry("nexusform.cli.providers:schema", "The schemas of all types, as JSON")},
+    summary="What configuration can say of each type.",
+)
+
+
+class SchemaArguments(Struct, frozen=True, kw_only=True):
+    """What `providers schema` takes."""
+
+    as_json: bool = switch("As a JSON document (the only form there is)", flag="json")
+
+
+@command("schema", SchemaArguments, trusts=False)
+def schema(arguments: SchemaArguments) -> int:
+    """Print every resource type and data source with its arguments and blocks, in Terraform's JSON form."""
+    if not arguments.as_json:
+        raise click.UsageError("The schemas are printed as JSON only: add -json.")
+    from nexusform.rendering.json.schema_document import providers_schema
+    from nexusform.rendering.notation.json_values import json_bytes
+    from nexusform.resource_types.registry import registries
+
+    sys.stdout.write(json_bytes(providers_schema(registries()), pretty=True).decode())
+    return 0

@@ -1,0 +1,272 @@
+"""An editor's session with `nexusform lsp`, driven by pygls' own client."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pygls", reason="pygls is not installed")
+
+from lsprotocol import types as lsp
+from pygls.lsp.client import LanguageClient
+
+MAIN = """resource "nexus_site" "lab" {}
+
+resource "nexus_rack" "rack" {
+  for_each      = toset(["1", "2"])
+  site_id       = nexus_site.lab.id
+  name          = "räck${each.key}"
+  machine_count = var.machines # \U0001d518 four
+}
+
+variable "machines" {
+  description = "Machines of a rack"
+  default     = 4
+}
+"""
+CLUSTER = """resource "nexus_kubernetes_cluster" "web" {
+  site_id = nexus_site.lab.id
+
+  control_plane {
+    count       = 3
+    vm_sku_name = "NC_G12_56_v1"
+  }
+  agent_pool "pool1" {
+    count       = 4
+    vm_sku_name = "NC_P22_112_v1"
+  }
+}
+"""
+
+
+class Session:
+    """An editor with one folder open."""
+
+    def __init__(self, client: LanguageClient, folder: Path) -> None:
+        self.client = client
+        self.folder = folder
+        self.told: dict[str, list[lsp.Diagnostic]] = {}
+        self.texts: dict[str, str] = {}
+
+    def uri(self, name: str) -> str:
+        return (self.folder / name).as_uri()
+
+    def open(self, name: str) -> None:
+        self.texts[name] = (self.folder / name).read_text()
+        item = lsp.TextDocumentItem(self.uri(name), "nexusform", 1, self.texts[name])
+        self.client.text_document_did_open(lsp.DidOpenTextDocumentParams(item))
+
+    def type(self, name: str, text: str) -> None:
+        self.texts[name] = text
+        document = lsp.VersionedTextDocumentIdentifier(2, self.uri(name))
+        change = lsp.TextDocumentContentChangeWholeDocument(text)
+        self.client.text_document_did_change(lsp.DidChangeTextDocumentParams(document, [change]))
+
+    def save(self, name: str) -> None:
+        (self.folder / name).write_text(self.texts[name])
+        document = lsp.TextDocumentIdentifier(self.uri(name))
+        self.client.text_document_did_save(lsp.DidSaveTextDocumentParams(document))
+
+    def at(self, name: str, before: str, word: str = "") -> dict[str, Any]:
+        """The place after `before` (its first), in UTF-16 units as editors count."""
+        text = self.texts[name]
+        head = text[: text.index(before) + len(before) - len(word)]
+        line = head.rpartition("\n")[2]
+        position = lsp.Position(head.count("\n"), len(line.encode("utf-16-le")) // 2)
+        return {"text_document": lsp.TextDocumentIdentifier(self.uri(name)), "position": position}
+
+    async def completions(self, name: str, before: str) -> dict[str, lsp.CompletionItem]:
+        listed = await self.client.text_document_completion_async(
+            lsp.CompletionParams(**self.at(name, before))
+        )
+        assert isinstance(listed, lsp.CompletionList)
+        return {item.label: item for item in listed.items}
+
+    async def hover(self, name: str, before: str) -> str:
+        told = await self.client.text_document_hover_async(lsp.HoverParams(**self.at(name, before)))
+        if told is None:
+            return ""
+        assert isinstance(told.contents, lsp.MarkupContent)
+        return told.contents.value
+
+    async def problems(self, name: str) -> list[lsp.Diagnostic]:
+        """What is told of a file once the server has answered everything so far."""
+        await self.client.text_document_hover_async(lsp.HoverParams(**self.at(name, "")))
+        return self.told.get(self.uri(name), [])
+
+
+@asynccontextmanager
+async def _session(folder: Path) -> AsyncIterator[Session]:
+    client = LanguageClient("a test", "1")
+    session = Session(client, folder)
+
+    @client.feature(lsp.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+    def published(parameters: lsp.PublishDiagnosticsParams) -> None:
+        session.told[parameters.uri] = list(parameters.diagnostics)
+
+    await client.start_io(sys.executable, "-m", "nexusform", "lsp")
+    await client.initialize_async(lsp.InitializeParams(lsp.ClientCapabilities()))
+    client.initialized(lsp.InitializedParams())
+    yield session
+    await client.shutdown_async(None)
+    client.exit(None)
+    await client.stop()
+
+
+@pytest.fixture
+def drive(tmp_path: Path) -> Callable[[Callable[[Session], Awaitable[None]]], None]:
+    """Run a session over a folder of two files."""
+    (tmp_path / "main.nf.hcl").write_text(MAIN)
+    (tmp_path / "cluster.nf.hcl").write_text(CLUSTER)
+
+    def run(story: Callable[[Session], Awaitable[None]]) -> None:
+        async def whole() -> None:
+            async with _session(tmp_path) as session:
+                await story(session)
+
+        asyncio.run(asyncio.wait_for(whole(), 60))
+
+    return run
+
+
+Drive = Callable[[Callable[[Session], Awaitable[None]]], None]
+
+
+def test_what_is_typed_is_checked_before_it_is_saved(drive: Drive) -> None:
+    async def story(session: Session) -> None:
+        session.open("main.nf.hcl")
+        assert await session.problems("main.nf.hcl") == []
+        session.type("main.nf.hcl", MAIN.replace("machine_count = var.machines", "machine_cont = var.n"))
+        problems = await session.problems("main.nf.hcl")
+        assert {"unsupported-argument", "reference-to-undeclared-input-variable"} <= {
+            p.code for p in problems
+        }
+        (wrong,) = [p for p in problems if p.code == "unsupported-argument"]
+        assert (wrong.range.start.line, wrong.range.start.character) == (6, 2)
+        assert 'Did you mean "machine_count"?' in wrong.message
+        session.type("main.nf.hcl", MAIN)
+        assert await session.problems("main.nf.hcl") == []
+
+    drive(story)
+
+
+def test_names_and_values_are_completed(drive: Drive) -> None:
+    async def story(session: Session) -> None:
+        session.open("cluster.nf.hcl")
+        text = (
+            CLUSTER
+            + '\nresource "nexus_rack" "more" {\n  name = "more"\n  site_id = \n  machine\n}\nresource "nex'
+        )
+        session.type("cluster.nf.hcl", text)
+        skus = await session.completions("cluster.nf.hcl", 'vm_sku_name = "')
+        assert skus["NC_P46_224_v1"].detail == "46 vCPUs (48 of the host), 224 GiB, 1 cell"
+        arguments = await session.completions("cluster.nf.hcl", "  machine")
+        assert arguments["machine_count"].detail == "number, required"
+        assert arguments["machine_override"].insert_text_format is lsp.InsertTextFormat.Snippet
+        assert "name" not in arguments  # it is written
+        references = await session.completions("cluster.nf.hcl", '"more"\n  site_id = ')
+        assert next(iter(references)) == "nexus_site.lab.id"
+        assert "var.machines" in references
+        types = await session.completions("cluster.nf.hcl", '\nresource "nex')
+        assert {"nexus_rack", "nexus_site", "fleet_member_cluster"} <= set(types)
+
+    drive(story)
+
+
+def test_a_reference_is_completed_step_by_step(drive: Drive) -> None:
+    async def story(session: Session) -> None:
+        session.open("main.nf.hcl")
+        for typed, expected in (
+            ("var.", "machines"),
+            ("nexus_kubernetes_cluster.", "web"),
+            ("nexus_kubernetes_cluster.web.no", "nodes"),
+        ):
+            session.type("main.nf.hcl", f'{MAIN}\noutput "x" {{\n  value = {typed}\n}}\n')
+            assert expected in await session.completions("main.nf.hcl", f"value = {typed}")
+
+    drive(story)
+
+
+def test_where_things_land_is_shown_beside_the_text(drive: Drive) -> None:
+    async def story(session: Session) -> None:
+        session.open("cluster.nf.hcl")
+        whole = lsp.Range(lsp.Position(0, 0), lsp.Position(99, 0))
+        document = lsp.TextDocumentIdentifier(session.uri("cluster.nf.hcl"))
+        hints = await session.client.text_document_inlay_hint_async(lsp.InlayHintParams(document, whole))
+        assert hints is not None
+        pools = {hint.position.line: hint.label for hint in hints}
+        assert pools[7] == "räck1,2: 2 each"
+        assert "web/pool1: 4 VMs on zones" in await session.hover("cluster.nf.hcl", "agent_pool")
+        assert "; room for" in await session.hover("cluster.nf.hcl", "agent_pool")
+        assert "**`NC_P22_112_v1`** 22 vCPUs" in await session.hover("cluster.nf.hcl", '"NC_P22')
+        assert "required" in await session.hover("cluster.nf.hcl", "  site_id")
+        session.type("cluster.nf.hcl", CLUSTER.replace("count       = 4", "count       = 8"))
+        session.save("cluster.nf.hcl")
+        hints = await session.client.text_document_inlay_hint_async(lsp.InlayHintParams(document, whole))
+        assert hints is not None
+        assert {hint.position.line: hint.label for hint in hints}[7] == "räck1,2: 4 each"
+
+    drive(story)
+
+
+def test_names_lead_to_their_declaration_and_are_renamed_everywhere(drive: Drive, tmp_path: Path) -> None:
+    async def story(session: Session) -> None:
+        session.open("cluster.nf.hcl")
+        session.open("main.nf.hcl")
+        place = session.at("cluster.nf.hcl", "nexus_site.la")
+        where = await session.client.text_document_definition_async(lsp.DefinitionParams(**place))
+        assert isinstance(where, lsp.Location)
+        assert (where.uri, where.range.start) == (session.uri("main.nf.hcl"), lsp.Position(0, 23))
+        edit = await session.client.text_document_rename_async(lsp.RenameParams(new_name="lon", **place))
+        assert edit is not None
+        for uri, changes in (edit.changes or {}).items():
+            name = uri.rpartition("/")[2]
+            (tmp_path / name).write_text(_edited(session.texts[name], changes))
+        assert "nexus_site.lab" not in (tmp_path / "cluster.nf.hcl").read_text()
+        main = (tmp_path / "main.nf.hcl").read_text()
+        assert 'resource "nexus_site" "lon" {}\n\nmoved {\n  from = nexus_site.lab\n' in main
+        place = session.at("main.nf.hcl", "var.mach")
+        edit = await session.client.text_document_rename_async(lsp.RenameParams(new_name="servers", **place))
+        assert edit is not None
+        ((_, changes),) = (edit.changes or {}).items()
+        renamed = _edited(MAIN, changes)
+        assert renamed == MAIN.replace("var.machines", "var.servers").replace('"machines"', '"servers"')
+        with pytest.raises(Exception, match="is not a name"):
+            await session.client.text_document_rename_async(lsp.RenameParams(new_name="1x", **place))
+
+    drive(story)
+
+
+def _edited(text: str, changes: Any) -> str:
+    lines = text.split("\n")
+
+    def offset(position: lsp.Position) -> int:
+        before = sum(len(line) + 1 for line in lines[: position.line])
+        return before + len(
+            lines[position.line].encode("utf-16-le")[: 2 * position.character].decode("utf-16-le")
+        )
+
+    for change in sorted(changes, key=lambda c: offset(c.range.start), reverse=True):
+        text = text[: offset(change.range.start)] + change.new_text + text[offset(change.range.end) :]
+    return text
+
+
+def test_a_file_is_formatted(drive: Drive) -> None:
+    async def story(session: Session) -> None:
+        session.open("main.nf.hcl")
+        session.type("main.nf.hcl", MAIN.replace("  default     = 4", "default=4"))
+        document = lsp.TextDocumentIdentifier(session.uri("main.nf.hcl"))
+        options = lsp.FormattingOptions(2, insert_spaces=True)
+        edits = await session.client.text_document_formatting_async(
+            lsp.DocumentFormattingParams(document, options)
+        )
+        assert edits is not None
+        assert _edited(session.texts["main.nf.hcl"], edits) == MAIN
+
+    drive(story)

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from nexusform.cli.main import run
+from nexusform.rendering.json.schema_document import providers_schema
+from nexusform.resource_types.registry import registries
+
+
+def test_every_type_is_there_with_what_it_takes(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["providers", "schema", "-json"]) == 0
+    document = json.loads(capfd.readouterr().out)
+    assert document == json.loads(json.dumps(providers_schema(registries())))
+    schemas = document["provider_schemas"]["nexusform"]
+    assert set(schemas["resource_schemas"]) == set(registries().resource_types)
+    assert set(schemas["data_source_schemas"]) == set(registries().data_sources)
+    rack = schemas["resource_schemas"]["nexus_rack"]["block"]
+    assert rack["attributes"]["machine_count"] | {"description": ""} == {
+        "type": "number",
+        "description": "",
+        "description_kind": "plain",
+        "required": True,
+    }
+    assert rack["block_types"]["machine_override"]["nesting_mode"] == "map"
+    assert run(["providers", "schema"]) == 1
