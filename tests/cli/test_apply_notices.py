@@ -275,3 +275,48 @@ def test_what_is_known_of_unknown_outputs_is_in_the_plan_file_and_shown_nowhere(
     assert 'Output "o" was known in the plan and came out otherwise.' in capfd.readouterr().err
     path.write_bytes(plan_file.write(saved.plan, saved.snapshot, saved.prior_state))
     assert run([f"-chdir={tmp_path}", "apply", str(path)]) == 0
+
+
+def test_an_arm_of_unknown_type_that_is_not_chosen_decides_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = """
+variable "on" {
+  default = true
+}
+locals {
+  later = jsondecode("[\\"${timestamp()}\\"]")
+}
+resource "nexus_site" "counted" {
+  count = length(var.on ? ["a"] : local.later)
+  name  = "c${count.index}"
+}
+resource "nexus_site" "keyed" {
+  for_each = toset(var.on ? ["a"] : local.later)
+  name     = each.key
+}
+provider "simulated" {
+  dynamic "fault" {
+    for_each = var.on ? [] : local.later
+    content {
+      address   = fault.value
+      operation = "create"
+    }
+  }
+}
+output "mapped" {
+  value = { for name in(var.on ? ["p"] : local.later) : name => 1 }
+}
+"""
+    code, said = _apply(tmp_path, text, capfd)
+    assert code == 0
+    assert "Resources: 2 added" in said
+    assert _outputs(tmp_path, capfd) == {"mapped": {"p": 1}}
+    assert run([f"-chdir={tmp_path}", "plan", "-detailed-exitcode"]) == 0
+    text = text.replace("default = true", "default = false").replace("var.on ? [] : local.later", "[]")
+    (tmp_path / "main.nf.hcl").write_text(text)
+    assert run([f"-chdir={tmp_path}", "validate"]) == 0
+    assert run([f"-chdir={tmp_path}", "plan", "-no-color"]) == 1
+    said = capfd.readouterr().err
+    assert "Error: Invalid count argument" in said
+    assert "Error: Invalid for_each argument" in said

@@ -162,3 +162,12 @@ def test_mistakes_say_where_and_what(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, text: bytes, words: str
 ) -> None:
     assert words in _said(capfd, tmp_path, text)
+
+
+def test_a_file_that_is_not_utf_8_is_named_with_its_line_and_no_text(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "main.nf.hcl").write_bytes(b'locals {\n  a = 1\n  b = "\xff"\n}\n')
+    assert run([f"-chdir={tmp_path}", "validate", "-no-color"]) == 1
+    said = capfd.readouterr().err
+    assert "on main.nf.hcl line 3:\n│   (source code not available)\n" in said

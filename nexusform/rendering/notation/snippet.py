@@ -56,12 +56,16 @@ def _lines(file: SourceFile) -> tuple[bytes, tuple[int, ...]]:
 
 
 def snippet_of(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> Snippet | None:
-    """The lines of the diagnostic's subject (and context); None when the file is not at hand."""
+    """The lines of the diagnostic's subject (and context); None when the file is not at hand, or its text
+    could not be read that far.
+    """
     subject = diagnostic.subject
     file = files.get(subject.filename) if subject else None
     if subject is None or file is None:
         return None
     data, starts = _lines(file)
+    if subject.start.byte > len(data):
+        return None
     first, last = _line_range(subject, diagnostic.context, data, starts)
     begin = starts[first]
     shown = min(last, first + MAX_LINES - 1)
