@@ -148,6 +148,8 @@ def _converted(
 ) -> tuple[Type, list[Value]]:
     # Every part as `element`; when that leaves types open, all brought to one type.
     element = of.element
+    if not isinstance(from_type, TupleType | ObjectType):
+        _require_convertible(from_type, of)  # of a collection without elements, too
     items = []
     for step, part in parts:
         try:
