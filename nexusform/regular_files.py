@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
+import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -137,6 +140,8 @@ def write_whole(
     what stood at the path is as it was.
     """
     aside = _beside(path)
+    if durable:  # what need not last, such as a cache, has folders that are long to look through
+        _remove_leftovers(path)
     try:
         descriptor = create(aside, mode)
         try:
@@ -178,7 +183,36 @@ def sync_directory(path: Path) -> None:
 
 
 def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
+    return path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(8).hex()}.tmp")
+
+
+_LEFT_FOR: Final = 60  # seconds; what is still being written on another machine is younger
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove what processes that died had begun to write for this path."""
+    name = re.compile(rf"\.{re.escape(path.name)}\.([0-9]+)-[0-9a-f]{{16}}\.tmp")
+    with suppress(OSError), os.scandir(path.parent) as entries:
+        for entry in entries:
+            match = name.fullmatch(entry.name)
+            if match is None or not entry.is_file(follow_symlinks=False):
+                continue
+            old = time.time() - entry.stat(follow_symlinks=False).st_mtime > _LEFT_FOR
+            if old and not is_alive(int(match[1])):
+                Path(entry.path).unlink(missing_ok=True)
+
+
+def is_alive(process: int) -> bool:
+    """Whether a process of this machine goes on; where that cannot be told, it does."""
+    if sys.platform == "win32":
+        return True  # to ask would be to end it
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
 
 
 def _keep_mode(old: Path, new: Path) -> None:

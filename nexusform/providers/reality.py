@@ -9,13 +9,17 @@ ends, or after a kill with the next change. Whoever only reads writes nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, TypeAlias
 
+from msgspec import Struct
+
 from nexusform.ports import ObjectKey, ProviderProblem
 from nexusform.regular_files import (
+    PRIVATE,
     NotRegular,
     TooLarge,
     create,
@@ -29,7 +33,6 @@ from nexusform.state import json_text
 Attributes: TypeAlias = Mapping[str, Any]
 
 SIZE_LIMIT: Final = 512 * 1024 * 1024  # bytes; a reality beyond it is a mistake
-_READABLE: Final = 0o644
 REWRITTEN_BELOW: Final = 200  # objects; more than these go to the log
 
 
@@ -43,10 +46,13 @@ class Reality:
         self._lock = Lock()
         self._flushing = Lock()
         self._objects: dict[ObjectKey, Attributes] | None = None
-        self._pending: list[bytes] = []
+        self._pending: list[_Pending] = []
+        self._undone: dict[int, ProviderProblem] = {}  # why, by the number of the change
         self._taken = 0
         self._durable = 0
         self._log: int | None = None
+        self._log_size = 0
+        self._torn = False  # the log ends with what a failed write left, and could not be cut
         self._left_over = False  # a log of a run that was killed, already among the objects
 
     def get(self, key: ObjectKey) -> Attributes | None:
@@ -71,8 +77,8 @@ class Reality:
         self._change(key, None)
 
     def close(self) -> None:
-        """Fold the log into the file."""
-        with self._flushing, self._lock:
+        """Fold the log into the file. Where that fails, all of it is durable in the log, and stays there."""
+        with self._flushing, self._lock, suppress(ProviderProblem):
             if self._log is not None:
                 self._rewrite()
 
@@ -81,56 +87,95 @@ class Reality:
     def _change(self, key: ObjectKey, attributes: Attributes | None) -> None:
         with self._lock:
             objects = self._loaded()
-            if attributes is None:
-                if objects.pop(key, None) is None:
-                    return
-            else:
-                objects[key] = attributes
-            self._pending.append(_line(key, attributes))
+            before = objects.get(key)
+            if attributes is None and before is None:
+                return
+            _set(objects, key, attributes)
             self._taken += 1
             ticket = self._taken
+            self._pending.append(_Pending(ticket, key, before, _line(key, attributes)))
         self._make_durable(ticket)
 
     def _make_durable(self, ticket: int) -> None:
         """Wait until the change with this number is on disk; whoever comes first writes for all."""
         with self._flushing:
+            if ticket in self._undone:
+                raise self._undone.pop(ticket)
             if self._durable >= ticket:
                 return
             with self._lock:
-                lines, upto = self._pending, self._taken
-                self._pending = []
-                small = len(self._loaded()) <= REWRITTEN_BELOW and self._log is None
-                folded = small or self._left_over
-                if folded:
-                    self._rewrite()
+                batch, self._pending = self._pending, []
+                try:
+                    small = len(self._loaded()) <= REWRITTEN_BELOW and self._log is None
+                    folded = small or self._left_over
+                    if folded:
+                        self._rewrite()
+                except ProviderProblem as problem:
+                    self._undo(batch, problem)
             if not folded:
-                self._append(b"".join(lines))
-            self._durable = upto
+                self._append_all(batch)
+            self._durable = max(batch[-1].number, self._durable)
+        if ticket in self._undone:
+            raise self._undone.pop(ticket)
+
+    def _append_all(self, batch: Sequence[_Pending]) -> None:
+        try:
+            self._append(b"".join(each.line for each in batch))
+        except ProviderProblem as problem:
+            with self._lock:
+                # What came meanwhile may stand on what is undone now.
+                self._undo([*batch, *self._pending], problem)
+                self._pending = []
+
+    def _undo(self, batch: Sequence[_Pending], problem: ProviderProblem) -> None:
+        """Take back in memory what could not be written, so that no later write makes it durable."""
+        assert self._objects is not None, "what changed was loaded"
+        for change in reversed(batch):
+            _set(self._objects, change.key, change.before)
+            self._undone[change.number] = problem
 
     def _append(self, lines: bytes) -> None:
+        if self._torn:
+            raise ProviderProblem(f"{self._log_path} cannot be written since an earlier write to it failed.")
         try:
             if self._log is None:
-                self._log = create(self._log_path, _READABLE)
+                self._log = create(self._log_path)
+                self._log_size = 0
                 sync_directory(self._path.parent)
             write_all(self._log, lines)
             os.fsync(self._log)
+            self._log_size += len(lines)
         except OSError as problem:
+            self._cut_log()
             raise ProviderProblem(f"{self._log_path} cannot be written: {problem.strerror}.") from None
+
+    def _cut_log(self) -> None:
+        """Take what a failed write left out of the log."""
+        if self._log is None:
+            return
+        try:
+            os.ftruncate(self._log, self._log_size)
+            os.lseek(self._log, self._log_size, os.SEEK_SET)
+        except OSError:
+            self._torn = True
 
     def _rewrite(self) -> None:
         """Write the whole file atomically, then drop the log."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self._path, _document(self._loaded()), _READABLE)
-            if self._log is not None:
-                os.close(self._log)
-                self._log = None
-            self._log_path.unlink(missing_ok=True)
-            self._left_over = False
+            write_whole(self._path, _document(self._loaded()), PRIVATE)
         except OSError as problem:
             raise ProviderProblem(
                 f"The reality file {self._path} cannot be written: {problem.strerror}."
             ) from None
+        # From here on the change is made: a log that cannot be removed is removed with the next change.
+        self._left_over = True
+        with suppress(OSError):
+            if self._log is not None:
+                log, self._log = self._log, None
+                os.close(log)
+            self._log_path.unlink(missing_ok=True)
+            self._left_over = False
 
     # --- reading -------------------------------------------------------------------------------
 
@@ -145,6 +190,21 @@ class Reality:
         return self._objects
 
 
+class _Pending(Struct, frozen=True):
+    # A change that is made in memory and not durable yet; `before` is what it took the place of.
+    number: int
+    key: ObjectKey
+    before: Attributes | None
+    line: bytes
+
+
+def _set(objects: dict[ObjectKey, Attributes], key: ObjectKey, attributes: Attributes | None) -> None:
+    if attributes is None:
+        objects.pop(key, None)
+    else:
+        objects[key] = attributes
+
+
 def _line(key: ObjectKey, attributes: Attributes | None) -> bytes:
     return json_text.dumps([key.type, key.id, key.creation, attributes]) + b"\n"
 
@@ -155,10 +215,7 @@ def _replay(line: bytes, objects: dict[ObjectKey, Attributes], path: Path) -> No
     except (ValueError, json_text.JsonProblem):
         raise ProviderProblem(f"{path} is damaged: it holds a line that is not a change record.") from None
     key = ObjectKey(kind, name, creation)
-    if attributes is None:
-        objects.pop(key, None)
-    else:
-        objects[key] = attributes
+    _set(objects, key, attributes)
 
 
 def _document(objects: Mapping[ObjectKey, Attributes]) -> bytes:
