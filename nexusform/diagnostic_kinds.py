@@ -344,6 +344,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "reference-to-undeclared-resource": "Reference to undeclared resource",
     "reference-to-unknown-run-block": "Reference to unknown run block",
     "remaining-steps-were-dropped": "Remaining steps were dropped",
+    "remembered-backend-config-counts": "Remembered -backend-config counts",
     "remote-address-is-not-allowed": "Remote address is not allowed",
     "remote-state-is-missing": "No such state",
     "replicas-are-changed-by-an-autoscaler": "Replicas are changed by an autoscaler",

@@ -41,11 +41,11 @@ def change_from(
     locking: Locking,
     *,
     force: bool = False,
+    rescued: State | None = None,
 ) -> ChangedState:
-    """Make a change at the place; what is to be told is printed."""
-    changed = change_state(
-        place, operation, locking, change, session=Session(waiting=screen.out), force=force
-    )
+    """Make a change at the place; what is to be told is printed. See change_state."""
+    session = Session(waiting=screen.out)
+    changed = change_state(place, operation, locking, change, session=session, force=force, rescued=rescued)
     diagnostics = list(changed.diagnostics)
     if changed.before is not None and changed.after is None and not exists(changed.before):
         beside_the_point = ("no-matching-objects-found", "nothing-to-move")
@@ -161,7 +161,7 @@ def push(arguments: PushArguments) -> int:
     force = arguments.force
     change = state_commands.push(document, arguments.file, force=force)
     place, locking = place_of(arguments.state), arguments.lock.locking()
-    changed = change_from(screen, "state push", change, place, locking, force=force)
+    changed = change_from(screen, "state push", change, place, locking, force=force, rescued=document)
     return 0 if changed.after is not None else 1
 
 

@@ -74,6 +74,10 @@ def force_unlock(arguments: ForceUnlockArguments) -> int:
     Make sure that its holder no longer runs: two runs that write one state undo each other.
     """
     screen = Screen()
+    holder, problems, sources = find_holder(place_of(arguments.state))
+    if holder is None and not problems:
+        screen.err("The state is not locked: nothing to unlock.")
+        return 1
     if not arguments.force:
         if not input_allowed(flag=True):
             screen.err("Questions are turned off (NF_INPUT). Break the lock without one: -force.")

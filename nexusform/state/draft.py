@@ -78,6 +78,7 @@ class StateDraft:
         elif isinstance(record, Moved):
             self._move(record)
         elif isinstance(record, Begun):
+            self._following.began(record.serial)
             self._begin(record)
         elif isinstance(record, Planned):
             self._following.begin(record)

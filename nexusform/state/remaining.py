@@ -88,16 +88,24 @@ class Following:
         self._parts: list[Planned] = list(remaining.parts) if remaining else []
         self._done: set[int] = set(remaining.done) if remaining else set()
         self._ended = remaining.ended if remaining else False
+        self._known_to_count = remaining is not None  # what it has done says that it was begun
+        self._serial = 0  # of the last apply that began
+
+    def began(self, serial: int) -> None:
+        """An apply made its first change, under this serial."""
+        self._serial = serial
 
     def begin(self, part: Planned) -> None:
         """A part of a plan; the first one takes the place of what was followed before."""
         if part.part == 0:
             self._parts, self._done, self._ended = [], set(), False
+            self._known_to_count = False
         self._parts.append(part)
 
     def reached(self, progress: Progress) -> None:
         """How far it was followed before this journal began."""
         self._done, self._ended = set(progress.done), progress.ended
+        self._known_to_count = True
 
     def did(self, steps: Sequence[int]) -> None:
         """These steps are done. The apply goes on, whatever became of it before."""
@@ -112,6 +120,8 @@ class Following:
         """What was begun; None when there is no plan, or it was followed to its end."""
         if not self._parts or len(self._parts) != self._parts[0].parts:
             return None  # nothing is done before the plan is in the journal as a whole
+        if not self._known_to_count and self._serial != self._parts[0].serial:
+            return None  # cut off before its first change: the plan stands for itself still
         if self._ended and len(self._done) == self._parts[0].steps:
             return None
         return Remaining(tuple(self._parts), frozenset(self._done), self._ended)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ from nexusform.planning.request import PlanRequest
 from nexusform.planning.saved import plan_file
 from nexusform.ports import BackendProblem
 from nexusform.state import codec, journal
-from nexusform.state.journal import Finished, Planned
+from nexusform.state.journal import Begun, Finished, Planned, Record
 from nexusform.state.objects import State
 from nexusform.state.remaining import Remaining, planned_records
 from nexusform.words import counted
@@ -80,9 +80,8 @@ def apply_plan(run: Run, plan: Plan, listener: Listener, options: ApplyOptions) 
     if len(opening) == 1 and not plan.steps and not plan.has_changes:
         # Nothing to write, so nothing is written, but under another key when the key was changed.
         return ApplyOutcome(Applied(run.stored.state, ()), tuple(_encrypted_anew(run)))
-    for record in opening:
-        recorder.note(record)
-    for record in _followed(run, plan, recorder.state(), options.plan_digest):
+    # The plan goes first: a journal that is cut off must not say of it that it was applied.
+    for record in (*_followed(run, plan, opening, options.plan_digest), *opening):
         recorder.note(record)
     dropped = [_dropped(run.stored.remaining)] if run.stored.remaining else []
     outcome = _follow(run, plan, recorder, listener, options)
@@ -92,17 +91,23 @@ def apply_plan(run: Run, plan: Plan, listener: Listener, options: ApplyOptions) 
 def apply_rest(run: Run, rest: Rest, listener: Listener, options: ApplyOptions) -> ApplyOutcome:
     """Carry out the steps that an earlier apply left, as its plan has them."""
     recorder = Recorder(run.project.backend, run.stored.state, run.stored.remaining)
+    state = run.stored.state
+    if run.stored.remaining is not None and state.serial < run.stored.remaining.serial:
+        # It ended between a checkpoint and the record of the serial that follows it.
+        serial = run.stored.remaining.serial
+        recorder.note(Begun(state.lineage, serial, state.nexusform_version, state.catalogue))
     return _follow(run, rest.plan, recorder, listener, options)
 
 
-def _followed(run: Run, plan: Plan, state: State, plan_digest: str) -> list[Planned]:
+def _followed(run: Run, plan: Plan, opening: Sequence[Record], plan_digest: str) -> list[Planned]:
     """The plan as the journal holds it while it is followed."""
     if not plan.steps:
         return []
     snapshot = {name: source.text for name, source in run.project.configuration.files.items()}
     document = plan_file.write(plan, snapshot)
     steps = sum(1 for step in plan.steps if step.kind is not StepKind.GATE)
-    return planned_records(document, steps, plan_digest, state.lineage, state.serial)
+    begun = next(record for record in opening if isinstance(record, Begun))
+    return planned_records(document, steps, plan_digest, begun.lineage, begun.serial)
 
 
 def _dropped(remaining: Remaining) -> Diagnostic:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from msgspec import Struct, field
 
 from nexusform.configuration.configuration import Configuration, Module, Settings
-from nexusform.diagnostics import Diagnostic, error, has_errors
+from nexusform.diagnostics import Diagnostic, error, has_errors, warning
 from nexusform.ports import BackendProblem, StateBackend
 from nexusform.providers.registry import DEFAULT
 from nexusform.source import SourceFile
@@ -60,6 +60,7 @@ def init_directory(place: Place, options: InitOptions) -> Initialised:
     problems += wrong
     if known is not None and not place.backend_config and not options.reconfigure:
         from_flags = dict(known.from_flags)
+        problems += _remembered_flags(configuration.settings, known, place)
     choice, wrong = configured_choice(configuration.settings, from_flags, place)
     problems += wrong
     if choice is None or has_errors(problems):
@@ -81,13 +82,16 @@ def _settle_backend(
     lines: list[str] = []
     before = known or _default_in_use(place, settings, choice)
     if before is not None and before != choice and not options.reconfigure:
-        if not options.migrate:
+        if options.migrate:
+            moved, wrong = _migrate(place, settings, before, backend, options)
+            problems += wrong
+            if has_errors(wrong):
+                return [], problems
+            lines += moved
+        elif _holds_something(before, place, settings):
             return [], [*problems, _undecided(before, choice)]
-        moved, wrong = _migrate(place, settings, before, backend, options)
-        problems += wrong
-        if has_errors(wrong):
-            return [], problems
-        lines += moved
+        else:
+            lines.append(f'The earlier backend ("{before.kind}") holds no state; it is left behind.')
     contents, wrong = _what_stands(choice, backend, place.workspace)
     problems += wrong
     if has_errors(problems):
@@ -126,6 +130,18 @@ def _default_in_use(place: Place, settings: Settings, choice: BackendChoice) -> 
         return None
 
 
+def _holds_something(choice: BackendChoice, place: Place, settings: Settings) -> bool:
+    """Whether any workspace of a backend holds a state; one that cannot be looked at may."""
+    backend, _ = _open(choice, place, settings)
+    if backend is None:
+        return True
+    try:
+        here = [backend.for_workspace(name) for name in backend.workspaces()]
+        return any(each.read() is not None or each.journal() for each in here)
+    except BackendProblem:
+        return True
+
+
 def _what_stands(
     choice: BackendChoice, backend: StateBackend, workspace: str
 ) -> tuple[str, list[Diagnostic]]:
@@ -162,6 +178,31 @@ def _modules(module: Module) -> list[Module]:
     for call in module.calls.values():
         modules += _modules(call.module)
     return modules
+
+
+def _remembered_flags(settings: Settings, known: BackendChoice, place: Place) -> list[Diagnostic]:
+    """A warning for what the block says and what a -backend-config of an earlier init says otherwise."""
+    written, _ = configured_choice(settings, {}, place)
+    block = settings.backend
+    if written is None or block is None or written.kind != known.kind:
+        return []
+    names = [
+        name
+        for name in known.from_flags
+        if name in written.settings and written.settings[name] != known.settings.get(name)
+    ]
+    if not names:
+        return []
+    listed = ", ".join(f'"{name}"' for name in names)
+    return [
+        warning(
+            "remembered-backend-config-counts",
+            f"The block says otherwise of {listed} than -backend-config did at the last init, and what that "
+            "said is used. `nexusform init -reconfigure` forgets it; with -migrate-state and a new "
+            "-backend-config the state is taken along.",
+            block.header_span,
+        )
+    ]
 
 
 # --- taking the state along --------------------------------------------------------------------
@@ -248,7 +289,8 @@ def _undecided(before: BackendChoice, choice: BackendChoice) -> Diagnostic:
     )
     return error(
         "the-backend-changed",
-        f"The backend of this configuration changed ({what}), and the earlier one holds a state. Run "
+        f"The backend of this configuration changed ({what}), and the earlier one holds a state, or "
+        "cannot be looked at. Run "
         "`nexusform init -migrate-state` to take the state along, or `nexusform init -reconfigure` to leave "
         "it where it is and use what the new place holds.",
     )

@@ -54,7 +54,9 @@ def rest_of(stored: Stored) -> tuple[Rest | None, list[Diagnostic]]:
     steps = tuple(step for step in saved.plan.steps if step.id not in remaining.done)
     rest = Rest(saved, replace(saved.plan, steps=steps), not remaining.ended, remaining.plan_digest)
     state = stored.state
-    if (state.lineage, state.serial) != (remaining.lineage, remaining.serial):
+    # After a checkpoint the rest already has the serial that the next record begins.
+    left_at = (remaining.serial - 1, remaining.serial)
+    if state.lineage != remaining.lineage or state.serial not in left_at:
         return rest, [_changed_since(rest, remaining.serial, state.serial)]
     return rest, []
 

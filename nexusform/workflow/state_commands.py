@@ -18,7 +18,7 @@ from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.state import codec, edits
 from nexusform.state.json_text import keys_written_twice
-from nexusform.state.objects import State
+from nexusform.state.objects import EMPTY, State
 from nexusform.workflow.locking import HeldLock, Locking, acquire
 from nexusform.workflow.place import Place
 from nexusform.workflow.project import find_backend
@@ -100,11 +100,12 @@ def change_state(
     *,
     session: Session | None = None,
     force: bool = False,
+    rescued: State | None = None,
 ) -> ChangedState:
     """Lock, read, change, write with the next serial, unlock.
 
     A state with steps of an interrupted apply in it is refused unless `force`: what they did is
-    to be looked up first.
+    to be looked up first. `rescued` is written as it is where it is what that very apply could not save.
     """
     session = session or Session()
     backend, diagnostics, sources = find_backend(place)
@@ -122,16 +123,20 @@ def change_state(
     if has_errors(problems):
         return ChangedState(None, None, tuple(diagnostics), sources)
     try:
-        changed = _change_under_lock(backend, change, force=force)
+        changed = _change_under_lock(backend, change, force=force, rescued=rescued)
     finally:
         released = held.release() if isinstance(held, HeldLock) else []
     return replace(changed, diagnostics=(*diagnostics, *changed.diagnostics, *released), sources=sources)
 
 
-def _change_under_lock(backend: StateBackend, change: StateChange, *, force: bool) -> ChangedState:
+def _change_under_lock(
+    backend: StateBackend, change: StateChange, *, force: bool, rescued: State | None
+) -> ChangedState:
     stored, problems = read_stored(backend, closely=False)
     if stored is None:
         return ChangedState(None, None, tuple(problems))
+    if rescued is not None and _goes_on(backend, stored, rescued):
+        return _written(backend, stored, rescued, problems)
     if stored.open_intents and not force:
         return ChangedState(stored.state, None, (*problems, _unfinished(stored)))
     before = stored.state
@@ -139,12 +144,37 @@ def _change_under_lock(backend: StateBackend, change: StateChange, *, force: boo
     problems += remarks
     if after is None or has_errors(remarks) or after == before:
         return ChangedState(before, None if after is None or has_errors(remarks) else before, tuple(problems))
-    after = _numbered(before, after)
+    return _written(backend, stored, _numbered(before, after), problems)
+
+
+def _written(
+    backend: StateBackend, stored: Stored, after: State, problems: Sequence[Diagnostic]
+) -> ChangedState:
+    before = stored.state
     try:
         backend.compact(codec.encode(after), stored.kept_lines())
     except BackendProblem as problem:
         return ChangedState(before, None, (*problems, error("the-state-cannot-be-written", str(problem))))
     return ChangedState(before, after, tuple(problems))
+
+
+def _goes_on(backend: StateBackend, stored: Stored, rescued: State) -> bool:
+    """Whether a state is what the apply came to whose journal stands here, cut off: its serial is in no
+    document yet, and all that the journal tells of is in it.
+    """
+    state = stored.state
+    if not stored.has_journal or (rescued.lineage, rescued.serial) != (state.lineage, state.serial):
+        return False
+    try:
+        document = backend.read()
+    except BackendProblem:
+        return False
+    began = EMPTY if document is None else codec.decode(document, backend.describe())[0]
+    if began is None or began.serial >= state.serial:
+        return False
+    under_way = {opened.intent.address for opened in stored.open_intents}
+    told = {address for address, held in state.instances.items() if began.instances.get(address) != held}
+    return all(rescued.instances.get(address) == state.instances[address] for address in told - under_way)
 
 
 def _numbered(before: State, after: State) -> State:

@@ -111,3 +111,31 @@ def test_nf_data_dir_moves_what_is_remembered(
     assert nf("init")[0] == 0
     assert Path("kept/backend.json").exists()
     assert not Path(".nexusform").exists()
+
+
+def test_remembered_settings_that_count_over_a_changed_block_are_told(nf: Callable[..., Told]) -> None:
+    Path("backend.nf.hcl").write_text('nexusform {\n  backend "local" {}\n}\n')
+    assert nf("init", "-backend-config=path=given/s.nfstate")[0] == 0
+    assert "Remembered" not in nf("init")[1]
+    backend("block/s.nfstate")
+    code, out, err = nf("init")
+    assert code == 0
+    assert "given/s.nfstate" in out
+    assert 'The block says otherwise of "path"' in " ".join((out + err).replace("│", " ").split())
+    code, out, err = nf("init", "-reconfigure")
+    assert "block/s.nfstate" in out
+    assert "Remembered" not in out + err
+
+
+def test_a_backend_without_a_state_is_left_without_a_question(nf: Callable[..., Told]) -> None:
+    backend("one/s.nfstate")
+    assert nf("init")[0] == 0
+    backend("two/s.nfstate")
+    code, out, err = nf("init")
+    assert code == 0, err
+    assert 'The earlier backend ("local") holds no state; it is left behind.' in out
+    assert nf("workspace", "new", "x")[0] == 0
+    backend("three/s.nfstate")
+    code, _, err = nf("init")
+    assert code == 1
+    assert "holds a state" in " ".join(err.replace("│", " ").split())

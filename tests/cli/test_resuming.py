@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from nexusform.backends.local_file import LocalBackend
 from nexusform.cli.main import run
 from nexusform.diagnostics import error
 from nexusform.planning.saved import plan_file
+from nexusform.ports import BackendProblem
 
 STATE = Path("state/nexusform.nfstate")
 SITE = """provider "simulated" {{
@@ -267,3 +269,54 @@ def test_a_rest_that_cannot_be_read_stops_a_new_apply(nf: Shell, monkeypatch: py
     assert STATE.read_bytes() == before
     assert "Dropped" in nf("apply", "-discard")[1]
     assert nf("apply", "-auto-approve")[0] == 0
+
+
+def test_a_rescued_state_goes_on_from_a_journal_that_was_cut_off(
+    nf: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk was full: the journal ends early, and the document could not be written."""
+
+    def full(_self: LocalBackend, _document: bytes, _keep: object = ()) -> None:
+        raise BackendProblem("The disk is full.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalBackend, "compact", full)
+        code, told = nf("apply", "-auto-approve", "-parallelism=1")
+    assert code == 1
+    assert "errored.nfstate" in told
+    journal = STATE.with_name("nexusform.nfstate.journal")
+    whole = journal.read_bytes().splitlines(keepends=True)
+    rescued = Path("errored.nfstate").read_bytes()
+    for kept in (0, len(whole) // 2, len(whole) - 4):  # nothing, in the middle of a step, nearly all
+        journal.write_bytes(b"".join(whole[:kept]))
+        STATE.unlink(missing_ok=True)
+        Path("errored.nfstate").write_bytes(rescued)
+        code, told = nf("state", "push", "errored.nfstate")
+        assert code == 0, told
+        assert len(machines()) == 12
+        assert nf("apply", "-discard")[0] == 0
+        assert nf("plan", "-detailed-exitcode")[0] == 0
+    journal.unlink(missing_ok=True)
+    assert nf("taint", "nexus_site.lab")[0] == 0
+    assert nf("state", "push", "errored.nfstate")[0] == 1  # somebody went on since
+
+
+def test_a_journal_that_was_cut_off_in_its_opening_says_nothing_of_the_plan(nf: Shell) -> None:
+    assert nf("plan", "-out=p.plan")[0] == 0
+    reviewed = json.loads(_shown_json(nf))
+    assert killed_apply(["apply", "-parallelism=1", "p.plan"], 2)
+    journal = STATE.with_name("nexusform.nfstate.journal")
+    lines = journal.read_bytes().splitlines(keepends=True)
+    opening = 1 + next(at for at, line in enumerate(lines) if b'"intent"' in line)
+    assert opening > 2
+    for kept in range(opening):
+        for path in STATE.parent.glob("*"):
+            path.unlink()
+        Path("site.json").unlink(missing_ok=True)
+        journal.write_bytes(b"".join(lines[:kept]))
+        code, told = nf("apply", "-resume")
+        if code:
+            assert "Nothing to resume" in told
+            code, told = nf("apply", "p.plan")
+        assert code == 0, (kept, told)
+        assert machines() == reviewed

@@ -52,3 +52,14 @@ def test_another_id_breaks_nothing(backend: LocalBackend, capsys: pytest.Capture
     assert run(["force-unlock", "-force", "id-2"]) == 1
     assert "id-1" in capsys.readouterr().err
     assert backend.holder() is not None
+
+
+def test_nobody_is_asked_about_a_lock_that_is_not_there(
+    backend: LocalBackend, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    backend.unlock("id-1")
+    answer(monkeypatch, "yes\n")
+    assert run(["force-unlock", "id-1"]) == 1
+    both = capsys.readouterr()
+    assert "The state is not locked" in both.err
+    assert "Do you really" not in both.out
