@@ -1,0 +1,32 @@
+"""The servers of the backend tests, one of each for all of them."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.contracts import servers
+from tests.contracts.http_state_server import state_server
+
+
+@pytest.fixture(scope="session")
+def azurite() -> Iterator[str]:
+    with servers.azurite() as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[str]:
+    with servers.s3_server() as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    with servers.postgres() as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def http_server() -> Iterator[str]:
+    with state_server() as (address, _):
+        yield address

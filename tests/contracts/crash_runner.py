@@ -1,0 +1,142 @@
+"""Runs commands one after another, each in a process of its own that ends, or fails, at one durable call.
+
+Started as a program, it reads a JSON object per line: where to run, which words, what happens (`kind`) at
+which call, and answers with a line: the exit code and how many durable calls there were.
+Forked from a process that has everything loaded, a command costs a fraction of a start.
+"""
+
+import errno
+import http.client
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+DIED = 77
+LOCAL_KINDS = ("before", "after", "torn", "ENOSPC", "EIO")
+REMOTE_KINDS = ("before", "after", "EIO")
+_READING = ("GET", "HEAD")
+
+
+class Crash:
+    """Counts durable calls; at one of them the process dies, or the call fails."""
+
+    def __init__(self, kind: str, call: int) -> None:
+        self.kind = kind
+        self.call = call
+        self.calls = 0
+        self.guard = threading.Lock()
+
+    def is_here(self) -> bool:
+        with self.guard:
+            self.calls += 1
+            return self.calls == self.call
+
+    def around(self, whole: Callable[..., Any], failure: Callable[[], Exception]) -> Callable[..., Any]:
+        """The call with the crash before or after it, or instead of it."""
+
+        def instead(*arguments: Any, **more: Any) -> Any:
+            if not self.is_here():
+                return whole(*arguments, **more)
+            if self.kind in ("ENOSPC", "EIO"):
+                raise failure()
+            if self.kind == "after":
+                whole(*arguments, **more)
+            if self.kind == "torn" and whole is _WRITE:
+                whole(arguments[0], arguments[1][: len(arguments[1]) // 2])
+            os._exit(DIED)
+
+        return instead
+
+    def os_error(self) -> OSError:
+        number = getattr(errno, self.kind)
+        return OSError(number, os.strerror(number))
+
+    def on_disk(self) -> None:
+        """The calls by which files last."""
+        for name in ("write", "fsync", "replace", "unlink"):
+            setattr(os, name, self.around(getattr(os, name), self.os_error))
+
+    def on_wire(self) -> None:
+        """Requests that change something: before they are sent, or when they were answered."""
+        connection: Any = http.client.HTTPConnection
+        begin, answer, crash = connection.putrequest, connection.getresponse, self
+
+        def putrequest(this: Any, method: str, *arguments: Any, **more: Any) -> Any:
+            this.crashes = method not in _READING and crash.is_here()
+            if this.crashes and crash.kind == "before":
+                os._exit(DIED)
+            if this.crashes and crash.kind == "EIO":
+                raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+            return begin(this, method, *arguments, **more)
+
+        def getresponse(this: Any, *arguments: Any, **more: Any) -> Any:
+            response = answer(this, *arguments, **more)
+            if this.crashes and crash.kind == "after":
+                os._exit(DIED)
+            return response
+
+        connection.putrequest, connection.getresponse = putrequest, getresponse
+
+    def on_database(self) -> None:
+        """Statements, whatever they do: a transaction may be cut between any two."""
+        import psycopg
+
+        def lost() -> Exception:
+            return psycopg.OperationalError("the connection is lost")
+
+        cursor: Any = psycopg.Cursor
+        cursor.execute = self.around(cursor.execute, lost)
+
+
+_WRITE = os.write
+_PLACES: dict[str, Callable[[Crash], None]] = {
+    "disk": Crash.on_disk,
+    "wire": Crash.on_wire,
+    "database": Crash.on_database,
+}
+
+
+def carry_out(task: dict[str, Any]) -> None:
+    """Run one command in this process, and end it."""
+    from nexusform.cli.main import run
+
+    os.chdir(task["where"])
+    said = os.open(task["said"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(said, 1)
+    os.dup2(said, 2)
+    crash = Crash(task["kind"], task["call"])
+    if task["place"]:
+        _PLACES[task["place"]](crash)
+    code = run(task["words"])
+    crash.call = 0
+    sys.stdout.flush()
+    sys.stderr.flush()
+    Path(task["said"] + ".calls").write_text(str(crash.calls))
+    os._exit(code)
+
+
+def main() -> None:
+    """Answer tasks until there are no more."""
+    from nexusform.cli.main import run
+
+    run([f"-chdir={sys.argv[1]}", "validate"])  # what every command needs is loaded once
+    run([f"-chdir={sys.argv[1]}", "plan", "-lock=false"])
+    answers = os.fdopen(int(sys.argv[2]), "w")
+    for line in sys.stdin:
+        task = json.loads(line)
+        child = os.fork()
+        if not child:
+            try:
+                carry_out(task)
+            finally:
+                os._exit(99)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        print(code, file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
