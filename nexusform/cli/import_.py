@@ -78,7 +78,9 @@ def _take_over(screen: Screen, project: Project, arguments: ImportArguments) -> 
         object_id = arguments.object_id
         screen.out(f'{address}: Importing from ID "{object_id}"...')
         request = base_request(project, run.stored)
-        problems = import_one(request, project, run.providers, block, address, object_id)
+        problems = import_one(
+            request, project, run.providers, block, address, object_id, run.stored.kept_lines()
+        )
     screen.diagnostics([*problems, *run.diagnostics[already_told:]], project.sources)
     if has_errors(problems) or has_errors(run.diagnostics):
         return 1

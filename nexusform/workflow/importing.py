@@ -316,7 +316,7 @@ def import_one(
     block: ResourceBlock,
     address: Address,
     object_id: str,
-    kept_lines: Sequence[bytes] = (),
+    kept_lines: Sequence[bytes],
 ) -> list[Diagnostic]:
     """Find one object and write it into the state; the caller holds the lock.
 
