@@ -297,13 +297,26 @@ class SeparationVerdict(Struct, frozen=True):
     held: int = 0
 
 
+class Draws(Struct, frozen=True):
+    """How much of a plan hangs on NUMA cells that nobody told, of VMs on so many `machines`.
+
+    The plan shows the draw `shown`; in `fitting` of `runs` draws everything fits (0 of 0: none repeated).
+    """
+
+    machines: int
+    shown: int
+    fitting: int = 0
+    runs: int = 0
+
+
 class Plan(Struct, frozen=True):
     """A whole plan.
 
     `lineage` is "" for a first plan; `serial` the prior state's. `refreshed` holds objects as
     the providers found them where that differs from state (None: gone). `tie_breaks` is how many
-    repetitions the certainty stands on (0: none). `planned_outputs` are the root outputs after,
-    `refined_outputs` what is known of unknown parts of them.
+    repetitions the certainty stands on (0: none), `draws` what hangs on unknown NUMA cells (None:
+    nothing). `planned_outputs` are the root outputs after, `refined_outputs` what is known of unknown parts
+    of them.
     `catalogue` is the SKU catalogue's version. `errored` plans cannot be applied. `targets`,
     `excludes` and `replaces` are the options that shaped it, for the checks at apply. `inventories`
     are those that data sources read, `basis` what may be another by the time of apply. `sites` and `room`
@@ -342,6 +355,7 @@ class Plan(Struct, frozen=True):
     separation_rules: tuple[SeparationVerdict, ...] = ()
     sites: tuple[SiteVms, ...] = ()
     room: tuple[SiteRoom, ...] = ()
+    draws: Draws | None = None
     basis: Basis = field(default_factory=Basis)
 
     def count(self, *actions: Action) -> int:

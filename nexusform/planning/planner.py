@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic, has_errors
 from nexusform.planning.bounds import TooMuch
@@ -36,6 +37,7 @@ from nexusform.planning.preparation.order import (
 from nexusform.planning.preparation.prior import Prior, prior_of, selected
 from nexusform.planning.preparation.selection import Selection, select, unmatched
 from nexusform.planning.request import PlanRequest
+from nexusform.planning.verdicts.fit import fitting_draws
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.planning.vms.vm_walk import destroy, plan_vms
 from nexusform.planning.vms.vm_world import vm_world
@@ -51,6 +53,8 @@ def make_plan(request: PlanRequest) -> PlanResult:
     """
     try:
         result = _planned(request)
+        if result.unplaced:
+            result = _in_a_fitting_draw(request, result)
     except TooMuch as refusal:
         return conclusion.without_changes(request, (refusal.diagnostic,))
     if request.ways_out and result.unplaced:
@@ -61,6 +65,15 @@ def make_plan(request: PlanRequest) -> PlanResult:
         from nexusform.planning.replanning.zone_sets import with_zone_sets
 
         return with_zone_sets(request, result, make_plan)
+    return result
+
+
+def _in_a_fitting_draw(request: PlanRequest, result: PlanResult) -> PlanResult:
+    """Where NUMA cells are not known: the plan in the first draw of them in which everything fits."""
+    for split_seed in fitting_draws(result.sites, result.unplaced, request.tie_breaks):
+        again = _planned(replace(request, split_seed=split_seed))
+        if not again.unplaced:
+            return again
     return result
 
 

@@ -27,8 +27,9 @@ class Fragmentation(Struct, frozen=True):
     Every cell is counted once: `open` can take its share now; `taken` holds a VM that asks at least
     as much of a cell; `broken` holds only smaller VMs and cannot take it; `spoiled` has the room but
     lacks the machine's disk; `small` could not hold it when empty, or its hardware does not list it;
-    `closed` is on a machine that takes no new VMs. `broken_*` is what is free in broken cells.
-    `stranded_*` is free in cells of machines that take VMs, and no known SKU fits there any more.
+    `closed` is on a machine that takes no new VMs; `unknown` on one with VMs whose cells nobody told.
+    `broken_*` is what is free in broken cells. `stranded_*` is free in cells of machines that take VMs, and
+    no known SKU fits there any more. `free_*` is free on all machines that take VMs.
     """
 
     yardstick: VmSku | None
@@ -39,6 +40,7 @@ class Fragmentation(Struct, frozen=True):
     spoiled: int
     small: int
     closed: int
+    unknown: int
     broken_by: tuple[BrokenBy, ...]
     broken_vcpus: int
     broken_memory_gib: int
@@ -78,6 +80,7 @@ class CellKind(StrEnum):
     SPOILED = "spoiled"
     SMALL = "small"
     CLOSED = "closed"
+    UNKNOWN = "unknown"
 
 
 def skus_in_use(site: SiteView) -> set[VmSku]:
@@ -105,12 +108,15 @@ def find_fragmentation(
 ) -> Fragmentation:
     """Sort the cells of these machines. `yardstick` None = the largest SKU."""
     sku = yardstick or largest_sku(site, machines)
+    loose = frozenset(site.scheduler.loose_machines())
     cells: dict[CellKind, list[_Cell]] = {kind: [] for kind in CellKind}
     for cell in _cells(site, machines):
-        cells[_kind(cell, sku)].append(cell)
+        kind = CellKind.UNKNOWN if cell.machine.name in loose and not cell.machine.refusal else None
+        cells[kind or _kind(cell, sku)].append(cell)
     usable = _Usable(site.skus.values())
-    open_kinds = [kind for kind in CellKind if kind is not CellKind.CLOSED]
-    in_use = list(chain.from_iterable(cells[kind] for kind in open_kinds))
+    known_kinds = [kind for kind in CellKind if kind not in (CellKind.CLOSED, CellKind.UNKNOWN)]
+    in_use = list(chain.from_iterable(cells[kind] for kind in known_kinds))
+    on_loose = _free_as_a_whole(site, cells[CellKind.UNKNOWN])
     stranded = [cell for cell in in_use if usable.is_stranded(cell)]
     broken = cells[CellKind.BROKEN]
     return Fragmentation(
@@ -122,15 +128,32 @@ def find_fragmentation(
         spoiled=len(cells[CellKind.SPOILED]),
         small=len(cells[CellKind.SMALL]),
         closed=len(cells[CellKind.CLOSED]),
+        unknown=len(cells[CellKind.UNKNOWN]),
         broken_by=_broken_by(broken),
         broken_vcpus=sum(cell.free_vcpus for cell in broken),
         broken_memory_gib=sum(cell.free_memory for cell in broken),
         stranded_cells=len(stranded),
         stranded_vcpus=sum(cell.free_vcpus for cell in stranded),
         stranded_memory_gib=sum(cell.free_memory for cell in stranded),
-        free_vcpus=sum(cell.free_vcpus for cell in in_use),
-        free_memory_gib=sum(cell.free_memory for cell in in_use),
+        free_vcpus=sum(cell.free_vcpus for cell in in_use) + on_loose[0],
+        free_memory_gib=sum(cell.free_memory for cell in in_use) + on_loose[1],
     )
+
+
+def _free_as_a_whole(site: SiteView, cells: Iterable[_Cell]) -> tuple[int, int]:
+    """VCPUs and GiB that are free on the machines of these cells, whichever of their cells VMs are in."""
+    overfull = frozenset(site.scheduler.overfull_machines())
+    vcpus: Counter[str] = Counter()
+    memory: Counter[str] = Counter()
+    for cell in cells:
+        if cell.machine.name not in overfull:
+            vcpus[cell.machine.name] += cell.free_vcpus
+            memory[cell.machine.name] += cell.free_memory
+    for vm in site.scheduler.vms():
+        if not vm.placement.cells and vm.placement.machine in vcpus:
+            vcpus[vm.placement.machine] -= vm.sku.cpus_in_cell * vm.sku.numa_cells
+            memory[vm.placement.machine] -= vm.sku.memory_in_cell * vm.sku.numa_cells
+    return sum(vcpus.values()), sum(memory.values())
 
 
 def _broken_by(cells: Iterable[_Cell]) -> tuple[BrokenBy, ...]:

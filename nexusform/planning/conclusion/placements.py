@@ -221,6 +221,8 @@ def _row(
     expected = min(len(keys), allowed)
     floor, ceiling = (len(keys) // expected, -(-len(keys) // expected)) if expected else (0, 0)
     sure = certainty.pool(demand.owner, pool.rule_pool or pool.pool) if certainty is not None else None
+    if certainty is not None and _is_drawn(racks, pool.zones, certainty):
+        sure = None
     sizes = {part.sku.name for _, part in members}
     return PlacementTable(
         vms.instance.address,
@@ -239,6 +241,11 @@ def _row(
         counts_certain=sure.certain_racks if sure is not None else (),
         fewest_left_on_a_rack=_worst_left(vms, pool) if _platform_shrinks(vms, pool) else None,
     )
+
+
+def _is_drawn(racks: Mapping[str, str], zones: frozenset[str] | None, certainty: SiteCertainty) -> bool:
+    """Whether what the repetitions say of a pool hangs on cells that nobody told."""
+    return any(zones is None or racks.get(rack) in zones for rack in certainty.loose_racks)
 
 
 def _platform_shrinks(vms: VmObject, pool: PoolDemand) -> bool:

@@ -15,11 +15,11 @@ from nexusform.address import Address
 from nexusform.demands import GroupRule, PlacedVm, PoolDemand
 from nexusform.diagnostics import Diagnostic, Problem, Severity, error
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.plan import Action
+from nexusform.planning.plan import Action, Draws
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.scheduling.decision import Certainty
-from nexusform.scheduling.racks.certainty import Place, PoolCertainty, Token, default_runs, repeat
+from nexusform.scheduling.racks.certainty import Place, PoolCertainty, Token, default_runs, repeat, replay
 from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.vms import Demand, Machine, Placement
 
@@ -242,12 +242,16 @@ def _overfull_warning(instance: Instance, machines: list[str]) -> Diagnostic:
 
 class SiteCertainty(Struct, frozen=True):
     """What the repetitions of one site said: per VM (its handle) and per pool. `outcomes` holds, per
-    run, where each VM (its handle) stood, None where it did not fit; kept only when asked for.
+    run, where each VM (its handle) stood, None where it did not fit; kept only when asked for. `fits` says
+    per run whether everything did. On `loose_racks` are VMs whose cells nobody told, and what the runs say
+    of VMs that may go there is drawn, not certain.
     """
 
     vms: Mapping[int, Certainty] = field(default_factory=dict)
     pools: Mapping[tuple[str, str], PoolCertainty] = field(default_factory=dict)
     outcomes: tuple[Mapping[Token, Placement | None], ...] = ()
+    fits: tuple[bool, ...] = ()
+    loose_racks: frozenset[str] = frozenset()
 
     def pool(self, owner: str, pool: str) -> PoolCertainty | None:
         """The figures of a pool, None when this plan placed none of its VMs."""
@@ -272,5 +276,52 @@ def measure(
         outcome = repeat(site.base, site.operations, run_count, keep_outcomes=keep_outcomes)
         vms = {token: sure for token, sure in outcome.vms.items() if isinstance(token, int)}
         pools = {(pool.owner, pool.pool): pool for pool in outcome.pools}
-        certainty[site_id] = SiteCertainty(vms, pools, outcome.outcomes)
+        machines = [site.machines[name] for name in site.base.loose_machines()]
+        loose_racks = frozenset(machine.rack for machine in machines)
+        certainty[site_id] = SiteCertainty(vms, pools, outcome.outcomes, outcome.fits, loose_racks)
     return run_count, certainty
+
+
+MOST_DRAWS = 100
+
+
+def draws_of(
+    sites: Mapping[str, SitePlan], certainty: Mapping[str, SiteCertainty], split_seed: int, runs: int
+) -> Draws | None:
+    """What hangs on cells that nobody told, where VMs are placed; None where nothing does."""
+    drawn = _drawn_sites(sites)
+    if not drawn:
+        return None
+    machines = sum(len(site.base.loose_machines()) for site in drawn.values() if site.base is not None)
+    per_run = zip(*(certainty[site_id].fits for site_id in drawn if site_id in certainty), strict=True)
+    return Draws(machines, split_seed, sum(all(fits) for fits in per_run), runs)
+
+
+def _drawn_sites(sites: Mapping[str, SitePlan]) -> dict[str, SitePlan]:
+    """The sites on which places that this plan gives hang on drawn splits."""
+    return {
+        site_id: site
+        for site_id, site in sites.items()
+        if site.base is not None
+        and site.base.is_drawn
+        and any(isinstance(operation, Place) for operation in site.operations)
+    }
+
+
+def fitting_draws(
+    sites: Mapping[str, SitePlan], unplaced: Iterable[Unplaced], runs: int | None
+) -> Iterator[int]:
+    """The draws of splits in which every VM of this plan finds a place, as far as taking the same steps again
+    tells.
+    """
+    drawn = _drawn_sites(sites)
+    if not {pool.site_id for pool in unplaced} <= drawn.keys():
+        return
+    for split_seed in range(runs or MOST_DRAWS):
+        if all(_fits(site, split_seed) for site in drawn.values()):
+            yield split_seed
+
+
+def _fits(site: SitePlan, split_seed: int) -> bool:
+    assert site.base is not None
+    return None not in replay(site.base, site.operations, split_seed=split_seed).values()

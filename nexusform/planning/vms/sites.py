@@ -91,7 +91,14 @@ class SitePlan(Struct):
             handle, place = answer
             fixed = Stand(handle, demand.vm, demand.sku, place)
             self.operations.append(fixed if decided else Place(handle, demand))
+        elif not isinstance(answer, tuple):
+            self.miss(demand)
         return answer
+
+    def miss(self, demand: Demand) -> None:
+        """A VM finds no place. In another draw of splits it may find one."""
+        if self.base is not None and self.scheduler.is_drawn:
+            self.operations.append(Place(("missed", len(self.operations)), demand))
 
     def pin(self, demand: Demand, machine: str) -> tuple[int, Placement, str]:
         """Put a VM on the machine that the user names: its handle, place, and why the rule would
@@ -117,8 +124,10 @@ class SitePlan(Struct):
         )
 
 
-def build_sites(inventory: Inventory) -> tuple[dict[str, SitePlan], list[MachineClash]]:
-    """A scheduler per site from what phases 1 to 3 offer; machines described twice are clashes."""
+def build_sites(inventory: Inventory, split_seed: int = 0) -> tuple[dict[str, SitePlan], list[MachineClash]]:
+    """A scheduler per site from what phases 1 to 3 offer; machines described twice are clashes. `split_seed`
+    draws the splits of machines with VMs whose cells nobody told.
+    """
     sites: dict[str, SitePlan] = {}
     clashes: list[MachineClash] = []
     racks: dict[str, list[RackOffer]] = {}
@@ -139,7 +148,7 @@ def build_sites(inventory: Inventory) -> tuple[dict[str, SitePlan], list[Machine
         sites[site.id] = SitePlan(
             site.id,
             site.name,
-            RackScheduler(machines, site.spread, site.seed),
+            RackScheduler(machines, site.spread, site.seed, split_seed=split_seed),
             by_name,
             tuple(all_racks),
             _evacuating(active, own.values()),

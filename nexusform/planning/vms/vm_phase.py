@@ -171,6 +171,7 @@ def _place(
     if shortage is not None and last_resort is None and not pool.groups:
         # The next VM of a pool asks for the same: where one found no room, it finds none.
         vms.failed[key] = shortage
+        vms.site.miss(demand_for(vms.demand, pool, number))
         return
     hints = [*group_hints(vms, pool), *world.hints.of_others(vms)]
     demand = demand_for(vms.demand, pool, number, last_resort, hints)

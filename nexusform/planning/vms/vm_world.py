@@ -121,7 +121,7 @@ class VmWorld(Struct, frozen=True):
 def vm_world(blocks: Blocks) -> VmWorld:
     """The world that the racks and machines planned so far offer."""
     request, selection, inventory = blocks.request, blocks.selection, blocks.inventory
-    sites, clashes = build_sites(inventory)
+    sites, clashes = build_sites(inventory, request.split_seed)
     skus, problems = vm_skus(request, inventory)
     hints = HintTargets(inventory)
     machines = {site.id: tuple(site.machines.values()) for site in sites.values()}

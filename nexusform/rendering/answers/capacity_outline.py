@@ -192,6 +192,7 @@ def _fragmentation_lines(cells: Fragmentation, yardstick: VmSku) -> Iterable[str
         (cells.spoiled, "have the room, but their machine has no disk left for it"),
         (cells.small, "cannot take it even when empty"),
         (cells.closed, "are on machines that take no new VMs"),
+        (cells.unknown, "are on machines with VMs whose cells are not known"),
     )
     yield f"Of {counted(cells.cells, 'NUMA cell')}, seen from {yardstick.name}:"
     for count, text in kinds:
@@ -280,6 +281,7 @@ def _fragmentation_document(cells: Fragmentation) -> dict[str, Any]:
         "without_disk": cells.spoiled,
         "too_small": cells.small,
         "closed": cells.closed,
+        "unknown": cells.unknown,
         "broken_by": [_broken_by_document(pool) for pool in cells.broken_by],
         "free_in_broken_cells": {"vcpus": cells.broken_vcpus, "memory_gib": cells.broken_memory_gib},
         "stranded": {

@@ -11,6 +11,7 @@ from typing import Any
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.json.json_placements import refusal_document
 from nexusform.rendering.notation.colours import Painter, harmless
+from nexusform.rendering.notation.intervals import interval_document
 from nexusform.rendering.notation.places import cells_text, place_document, place_text
 from nexusform.scheduling.decision import Certainty, Refusal
 from nexusform.scheduling.racks.explanation import Explanation, Ranked
@@ -20,6 +21,7 @@ from nexusform.whatif.elsewhere import Need, Way
 from nexusform.words import counted, form, listed
 
 _INDENT = " " * 15
+_NO_CELLS = "not known: nobody told those of the VMs that stand there"
 # So many refusal lines and tied names are shown unless all are asked for.
 _LINES = 8
 _NAMES = 6
@@ -148,6 +150,8 @@ def _refusals_in_rack(explanation: Explanation, rack_machines: Collection[str]) 
 def _cells(explanation: Explanation, placement: Placement) -> str:
     """Step 5: the cells, and why these."""
     count = len(placement.cells)
+    if not count:
+        return _step("5", "cells", _NO_CELLS)
     cells = cells_text(placement)
     if len(explanation.fitting_cells) == count:
         only = form(count, "is the only one that fits", "are the only ones that fit")
@@ -219,7 +223,10 @@ def explanation_document(
         "to": place_document(explanation.placement),
         "seed": explanation.seed,
         "machines_in_all": explanation.total_machines,
-        "filters": [{"rule": step.rule, "machines": step.machines} for step in explanation.filters],
+        "filters": [
+            {"rule": step.rule, "machines": step.machines, **interval_document(step.whichever)}
+            for step in explanation.filters
+        ],
         "racks": [_ranked_document(rack) for rack in explanation.racks],
         "machines": [_ranked_document(machine) for machine in explanation.machines],
         "fitting_cells": list(explanation.fitting_cells),
@@ -251,6 +258,8 @@ def explanation_outline(
         fitting = ", ".join(str(cell) for cell in sorted(explanation.fitting_cells))
         chosen = " and ".join(str(cell) for cell in place.cells)
         line = f"Cells with room: {fitting}. The least free memory, then the lowest number: {chosen}."
+        if not place.cells:
+            line = f"The cells are {_NO_CELLS}."
         sections.append(Section("Step 5: cells", (line,)))
     if elsewhere:
         sections.append(Section("To stand elsewhere", tuple(elsewhere)))
@@ -262,7 +271,7 @@ def explanation_outline(
 
 def _filter_section(explanation: Explanation) -> Section:
     rows = [Row(("all machines", f"{explanation.total_machines:,}"))]
-    rows += [Row((step.rule, f"{step.machines:,}")) for step in explanation.filters]
+    rows += [Row((step.rule, f"{step.whichever}")) for step in explanation.filters]
     table = Table(("filter", "machines left"), tuple(rows), frozenset({1}))
     return Section("Steps 1 and 2: what fits", table=table)
 

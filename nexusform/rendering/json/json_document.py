@@ -28,6 +28,7 @@ from nexusform.rendering.json.json_placements import (
     separation_documents,
 )
 from nexusform.rendering.notation.hcl_text import trie
+from nexusform.rendering.notation.intervals import draws_document
 from nexusform.rendering.notation.json_values import (
     Rows,
     Section,
@@ -93,6 +94,7 @@ def plan_document(
         placement_tables=placement_tables(plan),
         separation_rules=separation_documents(plan),
         room=room_documents(plan.room),
+        draws=draws_document(plan.draws),
         diagnostics=diagnostic_documents(plan.diagnostics, known_files),
     )
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from nexusform.planning.plan import Action, Change, PlacementAction, PlacementChange, PlacementTable, Plan
+from nexusform.rendering.notation.intervals import draws_text
 from nexusform.rendering.pull_request.markdown_parts import Origin, code, place_of, plain, table
 from nexusform.rendering.report.folding import names_text
 from nexusform.rendering.report.overview import Overview, RoomRow
@@ -223,7 +224,8 @@ def _certainty(report: Report, kind: str) -> str:
     if kind != "vm" or not report.tie_breaks or not report.placed:
         return " Predicted; certainty not computed."
     racks = f"Rack certain for {report.racks_certain:,} of {report.placed:,}"
-    return f" {racks}, machine for {report.machines_certain:,} ({report.tie_breaks:,} tie-breaks)."
+    sure = f" {racks}, machine for {report.machines_certain:,} ({report.tie_breaks:,} tie-breaks)."
+    return f"{sure} NUMA cells: {draws_text(report.draws)}" if report.draws is not None else sure
 
 
 def causes_of_moves(plan: Plan) -> tuple[Change, ...]:

@@ -14,6 +14,7 @@ from nexusform.plain_data import Path
 from nexusform.planning.plan import (
     Action,
     Change,
+    Draws,
     Drift,
     Mode,
     OutputChange,
@@ -87,6 +88,7 @@ class Report(Struct, frozen=True):
     groups: tuple[PlacementGroup, ...]
     tables: tuple[PlacementTable, ...]
     tie_breaks: int
+    draws: Draws | None
     placed: int
     racks_certain: int
     machines_certain: int
@@ -137,6 +139,7 @@ def build_report(plan: Plan, registries: Registries, detail: Detail = Detail.CHA
         groups=groups,
         tables=tuple(group.table for group in groups if group.table is not None),
         tie_breaks=plan.tie_breaks,
+        draws=plan.draws,
         placed=sum(table.placed for table in plan.placement_tables) if placements_follow else 0,
         racks_certain=sum(table.racks_certain for table in plan.placement_tables),
         machines_certain=sum(table.machines_certain for table in plan.placement_tables),

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from nexusform.planning.plan import Action, Mode, PlacementAction, Plan
 from nexusform.ports import Registries
-from nexusform.rendering.notation.intervals import fits_text
+from nexusform.rendering.notation.intervals import draws_text, fits_text
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.difference import Difference
 from nexusform.rendering.report.entries import Entries, plan_entries
@@ -99,6 +99,7 @@ def _listed(plan: Plan, groups: tuple[PlacementGroup, ...], detail: Detail) -> t
 def _verdict(plan: Plan) -> list[tuple[str, str]]:
     sites = [site for site in site_rooms(plan.room) if site.after is not None]
     sentences = [*_rooms(sites), ("Upgrades", _upgrades(sites)), ("Certainty", _certainty(plan))]
+    sentences += [("NUMA cells", draws_text(plan.draws))]
     sentences += _separations(plan)
     sentences += [("Conditions", _conditions(plan)), ("Inventory", _inventory(plan))]
     return [(heading, sentence) for heading, sentence in sentences if sentence]

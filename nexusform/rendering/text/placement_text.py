@@ -9,6 +9,7 @@ from typing import Final
 
 from nexusform.planning.plan import PlacementAction, PlacementTable
 from nexusform.rendering.notation.colours import PLAIN, Painter, column_widths, columns, harmless, pad, wrap
+from nexusform.rendering.notation.intervals import draws_text
 from nexusform.rendering.report.placement_rows import (
     PlacementGroup,
     PlacementLine,
@@ -138,6 +139,8 @@ def _total_certainty(report: Report, width: int) -> list[str]:
     racks = f"racks certain for {report.racks_certain} of {placed}"
     machines = f"machines for {report.machines_certain} of {placed}"
     text = f"Predicted. Certainty over {report.tie_breaks} tie-breaks: {racks}, {machines}."
+    if report.draws is not None:
+        text += f" NUMA cells: {draws_text(report.draws)}"
     return [f"  {line}" for line in wrap(text, width - 2)]
 
 

@@ -78,14 +78,14 @@ class Repetition(Struct, frozen=True):
     """The outcome of `runs` repetitions.
 
     `outcomes[run][token]` is where the VM stood, None where it did not fit; it is kept only when asked
-    for. In `fitting` of them every VM found a place.
+    for. `fits[run]` says whether every VM found a place.
     """
 
     runs: int
     vms: Mapping[Token, Certainty]
     pools: tuple[PoolCertainty, ...]
     outcomes: tuple[Mapping[Token, Placement | None], ...] = ()
-    fitting: int = 0
+    fits: tuple[bool, ...] = ()
 
 
 FEWEST_RUNS = 10
@@ -152,14 +152,14 @@ def repeat(
     demands = {operation.token: operation.demand for operation in operations if isinstance(operation, Place)}
     tallies = _Tallies(demands, actual)
     outcomes = []
-    fitting = 0
+    fits: list[bool] = []
     for seed in range(runs):
         outcome = replay(base, operations, seed, seed)
-        fitting += None not in outcome.values()
+        fits.append(None not in outcome.values())
         tallies.compare(outcome)
         if keep_outcomes:
             outcomes.append(outcome)
-    return Repetition(runs, tallies.vms(runs), tallies.pools(runs), tuple(outcomes), fitting)
+    return Repetition(runs, tallies.vms(runs), tallies.pools(runs), tuple(outcomes), tuple(fits))
 
 
 class _Tallies:

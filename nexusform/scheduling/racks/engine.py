@@ -221,6 +221,11 @@ class RackScheduler:
                     refused.setdefault(machine.name, reason)
         return refused
 
+    @property
+    def is_drawn(self) -> bool:
+        """Whether there are such machines, so that what is placed hangs on a split that was drawn."""
+        return bool(self._ledger.loose)
+
     def loose_machines(self) -> tuple[str, ...]:
         """The machines with VMs whose cells nobody told, by name, in site order."""
         return tuple(self.machines[machine].name for machine in sorted(self._ledger.loose))

@@ -16,10 +16,10 @@ from nexusform.scheduling.racks import opened, profile
 from nexusform.scheduling.racks.ledger import Ledger
 from nexusform.scheduling.racks.opened import OpenKey, without_last_resort
 from nexusform.scheduling.racks.rooms import Room, Share
-from nexusform.scheduling.racks.rule import Filter, HousedVm, KeyPart, Refuse
+from nexusform.scheduling.racks.rule import Filter, HousedVm, KeyPart, Refuse, RoomFilter
 from nexusform.scheduling.racks.rules.tie_break import digest
 from nexusform.scheduling.racks.site import Site, ranked_cells
-from nexusform.scheduling.racks.vms import Demand, Placement, RackSpread
+from nexusform.scheduling.racks.vms import Demand, Interval, Placement, RackSpread
 
 NO_MACHINE: Final = "no_machine"
 
@@ -96,7 +96,8 @@ _LAST_RESORT = "last_resort"
 
 
 class Left(Struct, frozen=True):
-    """How many machines a filter (its rule's name) left.
+    """How many machines a filter (its rule's name) left. Where the cells of VMs are not known, `machines` are
+    those in the split that was drawn, and `whichever` holds for every legal one.
 
     `text` says it for people ("" = not worth saying), on the line called `line`; filters that share a
     line stand one after the other.
@@ -104,6 +105,7 @@ class Left(Struct, frozen=True):
 
     rule: str
     machines: int
+    whichever: Interval
     line: str = ""
     text: str = ""
 
@@ -121,8 +123,9 @@ class Explanation(Struct, frozen=True):
 
     `filters` follow the profile's order. `racks` and `machines` (of the chosen rack) are ranked best
     first; those that tie with the best carry a digest. `fitting_cells` are the cells of the
-    chosen machine in the order of step 5. `refusals` name every machine that a filter refused.
-    Without a candidate `placement` is None, `shortage` says why, and the rankings are empty.
+    chosen machine in the order of step 5, none where the cells of its VMs are not known. `refusals` name
+    every machine that a filter refused. Without a candidate `placement` is None, `shortage` says why, and
+    the rankings are empty.
     """
 
     demand: Demand
@@ -172,6 +175,8 @@ def explain(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> Ex
     chosen = site.index[machines[0].name]
     fitting = ranked_cells(Share.of(demand.sku), site.rooms.free(ledger.rooms[chosen]))
     cells = tuple(sorted(fitting[: demand.sku.numa_cells]))
+    if chosen in ledger.loose:
+        fitting, cells = [], ()
     placement = site.placement(chosen, site.rooms.cells_id(cells))
     return Explanation(demand, seed, total, filters, racks, machines, tuple(fitting), refusals, placement)
 
@@ -192,8 +197,9 @@ def _filtered(ledger: Ledger, demand: Demand) -> tuple[list[int], tuple[Left, ..
     left = list(range(len(machines)))
     counts: list[Left] = []
     refusals: list[Refusal] = []
+    unknown = _UnknownRooms(ledger)
+    before = Interval(len(left), len(left))
     for rule, refuse in opened.refusals_by_machine(ledger, usage, demand):
-        before = len(left)
         if refuse is not None:
             reasons = {machine: refuse(machine) for machine in left}
             refusals += [
@@ -202,16 +208,41 @@ def _filtered(ledger: Ledger, demand: Demand) -> tuple[list[int], tuple[Left, ..
                 if reason is not None
             ]
             left = [machine for machine in left if reasons[machine] is None]
-        counts.append(_count(rule, demand, len(left), before))
+            unknown.refuse(rule, refuse, demand)
+        whichever = unknown.left(left)
+        text = rule.count(demand, whichever, before)
+        counts.append(Left(rule.name, len(left), whichever, rule.line or f"  {rule.name}", text))
+        before = whichever
     others = without_last_resort(ledger, demand, left)
     if len(others) < len(left):
         refusals.append(Refusal(demand.last_resort or "", _LAST_RESORT, "its present machine is tried last"))
-        counts.append(Left(_LAST_RESORT, len(others)))
+        fewer = len(left) - len(others)
+        counts.append(Left(_LAST_RESORT, len(others), Interval(before.least - fewer, before.most - fewer)))
     return others, tuple(counts), tuple(refusals)
 
 
-def _count(rule: Filter, demand: Demand, left: int, before: int) -> Left:
-    return Left(rule.name, left, rule.line or f"  {rule.name}", rule.count(demand, left, before))
+class _UnknownRooms:
+    """The machines with VMs whose cells nobody told: the rooms of theirs that no filter refused so far."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._rooms = ledger.site.rooms
+        self._all = {machine: ledger.split_rooms(machine).possible() for machine in ledger.loose}
+        self._left = {machine: list(rooms) for machine, rooms in self._all.items()}
+
+    def refuse(self, rule: Filter, refuse: Refuse, demand: Demand) -> None:
+        """One filter more."""
+        of_room = rule.opens(demand.sku) if isinstance(rule, RoomFilter) else None
+        for machine, rooms in self._left.items():
+            if of_room is not None:
+                self._left[machine] = [room for room in rooms if of_room(self._rooms.free(room)) is None]
+            elif rooms and refuse(machine) is not None:
+                self._left[machine] = []
+
+    def left(self, drawn: Iterable[int]) -> Interval:
+        """How many machines are left whichever split it is; `drawn` are those of the split that was drawn."""
+        known = sum(machine not in self._all for machine in drawn)
+        sure = sum(len(rooms) == len(self._all[machine]) for machine, rooms in self._left.items())
+        return Interval(known + sure, known + sum(bool(rooms) for rooms in self._left.values()))
 
 
 def _ranked(

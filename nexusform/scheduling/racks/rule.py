@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from nexusform.scheduling.racks.layout import Figures, Layout, Usage
 from nexusform.scheduling.racks.rooms import Room
-from nexusform.scheduling.racks.vms import Demand, Machine, VmSku
+from nexusform.scheduling.racks.vms import Demand, Interval, Machine, VmSku
 
 COUNT_BITS = 32
 MEMORY_BITS = 48
@@ -78,7 +78,7 @@ class Scene(Protocol):
         """Every VM of the site, in the order in which they came."""
 
 
-def stay(_demand: Demand, left: int, before: int) -> str:
+def stay(_demand: Demand, left: Interval, before: Interval) -> str:
     """How many machines a filter left, worth saying when it refused some."""
     return f"{left} stay" if left != before else ""
 
@@ -95,7 +95,7 @@ class Filter(Struct, frozen=True, kw_only=True):
     sentence: Callable[[Scene], str]
     binding: str = ""
     line: str = ""
-    count: Callable[[Demand, int, int], str] = stay
+    count: Callable[[Demand, Interval, Interval], str] = stay
 
 
 class MachineFilter(Filter, frozen=True, kw_only=True):

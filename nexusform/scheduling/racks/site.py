@@ -101,6 +101,13 @@ class SplitRooms:
             number = self._table.changed(number, share.of_cells, own, -1)
         return number
 
+    def possible(self) -> list[int]:
+        """The rooms that it may have; where there are too many, one with more and one with less than each."""
+        if self.rooms:
+            return self.rooms
+        full = self._table.full(self._known_room)
+        return [full] if self.splits.known else [full, self._known_room]
+
     def count(self, shape: Shape) -> Interval:
         """How many VMs of a SKU fit, whichever split it is."""
         if self.rooms:
@@ -112,10 +119,8 @@ class SplitRooms:
 
     def extremes(self, shape: Shape) -> tuple[int, int]:
         """The rooms that take the fewest and the most VMs of a SKU."""
-        if not self.rooms:
-            full = self._table.full(self._known_room)
-            return full, full if self.splits.known else self._known_room
-        return min(self.rooms, key=shape.steps.count), max(self.rooms, key=shape.steps.count)
+        rooms = self.possible()
+        return min(rooms, key=shape.steps.count), max(rooms, key=shape.steps.count)
 
 
 class Shape:

@@ -11,7 +11,7 @@ from nexusform.scheduling.racks.rooms import Room, Share
 from nexusform.scheduling.racks.rule import PoolKey, RefuseRoom, RoomFilter, Scene
 from nexusform.scheduling.racks.rules import cells
 from nexusform.scheduling.racks.rules.zones import where
-from nexusform.scheduling.racks.vms import Demand, VmSku
+from nexusform.scheduling.racks.vms import Demand, Interval, VmSku
 
 MOST_CULPRITS = 5
 
@@ -40,7 +40,7 @@ def _one_cell(sku: VmSku, room: Room) -> str:
     return f"no cell has both {sku.host_vcpus} vCPUs and {sku.memory_gib} GiB left"
 
 
-def _count(demand: Demand, left: int, _before: int) -> str:
+def _count(demand: Demand, left: Interval, _before: Interval) -> str:
     cells_needed = "a free cell" if demand.sku.numa_cells == 1 else "enough free cells"
     return f"{left} have {cells_needed} of that size"
 

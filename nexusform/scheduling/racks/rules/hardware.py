@@ -5,7 +5,7 @@ from __future__ import annotations
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.rooms import Room
 from nexusform.scheduling.racks.rule import RefuseRoom, RoomFilter, Scene
-from nexusform.scheduling.racks.vms import Demand, VmSku
+from nexusform.scheduling.racks.vms import Demand, Interval, VmSku
 
 
 def opens(sku: VmSku) -> RefuseRoom:
@@ -20,7 +20,7 @@ def opens(sku: VmSku) -> RefuseRoom:
     return refuse
 
 
-def _count(_demand: Demand, left: int, before: int) -> str:
+def _count(_demand: Demand, left: Interval, before: Interval) -> str:
     return f"{left} have hardware for the SKU" if left != before else ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nexusform.scheduling.racks.layout import Figure, Layout, Usage
 from nexusform.scheduling.racks.rule import DemandFilter, Item, Key, Refuse, Scene
-from nexusform.scheduling.racks.vms import Demand, Hint, HintScope
+from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Interval
 
 
 def violated(hint: Hint, machine: str, rack: str) -> bool:
@@ -63,7 +63,7 @@ def _words(_demand: Demand, count: int) -> str:
     return f"{count} soft hints violated" if count else ""
 
 
-def _count(demand: Demand, left: int, _before: int) -> str:
+def _count(demand: Demand, left: Interval, _before: Interval) -> str:
     return f"{len(demand.hints)} leave {left}" if demand.hints else ""
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 from nexusform.scheduling.racks.rule import MachineFilter, Scene
 from nexusform.scheduling.racks.rules.zones import where
-from nexusform.scheduling.racks.vms import Demand, Machine
+from nexusform.scheduling.racks.vms import Demand, Interval, Machine
 
 
 def refuse(machine: Machine) -> str | None:
@@ -14,7 +14,7 @@ def refuse(machine: Machine) -> str | None:
     return machine.refusal or None
 
 
-def _count(_demand: Demand, left: int, before: int) -> str:
+def _count(_demand: Demand, left: Interval, before: Interval) -> str:
     return f"{left} take new VMs" if left != before else ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nexusform.scheduling.racks.layout import Layout
 from nexusform.scheduling.racks.rule import DemandFilter, Item, Refuse, Scene
-from nexusform.scheduling.racks.vms import Demand
+from nexusform.scheduling.racks.vms import Demand, Interval
 
 
 def where(demand: Demand) -> str:
@@ -23,7 +23,7 @@ def _opens(layout: Layout, demand: Demand) -> Refuse:
     return refuse
 
 
-def _count(demand: Demand, left: int, _before: int) -> str:
+def _count(demand: Demand, left: Interval, _before: Interval) -> str:
     if demand.zones is None:
         return f"all; {left} stay"
     return f"{{{', '.join(sorted(demand.zones))}}} leave {left}"

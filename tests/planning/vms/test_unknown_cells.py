@@ -1,0 +1,111 @@
+"""Plans on machines with VMs whose NUMA cells nobody told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from nexusform.planning.plan import Draws
+from nexusform.rendering.notation.intervals import draws_text
+from nexusform.scheduling.racks.vms import Placement, anybodys
+from nexusform.state.objects import InstanceState, State
+from tests.planning.harness import (
+    at,
+    cluster,
+    errors,
+    good,
+    is_empty,
+    plan,
+    pool,
+    rows,
+    state_of,
+    vms,
+)
+from tests.whatif.worlds import racks, site_of
+
+BIG = "NC_P46_224_v1"
+ALONE = """
+resource "nexus_site" "s" {}
+resource "nexus_rack" "r" {
+  site_id       = nexus_site.s.id
+  machine_count = 0
+}
+"""
+
+
+def machine(*sizes: tuple[int, int]) -> str:
+    """One machine of two cells of 48 vCPUs and 224 GiB, with VMs of so many vCPUs and GiB."""
+    blocks = "".join(
+        f'  occupied {{\n    name = "x{number}"\n    cpu_cores = {cpus}\n    memory_gib = {memory}\n  }}\n'
+        for number, (cpus, memory) in enumerate(sizes)
+    )
+    return f"""
+resource "nexus_bare_metal_machine" "m" {{
+  rack_id     = nexus_rack.r.id
+  slot        = 1
+  machine_sku = "bom-1.7.3"
+{blocks}}}
+"""
+
+
+FOUR = [(12, 56)] * 4  # fill one cell, or break both
+
+
+def test_a_plan_is_made_in_the_first_draw_in_which_everything_fits() -> None:
+    result = good(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG), tie_breaks=50))
+    draws = result.plan.draws
+    assert draws is not None
+    assert (draws.machines, draws.runs) == (1, 50)
+    assert 0 < draws.fitting < 50
+    assert draws_text(draws) == (
+        f"not known on 1 machine; everything fits in {draws.fitting} of 50 draws of them, "
+        f"draw {draws.shown} is shown."
+    )
+    [row] = rows(result).values()
+    assert row.target == Placement("m", "r", "r", ())
+    # The one machine that there is: and still nothing is called certain that hangs on a draw.
+    [table] = result.plan.placement_tables
+    assert (table.racks_certain, table.machines_certain) == (0, 0)
+
+
+def test_without_repetitions_a_fitting_draw_is_looked_for_all_the_same() -> None:
+    result = good(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG), tie_breaks=0))
+    assert result.plan.draws == Draws(1, result.plan.draws.shown if result.plan.draws else 0)
+    assert draws_text(result.plan.draws).endswith("no others were tried.")
+
+
+def test_what_fits_in_no_draw_is_refused() -> None:
+    result = plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG, count=2), tie_breaks=20)
+    assert [problem.id for problem in errors(result)] == ["does-not-fit"]
+
+
+def test_known_cells_need_no_draw() -> None:
+    result = good(plan(racks(2) + cluster("a", plane=BIG), tie_breaks=10))
+    assert result.plan.draws is None
+    assert {tuple(vm["numa_cells"]) for vm in vms(state_of(racks(2) + cluster("a"))).values()} == {(0,)}
+
+
+def with_cells(state: State, cells: Any) -> State:
+    """The state with these `numa_cells` at every node of the cluster a."""
+    address = at("nexus_kubernetes_cluster.a")
+    current = state.instances[address].current
+    assert current is not None
+    nodes = {name: {**node, "numa_cells": cells} for name, node in current.attributes["nodes"].items()}
+    changed = replace(current, attributes={**current.attributes, "nodes": nodes})
+    return replace(state, instances={**state.instances, address: InstanceState(changed)})
+
+
+def test_no_cells_and_null_are_unknown_and_hold_their_room() -> None:
+    files = racks(1) + cluster("a", pools=pool("p", 4, "NC_G12_56_v1"), plane="NC_G2_8_v1")
+    state = state_of(files)
+    known = site_of(state).scheduler.count_free
+    for cells in ([], None):
+        unknown = with_cells(state, cells)
+        site = site_of(unknown)
+        assert len(list(site.scheduler.vms())) == 5
+        small = anybodys(site.skus["NC_G24_112_v1"])
+        seen = site.scheduler.count_free(small)
+        assert seen.least <= known(small).least <= seen.most < 4
+        again = plan(files, unknown)
+        assert is_empty(again)
