@@ -3,17 +3,23 @@
 The page is whole without scripts as far as words and tables go; scripts draw the rack map, the tree
 of changes and the lists, and only what is in sight of them. Everything they work on stands in the page
 as JSON (`page_data.py`). Style and scripts are files of our own in `assets/`.
+
+Whoever serves the page and has another plan for it asks `page_content` for the new sections and their
+data, and hands both to `replace(main, data)` in `assets/page.js`; `render(data)` there draws anew from data
+alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import Final
+from typing import Any, Final
+
+from msgspec import Struct
 
 from nexusform.planning.plan import Plan
 from nexusform.ports import Registries
-from nexusform.rendering.notation.markup import Markup, Part, data_script, element, trusted_code
+from nexusform.rendering.notation.markup import Markup, Part, data_script, element, joined, trusted_code
 from nexusform.rendering.page.page_data import page_data
 from nexusform.rendering.page.page_parts import (
     checks_part,
@@ -38,25 +44,44 @@ SCRIPTS: Final = ("document.js", "rack_map.js", "vm_list.js", "changes.js", "pag
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'"
 
 
+class PageContent(Struct, frozen=True):
+    """What changes on a page with its plan: the inside of `main`, and what its scripts draw from."""
+
+    overview: Overview
+    main: Markup
+    data: dict[str, Any]
+
+
+def page_content(
+    plan: Plan,
+    sources: Mapping[str, SourceFile],
+    registries: Registries,
+) -> PageContent:
+    """The sections of a plan and the data behind them."""
+    report = build_report(plan, registries, Detail.CHANGED)
+    maps = build_rack_maps(plan)
+    overview = build_overview(plan, report)
+    main = joined(_parts(plan, report, maps, overview, sources))
+    return PageContent(overview, main, page_data(plan, report, maps))
+
+
 def render_html(
     plan: Plan,
     sources: Mapping[str, SourceFile],
     registries: Registries,
 ) -> str:
     """The page of a plan."""
-    report = build_report(plan, registries, Detail.CHANGED)
-    maps = build_rack_maps(plan)
-    overview = build_overview(plan, report)
+    content = page_content(plan, sources, registries)
     body = element(
         "body",
         element("a", "Skip to the content", href="#content", class_="skip"),
-        _header(plan, overview),
-        element("main", _parts(plan, report, maps, overview, sources), id="content", tabindex="-1"),
+        _header(plan, content.overview),
+        element("main", content.main, id="content", tabindex="-1"),
         _footer(plan),
-        data_script("plan-data", page_data(plan, report, maps)),
+        data_script("plan-data", content.data),
         [trusted_code("script", _file(name)) for name in SCRIPTS],
     )
-    page = element("html", _head(overview), body, lang="en")
+    page = element("html", _head(content.overview), body, lang="en")
     return f"<!DOCTYPE html>\n{page}\n"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.rendering.page.html_page import render_html
+from nexusform.rendering.page.html_page import page_content, render_html
 from tests.rendering.browser import AXE, AXE_MISSING, CHROMIUM, DRIVER, MISSING, Browser
 from tests.rendering.real_plans import REGISTRIES, RealPlan, many
 
@@ -169,6 +169,23 @@ def test_a_large_plan_draws_only_what_is_in_sight(browser: Browser, tmp_path: Pa
     browser.wait_for("document.querySelectorAll('.machine').length > 20")
     assert browser.count(".machine") < 2000
     assert browser.count("#change-tree details") < 50
+    assert browser.console() == []
+
+
+def test_the_page_is_drawn_again_with_other_data(
+    browser: Browser, pages: dict[str, Path], examples: dict[str, RealPlan]
+) -> None:
+    opened(browser, pages["repaired"])
+    browser.click("button.slot")
+    real = examples["nexus-document"]
+    content = page_content(real.saved.plan, real.sources, REGISTRIES)
+    for _ in range(2):
+        browser.run("replace(arguments[0], arguments[1])", str(content.main), content.data)
+        browser.wait_for("document.querySelectorAll('button.vm').length === 178")
+        assert browser.text("#vm-status") == "53 VMs."
+        assert browser.run("return document.getElementById('detail').hidden")
+    browser.choose("#filter-pool", "pool1")
+    assert browser.text("#vm-status") == "24 VMs, filtered as in the rack map."
     assert browser.console() == []
 
 

@@ -1,7 +1,8 @@
 "use strict";
 // The plan as data, and the few ways in which every part of the page makes elements from it.
 
-const plan = JSON.parse(document.getElementById("plan-data").textContent);
+// Set by `render` in page.js, and by it alone; every part of the page reads it when it draws.
+let plan = null;
 const MARKS = ["kept", "placed", "moved", "removed"];
 const SIGNS = ["", "+", "~", "\u2212"];
 const CHUNK = 100;

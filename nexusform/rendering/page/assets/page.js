@@ -1,13 +1,27 @@
 "use strict";
-// Starts every part that the page has, and the choice of theme.
+// Draws the page from data, once when it is opened and again whenever there is other data.
+//
+// `render(data)` draws every scripted part from a document as page_data.py makes it. `replace(main, data)` puts
+// other sections in place first: `main` is the markup of `page_content` in html_page.py, never a user's text.
 
-(function start() {
-  const parts = [["map", startMap], ["vm-list", startVmList], ["change-tree", startChanges]];
-  document.body.append(detail.box, tip);
-  for (const [id, begin] of parts) {
+const PARTS = [["map", startMap], ["vm-list", startVmList], ["change-tree", startChanges]];
+
+function render(data) {
+  plan = data;
+  forget();
+  for (const [id, begin] of PARTS) {
     const place = document.getElementById(id);
     if (place) { place.replaceChildren(); begin(place); }
   }
+}
+
+function replace(main, data) {
+  document.getElementById("content").innerHTML = main;
+  render(data);
+}
+
+(function start() {
+  document.body.append(detail.box, tip);
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") detail.close(); });
 
   const theme = document.getElementById("theme");
@@ -25,5 +39,6 @@
   theme.value = ["auto", "light", "dark"].includes(known) ? known : "auto";
   wear(theme.value);
   theme.addEventListener("change", () => { wear(theme.value); remember(theme.value); });
+  render(JSON.parse(document.getElementById("plan-data").textContent));
   document.documentElement.dataset.ready = "yes";
 }());

@@ -5,6 +5,16 @@ const filters = { cluster: "", pool: "", trigger: "", changed: false };
 const listeners = [];
 const map = { site: 0, side: "after" };
 
+/** What belongs to the plan that was drawn last: who listens to filters, a site that may be gone, open details. */
+function forget() {
+  listeners.length = 0;
+  map.site = 0;
+  Object.assign(filters, { cluster: "", pool: "", trigger: "", changed: false });
+  detail.opener = null;
+  detail.close();
+  tip.hidden = true;
+}
+
 function passes(vm) {
   return (!filters.cluster || vm.paint.name === filters.cluster)
     && (!filters.pool || vm.pool === filters.pool)
