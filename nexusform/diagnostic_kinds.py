@@ -393,6 +393,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "staged-run-has-no-strategy": "Staged run has no strategy",
     "staged-run-has-nothing-to-do": "Staged run has nothing to do",
     "staged-run-is-aborted": "Staged run is aborted",
+    "staged-run-is-stuck": "Staged run is stuck",
     "staged-run-waits-for-an-approval": "Staged run waits for an approval",
     "state-changed-during-import": "State changed during import",
     "state-is-not-valid-json": "State is not valid JSON",

@@ -47,3 +47,14 @@ def natural(text: str) -> list[tuple[int, int, str]]:
     """The sort key of a name in which digits count as numbers: rack2 before rack10."""
     parts = re.split(r"(\d+)", text)
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]
+
+
+def duration(seconds: float) -> str:
+    """`1h30m`, `1m`, `0s`."""
+    left = round(seconds)
+    parts = []
+    for unit, letter in ((3600, "h"), (60, "m"), (1, "s")):
+        if left >= unit:
+            parts.append(f"{left // unit}{letter}")
+            left %= unit
+    return "".join(parts) or "0s"

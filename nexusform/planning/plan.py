@@ -151,7 +151,8 @@ class PlacementChange(Struct, frozen=True):
     `source` and `target` are where it is before and after: of a VM its placement, of a binding the binding
     itself. `cluster` and `pool` group rows; `number` orders them. `reason` is a sentence,
     `scores` what decided (ordered names to values), `rejected` the refused candidates (filled
-    only on request).
+    only on request). Bindings of rollouts say when it is their turn: the stage of a staged run, the group in
+    it (of a rolling update the wave; from 1, 0: none), and what is waited for before that.
     """
 
     address: Address
@@ -171,6 +172,37 @@ class PlacementChange(Struct, frozen=True):
     certainty: Certainty | None = None
     provenance: str = "predicted"
     rejected: tuple[Refusal, ...] = ()
+    stage: str = ""
+    group: int = 0
+    waits_for: str = ""
+
+
+class RolloutStep(Struct, frozen=True):
+    """A step of a rollout: clusters that are updated or deleted at once, an approval, or a wait.
+
+    `kind` is "update", "delete", "approval" or "wait"; `group` counts from 1 in its stage (0: none).
+    `begins` are seconds after the beginning, at the earliest: as far as waits tell. `waits_for` is the
+    approval itself, and of clusters what comes between them and those before. `status`: "done" before this
+    plan, "planned" in it, "waiting" for somebody's approval, "stuck" as a cluster of it fails, or "later".
+    """
+
+    kind: str
+    stage: str
+    group: int
+    clusters: tuple[str, ...] = ()
+    begins: float = 0
+    wait_seconds: float = 0
+    waits_for: str = ""
+    status: str = "planned"
+
+
+class Rollout(Struct, frozen=True):
+    """How the clusters of a placement get a resource snapshot; `cause` is what does it, in words."""
+
+    address: Address
+    cause: str
+    resource_snapshot: int | None
+    steps: tuple[RolloutStep, ...]
 
 
 class PlacementTable(Struct, frozen=True):
@@ -357,6 +389,7 @@ class Plan(Struct, frozen=True):
     room: tuple[SiteRoom, ...] = ()
     draws: Draws | None = None
     basis: Basis = field(default_factory=Basis)
+    rollouts: tuple[Rollout, ...] = ()
 
     def count(self, *actions: Action) -> int:
         """How many changes have one of these actions."""

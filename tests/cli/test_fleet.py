@@ -306,3 +306,27 @@ resource "fleet_cluster_resource_placement" "web" {
     assert "Selection Scope: NamespaceOnly" in lines
     assert "When To Take Over: Never" in lines
     assert "When To Apply: Always" in lines
+
+
+def test_a_staged_run_is_shown_as_a_timeline(nf: Callable[..., Told]) -> None:
+    waiting = EXTERNAL.replace(
+        "    label_selector {}\n",
+        '    label_selector {}\n    before_stage_task {\n      type = "Approval"\n    }\n',
+    )
+    text = FLEET + HUB + waiting
+    applied(nf, text)
+    reports = ("-report=json:p.json", "-report=markdown:p.md", "-report=html:p.html")
+    code, out, err = nf(text + staged_run("r1"), "plan", *reports)
+    assert code == 0, err
+    assert "    start  all           waits for approval r1-before-all\n" in out
+    assert "    start  all, group 1  update a (later)\n" in out
+    assert "| start | all | waits for approval r1-before-all |" in Path("p.md").read_text()
+    assert "waits for approval r1-before-all" in Path("p.html").read_text()
+    document = json.loads(Path("p.json").read_text())
+    (row,) = [each for each in document["placement_changes"] if each["kind"] == "binding"]
+    assert (row["action"], row["trigger"]) == ("keep", "staged_run")
+    assert (row["stage"], row["group"], row["waits_for"]) == ("all", 1, "r1-before-all")
+    (rollout,) = document["rollouts"]
+    assert [step["status"] for step in rollout["steps"]] == ["waiting", "later"]
+    details = nf(text + staged_run("r1"), "plan", "-details")[1]
+    assert "How it rolls out" in details

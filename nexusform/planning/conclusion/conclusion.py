@@ -109,6 +109,7 @@ def conclude(
         inventories=inventories_read(world.evaluation),
         basis=world.evaluation.setting.reads.basis(request.commit),
         separation_rules=tuple(judged.rules.verdicts),
+        rollouts=world.fleet.rollouts if world.fleet is not None else (),
     )
     return PlanResult(
         _signed(plan, request, judged.diagnostics),

@@ -29,7 +29,7 @@ from nexusform.planning.fleet.rounds import Rounds
 from nexusform.planning.fleet.rows import KEPT, removed_rows
 from nexusform.planning.fleet.world import FleetMemberState
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.plan import PlacementChange
+from nexusform.planning.plan import PlacementChange, Rollout
 from nexusform.ports import Kind
 from nexusform.scheduling.fleet.bindings import BindingState, Condition
 from nexusform.scheduling.fleet.explanation import drift
@@ -48,12 +48,15 @@ from nexusform.scheduling.fleet.status import (
 
 
 class FleetOutcome(Struct, frozen=True):
-    """The rows of all bindings, the placements by address, and the fleet after the last round."""
+    """The rows of all bindings, the placements by address, the fleet after the last round, and how what
+    changes is rolled out.
+    """
 
     rows: tuple[PlacementChange, ...] = ()
     placements: Mapping[Address, PlacementPlan] = field(default_factory=dict)
     roster: Roster = field(default_factory=lambda: Roster(()))
     diagnostics: tuple[Diagnostic, ...] = ()
+    rollouts: tuple[Rollout, ...] = ()
 
 
 def destroyed(instances: Iterable[Instance]) -> FleetOutcome:

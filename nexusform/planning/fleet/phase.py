@@ -9,6 +9,7 @@ bindings, and everything is concluded.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from nexusform.address import Address, ConfigAddress
 from nexusform.configuration.configuration import ResourceBlock
@@ -28,6 +29,7 @@ from nexusform.planning.fleet.placement import PlacementPlan, begin
 from nexusform.planning.fleet.rounds import after_runs, run_rounds
 from nexusform.planning.fleet.rows import binding_rows, removed_rows
 from nexusform.planning.fleet.runs import carry_out_runs
+from nexusform.planning.fleet.timeline import rolling_timeline
 from nexusform.planning.fleet.world import FleetMemberState, Pods
 from nexusform.planning.instances.arguments import undecided, undecided_error
 from nexusform.planning.instances.blocks import Blocks, show
@@ -77,7 +79,8 @@ def plan_placements(
     diagnostics += placement_warnings(placements, members, rounds)
     refusals = rounds.refusals(placements) if blocks.request.want_rejected else {}
     rows = _rows(blocks.instances.values(), by_address, members, refusals)
-    return FleetOutcome(tuple(rows), by_address, rounds.roster, tuple(diagnostics))
+    rollouts = chain.from_iterable(placement.rollouts for placement in placements)
+    return FleetOutcome(tuple(rows), by_address, rounds.roster, tuple(diagnostics), tuple(rollouts))
 
 
 def _evaluated(
@@ -232,6 +235,8 @@ def _roll(placement: PlacementPlan) -> Iterator[Diagnostic]:
     written, outcome = placement.written, placement.roll_out()
     placement.held, placement.waves, placement.stalled = outcome.bindings, outcome.waves, outcome.stalled
     placement.rolled |= outcome.reached
+    timeline = rolling_timeline(placement)
+    placement.rollouts += [timeline] if timeline is not None else []
     if outcome.stalled:
         text = (
             f"The rollout of {written.key} stops before {', '.join(outcome.stalled)}: with max_unavailable = "

@@ -23,6 +23,8 @@ from nexusform.planning.fleet.contents import (
 )
 from nexusform.planning.fleet.overrides import Identity, Rendered, Renders, identity, opened
 from nexusform.planning.instances.instance import Instance
+from nexusform.planning.plan import Rollout as RolloutTimeline
+from nexusform.planning.plan import RolloutStep
 from nexusform.scheduling.fleet.bindings import (
     Abort,
     Binding,
@@ -102,7 +104,7 @@ class PlacementPlan(Struct):
     released: dict[str, Trigger] = field(default_factory=dict)
     waves: tuple[Wave, ...] = ()
     stalled: tuple[str, ...] = ()
-    run_caused: str = ""
+    rollouts: list[RolloutTimeline] = field(default_factory=list)
     workloads: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -180,6 +182,14 @@ class PlacementPlan(Struct):
             or bool(self.evicted)
             or self.vanished
         )
+
+    def turn_of(self, cluster: str) -> tuple[str, RolloutStep] | None:
+        """When it is a cluster's turn in the last rollout that concerns it, and what rolls out."""
+        for timeline in reversed(self.rollouts):
+            for step in timeline.steps:
+                if cluster in step.clusters:
+                    return timeline.cause, step
+        return None
 
     @property
     def vanished(self) -> bool:

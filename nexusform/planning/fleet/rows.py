@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from nexusform.address import Address
 from nexusform.planning.fleet.contents import has_resources, read_bindings
 from nexusform.planning.fleet.placement import PlacementPlan
+from nexusform.planning.fleet.timeline import LATER
 from nexusform.planning.fleet.world import FleetMemberState
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.plan import PlacementAction, PlacementChange
+from nexusform.planning.plan import PlacementAction, PlacementChange, RolloutStep
 from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.fleet.bindings import Ask, Binding, BindingState, PlacementType, Policy
 from nexusform.scheduling.fleet.decisions import selected
-from nexusform.scheduling.fleet.rollout import Wave
 from nexusform.scheduling.fleet.watcher import Trigger, observations, trigger_for
 
 KIND: Final = "binding"
@@ -43,6 +45,7 @@ REASONS: Final[Mapping[Trigger, str]] = {
     Trigger.RESOURCES_CHANGED: "the selected resources changed; nothing is rescheduled",
     Trigger.STRATEGY_CHANGED: "the rollout strategy changed; nothing is rescheduled",
     Trigger.OVERRIDES_CHANGED: "overrides changed; nothing is rescheduled",
+    Trigger.STAGED_RUN: "a staged run brings it",
 }
 
 
@@ -56,7 +59,8 @@ def binding_rows(
     after = {binding.cluster: binding for binding in placement.held}
     for cluster in sorted(before):
         if cluster not in after or cluster in placement.evicted:
-            yield _removed(placement.instance.address, before[cluster], _why_gone(placement, cluster))
+            why, turn = _why_gone(placement, cluster), placement.turn_of(cluster)
+            yield _removed(placement.instance.address, before[cluster], why, turn)
     kept = []
     for cluster, binding in sorted(after.items()):
         prior = before.get(cluster) if cluster not in placement.evicted else None
@@ -77,11 +81,14 @@ def removed_rows(instance: Instance) -> Iterator[PlacementChange]:
 def _why_gone(placement: PlacementPlan, cluster: str) -> Trigger:
     if cluster in placement.evicted:
         return Trigger.EVICTED
-    return placement.released.get(cluster, Trigger.POLICY_CHANGED)
+    by_run = placement.external and placement.turn_of(cluster) is not None
+    return placement.released.get(cluster, Trigger.STAGED_RUN if by_run else Trigger.POLICY_CHANGED)
 
 
-def _removed(address: Address, binding: Binding, trigger: Trigger) -> PlacementChange:
-    return PlacementChange(
+def _removed(
+    address: Address, binding: Binding, trigger: Trigger, turn: tuple[str, RolloutStep] | None = None
+) -> PlacementChange:
+    row = PlacementChange(
         address,
         KIND,
         binding.cluster,
@@ -90,9 +97,28 @@ def _removed(address: Address, binding: Binding, trigger: Trigger) -> PlacementC
         None,
         str(trigger),
         cluster=binding.cluster,
-        reason=REASONS.get(trigger, ""),
+        reason=_with_turn(REASONS.get(trigger, ""), turn),
         scores=_scores(binding),
     )
+    return _in_turn(row, turn)
+
+
+def _in_turn(row: PlacementChange, turn: tuple[str, RolloutStep] | None) -> PlacementChange:
+    """A row that says when it is its binding's turn."""
+    if turn is None:
+        return row
+    step = turn[1]
+    return replace(row, stage=step.stage, group=step.group, waits_for=step.waits_for)
+
+
+def _with_turn(reason: str, turn: tuple[str, RolloutStep] | None) -> str:
+    """The reason, with the turn in words: `wave 2, after 60s`, `staged run r, stage prod, group 1`."""
+    if turn is None:
+        return reason
+    cause, step = turn
+    place = f"{cause}, stage {step.stage}, group {step.group}" if step.stage else f"wave {step.group}"
+    after = f", after {step.waits_for}" if step.waits_for else ""
+    return "; ".join(text for text in (reason, f"{place}{after}") if text)
 
 
 def _scores(binding: Binding) -> dict[str, int]:
@@ -113,10 +139,10 @@ def _present(
 ) -> PlacementChange:
     """The row of a binding that is there after the plan; `prior` is what it was, None where it is new."""
     action, trigger, reason = _what_happens(placement, prior, binding, members)
+    turn = placement.turn_of(binding.cluster)
     if action in (PlacementAction.PLACE, PlacementAction.UPDATE):
-        wave = _wave_text(placement.waves, binding.cluster)
-        reason = "; ".join(text for text in (reason, wave) if text)
-    return PlacementChange(
+        reason = _with_turn(reason, turn)
+    row = PlacementChange(
         placement.instance.address,
         KIND,
         binding.cluster,
@@ -129,6 +155,7 @@ def _present(
         scores=_scores(binding),
         rejected=rejected,
     )
+    return _in_turn(row, turn)
 
 
 def _what_happens(
@@ -146,13 +173,12 @@ def _what_happens(
     new_resources = prior.resource_snapshot != binding.resource_snapshot
     if prior.state is not binding.state or new_resources or rolled_overrides:
         trigger = _trigger_of_update(placement, prior, binding)
-        reason = placement.run_caused or REASONS.get(trigger, "")
-        return PlacementAction.UPDATE, str(trigger), reason
+        return PlacementAction.UPDATE, str(trigger), REASONS.get(trigger, "")
     if placement.reapplied and has_resources(binding):
         return PlacementAction.UPDATE, str(Trigger.STRATEGY_CHANGED), REAPPLIED
     if prior.policy_snapshot != binding.policy_snapshot:
         return PlacementAction.KEEP, str(Trigger.POLICY_CHANGED), "picked again under the changed policy"
-    trigger_text, reason = _kept(placement, members.get(cluster))
+    trigger_text, reason = _kept(placement, binding, members.get(cluster))
     return PlacementAction.KEEP, trigger_text, reason
 
 
@@ -161,11 +187,14 @@ def _trigger_of_update(placement: PlacementPlan, prior: Binding, binding: Bindin
         return _why_gone(placement, binding.cluster)
     if prior.state is BindingState.UNSCHEDULED and binding.cluster in placement.picked:
         return placement.picked[binding.cluster]
-    return placement.other_trigger
+    return Trigger.STAGED_RUN if placement.external else placement.other_trigger
 
 
-def _kept(placement: PlacementPlan, member: FleetMemberState | None) -> tuple[str, str]:
+def _kept(placement: PlacementPlan, binding: Binding, member: FleetMemberState | None) -> tuple[str, str]:
     """The trigger and the reason of a binding that stays: an observation about its cluster, "" without."""
+    turn = placement.turn_of(binding.cluster) if placement.external else None
+    if turn is not None and turn[1].status == LATER:
+        return str(Trigger.STAGED_RUN), f"{_with_turn('', turn)}: not reached by this plan"
     if member is None or member.now is None or member.before is None or member.before == member.now:
         return "", ""
     ask = Ask(placement.written.policy or Policy(), placement.written.namespace)
@@ -179,14 +208,3 @@ def _kept(placement: PlacementPlan, member: FleetMemberState | None) -> tuple[st
     if trigger is not None and fulfilled_n and not placement.ran:
         return str(trigger), why_kept
     return "", ""
-
-
-def _wave_text(waves: tuple[Wave, ...], cluster: str) -> str:
-    """In which wave the cluster's binding changes; "" where one wave does all without a wait."""
-    if len(waves) <= 1 and not any(wave.wait_seconds for wave in waves):
-        return ""
-    for number, wave in enumerate(waves, 1):
-        if cluster in (*wave.updated, *wave.bound):
-            wait = f", then a wait of {wave.wait_seconds} s" if wave.wait_seconds else ""
-            return f"wave {number} of {len(waves)}{wait}"
-    return ""

@@ -14,10 +14,19 @@ from nexusform.diagnostics import Diagnostic, Problem, Severity
 from nexusform.importers.fleet_model import FleetRun
 from nexusform.planning.fleet.hub import Hub
 from nexusform.planning.fleet.placement import PlacementPlan
+from nexusform.planning.fleet.timeline import run_timeline
 from nexusform.planning.instances.instance import Instance
 from nexusform.scheduling.fleet.bindings import PlacementType
 from nexusform.scheduling.fleet.roster import Roster
-from nexusform.scheduling.fleet.staged import RunPlan, RunProblem, RunState, StepKind, execute, initialize
+from nexusform.scheduling.fleet.staged import (
+    RunPlan,
+    RunProblem,
+    RunState,
+    StepKind,
+    execute,
+    initialize,
+    steps_of,
+)
 
 
 def carry_out_runs(placements: Sequence[PlacementPlan], hub: Hub, roster: Roster) -> Iterator[Diagnostic]:
@@ -67,17 +76,46 @@ def _run(
     instance.private = terms.note()
     if run.state is not RunState.RUN:
         return
-    outcome = execute(terms.plan, run.name, placement.held, terms.resource_snapshot, approved=run.approvals)
+    failures = _override_failures(placement, terms)
+    outcome = execute(
+        terms.plan,
+        run.name,
+        placement.held,
+        terms.resource_snapshot,
+        approved=run.approvals,
+        failing=frozenset(failures),
+    )
+    steps = steps_of(terms.plan, run.name)
+    timeline = run_timeline(
+        placement, run.name, terms.resource_snapshot, steps, outcome.waits_for or outcome.stopped_by
+    )
+    placement.rollouts.append(timeline)
     placement.held = outcome.bindings
-    placement.run_caused = f"staged run {run.name}"
     for step in outcome.steps:
         if step.kind is StepKind.UPDATE:
             placement.rolled |= {*step.clusters}
+    if outcome.stopped_by:
+        yield warned(
+            "staged-run-is-stuck",
+            f"The run goes no further than {outcome.stopped_by}: {failures[outcome.stopped_by]}. Mend the "
+            "override, and make another run.",
+        )
     if outcome.waits_for:
         yield warned(
             "staged-run-waits-for-an-approval",
             f'The run stops before {outcome.waits_for}; add "{outcome.waits_for}" to its approvals to go on.',
         )
+
+
+def _override_failures(placement: PlacementPlan, terms: _Terms) -> dict[str, str]:
+    """The clusters of a run on which overriding fails, and why."""
+    failures: dict[str, str] = {}
+    for stage in terms.plan.stages:
+        for cluster in stage.clusters:
+            rendered = placement.rendered(terms.resource_snapshot, cluster)
+            if rendered is not None and rendered.failure:
+                failures[cluster] = rendered.failure
+    return failures
 
 
 def _terms(

@@ -24,6 +24,7 @@ from nexusform.rendering.json.json_parts import (
 from nexusform.rendering.json.json_placements import (
     placement_changes,
     placement_tables,
+    rollout_documents,
     room_documents,
     separation_documents,
 )
@@ -93,6 +94,7 @@ def plan_document(
         placement_changes=Rows(lambda: placement_changes(plan, placements)),
         placement_tables=placement_tables(plan),
         separation_rules=separation_documents(plan),
+        rollouts=rollout_documents(plan),
         room=room_documents(plan.room),
         draws=draws_document(plan.draws),
         diagnostics=diagnostic_documents(plan.diagnostics, known_files),

@@ -11,6 +11,7 @@ from nexusform.planning.plan import (
     PlacementChange,
     PlacementTable,
     Plan,
+    RolloutStep,
     SeparationVerdict,
     SeparationViolation,
 )
@@ -49,6 +50,9 @@ def _row_document(row: PlacementChange, detail: Detail) -> dict[str, Any]:
     }
     if row.certainty is not None:
         document["certainty"] = {"rack": row.certainty.rack, "machine": row.certainty.machine}
+    if row.group:
+        turn = {"stage": row.stage or None, "group": row.group, "waits_for": row.waits_for or None}
+        document |= turn
     if detail is Detail.ALL:
         document["rejected"] = [refusal_document(refusal) for refusal in row.rejected]
     return document
@@ -75,6 +79,32 @@ def table_document(table: PlacementTable) -> dict[str, Any]:
         "actual_racks": table.actual_racks,
         "expected_vms_per_rack": list(table.expected_vms_per_rack),
         "actual_vms_per_rack": dict(table.actual_vms_per_rack),
+    }
+
+
+def rollout_documents(plan: Plan) -> list[dict[str, Any]]:
+    """The top-level `rollouts` of a plan's JSON: how placements get their resources, step by step."""
+    return [
+        {
+            "address": str(rollout.address),
+            "cause": rollout.cause,
+            "resource_snapshot": rollout.resource_snapshot,
+            "steps": [_step_document(step) for step in rollout.steps],
+        }
+        for rollout in plan.rollouts
+    ]
+
+
+def _step_document(step: RolloutStep) -> dict[str, Any]:
+    return {
+        "kind": step.kind,
+        "stage": step.stage or None,
+        "group": step.group or None,
+        "clusters": list(step.clusters),
+        "begins_seconds": step.begins,
+        "wait_seconds": step.wait_seconds,
+        "waits_for": step.waits_for or None,
+        "status": step.status,
     }
 
 

@@ -28,6 +28,7 @@ from nexusform.rendering.page.page_parts import (
     fleet_part,
     outputs_part,
     overview_part,
+    rollouts_part,
     rules_part,
     section,
     tables_part,
@@ -135,7 +136,7 @@ def _parts(
     parts.append(tables_part(plan.placement_tables))
     if any(site.vms for site in maps):
         parts.append(section("vms", "VMs", _scripted("vm-list")))
-    parts += [fleet_part(plan), rules_part(plan.separation_rules)]
+    parts += [fleet_part(plan), rollouts_part(report), rules_part(plan.separation_rules)]
     if plan.changes:
         parts.append(section("changes", "Changes", _scripted("change-tree")))
     return [*parts, drift_part(report.drift), outputs_part(report.outputs), checks_part(plan.checks)]

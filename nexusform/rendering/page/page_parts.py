@@ -21,6 +21,7 @@ from nexusform.rendering.report.difference import Difference
 from nexusform.rendering.report.overview import Overview, ResourceCount, RoomRow, TriggerCount, violation_text
 from nexusform.rendering.report.placement_rows import table_row
 from nexusform.rendering.report.report import Report, Stanza
+from nexusform.rendering.report.rollout_rows import HEADS
 from nexusform.rendering.text.stanza_text import output_lines, stanza_text
 from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.fleet.bindings import Binding
@@ -288,6 +289,13 @@ def fleet_part(plan: Plan) -> Part:
         return None
     parts = [_grid(bindings, _members(plan)), _refusals(bindings)] if bindings else []
     return section("fleet", "Fleet", parts, _pods(pods))
+
+
+def rollouts_part(report: Report) -> Part:
+    """How placements get their resources, step by step; nothing where that is one step."""
+    tables = [table(each.title, HEADS, each.rows) for each in report.rollouts]
+    note = "Times are the earliest: what waits tell, without the time that updates take."
+    return section("rollouts", "How it rolls out", element("p", note), tables) if tables else None
 
 
 def _members(plan: Plan) -> set[str]:

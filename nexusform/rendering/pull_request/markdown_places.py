@@ -20,6 +20,7 @@ from nexusform.rendering.report.placement_rows import (
     vm_journeys,
 )
 from nexusform.rendering.report.report import Report
+from nexusform.rendering.report.rollout_rows import HEADS
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import first_of, form, listed
 
@@ -304,3 +305,17 @@ def all_rooms(overview: Overview) -> str:
             before, after = row.values[number]
             lines.append(f"  {row.label}: {before} -> {after}")
     return "\n".join(lines)
+
+
+_STEPS: Final = 20
+
+
+def rollout_lines(report: Report) -> list[str]:
+    """The steps of rollouts; times are the earliest."""
+    lines: list[str] = []
+    for rollout in report.rollouts:
+        rows, more = rollout.first(_STEPS)
+        cells = [[plain(cell) for cell in row] for row in rows]
+        lines += ["", code(rollout.title), "", *table(HEADS, cells)]
+        lines += ["", f"{more}."] if more else []
+    return lines[1:]

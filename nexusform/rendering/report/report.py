@@ -35,6 +35,7 @@ from nexusform.rendering.report.placement_rows import (
     placement_groups,
     summaries,
 )
+from nexusform.rendering.report.rollout_rows import RolloutTable, rollout_tables
 from nexusform.schema import BlockSchema
 from nexusform.source import Span
 from nexusform.words import counted, form
@@ -48,6 +49,7 @@ _MACHINES: Final = "machines"
 
 # A status per cluster follows from the bindings; `show` prints it in full.
 _STATUSES: Final = "placement_statuses"
+_CONDITIONS: Final = "conditions"
 
 SchemaOf = Callable[[Address], BlockSchema | None]
 
@@ -95,6 +97,7 @@ class Report(Struct, frozen=True):
     folded: bool
     diagnostics: tuple[Diagnostic, ...]
     separations: tuple[SeparationVerdict, ...] = ()
+    rollouts: tuple[RolloutTable, ...] = ()
 
     @property
     def moves(self) -> int:
@@ -146,6 +149,7 @@ def build_report(plan: Plan, registries: Registries, detail: Detail = Detail.CHA
         folded=any(_is_folded(group) for group in groups),
         diagnostics=plan.diagnostics,
         separations=plan.separation_rules,
+        rollouts=rollout_tables(plan) if placements_follow else (),
     )
 
 
@@ -309,7 +313,8 @@ def _condensed(
             texts[name] = f"({len(new)} placed)"
         elif old and not after:
             texts[name] = f"({len(old)} removed)"
-    return texts | _statuses_text(before, after) | _machines_text(before, after)
+    told = _conditions_text(before, after) | _statuses_text(before, after)
+    return texts | told | _machines_text(before, after)
 
 
 def _words_without_row(
@@ -321,6 +326,15 @@ def _words_without_row(
     changed = len(names) - as_it_was
     words = [(as_it_was, "kept"), (changed, "otherwise changed")]
     return [f"{count} {word}" for count, word in words if count]
+
+
+def _conditions_text(before: _Side, after: _Side) -> dict[str, str]:
+    """Conditions as what they are in a plan: what will be seen once everything that starts is ready."""
+    conditions = (after or {}).get(_CONDITIONS)
+    if not isinstance(conditions, list) or not conditions or conditions == (before or {}).get(_CONDITIONS):
+        return {}
+    last = conditions[-1]
+    return {_CONDITIONS: f"(predicted: {last.get('type')} {last.get('status')}, {last.get('reason')})"}
 
 
 def _statuses_text(before: _Side, after: _Side) -> dict[str, str]:

@@ -25,6 +25,7 @@ from nexusform.rendering.report.placement_rows import (
     summaries,
 )
 from nexusform.rendering.report.report import output_difference, schema_lookup, shown_drift
+from nexusform.rendering.report.rollout_rows import RolloutTable, rollout_tables
 from nexusform.words import counted, form
 
 MOST_SITES: Final = 6
@@ -52,6 +53,7 @@ class ShortReport(Struct, frozen=True):
     tie_breaks: int
     machines_sure: int
     placed: int
+    rollouts: tuple[RolloutTable, ...] = ()
 
 
 def short_report(plan: Plan, registries: Registries, detail: Detail) -> ShortReport:
@@ -75,6 +77,7 @@ def short_report(plan: Plan, registries: Registries, detail: Detail) -> ShortRep
         plan.tie_breaks,
         sum(table.machines_certain for table in plan.placement_tables),
         sum(table.placed for table in plan.placement_tables) if detail is not Detail.NONE else 0,
+        rollout_tables(plan) if detail is not Detail.NONE else (),
     )
 
 

@@ -25,6 +25,7 @@ from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.report.short_report import ShortReport, short_report
 from nexusform.rendering.text.diagnostic_text import render_diagnostics
 from nexusform.rendering.text.placement_text import placement_count_lines
+from nexusform.rendering.text.rollout_text import rollout_text
 from nexusform.rendering.text.short_placements import cut, hanging, placement_parts
 from nexusform.rendering.text.stanza_text import head_symbol, output_lines
 from nexusform.source import SourceFile
@@ -66,7 +67,8 @@ def _change_parts(report: ShortReport, width: int, paint: Painter) -> list[str]:
         parts.append("\n".join([paint("Changes to Outputs:", "bold"), *lines]))
         if not report.objects:
             parts.append("\n".join(wrap(wording.ONLY_OUTPUTS, width)))
-    return [*parts, *_drift(report, width, paint), *placement_parts(report, width, paint)]
+    places = placement_parts(report, width, paint)
+    return [*parts, *_drift(report, width, paint), *places, rollout_text(report.rollouts, width, paint)]
 
 
 def _unchanged(report: ShortReport, width: int, paint: Painter) -> list[str]:

@@ -11,6 +11,7 @@ from nexusform.rendering.report import wording
 from nexusform.rendering.report.report import Report, build_report
 from nexusform.rendering.text.diagnostic_text import render_diagnostics
 from nexusform.rendering.text.placement_text import placement_text
+from nexusform.rendering.text.rollout_text import rollout_text
 from nexusform.rendering.text.short_plan import FAILED, PlanTextOptions, render_short
 from nexusform.rendering.text.stanza_text import head_symbol, output_lines, stanza_text
 from nexusform.source import SourceFile
@@ -31,6 +32,8 @@ def render_report(report: Report, sources: Mapping[str, SourceFile], options: Pl
     width = options.width
     parts = [*_drift_parts(report, paint, width), *_action_parts(report, paint, options)]
     parts += _verdict_parts(report, paint, width)
+    if not report.errored:
+        parts.append(rollout_text(report.rollouts, width, paint))
     parts.append(_separation_part(report.separations, paint))
     parts += _output_parts(report, paint, width)
     if options.diagnostics and report.diagnostics:

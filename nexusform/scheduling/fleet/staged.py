@@ -202,10 +202,13 @@ class RunOutcome(Struct, frozen=True):
 
 def steps_of(plan: RunPlan, run: str) -> tuple[RunStep, ...]:
     """Every step of a run in order: tasks before a stage, its clusters in batches, tasks after it; the
-    deletions last. Tasks of one stage are waited for side by side.
+    deletions last. Tasks of one stage are waited for side by side. A stage without clusters is skipped with
+    its tasks.
     """
     steps: list[RunStep] = []
     for stage in plan.stages:
+        if not stage.clusters:
+            continue
         steps += _tasks(stage.before, stage.name, f"{run}-before-{stage.name}")
         for start in range(0, len(stage.clusters), stage.at_a_time):
             batch = stage.clusters[start : start + stage.at_a_time]
@@ -237,7 +240,7 @@ def execute(
 ) -> RunOutcome:
     """Carry out a run as far as it gets. `approved` None: every approval is given; else those named.
 
-    A cluster in `failing` stops the run at its batch; the others of that batch are updated.
+    A cluster in `failing` gets the resources and never has them ready: the run is stuck at its batch.
     """
     held = {b.cluster: b for b in sorted(bindings, key=lambda b: b.cluster) if not b.deleting}
     done: list[RunStep] = []
@@ -250,8 +253,7 @@ def execute(
                 held.pop(name, None)
         if step.kind is not StepKind.UPDATE:
             continue
-        updated = [name for name in step.clusters if name in held and name not in failing]
-        for name in updated:
+        for name in (name for name in step.clusters if name in held):
             held[name] = replace(held[name], state=BindingState.BOUND, resource_snapshot=resource_snapshot)
         broken = next((name for name in step.clusters if name in failing), None)
         if broken is not None:

@@ -36,6 +36,7 @@ class Trigger(StrEnum):
     RESOURCES_CHANGED = "resources_changed"
     STRATEGY_CHANGED = "strategy_changed"
     OVERRIDES_CHANGED = "overrides_changed"
+    STAGED_RUN = "staged_run"
     TAINT_ADDED = "taint_added"
     CLUSTER_BECAME_INELIGIBLE = "cluster_became_ineligible"
     LABELS_NO_LONGER_MATCH = "labels_no_longer_match"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nexusform.address import parse_address
 from nexusform.state.objects import State
-from tests.planning.fleet_harness import bindings, hub, member, moves, pick_n, picks, placement
+from tests.planning.fleet_harness import binding_rows, bindings, hub, member, moves, pick_n, picks, placement
 from tests.planning.harness import (
     actions,
     applied,
@@ -287,17 +287,101 @@ def test_external_placements_wait_for_a_staged_run() -> None:
     assert {b["state"] for b in bindings(state).values()} == {"Scheduled"}
     assert is_empty(plan(text, state))
     result = good(plan(text + run(), state))
-    assert moves(result) == {"c4": ("update", "resources_changed")}
+    assert moves(result) == {"c4": ("update", "staged_run"), "c3": ("keep", "staged_run")}
+    row = binding_rows(result)["c3"]
+    assert (row.stage, row.group, row.waits_for) == ("two", 1, "r-after-one")
     assert [w.summary for w in warnings(result)] == ["Staged run waits for an approval"]
     state = applied(result, state)
     assert {c: b["state"] for c, b in bindings(state).items()} == {"c3": "Scheduled", "c4": "Bound"}
     assert is_empty(plan(text + run(), state))
     approved = run('state = "Run"\n  approvals = ["r-after-one"]')
     result = good(plan(text + approved, state))
-    assert moves(result) == {"c3": ("update", "resources_changed")}
+    assert moves(result) == {"c3": ("update", "staged_run")}
     state = applied(result, state)
     assert {b["state"] for b in bindings(state).values()} == {"Bound"}
+    conditions = [(c["type"], c["status"]) for c in attributes(state, P)["conditions"]]
+    assert conditions[-1] == ("ClusterResourcePlacementAvailable", "True")
     assert is_empty(plan(text + approved, state))
+
+
+def test_a_rollout_is_a_timeline() -> None:
+    stages = """
+resource "fleet_cluster_staged_update_strategy" "s" {
+  stage {
+    name = "one"
+    label_selector {
+      match_labels = { ring = "1" }
+    }
+    after_stage_task {
+      type      = "TimedWait"
+      wait_time = "90m"
+    }
+    after_stage_task {
+      type = "Approval"
+    }
+  }
+  stage {
+    name = "nobody"
+    label_selector {
+      match_labels = { ring = "none" }
+    }
+    before_stage_task {
+      type = "Approval"
+    }
+  }
+  stage {
+    name              = "rest"
+    sorting_label_key = "order"
+    max_concurrency   = "70%"
+    label_selector {
+      match_expression {
+        key      = "ring"
+        operator = "NotIn"
+        values   = ["1"]
+      }
+    }
+  }
+}
+"""
+    members = "".join(member(f"c{i}", {"ring": str(i), "order": str(9 - i)}) for i in range(1, 5))
+    text = hub() + members + placement("", EXTERNAL) + stages
+    (rollout,) = good(plan(text + run())).plan.rollouts
+    assert (str(rollout.address), rollout.cause, rollout.resource_snapshot) == (P, "staged run r", 0)
+    assert [(s.kind, s.stage, s.group, s.clusters, s.begins, s.status) for s in rollout.steps] == [
+        ("update", "one", 1, ("c1",), 0, "planned"),
+        ("wait", "one", 0, (), 0, "planned"),
+        ("approval", "one", 0, (), 0, "waiting"),
+        ("update", "rest", 1, ("c4", "c3"), 5400, "later"),
+        ("update", "rest", 2, ("c2",), 5400, "later"),
+    ]
+    assert rollout.steps[3].waits_for == "1h30m, r-after-one"
+    state = applied(good(plan(text + run())))
+    granted = run('state = "Run"\n  approvals = ["r-after-one"]')
+    (rollout,) = good(plan(text + granted, state)).plan.rollouts
+    assert [step.status for step in rollout.steps] == ["done", *["planned"] * 4]
+
+
+def test_waves_are_a_timeline_where_there_are_several() -> None:
+    text = FLEET + placement()
+    state = state_of(text)
+    assert good(plan(text)).plan.rollouts == ()
+    (rollout,) = good(plan(text.replace("blue", "red"), state)).plan.rollouts
+    assert [(step.group, step.clusters) for step in rollout.steps] == [
+        (1, ("c1",)),
+        (2, ("c2",)),
+        (3, ("c3",)),
+        (4, ("c4",)),
+    ]
+
+
+def test_a_run_is_stuck_where_overriding_fails() -> None:
+    text = FLEET + placement(pick_n(2), EXTERNAL) + STAGES + override("x", "c4")
+    failing = text.replace("/data/colour", "/data/missing")
+    result = good(plan(failing + run('state = "Run"\n  approvals = ["r-after-one"]')))
+    assert "Staged run is stuck" in [w.summary for w in warnings(result)]
+    assert [step.status for step in result.plan.rollouts[0].steps] == ["stuck", "later", "later"]
+    states = {c: b["state"] for c, b in bindings(applied(result)).items()}
+    assert states == {"c3": "Scheduled", "c4": "Bound"}
 
 
 def test_a_run_takes_a_snapshot_or_names_one() -> None:

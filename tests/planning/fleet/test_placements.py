@@ -108,7 +108,8 @@ def test_a_resource_only_change_updates_and_never_reschedules() -> None:
     state = state_of(text)
     result = good(plan(text.replace("blue", "red"), state))
     assert moves(result) == dict.fromkeys(("b", "c"), ("update", "resources_changed"))
-    assert "wave 1 of 2" in binding_rows(result)["b"].reason
+    assert binding_rows(result)["b"].reason.endswith("wave 1")
+    assert binding_rows(result)["b"].group == 1
     after = applied(result, state)
     assert {b["resource_snapshot"] for b in bindings(after).values()} == {1}
     assert {b["policy_snapshot"] for b in bindings(after).values()} == {0}

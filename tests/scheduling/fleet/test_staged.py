@@ -141,7 +141,7 @@ def test_a_run_waits_for_its_approval() -> None:
 def test_a_failing_cluster_stops_the_run() -> None:
     outcome = execute(good([CANARY, PROD]), "r1", HELD, 7, failing=frozenset("d"))
     assert outcome.stopped_by == "d"
-    assert [b.cluster for b in outcome.bindings if b.state is BOUND] == ["a", "c"]
+    assert [b.cluster for b in outcome.bindings if b.state is BOUND] == ["a", "c", "d"]
     assert not outcome.complete
 
 
