@@ -17,7 +17,7 @@ from nexusform.language.positions import describe as place_of
 from nexusform.language.syntax import Expression
 from nexusform.plain_data import ConversionProblem
 from nexusform.source import SourceFile, Span
-from nexusform.value_types import DYNAMIC, STRING, PrimitiveType, Type
+from nexusform.value_types import DYNAMIC, STRING, PrimitiveType, Type, friendly_name
 from nexusform.values import SENSITIVE, Value, string, unknown
 
 ENVIRONMENT_PREFIX = "NF_VAR_"
@@ -125,7 +125,7 @@ def _value_of(
     if assignment is not None:
         origin = assignment.origin
         value, wrong = _given_value(variable, assignment)
-        problems.extend(wrong)
+        problems.extend(_untold(variable, assignment, wrong) if variable.sensitive else wrong)
         if not has_errors(wrong) and value.is_null and not variable.nullable:
             value, origin = variable.default, Origin("default", variable.span)
             if value is None:
@@ -135,6 +135,20 @@ def _value_of(
         problems.append(_missing(variable, hint(variable.name)))
         value = unknown(variable.type)
     return (value.with_marks(SENSITIVE) if variable.sensitive else value), origin
+
+
+def _untold(variable: Variable, assignment: Assignment, problems: list[Diagnostic]) -> list[Diagnostic]:
+    """What is told of a sensitive variable's value: neither the line where it stands nor what is in it."""
+    if not problems:
+        return []
+    span = assignment.origin.span
+    where = place_of(span) if span is not None else assignment.origin.text
+    detail = (
+        f"The given value (from {where}) is not suitable for var.{variable.name} declared at "
+        f"{place_of(variable.span)}: {friendly_name(variable.type, constraint=True)} required. It is "
+        "sensitive, so nothing else is told of the value."
+    )
+    return [error("invalid-value-for-input-variable", detail, variable.span)]
 
 
 def _given_value(variable: Variable, assignment: Assignment) -> tuple[Value, list[Diagnostic]]:

@@ -255,7 +255,9 @@ def _element(value: Value, key: Value) -> Value | Problem:
         return Value(of.element, UNKNOWN)
     length = len(of.elements) if isinstance(of, TupleType) else len(value.raw)
     if position >= length:
-        return Problem((), "invalid-index", f"{_NOT_THERE}: {_too_far(position, length)}.")
+        hidden = bool(key.marks or value.marks)
+        why = "the index is past the end of the collection" if hidden else _too_far(position, length)
+        return Problem((), "invalid-index", f"{_NOT_THERE}: {why}.")
     if value.raw is UNKNOWN:
         assert isinstance(of, TupleType)
         return Value(of.elements[position], UNKNOWN)

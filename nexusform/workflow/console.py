@@ -12,7 +12,7 @@ from nexusform.configuration.configuration import Configuration, Module, Setting
 from nexusform.configuration.loader import read_variables
 from nexusform.configuration.references import check_expression
 from nexusform.diagnostics import Diagnostic, has_errors
-from nexusform.language.functions.function import Function, FunctionProblem, anything
+from nexusform.language.functions.function import FixedProblem, Function, anything
 from nexusform.language.parser import parse_expression
 from nexusform.language.scanner import (
     CLOSE_HEREDOC,
@@ -199,7 +199,7 @@ def _type_of(expression: Expression) -> Expression | None:
 
 
 def _no_part(_given: Value) -> Value:
-    raise FunctionProblem('the console-only "type" function cannot be used as part of an expression')
+    raise FixedProblem('the console-only "type" function cannot be used as part of an expression')
 
 
 _TYPE: Final = Function(

@@ -9,6 +9,7 @@ from nexusform.diagnostics import has_errors
 from nexusform.language.conversion import convert, describe
 from nexusform.language.functions.function import (
     Example,
+    FixedProblem,
     Function,
     FunctionProblem,
     Parameter,
@@ -68,7 +69,7 @@ def _conversion(name: str, of: Type, description: str, *examples: Example) -> Fu
 
 def _try(*attempts: Thunk) -> Value:
     if not attempts:
-        raise FunctionProblem("at least one argument is required")
+        raise FixedProblem("at least one argument is required")
     details: list[str] = []
     for attempt in attempts:
         value, diagnostics = attempt()
@@ -85,7 +86,7 @@ def _try(*attempts: Thunk) -> Value:
 
 def _can(*attempts: Thunk) -> Value:
     if len(attempts) != 1:
-        raise FunctionProblem("exactly one argument is required")
+        raise FixedProblem("exactly one argument is required")
     value, diagnostics = attempts[0]()
     if has_errors(diagnostics):
         return FALSE

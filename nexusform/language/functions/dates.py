@@ -10,7 +10,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.language.functions.function import Example, Function, FunctionProblem, plain_function
+from nexusform.language.functions.function import (
+    Example,
+    FixedProblem,
+    Function,
+    FunctionProblem,
+    plain_function,
+)
 from nexusform.value_types import NUMBER, STRING
 from nexusform.values import UNKNOWN, Value
 
@@ -208,7 +214,7 @@ def _literal(pattern: str, at: int) -> tuple[str, int]:
     while True:
         end = pattern.find("'", at)
         if end < 0:
-            raise FunctionProblem("unterminated literal '", 0)
+            raise FixedProblem("unterminated literal '", 0)
         pieces.append(pattern[at:end])
         if pattern[end + 1 : end + 2] != "'":
             return "".join(pieces), end + 1

@@ -10,6 +10,7 @@ from typing import Final
 from nexusform.language.functions.base64_text import decode_base64, encode_base64
 from nexusform.language.functions.function import (
     Example,
+    FixedProblem,
     Function,
     FunctionProblem,
     Parameter,
@@ -59,7 +60,7 @@ def _gunzip(text: str) -> str:
     if unpacker.unconsumed_tail:
         raise FunctionProblem(f"the result has more than {LARGEST_UNPACKED} bytes", 0)
     if not unpacker.eof:
-        raise FunctionProblem("failed to decompress bytes: the data ends too early", 0)
+        raise FixedProblem("failed to decompress bytes: the data ends too early", 0)
     return utf8_text(data, "the result of decompressing the provided string")
 
 
@@ -91,7 +92,7 @@ def _parse_csv(text: str) -> Value:
     """One object for every row after the first, which names the columns. Raises FunctionProblem."""
     rows = _rows(text.replace("\r\n", "\n"))
     if not rows:
-        raise FunctionProblem("missing header line")
+        raise FixedProblem("missing header line")
     _, header = rows[0]
     seen: set[str] = set()
     for name in header:

@@ -7,8 +7,7 @@ arguments give an unknown of the result's type, and marks of arguments end up on
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
@@ -30,6 +29,13 @@ class FunctionProblem(Exception):
         super().__init__(message)
         self.message = message
         self.argument = argument
+
+
+class FixedProblem(FunctionProblem):
+    """One whose message is the same whatever the arguments hold: written down as it is, with no value in it.
+
+    Only these are told of sensitive arguments as they are; `tests/trust/test_secrets.py` reads the calls.
+    """
 
 
 class Parameter(Struct, frozen=True):
@@ -113,6 +119,10 @@ def converted_argument(function: Function, position: int, argument: Value) -> Va
     try:
         return convert(argument, required)
     except ConversionProblem as problem:
+        if argument.has_marks:
+            raise FixedProblem(
+                problem.message, position
+            ) from None  # of types alone, without the path to a part
         raise FunctionProblem(describe(problem), position) from None
 
 
@@ -128,7 +138,7 @@ def call(function: Function, arguments: Sequence[Value]) -> Value:
         value = argument
         parameter = function.parameter(position)
         if value.raw is None and not parameter.allow_null:
-            raise FunctionProblem(NULL_ARGUMENT, position)
+            raise FixedProblem(NULL_ARGUMENT, position)
         if parameter.inner_marks:
             marks |= value.marks
             value = value.without_marks()
@@ -154,31 +164,14 @@ def call(function: Function, arguments: Sequence[Value]) -> Value:
 
 _COMPOUND: Final = (tuple, dict)
 
-_QUOTED: Final = re.compile(r'"(?s:.*)"')
-_BACKQUOTED: Final = re.compile(r"`(?s:.*)`")
-_HIDDEN: Final = "(sensitive value)"
+_UNTOLD: Final = "what is wrong is not told: it would show something of a sensitive argument"
 
 
 def without_secrets(problem: FunctionProblem, arguments: Sequence[Value]) -> FunctionProblem:
-    """The same problem, with nothing in its message that a sensitive argument holds."""
-    if not any(a.has_marks for a in arguments):
+    """What is told of a problem: of sensitive arguments nothing that a message was made with."""
+    if isinstance(problem, FixedProblem) or not any(a.has_marks for a in arguments):
         return problem
-    shown = hidden = _BACKQUOTED.sub(_HIDDEN, problem.message)
-    for argument in arguments:
-        for text in _marked_texts(argument):
-            hidden = hidden.replace(f'"{text}"', _HIDDEN)
-            hidden = re.sub(rf"(?<!\w){re.escape(text)}(?!\w)", _HIDDEN, hidden)
-    # Where no text stands as a whole, a part of one may.
-    return FunctionProblem(_QUOTED.sub(_HIDDEN, shown) if hidden == shown else hidden, problem.argument)
-
-
-def _marked_texts(value: Value, *, marked: bool = False) -> Iterator[str]:
-    marked = marked or bool(value.marks)
-    if isinstance(value.raw, (tuple, dict)):
-        for part in value.raw.values() if isinstance(value.raw, dict) else value.raw:
-            yield from _marked_texts(part, marked=marked)
-    elif marked and isinstance(value.raw, str) and len(value.raw) > 1:
-        yield value.raw
+    return FixedProblem(_UNTOLD, problem.argument)
 
 
 def _result_type(function: Function, arguments: Sequence[Value]) -> Type:

@@ -8,7 +8,7 @@ import unicodedata
 from typing import Any, Final
 
 from nexusform.exact_numbers import number_from_decimal
-from nexusform.language.functions.function import FunctionProblem
+from nexusform.language.functions.function import FixedProblem, FunctionProblem
 from nexusform.language.numbers import number_text
 from nexusform.value_types import DYNAMIC, NUMBER, STRING
 from nexusform.values import UNKNOWN, Value, boolean, null, object_value, tuple_value
@@ -61,7 +61,7 @@ def parse_json(text: str) -> Value:
         what = problem.msg[0].lower() + problem.msg[1:]
         raise FunctionProblem(f"{what} on line {problem.lineno}, column {problem.colno}", 0) from None
     except RecursionError:
-        raise FunctionProblem("the document is nested too deeply", 0) from None
+        raise FixedProblem("the document is nested too deeply", 0) from None
     return _value(data, DEEPEST)
 
 
@@ -69,7 +69,7 @@ def _exact(text: str) -> Value:
     try:
         return Value(NUMBER, number_from_decimal(text))
     except (OverflowError, ValueError):
-        raise FunctionProblem("a number in the document has too many digits", 0) from None
+        raise FixedProblem("a number in the document has too many digits", 0) from None
 
 
 def _value(data: Any, depth: int) -> Value:

@@ -7,7 +7,14 @@ from typing import Final
 
 from nexusform.diagnostics import did_you_mean
 from nexusform.language.conversion import convert
-from nexusform.language.functions.function import Example, Function, FunctionProblem, Parameter, anything
+from nexusform.language.functions.function import (
+    Example,
+    FixedProblem,
+    Function,
+    FunctionProblem,
+    Parameter,
+    anything,
+)
 from nexusform.plain_data import ConversionProblem
 from nexusform.value_types import (
     DYNAMIC,
@@ -32,7 +39,7 @@ def _keys_type(arguments: Sequence[Value]) -> Type:
         return TupleType((STRING,) * len(of.attributes))
     if of is DYNAMIC:
         return DYNAMIC
-    raise FunctionProblem("must have map or object type", 0)
+    raise FixedProblem("must have map or object type", 0)
 
 
 def _keys(mapping: Value) -> Value:
@@ -50,7 +57,7 @@ def _values_type(arguments: Sequence[Value]) -> Type:
         return ListType(of.element)
     if isinstance(of, ObjectType):
         return TupleType(tuple([t for _, t in of.attributes]))
-    raise FunctionProblem("values() requires a map as the first argument")
+    raise FixedProblem("values() requires a map as the first argument")
 
 
 def _values(mapping: Value) -> Value:
@@ -62,14 +69,14 @@ def _lookup_type(arguments: Sequence[Value]) -> Type:
     if isinstance(of, MapType):
         return of.element
     if not isinstance(of, ObjectType):
-        raise FunctionProblem("lookup() requires a map as the first argument", 0)
+        raise FixedProblem("lookup() requires a map as the first argument", 0)
     attribute_type = None if key is UNKNOWN else of.attribute(key)
     return attribute_type or DYNAMIC
 
 
 def _lookup(mapping: Value, key: Value, *default: Value) -> Value:
     if len(default) > 1:
-        raise FunctionProblem("lookup() takes two or three arguments")
+        raise FixedProblem("lookup() takes two or three arguments")
     of = mapping.type
     if mapping.type is DYNAMIC:
         return DYNAMIC_UNKNOWN
@@ -79,9 +86,7 @@ def _lookup(mapping: Value, key: Value, *default: Value) -> Value:
         try:
             fallback = convert(fallback, kind)
         except ConversionProblem:
-            raise FunctionProblem(
-                "the default value must have the same type as the map elements", 2
-            ) from None
+            raise FixedProblem("the default value must have the same type as the map elements", 2) from None
     if mapping.raw is UNKNOWN or key.raw is UNKNOWN:
         return Value(kind, UNKNOWN)
     element: Value | None = mapping.raw.get(key.raw)
@@ -140,10 +145,10 @@ def _transpose(mapping: Value) -> Value:
     keys_by_value: dict[str, list[str]] = {}
     for key, values in mapping.raw.items():
         if values.raw is None:
-            raise FunctionProblem("input must not contain null list", 0)
+            raise FixedProblem("input must not contain null list", 0)
         for value in values.raw:
             if value.raw is None:
-                raise FunctionProblem("input must not contain null string", 0)
+                raise FixedProblem("input must not contain null string", 0)
             keys_by_value.setdefault(value.raw, []).append(key)
     return Value(kind, {value: _string_list(keys_by_value[value]) for value in sorted(keys_by_value)})
 
@@ -157,7 +162,7 @@ def _zip_map_type(arguments: Sequence[Value]) -> Type:
     if isinstance(values.type, ListType):
         return MapType(values.type.element)
     if not isinstance(values.type, TupleType):
-        raise FunctionProblem("values argument must be a list or tuple value", 1)
+        raise FixedProblem("values argument must be a list or tuple value", 1)
     if not keys.is_wholly_known or len(keys.raw) != len(values.type.elements):
         return DYNAMIC
     pairs = zip(keys.raw, values.type.elements, strict=True)
@@ -173,7 +178,7 @@ def _zip_map(keys: Value, values: Value) -> Value:
             f"number of keys ({len(keys.raw)}) does not match number of values ({len(values.raw)})"
         )
     if any(k.raw is None for k in keys.raw):
-        raise FunctionProblem("keys must not be null", 0)
+        raise FixedProblem("keys must not be null", 0)
     items = {k.raw: v for k, v in zip(keys.raw, values.raw, strict=True)}
     return Value(kind, {k: items[k] for k in sorted(items)})
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from nexusform.language.functions.function import (
     Example,
+    FixedProblem,
     Function,
     FunctionProblem,
     Parameter,
@@ -59,7 +60,7 @@ def _host(prefix: str, number: Any) -> str:
 def _netmask(prefix: str) -> str:
     network = _network(prefix, 0)
     if network.version != 4:
-        raise FunctionProblem("IPv6 addresses cannot have a netmask: use the prefix length", 0)
+        raise FixedProblem("IPv6 addresses cannot have a netmask: use the prefix length", 0)
     return str(network.netmask)
 
 
@@ -72,7 +73,7 @@ def _subnet(prefix: str, new_bits: Any, number: Any) -> str:
     bits, subnet_number = _whole(new_bits, "newbits", 1), _whole(number, "netnum", 2)
     length = network.prefixlen + bits
     if bits < 0:
-        raise FunctionProblem("must extend prefix by a number of bits that is not negative", 1)
+        raise FixedProblem("must extend prefix by a number of bits that is not negative", 1)
     if length > network.max_prefixlen:
         raise FunctionProblem(f"insufficient address space to extend prefix of {network.prefixlen} by {bits}")
     count = 1 << bits
@@ -97,7 +98,7 @@ def _subnets(prefix: Value, *new_bits: Value) -> Value:
         bits = _whole(extension.raw, "newbits", position)
         length = network.prefixlen + bits
         if bits < 1:
-            raise FunctionProblem("must extend prefix by at least one bit", position)
+            raise FixedProblem("must extend prefix by at least one bit", position)
         if bits > _MOST_NEW_BITS:
             raise FunctionProblem(f"may not extend prefix by more than {_MOST_NEW_BITS} bits", position)
         if length > network.max_prefixlen:

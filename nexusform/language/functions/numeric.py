@@ -10,6 +10,7 @@ from nexusform.exact_numbers import number_from_decimal
 from nexusform.language.conversion import convert
 from nexusform.language.functions.function import (
     Example,
+    FixedProblem,
     Function,
     FunctionProblem,
     Parameter,
@@ -26,7 +27,7 @@ _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ
 def _extreme(choose: Callable[[Any], Any], kind: str) -> Callable[..., Value]:
     def body(*numbers: Value) -> Value:
         if not numbers:
-            raise FunctionProblem("must pass at least one number")
+            raise FixedProblem("must pass at least one number")
         if any(n.raw is UNKNOWN for n in numbers):
             return Value(NUMBER, UNKNOWN)
         return Value(NUMBER, choose([n.raw for n in numbers]))
@@ -39,9 +40,9 @@ def _float_result(compute: Callable[[float, float], float], first: Any, second: 
     try:
         return number_from_decimal(compute(float(first), float(second)))
     except ZeroDivisionError:
-        raise FunctionProblem("division by zero") from None
+        raise FixedProblem("division by zero") from None
     except (ValueError, OverflowError):
-        raise FunctionProblem("the result is not a finite number") from None
+        raise FixedProblem("the result is not a finite number") from None
 
 
 def _log(of: Any, base: Any) -> Any:
@@ -69,7 +70,7 @@ def _parse_integer(text: Value, base: Value) -> Value:
     _parsed_type([text])
     radix = base.raw
     if radix.__class__ is not int or not 2 <= radix <= 62:
-        raise FunctionProblem("base must be a whole number between 2 and 62 inclusive", 1)
+        raise FixedProblem("base must be a whole number between 2 and 62 inclusive", 1)
     numeral = text.raw
     digits = numeral[1:] if numeral[:1] in {"-", "+"} else numeral
     if radix <= 36:
@@ -85,18 +86,18 @@ def _parse_integer(text: Value, base: Value) -> Value:
 
 def _sum(numbers: Value) -> Value:
     if not isinstance(numbers.type, (ListType, SetType, TupleType)):
-        raise FunctionProblem("cannot sum noniterable", 0)
+        raise FixedProblem("cannot sum noniterable", 0)
     if not numbers.raw:
-        raise FunctionProblem("cannot sum an empty list", 0)
+        raise FixedProblem("cannot sum an empty list", 0)
     total: Any = 0
     known = True
     for element in numbers.raw:
         try:
             raw = convert(element, NUMBER).raw
         except ConversionProblem:
-            raise FunctionProblem("argument must be list, set, or tuple of number values", 0) from None
+            raise FixedProblem("argument must be list, set, or tuple of number values", 0) from None
         if raw is None:
-            raise FunctionProblem("argument must be list, set, or tuple of number values", 0)
+            raise FixedProblem("argument must be list, set, or tuple of number values", 0)
         if raw is UNKNOWN:
             known = False
         elif known:

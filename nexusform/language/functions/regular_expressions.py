@@ -13,7 +13,14 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.language.functions.function import Example, Function, FunctionProblem, Parameter, check_length
+from nexusform.language.functions.function import (
+    Example,
+    FixedProblem,
+    Function,
+    FunctionProblem,
+    Parameter,
+    check_length,
+)
 from nexusform.value_types import DYNAMIC, STRING, ListType, ObjectType, TupleType, Type
 from nexusform.values import UNKNOWN, Value, object_value, tuple_value
 
@@ -115,7 +122,7 @@ def _capture_type(pattern: Pattern) -> Type:
     if not named:
         return TupleType((STRING,) * len(names))
     if None in names:
-        raise FunctionProblem("invalid regexp pattern: cannot mix both named and unnamed capture groups", 0)
+        raise FixedProblem("invalid regexp pattern: cannot mix both named and unnamed capture groups", 0)
     return ObjectType.of(named)
 
 
@@ -140,7 +147,7 @@ def _regex(pattern: Value, text: Value) -> Value:
     _capture_type(compiled)
     first = next(_matches(compiled, text.raw), None)
     if first is None:
-        raise FunctionProblem("pattern did not match any part of the given string")
+        raise FixedProblem("pattern did not match any part of the given string")
     return _captures(compiled, first)
 
 

@@ -7,7 +7,14 @@ from typing import Any, Final
 
 from nexusform.language.conversion import convert as _convert
 from nexusform.language.conversion import equals, unify
-from nexusform.language.functions.function import Example, Function, FunctionProblem, Parameter, anything
+from nexusform.language.functions.function import (
+    Example,
+    FixedProblem,
+    Function,
+    FunctionProblem,
+    Parameter,
+    anything,
+)
 from nexusform.language.functions.text import clusters
 from nexusform.language.numbers import normalised
 from nexusform.plain_data import ConversionProblem
@@ -76,7 +83,7 @@ def _any_true(items: Value) -> Value:
 def _coalesced_type(arguments: Sequence[Value]) -> Type:
     common = unify([a.type for a in arguments]) if arguments else None
     if common is None:
-        raise FunctionProblem("all arguments must have the same type")
+        raise FixedProblem("all arguments must have the same type")
     return common
 
 
@@ -88,7 +95,7 @@ def _coalesce(*arguments: Value) -> Value:
         if argument.raw is None or (common == STRING and argument.raw == ""):
             continue
         return _convert(argument, common)
-    raise FunctionProblem("no non-null, non-empty-string arguments")
+    raise FixedProblem("no non-null, non-empty-string arguments")
 
 
 def _coalesced_list_type(arguments: Sequence[Value]) -> Type:
@@ -99,18 +106,18 @@ def _coalesced_list_type(arguments: Sequence[Value]) -> Type:
 
 def _coalesce_list(*lists: Value) -> Value:
     if not lists:
-        raise FunctionProblem("at least one argument is required")
+        raise FixedProblem("at least one argument is required")
     for position, argument in enumerate(lists):
         if argument.raw is UNKNOWN:
             break
         if not isinstance(argument.type, (ListType, TupleType)):
-            raise FunctionProblem("coalescelist arguments must be lists or tuples", position)
+            raise FixedProblem("coalescelist arguments must be lists or tuples", position)
     for argument in lists:
         if argument.raw is UNKNOWN:
             return Value(_coalesced_list_type(lists), UNKNOWN)
         if argument.raw:
             return argument
-    raise FunctionProblem("no non-null arguments")
+    raise FixedProblem("no non-null arguments")
 
 
 def _one(sequence: Value) -> Value:
@@ -147,25 +154,25 @@ def _element_type(arguments: Sequence[Value]) -> Type:
 def _element(sequence: Value, position: Value) -> Value:
     _element_type([sequence])
     if not isinstance(position.raw, int):
-        raise FunctionProblem("the index must be a whole number", 1)
+        raise FixedProblem("the index must be a whole number", 1)
     if not sequence.raw:
-        raise FunctionProblem("cannot use element function with an empty list")
+        raise FixedProblem("cannot use element function with an empty list")
     element: Value = sequence.raw[position.raw % len(sequence.raw)]
     return element
 
 
 def _index(sequence: Value, value: Value) -> Value:
     if not isinstance(sequence.type, (ListType, TupleType)):
-        raise FunctionProblem("argument must be a list or tuple", 0)
+        raise FixedProblem("argument must be a list or tuple", 0)
     if not sequence.raw:
-        raise FunctionProblem("cannot search an empty list")
+        raise FixedProblem("cannot search an empty list")
     for position, item in enumerate(sequence.raw):
         same = equals(item, value).raw
         if same is UNKNOWN:
             return Value(NUMBER, UNKNOWN)
         if same:
             return Value(NUMBER, position)
-    raise FunctionProblem("item not found")
+    raise FixedProblem("item not found")
 
 
 def _contains(sequence: Value, value: Value) -> Value:
@@ -187,7 +194,7 @@ def _length(value: Value) -> Value:
     if isinstance(of, ObjectType):
         return Value(NUMBER, len(of.attributes))
     if of not in {STRING, DYNAMIC} and not isinstance(of, (ListType, SetType, MapType)):
-        raise FunctionProblem("argument must be a string, a collection type, or a structural type")
+        raise FixedProblem("argument must be a string, a collection type, or a structural type")
     if of == STRING and raw is not UNKNOWN:
         return Value(NUMBER, len(clusters(raw)))
     # Unknown elements of a set may turn out to be equal, so even of a known one only bounds may be known.
@@ -212,7 +219,7 @@ def _chunked_type(arguments: Sequence[Value]) -> Type:
 
 def _chunk_list(sequence: Value, size: Value) -> Value:
     if not isinstance(size.raw, int) or size.raw < 0:
-        raise FunctionProblem("the size argument must be a whole number that is not negative", 1)
+        raise FixedProblem("the size argument must be a whole number that is not negative", 1)
     step = size.raw or max(len(sequence.raw), 1)
     pieces = [Value(sequence.type, sequence.raw[i : i + step]) for i in range(0, len(sequence.raw), step)]
     return Value(ListType(sequence.type), tuple(pieces))
@@ -226,11 +233,11 @@ def _compact(strings: Value) -> Value:
 
 def _concatenated_type(arguments: Sequence[Value]) -> Type:
     if not arguments:
-        raise FunctionProblem("at least one argument is required")
+        raise FixedProblem("at least one argument is required")
     kinds = []
     for position, argument in enumerate(arguments):
         if not isinstance(argument.type, (ListType, TupleType)):
-            raise FunctionProblem("all arguments must be lists or tuples", position)
+            raise FixedProblem("all arguments must be lists or tuples", position)
         kinds.append(argument.type)
     if all(isinstance(k, ListType) for k in kinds):
         common = unify([k.element for k in kinds if isinstance(k, ListType)])
@@ -293,12 +300,12 @@ def _collect_flat(sequence: Value, elements: list[Value], marks: list[frozenset[
 
 def _match_keys(values: Value, keys: Value, searchset: Value) -> Value:
     if len(values.raw) != len(keys.raw):
-        raise FunctionProblem("length of keys and values should be equal")
+        raise FixedProblem("length of keys and values should be equal")
     assert isinstance(keys.type, ListType)
     assert isinstance(searchset.type, ListType)
     common = unify([keys.type.element, searchset.type.element])
     if common is None:
-        raise FunctionProblem("keys and searchset must be of the same type")
+        raise FixedProblem("keys and searchset must be of the same type")
     if not (values.is_wholly_known and keys.is_wholly_known and searchset.is_wholly_known):
         return Value(values.type, UNKNOWN)
     try:
@@ -311,15 +318,15 @@ def _match_keys(values: Value, keys: Value, searchset: Value) -> Value:
 
 def _range(*limits: Value) -> Value:
     if not 1 <= len(limits) <= 3:
-        raise FunctionProblem("must have one, two, or three arguments")
+        raise FixedProblem("must have one, two, or three arguments")
     numbers: list[Any] = [v.raw for v in limits]
     start, end = (0, numbers[0]) if len(numbers) == 1 else numbers[:2]
     if len(numbers) == 3:
         step = numbers[2]
         if start < end and step < 0:
-            raise FunctionProblem("end must be less than start when step is negative", 2)
+            raise FixedProblem("end must be less than start when step is negative", 2)
         if end < start and step > 0:
-            raise FunctionProblem("end must be greater than start when step is positive", 2)
+            raise FixedProblem("end must be greater than start when step is positive", 2)
     else:
         step = -1 if end < start else 1
     elements: list[Value] = []
@@ -357,7 +364,7 @@ def _sliced_type(arguments: Sequence[Value]) -> Type:
     if isinstance(sequence.type, ListType):
         return sequence.type
     if not isinstance(sequence.type, TupleType):
-        raise FunctionProblem("must be a list or tuple value", 0)
+        raise FixedProblem("must be a list or tuple value", 0)
     if start.raw is UNKNOWN or end.raw is UNKNOWN:
         return DYNAMIC
     return TupleType(sequence.type.elements[start.raw : end.raw])
@@ -365,23 +372,23 @@ def _sliced_type(arguments: Sequence[Value]) -> Type:
 
 def _slice(sequence: Value, start: Value, end: Value) -> Value:
     if isinstance(sequence.type, SetType):
-        raise FunctionProblem("cannot slice a set, because its elements do not have indices", 0)
+        raise FixedProblem("cannot slice a set, because its elements do not have indices", 0)
     if not isinstance(sequence.type, (ListType, TupleType)):
-        raise FunctionProblem("must be a list or tuple value", 0)
+        raise FixedProblem("must be a list or tuple value", 0)
     if not isinstance(start.raw, int) or start.raw < 0:
-        raise FunctionProblem("start index must be a whole number that is not negative", 1)
+        raise FixedProblem("start index must be a whole number that is not negative", 1)
     if not isinstance(end.raw, int) or end.raw < 0:
-        raise FunctionProblem("end index must be a whole number that is not negative", 2)
+        raise FixedProblem("end index must be a whole number that is not negative", 2)
     if end.raw > len(sequence.raw):
-        raise FunctionProblem("end index must not be greater than the length of the list", 2)
+        raise FixedProblem("end index must not be greater than the length of the list", 2)
     if start.raw > end.raw:
-        raise FunctionProblem("start index must not be greater than end index", 1)
+        raise FixedProblem("start index must not be greater than end index", 1)
     return Value(_sliced_type([sequence, start, end]), sequence.raw[start.raw : end.raw])
 
 
 def _sort(strings: Value) -> Value:
     if any(v.raw is None for v in strings.raw):
-        raise FunctionProblem("given list element is null; a null string cannot be sorted", 0)
+        raise FixedProblem("given list element is null; a null string cannot be sorted", 0)
     if not strings.is_wholly_known:
         # Only how many there will be is certain.
         return Value(strings.type, (Value(STRING, UNKNOWN),) * len(strings.raw))

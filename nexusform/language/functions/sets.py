@@ -8,7 +8,7 @@ from math import prod
 from typing import Any, Final, TypeAlias
 
 from nexusform.language.conversion import convert, unify
-from nexusform.language.functions.function import Example, Function, FunctionProblem, Parameter
+from nexusform.language.functions.function import Example, FixedProblem, Function, FunctionProblem, Parameter
 from nexusform.value_types import DYNAMIC, ListType, SetType, TupleType, Type
 from nexusform.values import UNKNOWN, Value, order_key, set_value, tuple_value
 
@@ -25,7 +25,7 @@ def _element(of: Type) -> Type:
 def _common_type(arguments: Sequence[Value]) -> Type:
     common = unify([_element(a.type) for a in arguments])
     if common is None:
-        raise FunctionProblem("given sets must all have compatible element types")
+        raise FixedProblem("given sets must all have compatible element types")
     return SetType(common)
 
 
@@ -59,13 +59,13 @@ def _product_elements(of: Type, position: int) -> Type:
         common = unify(of.elements) if of.elements else DYNAMIC
         if common is not None:
             return common
-        raise FunctionProblem("all elements must be of the same type", position)
-    raise FunctionProblem("a set or a list is required", position)
+        raise FixedProblem("all elements must be of the same type", position)
+    raise FixedProblem("a set or a list is required", position)
 
 
 def _product_type(arguments: Sequence[Value]) -> Type:
     if len(arguments) < 2:
-        raise FunctionProblem("at least two arguments are required")
+        raise FixedProblem("at least two arguments are required")
     parts = TupleType(tuple([_product_elements(a.type, i) for i, a in enumerate(arguments)]))
     return SetType(parts) if any(isinstance(a.type, SetType) for a in arguments) else ListType(parts)
 

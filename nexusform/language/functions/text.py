@@ -8,6 +8,7 @@ from typing import Final
 
 from nexusform.language.functions.function import (
     Example,
+    FixedProblem,
     Function,
     FunctionProblem,
     Parameter,
@@ -72,14 +73,14 @@ def _chomp(text: str) -> str:
 
 def _indent(spaces: int, text: str) -> str:
     if not isinstance(spaces, int) or spaces < 0 or spaces > 10_000:
-        raise FunctionProblem("the number of spaces must be a whole number from 0 to 10000", 0)
+        raise FixedProblem("the number of spaces must be a whole number from 0 to 10000", 0)
     check_length(len(text) + spaces * text.count("\n"))
     return text.replace("\n", "\n" + " " * spaces)
 
 
 def _substring(text: str, offset: int, length: int) -> str:
     if not isinstance(offset, int) or not isinstance(length, int):
-        raise FunctionProblem("offset and length must be whole numbers", 1)
+        raise FixedProblem("offset and length must be whole numbers", 1)
     characters = clusters(text)
     if offset < 0:
         offset = max(offset + len(characters), 0)
@@ -106,7 +107,7 @@ def _split(separator: Value, text: Value) -> Value:
 
 def _join(separator: Value, *lists: Value) -> Value:
     if not lists:
-        raise FunctionProblem("at least one list is required")
+        raise FixedProblem("at least one list is required")
     pieces: list[str] = []
     for position, strings in enumerate(lists, 1):
         for place, item in enumerate(strings.raw):

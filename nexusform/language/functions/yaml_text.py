@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.exact_numbers import number_from_decimal
 from nexusform.language.functions.base64_text import decode_base64
-from nexusform.language.functions.function import FunctionProblem
+from nexusform.language.functions.function import FixedProblem, FunctionProblem
 from nexusform.language.functions.json_text import DEEPEST, clean_text
 from nexusform.language.numbers import number_text
 from nexusform.language.value_notes import quoted
@@ -197,7 +197,7 @@ def parse_yaml(text: str) -> Value:
     except yaml.YAMLError as problem:
         raise FunctionProblem(_sentence(problem), 0) from None
     except RecursionError:
-        raise FunctionProblem("the document is nested too deeply", 0) from None
+        raise FixedProblem("the document is nested too deeply", 0) from None
     return reader.document()
 
 
@@ -234,7 +234,7 @@ class _Reader:
 
         starts = [e for e in self.events if isinstance(e, yaml.DocumentStartEvent)]
         if not starts:
-            raise FunctionProblem("on line 1, column 1: missing start of document", 0)
+            raise FixedProblem("on line 1, column 1: missing start of document", 0)
         if len(starts) > 1:
             place = starts[1].start_mark
             where = "at the second document" if place is None else f"on line {place.line + 1}, column 1"
@@ -307,7 +307,7 @@ class _Reader:
 
         anchors = dict(self.anchors)
         if isinstance(self.events[self.at], yaml.AliasEvent):
-            raise FunctionProblem("an alias cannot be a mapping key", 0)
+            raise FixedProblem("an alias cannot be a mapping key", 0)
         key = self._node(depth)
         self.anchors = anchors
         return key
@@ -321,12 +321,12 @@ def _mergeable(value: Value) -> dict[str, Value]:
         for part in value.raw:
             merged = {**part.raw, **merged}
         return merged
-    raise FunctionProblem("cannot merge a value that is not a mapping", 0)
+    raise FixedProblem("cannot merge a value that is not a mapping", 0)
 
 
 def _key_text(key: Value) -> str:
     if isinstance(key.raw, (tuple, dict)) or key.raw is None:
-        raise FunctionProblem("only scalar, non-null mapping keys are supported", 0)
+        raise FixedProblem("only scalar, non-null mapping keys are supported", 0)
     return str(key.raw) if isinstance(key.raw, str) else _scalar(key)
 
 
@@ -393,4 +393,4 @@ def _number(text: str) -> Value:
     try:
         return Value(NUMBER, number_from_decimal(text))
     except (OverflowError, ValueError):
-        raise FunctionProblem("a number in the document has too many digits", 0) from None
+        raise FixedProblem("a number in the document has too many digits", 0) from None

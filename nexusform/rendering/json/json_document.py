@@ -39,13 +39,13 @@ from nexusform.rendering.notation.json_values import (
     redacted,
     sensitive_mask,
     shown,
+    shown_type,
     unknown_mask,
     write_json,
 )
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.source import SourceFile
 from nexusform.state.objects import EMPTY, InstanceState, ObjectState, OutputState, State
-from nexusform.value_types import type_to_json
 
 __all__ = ["json_bytes", "materialised", "plan_document", "state_document", "write_json"]
 
@@ -242,7 +242,7 @@ def _output(output: OutputState, show: bool) -> dict[str, Any]:
     document: dict[str, Any] = {"sensitive": output.sensitive}
     if not unknown_mask(output.value):
         document["value"] = shown(output.value, _whole(output.sensitive), show_sensitive=show)
-    return document | {"type": type_to_json(output.type)}
+    return document | {"type": shown_type(output.type, hidden=output.sensitive and not show)}
 
 
 def _module_tree(

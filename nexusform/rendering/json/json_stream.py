@@ -15,13 +15,12 @@ from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.plan import Action, Change, Drift, Plan, StepKind
 from nexusform.rendering.json.json_parts import TERRAFORM_VERSION, diagnostic_document, resource_keys
 from nexusform.rendering.json.json_placements import placement_changes
-from nexusform.rendering.notation.json_values import shown
+from nexusform.rendering.notation.json_values import shown, shown_type
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.placement_rows import Detail, PlacementSummary, summaries
 from nexusform.rendering.text.progress_text import ended_line, progress_line, started_line
 from nexusform.source import SourceFile
 from nexusform.state.objects import OutputState
-from nexusform.value_types import type_to_json
 
 MODULE: Final = "nexusform.ui"
 UI_VERSION: Final = "1.2"
@@ -200,8 +199,9 @@ def outputs_event(outputs: Mapping[str, OutputState], time: str, *, show_sensiti
     """The outputs after apply; a sensitive one without its value."""
     documents: Event = {}
     for name, output in sorted(outputs.items()):
-        document: Event = {"sensitive": output.sensitive, "type": type_to_json(output.type)}
-        if not output.sensitive or show_sensitive:
+        hidden = output.sensitive and not show_sensitive
+        document: Event = {"sensitive": output.sensitive, "type": shown_type(output.type, hidden=hidden)}
+        if not hidden:
             document["value"] = shown(output.value, (), show_sensitive=True)
         documents[name] = document
     return event("outputs", f"Outputs: {len(documents)}", time, outputs=documents)

@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
-from nexusform.plain_data import Path, PathStep
+from nexusform.plain_data import Path
 from nexusform.rendering.notation.hcl_text import trie
 from nexusform.state import json_text
+from nexusform.value_types import Type, type_to_json
 from nexusform.values import UNKNOWN
 
 REDACTED: Final = "(sensitive value)"
@@ -60,27 +61,36 @@ def sensitive_mask(plain: Any, marks: Any) -> Any:
 
 
 def redacted(plain: Any, marks: Any) -> Any:
-    """The data with its sensitive leaves hidden: text becomes "(sensitive value)", the rest null."""
+    """The data with its sensitive parts hidden: text becomes "(sensitive value)", a map or object becomes
+    empty (its keys may be the secret), the rest null.
+    """
     if marks is None:
         return plain
     if isinstance(plain, Mapping):
-        return {name: redacted(part, _marks_of(name, marks)) for name, part in plain.items()}
+        inside = {} if marks is True else plain
+        return {name: redacted(part, marks.get(name)) for name, part in inside.items()}
     if _is_list(plain):
-        return [redacted(part, _marks_of(index, marks)) for index, part in enumerate(plain)]
+        inner = [True] * len(plain) if marks is True else [marks.get(index) for index in range(len(plain))]
+        return [redacted(part, mark) for part, mark in zip(plain, inner, strict=True)]
     if marks is not True:
         return plain
     return REDACTED if plain.__class__ is str else None
-
-
-def _marks_of(step: PathStep, marks: Any) -> Any:
-    """The marks of a part: all of a sensitive value is sensitive."""
-    return True if marks is True else marks.get(step)
 
 
 def shown(plain: Any, sensitive: Iterable[Path], *, show_sensitive: bool) -> Any:
     """The known part of the data, redacted unless `show_sensitive`."""
     known = known_part(plain)
     return known if show_sensitive else redacted(known, trie(sensitive))
+
+
+def shown_type(of: Type, *, hidden: bool) -> Any:
+    """A type as JSON. Where the value is hidden, one that names parts is "dynamic": it would show keys."""
+    written = type_to_json(of)
+    return "dynamic" if hidden and _names_parts(written) else written
+
+
+def _names_parts(written: Any) -> bool:
+    return isinstance(written, list) and (written[0] == "object" or any(map(_names_parts, written[1:])))
 
 
 class Rows:

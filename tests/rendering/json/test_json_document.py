@@ -184,16 +184,17 @@ def test_masks_mirror_the_shape() -> None:
     assert trie([("a", "b"), ("a",)]) == {"a": True}
 
 
-def test_redaction_keeps_the_shape() -> None:
+def test_redaction_keeps_the_shape_but_for_the_keys_of_what_is_sensitive() -> None:
     plain = {"s": "x", "n": 5, "b": True, "l": ["a", 1], "m": {"k": "v"}, "none": None}
-    assert redacted(plain, True) == {
+    assert redacted(plain, dict.fromkeys(plain, True)) == {
         "s": "(sensitive value)",
         "n": None,
         "b": None,
         "l": ["(sensitive value)", None],
-        "m": {"k": "(sensitive value)"},
+        "m": {},
         "none": None,
     }
+    assert redacted(plain, True) == {}
 
 
 def test_numbers_beyond_64_bits_and_lone_surrogates_are_written() -> None:

@@ -1,0 +1,184 @@
+"""Texts that nobody would write, for every kind of document that nexusform reads.
+
+    python -m tests.trust.fuzz SECONDS SEED
+
+changes samples at random and gives each to a command, in a process of its own with 1 GiB and 10 seconds.
+Prints what crashed, what hung and what took too much memory, and keeps it in ./fuzz-SEED-NUMBER.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import random
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+SECONDS = 10
+MEMORY = 1 << 30
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SITE = """
+resource "nexus_site" "s" {}
+resource "nexus_rack" "r" {
+  count         = 2
+  site_id       = nexus_site.s.id
+  name          = "r${count.index}"
+  machine_count = 2
+}
+"""
+SIGNS = "{ } [ ] ( ) \" ' ${ %{ - : & * ? => .. ... # /* null true -1 1e999 0x"
+TOKENS = [token.encode() for token in SIGNS.split()]
+TOKENS += [
+    b"<<EOT\n",
+    b"\xff",
+    b"\x00",
+    b"\n",
+    b"&a ",
+    b"*a",
+    b"!!python/object ",
+    b"9" * 400,
+    b"\\u0000",
+    b"{}",
+]
+TOKENS += [b"for x in ", b"if ", b"count = ", b"each.key", b"\xe2\x80\xae", b"[]", b'""', b": "]
+
+# A kind of document: its sample, its file, what stands beside it, and the commands that read it.
+Kind = tuple[bytes, str, dict[str, str], list[list[str]]]
+
+
+def samples() -> dict[str, Kind]:
+    """Every kind of document; state and plan are made here."""
+    from nexusform.cli.main import run
+
+    tosca = sorted(EXAMPLES.rglob("*.yaml"))
+    hcl = max(EXAMPLES.rglob("*.nf.hcl"), key=lambda path: path.stat().st_size)
+    az = sorted(EXAMPLES.rglob("*bare*machine*.json")) or sorted(EXAMPLES.rglob("*.json"))
+    with tempfile.TemporaryDirectory() as made:
+        os.chdir(made)
+        Path("main.nf.hcl").write_text(SITE)
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            run(["plan", "-out=p"])
+            run(["apply", "-auto-approve"])
+        plan, state = Path("p").read_bytes(), Path("state/nexusform.nfstate").read_bytes()
+        os.chdir("/")
+    inventory = (
+        'data "nexus_inventory" "i" {\n  bare_metal_machines_file = "x.json"\n  racks_file = "x.json"\n}\n'
+    )
+    decoded = 'output "o" {\n  value = yamldecode(file("x.yaml"))\n}\n'
+    vnf = SITE + 'resource "tacker_vnf" "v" {\n  site_id = nexus_site.s.id\n  vnfd = file("x.yaml")\n}\n'
+    yaml = tosca[0].read_bytes() if tosca else b"a: {b: [1, 2, &x {c: d}], e: *x}\n"
+    json = az[0].read_bytes() if az else b'[{"id": "/a/b", "name": "m1", "cores": 3}]'
+    return {
+        "hcl": (hcl.read_bytes(), "main.nf.hcl", {}, [["plan"], ["fmt", "-check", "-diff"]]),
+        "json syntax": (
+            b'{"resource": {"nexus_site": {"s": {"name": "${1 + 1}"}}}}',
+            "x.nf.json",
+            {},
+            [["plan"]],
+        ),
+        "yaml": (yaml, "x.yaml", {"main.nf.hcl": decoded}, [["plan"]]),
+        "tosca": (yaml, "x.yaml", {"main.nf.hcl": vnf}, [["plan"]]),
+        "az": (json, "x.json", {"main.nf.hcl": inventory}, [["plan"]]),
+        "state": (state, "state/nexusform.nfstate", {"main.nf.hcl": SITE}, [["plan"], ["state", "verify"]]),
+        "plan": (plan, "p", {"main.nf.hcl": SITE}, [["show", "p"], ["apply", "p"]]),
+    }
+
+
+def changed(sample: bytes, chance: random.Random) -> bytes:
+    """A few random changes: bytes, tokens, pieces doubled, dropped or put elsewhere."""
+    text = bytearray(sample)
+    for _ in range(chance.choice((1, 1, 2, 3, 8))):
+        start = chance.randrange(len(text) + 1)
+        end = min(len(text), start + chance.choice((1, 4, 16, 200)))
+        what = chance.randrange(6)
+        if what == 0:
+            text[start:start] = chance.choice(TOKENS) * chance.choice((1, 1, 2, 50, 5000))
+        elif what == 1:
+            del text[start:end]
+        elif what == 2:
+            text[start:start] = text[start:end] * chance.choice((1, 2, 300))
+        elif what == 3 and start < len(text):
+            text[start] ^= 1 << chance.randrange(8)
+        elif what == 4:
+            text[start:end] = chance.choice(TOKENS)
+        else:
+            piece = bytes(text[start:end])
+            other = chance.randrange(len(text) + 1)
+            text[other:other] = piece
+    return bytes(text[: 4 << 20])
+
+
+def outcome(directory: Path, commands: list[list[str]]) -> str:
+    """What came of running the commands in a child: "" when all is well."""
+    child = os.fork()
+    if child == 0:
+        code = 99
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(SECONDS)
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+            os.chdir(directory)
+            from nexusform.cli.main import run
+
+            said = io.StringIO()
+            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+                for command in commands:
+                    run([*command, "-confine"])
+            text = said.getvalue()
+            code = 1 if "bug of its own" in text else 2 if "memory of this machine" in text else 0
+            (directory / "said").write_text(text)
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        return "hung" if os.WTERMSIG(status) == signal.SIGALRM else f"killed by {os.WTERMSIG(status)}"
+    return {0: "", 1: "crashed", 2: "took too much memory"}.get(os.WEXITSTATUS(status), "died")
+
+
+def fuzz(seconds: float, seed: int, keep: Callable[[Path, str], None]) -> Counter[str]:
+    """How many documents of each kind were tried; `keep` is called for each that did harm."""
+    chance = random.Random(seed)
+    kinds = samples()
+    tried: Counter[str] = Counter()
+    ends = time.monotonic() + seconds
+    with tempfile.TemporaryDirectory() as place:
+        while time.monotonic() < ends:
+            name = chance.choice(list(kinds))
+            sample, file, beside, commands = kinds[name]
+            directory = Path(place, "case")
+            (directory / "state").mkdir(parents=True)
+            for other, text in beside.items():
+                (directory / other).write_text(text)
+            (directory / file).write_bytes(changed(sample, chance))
+            harm = outcome(directory, commands)
+            if harm:
+                keep(directory, f"{name} {harm}")
+            tried[name] += 1
+            shutil.rmtree(directory)
+    return tried
+
+
+def main() -> None:
+    seconds, seed = float(sys.argv[1]), int(sys.argv[2])
+    here = Path.cwd()
+    harmful: list[str] = []
+
+    def keep(directory: Path, harm: str) -> None:
+        target = here / f"fuzz-{seed}-{len(harmful)}"
+        shutil.copytree(directory, target)
+        harmful.append(harm)
+        print(target, harm, flush=True)
+
+    print(dict(fuzz(seconds, seed, keep)), "harmful:", len(harmful))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""What is sensitive is told by nothing: no message, no report, no key, no source line."""
+
+from __future__ import annotations
+
+import ast
+import io
+from pathlib import Path
+
+import pytest
+
+import nexusform
+from nexusform.cli.main import run
+
+CANARY = "CANARY"
+NUMBER = "987654321987"
+VARIABLES = f"""
+variable "s" {{
+  type      = string
+  sensitive = true
+  default   = "{CANARY}[("
+}}
+variable "n" {{
+  type      = number
+  sensitive = true
+  default   = {NUMBER}
+}}
+variable "m" {{
+  type      = map(string)
+  sensitive = true
+  default   = {{ {CANARY}KEY = "{CANARY}" }}
+}}
+"""
+MISTAKES = """
+regex(var.s,"abc") regexall("(",var.s) replace("a","/${var.s}/","b") var.n/0 -var.s var.s+1 var.s?1:2
+[1,2][var.n] var.m[var.s] parseint(var.s,10) jsondecode(var.s) yamldecode(var.s) csvdecode(var.s)
+tonumber(var.s) tobool(var.s) file(var.s) filebase64(var.s) fileset(".",var.s) templatefile(var.s,{})
+templatestring(var.s,{}) timeadd(var.s,"1h") formatdate(var.s,"2020-01-01T00:00:00Z")
+timecmp(var.s,var.s) cidrsubnet(var.s,1,1) cidrhost("10.0.0.0/8",var.n) format(var.s,1)
+formatlist("%d",var.s) lookup(var.m,var.s) element([],var.n) base64decode(var.s) base64gunzip(var.s)
+urlencode(var.m) range(var.n) chunklist([1],-var.n) zipmap([var.s],[1,2]) one([var.s,2])
+index(["a"],var.s) setproduct(var.s) merge(var.s) substr("abc",var.n,"x") uuidv5(var.s,"x")
+bcrypt(var.s,var.n) "${var.m}" toset(var.n) sum([var.s]) slice([1],var.n,1) keys(var.s) flatten(var.s)
+title(var.m) pow(var.s,2) log(var.n,-1)
+"""
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text(VARIABLES)
+    return tmp_path
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> str:
+    captured = capsys.readouterr()
+    return captured.out + captured.err
+
+
+def test_no_message_holds_a_value_that_is_sensitive(capsys: pytest.CaptureFixture[str]) -> None:
+    for position, expression in enumerate(MISTAKES.split()):
+        Path(f"o{position}.nf.hcl").write_text(f'output "o{position}" {{\n  value = {expression}\n}}\n')
+    assert run(["plan", "-no-color"]) == 1
+    text = told(capsys)
+    assert text.count("Error: ") > 45
+    assert CANARY not in text
+    assert NUMBER not in text
+
+
+def test_a_fixed_problem_is_written_down_as_it_is() -> None:
+    """The one kind of problem that is told of sensitive arguments holds words alone."""
+    calls = 0
+    for path in Path(nexusform.__file__).parent.rglob("*.py"):
+        text = path.read_text()
+        for node in ast.walk(ast.parse(text)) if "FixedProblem" in text else ():
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "FixedProblem":
+                written = ast.unparse(node.args[0])
+                assert isinstance(node.args[0], ast.Constant) or written in (
+                    "NULL_ARGUMENT",
+                    "_UNTOLD",
+                    "problem.message",  # of a conversion: types, never values
+                ), f"{path}: {written}"
+                calls += 1
+    assert calls > 60
+
+
+def test_a_value_of_the_wrong_type_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("x.nfvars.hcl").write_text(f's = ["{CANARY}"]\nm = "{CANARY}"\n')
+    assert run(["plan", "-var-file=x.nfvars.hcl"]) == 1
+    assert run(["plan", "-var", f"m=[{CANARY}"]) == 1
+    assert run(["plan", "-var", f'm=["{CANARY}"]']) == 1
+    monkeypatch.setenv("NF_VAR_n", CANARY)
+    assert run(["plan"]) == 1
+    text = told(capsys)
+    assert CANARY not in text
+    assert "(from x.nfvars.hcl:1" in text
+    assert text.count("sensitive, so nothing") + text.count("sensitive, so\n") >= 1
+
+
+def test_keys_of_a_sensitive_map_stand_in_no_report(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("more.nf.hcl").write_text(
+        """
+output "m" {
+  value     = var.m
+  sensitive = true
+}
+output "keys" {
+  value     = { (var.s) = 1 }
+  sensitive = true
+}
+resource "nexus_site" "s" {}
+"""
+    )
+    reports = [f"-report={kind}:r.{kind}" for kind in ("json", "markdown", "html", "sarif", "junit", "text")]
+    assert run(["plan", "-out=p", *reports]) == 0
+    assert run(["show", "p"]) == 0
+    assert run(["show", "-json", "p"]) == 0
+    assert run(["apply", "-auto-approve", "-json"]) == 0
+    assert run(["show", "-json"]) == 0
+    assert run(["show"]) == 0
+    assert run(["state", "show", "nexus_site.s"]) == 0
+    assert run(["output"]) == 0
+    text = told(capsys) + "".join(path.read_text() for path in Path().glob("r.*"))
+    assert CANARY not in text
+    assert '"m":{"value":{}}' in "".join(Path("r.json").read_text().split())
+
+
+def test_a_sensitive_value_is_no_key_of_for_each(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("more.nf.hcl").write_text('resource "nexus_site" "s" {\n  for_each = var.m\n}\n')
+    assert run(["plan"]) == 1
+    assert CANARY not in told(capsys)
+
+
+def test_the_console_hides_what_is_sensitive(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("var.s\nvar.m\n[var.n]\nregex(var.s, 1)\n{ (var.s) = 1 }\n"))
+    run(["console"])
+    text = told(capsys)
+    assert CANARY not in text
+    assert NUMBER not in text
