@@ -11,6 +11,7 @@ from __future__ import annotations
 import hmac
 import os
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -411,7 +412,9 @@ def hidden_characters(source: SourceFile) -> list[Diagnostic]:
         return []
     positions = Positions(source.name, text)
     first = Span(source.name, positions.at(places[0]), positions.at(places[0] + 1))
-    lines = list(dict.fromkeys(positions.at(place).line for place in places))
+    # Positions count characters from the start of a line; for many in one line that would take for ever.
+    ends = [match.start() for match in re.finditer("\n", text)]
+    lines = list(dict.fromkeys(bisect_left(ends, place) + 1 for place in places))
     listed = ", ".join(map(str, lines[:_MOST_LINES])) + (", ..." if len(lines) > _MOST_LINES else "")
     detail = (
         f"U+{ord(text[places[0]]):04X} stands here and is not seen; this file has {len(places)} of its "

@@ -80,6 +80,7 @@ CASES = {
         "levels deep",
     ),
     "levels of JSON": (f'output "o" {{\n  value = jsondecode("{BRACKETS}")\n}}\n', "nested too deeply"),
+    "unseen characters in a line": ("locals {\n  a = 6" + "\u202e" * 20_000 + "\n}\n", "Invalid"),
     "many stars": ('output "o" {\n  value = fileset(".", "' + "**/" * 30 + 'y")\n}\n', ""),
 }
 FLAGS = {"instances of all blocks": ["-bound=instances=200"]}

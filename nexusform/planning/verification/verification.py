@@ -16,7 +16,7 @@ from nexusform.planning.plan import Action, Change, Mode, PlacementAction, Plan,
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.verification.vm_rows import ChangedVms, changed_vms, makers_of_machines, row_problems
 from nexusform.planning.vms.vm_object import ROLLING
-from nexusform.ports import ResourceType
+from nexusform.ports import Kind, ResourceType
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.schema import order_attribute
 from nexusform.state.conformity import misfits
@@ -37,6 +37,12 @@ def _problems(plan: Plan, state: State, types: Mapping[str, ResourceType]) -> It
     yield from change_problems(plan, prior, types)
     changed = changed_vms(plan, types)
     yield from row_problems(plan, changed)
+    if any(types[change.address.type].kind in (Kind.PLACEMENT, Kind.MANIFEST) for change in plan.changes):
+        from nexusform.planning.verification.fleet_rows import fleet_row_problems  # loads the rooms of fleets
+
+        yield from fleet_row_problems(plan)
+    elif any(row.kind != "vm" for row in plan.placements):
+        yield "It shows bindings or pods, and nothing in it brings any."
     yield from step_problems(plan, prior, changed, makers_of_machines(plan, types), types)
     yield from _output_problems(plan, state)
     if drift_between(state, plan.refreshed) != plan.drift:

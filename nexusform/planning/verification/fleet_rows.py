@@ -1,0 +1,87 @@
+"""Whether the rows of bindings and pods are what the changes of a plan say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from nexusform.address import Address
+from nexusform.plain_data import has_unknown
+from nexusform.planning.fleet.contents import read_bindings
+from nexusform.planning.fleet.rows import KIND as BINDING
+from nexusform.planning.plan import Action, Change, PlacementAction, PlacementChange, Plan, PodPlace
+from nexusform.scheduling.fleet.bindings import Binding
+
+POD: Final = "pod"
+
+# (what it belongs to, its name) -> what is remembered of a pod
+Pods = Mapping[tuple[str, str], Mapping[str, Any]]
+
+
+def fleet_row_problems(plan: Plan) -> Iterator[str]:
+    """What is wrong with the rows of bindings and pods, a sentence each."""
+    changes = {change.address: change for change in plan.changes if not change.deposed}
+    rows: dict[Address, list[PlacementChange]] = {}
+    for row in plan.placements:
+        if row.kind not in (BINDING, POD):
+            continue
+        if row.address not in changes:
+            yield f'"{row.object}" is shown at {row.address}, which has none.'
+            return
+        rows.setdefault(row.address, []).append(row)
+    for address, change in changes.items():
+        if change.action is Action.FORGET:
+            continue
+        if has_unknown([(change.after or {}).get(name) for name in ("bindings", "workloads")]):
+            yield f"The places of what {address} brings are not known."
+            continue
+        yield from _binding_problems(change, [row for row in rows.get(address, ()) if row.kind == BINDING])
+        yield from _pod_problems(change, [row for row in rows.get(address, ()) if row.kind == POD])
+
+
+def _binding_problems(change: Change, rows: list[PlacementChange]) -> Iterator[str]:
+    before = _bindings(change.before)
+    after = _bindings(change.after)
+    for row in rows:
+        where = f'the cluster "{row.object}" of {row.address}'
+        if row.source is not None and row.source != before.get(row.object):
+            yield f"It says of {where} that it was bound otherwise."
+        if row.target is not None and row.target != after.get(row.object):
+            yield f"It shows {where} bound otherwise than it is planned."
+        if (row.target is None) is not (row.action is PlacementAction.REMOVE):
+            yield f"What happens to {where} is not what is shown of it."
+    shown = {row.object for row in rows if row.target is not None}
+    gone = {row.object for row in rows if row.target is None}
+    for cluster, binding in after.items():
+        if before.get(cluster) != binding and cluster not in shown:
+            yield f'It does not show that {change.address} binds the cluster "{cluster}".'
+    for cluster in before:
+        if cluster not in after and cluster not in gone:
+            yield f'It does not show that {change.address} leaves the cluster "{cluster}".'
+
+
+def _bindings(values: Mapping[str, Any] | None) -> dict[str, Binding]:
+    return {binding.cluster: binding for binding in read_bindings(values or {})}
+
+
+def _pod_problems(change: Change, rows: list[PlacementChange]) -> Iterator[str]:
+    after = dict(_pods((change.after or {}).get("workloads"), ()))
+    for row in rows:
+        if not isinstance(row.target, PodPlace):
+            continue
+        workload = row.pool.partition("/")[2]
+        pod = after.get((row.pool, row.object), after.get((workload, row.object)))
+        place = (row.target.node or "", row.target.machine)
+        if pod is None or place != (pod.get("node") or "", pod.get("machine")):
+            yield f'It shows the pod "{row.object}" of {row.address} elsewhere than it is planned.'
+
+
+def _pods(values: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, str], Mapping[str, Any]]]:
+    """The pods among the `workloads` of an object, by the names that lead to them."""
+    if not isinstance(values, Mapping):
+        return
+    if "node" in values and "machine" in values:
+        yield ("/".join(path[:-1]), path[-1]), values
+        return
+    for name, part in values.items():
+        yield from _pods(part, (*path, name))

@@ -1,0 +1,19 @@
+"""docs/security.md: every claim names a test that there is."""
+
+import ast
+import re
+from pathlib import Path
+
+HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "docs" / "security.md"
+
+
+def test_every_claim_names_a_test() -> None:
+    table = PAGE.read_text(encoding="utf-8").partition("## Claims and their tests")[2]
+    rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 25
+    for row in rows:
+        named = re.fullmatch(r"\| .+ \| `(\w+\.py)::(\w+)` \|", row)
+        assert named, row
+        tree = ast.parse((HERE / named[1]).read_text(encoding="utf-8"))
+        assert named[2] in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, row
