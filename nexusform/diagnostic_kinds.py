@@ -32,6 +32,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "block-cannot-be-overridden": "Block cannot be overridden",
     "call-to-unknown-function": "Call to unknown function",
     "cannot-import-non-existent-remote-object": "Cannot import non-existent remote object",
+    "cells-that-cannot-be": "Cells that cannot be",
     "change-not-allowed": "Change not allowed",
     "check-block-assertion-failed": "Check block assertion failed",
     "cluster-in-two-states": "Cluster in two states",

@@ -62,7 +62,7 @@ def agree(
     for entry in entries:
         within = [path for path in differing if path[: len(entry)] == entry]
         tally.add(address, entry, within, planned, answer)
-    attributes = _with_provenance(answer, entries) if entries else answer
+    attributes = _with_provenance(answer, entries, differing) if entries else answer
     return Agreement(attributes, tuple(surprising), tally.hits, tuple(tally.misses))
 
 
@@ -87,6 +87,9 @@ class _Tally(Struct):
             return
         at = missed[0]
         self.misses.append(Miss(address, at, _at(planned, at), _at(answer, at)))
+
+
+_CELLS: Final = ("numa_cells", "cells")
 
 
 def _differences(planned: Any, answer: Any, path: Path) -> Iterator[Path]:
@@ -129,11 +132,21 @@ def _has_provenance(value: Any) -> bool:
     return isinstance(value, Mapping) and PROVENANCE in value
 
 
-def _with_provenance(answer: Mapping[str, Any], entries: Sequence[Path]) -> dict[str, Any]:
+def _with_provenance(
+    answer: Mapping[str, Any], entries: Sequence[Path], differing: Sequence[Path]
+) -> dict[str, Any]:
+    """The answer with what was observed marked. Cells that were foretold for another machine than the one
+    that was observed are not known on that one.
+    """
     changed = dict(answer)
     for entry in entries:
         if _has_provenance(_at(answer, entry)):
             changed = _put(changed, (*entry, PROVENANCE), "observed")
+            if (*entry, "machine") in differing:
+                for name in _CELLS:
+                    path = (*entry, name)
+                    if path not in differing and _at(changed, path) is not None:
+                        changed = _put(changed, path, None)
     return changed
 
 

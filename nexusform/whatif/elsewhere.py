@@ -45,7 +45,7 @@ def find_ways(site: SiteView, demand: Demand, besides: str) -> tuple[Way, ...]:
     names = _names(site)
     standing: dict[str, list[StandingVm]] = {machine: [] for machine in site.machines}
     without = site.scheduler.copy()
-    for vm in site.scheduler.vms():
+    for vm in site.scheduler.drawn_vms():
         if vm.vm == demand.vm:
             without.release(vm.handle)
         else:

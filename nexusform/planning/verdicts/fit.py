@@ -219,6 +219,7 @@ def _exceeded(site: SitePlan, watched: set[str]) -> list[str]:
         for (name, cell), used in cpus.items()
         if not _holds(site.machines[name], cell, used, memory[name, cell])
     }
+    small |= watched.intersection(site.scheduler.overfull_machines())
     return [name for name in site.machines if name in small]
 
 

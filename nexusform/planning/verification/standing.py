@@ -17,7 +17,8 @@ from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.vms.sites import build_sites, sku_of, surroundings_before
 from nexusform.ports import ResourceType
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
-from nexusform.scheduling.racks.vms import Machine, VmSku
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.vms import Machine, VmName, VmSku
 from nexusform.scheduling.world import Inventory
 from nexusform.state.objects import ObjectState, State
 
@@ -49,12 +50,15 @@ def state_problems(
         *_providers(state, providers),
         *_circle(state),
         *_twice(state, types, vms),
-        *_cells(vms, machines),
+        *[said for one, said in _cells(vms, machines) if one.vm.provenance != OBSERVED],
     ]
     problems = [_contradiction(said) for said in contradictions[:MOST_NAMED]]
     if len(contradictions) > MOST_NAMED:
         problems.append(_contradiction(f"{len(contradictions) - MOST_NAMED} more of its parts cannot be so."))
-    overfull = list(_overfull(vms, machines))
+    impossible = [said for one, said in _cells(vms, machines) if one.vm.provenance == OBSERVED]
+    if impossible:
+        problems.append(_impossible_warning(impossible))
+    overfull = [*_overfull(vms, machines), *_without_split(vms, machines)]
     if overfull:
         problems.append(_overfull_warning(overfull))
     return problems
@@ -196,19 +200,21 @@ def _standing(state: State, types: Mapping[str, ResourceType]) -> Iterator[_Stan
             yield _StandingVm(address, demand, vm, sku_of(vm, pool, surroundings.skus) if is_known else None)
 
 
-def _cells(vms: Iterable[_StandingVm], machines: Mapping[Any, Machine]) -> Iterator[str]:
+def _cells(vms: Iterable[_StandingVm], machines: Mapping[Any, Machine]) -> Iterator[tuple[_StandingVm, str]]:
+    """The VMs that are said to be in cells in which they cannot be, and why not."""
     for one in vms:
         cells, place = one.vm.placement.cells, one.vm.placement
-        if one.vm.provenance == OBSERVED or not cells:
+        if not cells:
             continue
         machine = machines.get((one.demand.site_id, place.machine))
         lacking = [cell for cell in cells if machine is not None and cell >= machine.cells]
         if lacking:
-            yield f"{place.machine} has no cell {lacking[0]}, where {one.name} is said to be."
+            yield one, f"{place.machine} has no cell {lacking[0]}, where {one.name} is said to be."
         elif len(set(cells)) != len(cells):
-            yield f"{one.name} is said to be twice in one cell."
+            yield one, f"{one.name} is said to be twice in one cell."
         elif one.sku is not None and len(cells) != one.sku.numa_cells:
-            yield f"{one.name} is said to be in {len(cells)} cells, and its size takes {one.sku.numa_cells}."
+            size = one.sku.numa_cells
+            yield one, f"{one.name} is said to be in {len(cells)} cells, and its size takes {size}."
 
 
 def _overfull(vms: Iterable[_StandingVm], machines: Mapping[tuple[str, str], Machine]) -> Iterator[str]:
@@ -228,6 +234,31 @@ def _overfull(vms: Iterable[_StandingVm], machines: Mapping[tuple[str, str], Mac
         if (beyond or memory[site_id, name, cell] > machine.memory_gib_per_cell) and name not in seen:
             seen.add(name)
             yield name
+
+
+def _without_split(vms: Iterable[_StandingVm], machines: Mapping[tuple[str, str], Machine]) -> Iterator[str]:
+    """The machines on which VMs whose cells nobody told cannot lie in any way."""
+    standing = [one for one in vms if one.sku is not None]
+    unknown = {
+        (one.demand.site_id, one.vm.placement.machine) for one in standing if not one.vm.placement.cells
+    }
+    for site_id in sorted({site_id for site_id, _ in unknown}):
+        here = [(site, name) for site, name in unknown if site == site_id]
+        scheduler = RackScheduler([machines[where] for where in sorted(here) if where in machines])
+        known = {machine.name for machine in scheduler.machines}
+        for number, one in enumerate(standing):
+            place = one.vm.placement
+            if one.demand.site_id == site_id and place.machine in known and one.sku is not None:
+                scheduler.occupy(VmName("standing", "standing", "", number), one.sku, place)
+        yield from scheduler.overfull_machines()
+
+
+def _impossible_warning(said: list[str]) -> Diagnostic:
+    more = f" {len(said) - 1} more are so." if len(said) > 1 else ""
+    return warning(
+        "cells-that-cannot-be",
+        f"{said[0]}{more} That was observed. These cells count as not known, and the room is held.",
+    )
 
 
 def _overfull_warning(names: list[str]) -> Diagnostic:

@@ -64,13 +64,15 @@ class SitePlan(Struct):
 
     def house(self, vm: VmName, sku: VmSku, placement: Placement) -> tuple[int, Placement] | None:
         """Put a VM that stands on its machine: the handle and the place, with the rack and the zone that
-        the machine has now. None when the machine is not there any more.
+        the machine has now. None when the machine is not there any more. Cells that it cannot be in count as
+        not known: its room is held all the same.
         """
         machine = self.machines.get(placement.machine)
         if machine is None:
             return None
         place = at_machine(machine, placement)
-        return self.occupy(vm, sku, place), place
+        held = place if can_be_in(machine, sku, place.cells) else replace(place, cells=())
+        return self.occupy(vm, sku, held), place
 
     def settle(self) -> None:
         """The removals have left: from here on every operation is written down."""
@@ -200,6 +202,11 @@ def _occupy_outsider(site: SitePlan, outsider: Occupied) -> OutsideVm:
     placement = Placement(*place, outsider.cell_numbers)
     site.occupy(VmName(f"outside/{outsider.machine}/{name}", name, name, 0), sku, placement)
     return OutsideVm(name, sku, placement)
+
+
+def can_be_in(machine: Machine, sku: VmSku, cells: Sequence[int]) -> bool:
+    """Whether a VM of the SKU can be in these cells of the machine, whatever else is there."""
+    return len(set(cells)) == len(cells) == sku.numa_cells and all(cell < machine.cells for cell in cells)
 
 
 def at_machine(machine: Machine, placement: Placement) -> Placement:

@@ -265,6 +265,14 @@ class RackScheduler:
         """The VM behind a handle; KeyError when it left or never was."""
         return self._ledger.standing_vm(handle, self._ledger.record(handle))
 
+    def drawn_vms(self) -> Iterator[StandingVm]:
+        """Every VM as it lies in the splits that are drawn; without cells where no split is legal."""
+        self._look()
+        for vm in self.vms():
+            loose = self._ledger.loose.get(self._site.index[vm.placement.machine])
+            cells = loose.cells.get(vm.handle) if loose is not None and loose.cells is not None else None
+            yield vm if cells is None else replace(vm, placement=replace(vm.placement, cells=cells))
+
     def vms(self) -> Iterator[StandingVm]:
         """Every VM, in the order in which they came."""
         for handle, record in self._ledger.vms():

@@ -6,11 +6,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from nexusform.applying.agreement import agree
 from nexusform.planning.plan import Draws
+from nexusform.planning.verification.standing import state_problems
 from nexusform.rendering.notation.intervals import draws_text
 from nexusform.scheduling.racks.vms import Placement, anybodys
 from nexusform.state.objects import InstanceState, State
 from tests.planning.harness import (
+    all_types,
     at,
     cluster,
     errors,
@@ -100,12 +103,59 @@ def test_no_cells_and_null_are_unknown_and_hold_their_room() -> None:
     files = racks(1) + cluster("a", pools=pool("p", 4, "NC_G12_56_v1"), plane="NC_G2_8_v1")
     state = state_of(files)
     known = site_of(state).scheduler.count_free
-    for cells in ([], None):
+    for cells in ([], None, [7], [0, 1]):  # nobody told them, or the machine or the SKU cannot have them
         unknown = with_cells(state, cells)
         site = site_of(unknown)
         assert len(list(site.scheduler.vms())) == 5
         small = anybodys(site.skus["NC_G24_112_v1"])
         seen = site.scheduler.count_free(small)
         assert seen.least <= known(small).least <= seen.most < 4
-        again = plan(files, unknown)
-        assert is_empty(again)
+        assert is_empty(plan(files, unknown))
+
+
+def observed(state: State) -> State:
+    """The state with every node of the cluster a observed."""
+    address = at("nexus_kubernetes_cluster.a")
+    current = state.instances[address].current
+    assert current is not None
+    nodes = {name: {**node, "provenance": "observed"} for name, node in current.attributes["nodes"].items()}
+    changed = replace(current, attributes={**current.attributes, "nodes": nodes})
+    return replace(state, instances={**state.instances, address: InstanceState(changed)})
+
+
+def test_observed_cells_that_cannot_be_are_a_finding() -> None:
+    state = with_cells(state_of(racks(1) + cluster("a")), [7])
+    types, providers = all_types().resource_types, ["simulated"]
+    [contradiction] = state_problems(state, types, providers)
+    assert contradiction.id == "the-state-contradicts-itself"
+    [finding] = state_problems(observed(state), types, providers)
+    assert finding.id == "cells-that-cannot-be"
+    assert "r1-bm01 has no cell 7" in finding.detail
+
+
+FOUR_SMALL_CELLS = """machine {
+    numa_cells          = 4
+    cpus_per_cell       = 24
+    memory_gib_per_cell = 112
+    ephemeral_disk_gib  = 3500
+  }"""
+
+
+def test_vms_that_cannot_lie_in_any_way_are_a_finding() -> None:
+    two = cluster("a", plane=BIG, count=2)
+    state = with_cells(state_of(racks(1) + two), None)
+    types, providers = all_types().resource_types, ["simulated"]
+    assert state_problems(state, types, providers) == []
+    shrunk = state_of(racks(1, more=FOUR_SMALL_CELLS) + two, state)
+    [problem] = state_problems(shrunk, types, providers)
+    assert problem.id == "more-stands-than-fits"
+    assert "r1-bm01" in problem.detail
+
+
+def test_a_vm_that_was_observed_elsewhere_has_no_known_cells_there() -> None:
+    schema = all_types().resource_types["nexus_kubernetes_cluster"].schema
+    node = {"machine": "m1", "rack": "r", "numa_cells": [1], "provenance": "predicted"}
+    answer = {"nodes": {"a-p-0": {**node, "machine": "m2"}}}
+    agreement = agree("x", schema, {"nodes": {"a-p-0": node}}, answer, [("nodes", "a-p-0", "machine")])
+    there = agreement.attributes["nodes"]["a-p-0"]
+    assert (there["machine"], there["numa_cells"], there["provenance"]) == ("m2", None, "observed")
