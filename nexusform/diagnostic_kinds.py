@@ -264,6 +264,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "module-output-value-precondition-failed": "Module output value precondition failed",
     "more-findings": "More findings",
     "more-stands-than-fits": "More stands than fits",
+    "more-vfs-than-a-cell-has": "More VFs than a cell has",
     "namespace-is-not-on-the-cluster": "Namespace is not on the cluster",
     "nested-splat-expression-not-allowed": "Nested splat expression not allowed",
     "no-configuration-files": "No configuration files",

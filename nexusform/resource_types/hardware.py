@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from nexusform.diagnostics import Problem, did_you_mean
 from nexusform.resource_types.arguments import is_known, whole_number_problems
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from nexusform.scheduling.racks.vms import VFS_PER_CELL, VmSku
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
 from nexusform.value_types import NUMBER, STRING
 
@@ -32,6 +35,13 @@ MACHINE_BLOCK: Final = NestedBlock(
             "cpus_per_cell": _figure("vCPUs that VMs may use in each cell.", 1),
             "memory_gib_per_cell": _figure("Memory that VMs may use in each cell, in GiB.", 1),
             "ephemeral_disk_gib": _figure("Disk for the root disks of VMs, in GiB per machine.", 0),
+            "vfs_per_cell": Attribute(
+                NUMBER,
+                f"SR-IOV virtual functions for VMs in each cell. Default: {VFS_PER_CELL} (inferred).",
+                optional=True,
+                minimum=0,
+                decides_placement=True,
+            ),
         }
     ),
     Nesting.SINGLE,
@@ -47,17 +57,28 @@ MACHINE_SKU: Final = Attribute(
 )
 
 
+VFS: Final = Attribute(
+    NUMBER,
+    "SR-IOV virtual functions that each VM takes of its NUMA cells; each has 30 for tenants (inferred). A "
+    "change moves no VM. Default: 0.",
+    optional=True,
+    minimum=0,
+    decides_placement=True,
+)
 _FIGURES: Final = ("numa_cells", "cpus_per_cell", "memory_gib_per_cell", "ephemeral_disk_gib")
 
 
 class Hardware(NamedTuple):
-    """What a machine has: `sku` None for figures of its own; cells, vCPUs and GiB per cell, GiB of disk."""
+    """What a machine has: `sku` None for figures of its own; cells, vCPUs and GiB per cell, GiB of disk, VFs
+    per cell.
+    """
 
     sku: str | None
     cells: int
     cpus_per_cell: int
     memory_gib_per_cell: int
     disk_gib: int
+    vfs_per_cell: int = VFS_PER_CELL
 
 
 def machine_sku_names() -> tuple[str, ...]:
@@ -71,7 +92,9 @@ def hardware_of(attributes: Mapping[str, Any]) -> Hardware | None:
     if isinstance(block, Mapping):
         figures = [block.get(n) for n in _FIGURES]
         whole = [f for f in figures if isinstance(f, int)]
-        return Hardware(None, *whole) if len(whole) == len(figures) else None
+        vfs = block.get("vfs_per_cell")
+        vfs = vfs if isinstance(vfs, int) else VFS_PER_CELL
+        return Hardware(None, *whole)._replace(vfs_per_cell=vfs) if len(whole) == len(figures) else None
     name = attributes.get("machine_sku")
     sku = CATALOGUES[NEWEST].machine_skus.get(name) if isinstance(name, str) else None
     if sku is None:
@@ -160,3 +183,9 @@ def refusal_of(
     if detailed_status.lower() != "provisioned":
         reasons.append(f'not provisioned (detailed status "{detailed_status}")')
     return ", ".join(reasons)
+
+
+def with_vfs(sku: VmSku, values: Mapping[str, Any]) -> VmSku:
+    """A SKU with the VFs that the VMs of a pool or VDU take; the same object where there are none."""
+    vfs = int(values.get("sriov_vfs") or 0)
+    return replace(sku, vfs=vfs) if vfs else sku

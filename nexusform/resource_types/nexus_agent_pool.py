@@ -65,7 +65,7 @@ def identify(attributes: Mapping[str, Any]) -> str:
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """Everything about a pool that its schema cannot say."""
-    problems = whole_number_problems(attributes, ("node_count",))
+    problems = whole_number_problems(attributes, ("node_count", "sriov_vfs"))
     problems += upgrade_problems(attributes, ())
     problems += kubelet_problems(attributes.get("kubelet"), ("kubelet",))
     if attributes.get("name") == CONTROL_PLANE:

@@ -253,6 +253,7 @@ def machine_of(attributes: Mapping[str, Any], rack: RackOffer) -> Machine | None
             ready_state=str(attributes.get("ready_state") or "True"),
             detailed_status=str(attributes.get("detailed_status") or "Provisioned"),
         ),
+        hardware.vfs_per_cell,
     )
 
 

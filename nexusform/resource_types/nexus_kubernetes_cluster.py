@@ -133,7 +133,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     pools = attributes.get("agent_pool")
     for name, pool in pools.items() if isinstance(pools, dict) else ():
         path = ("agent_pool", name)
-        problems += whole_number_problems(pool, ("count",), path)
+        problems += whole_number_problems(pool, ("count", "sriov_vfs"), path)
         problems += upgrade_problems(pool, path)
         problems += kubelet_problems(pool.get("kubelet"), (*path, "kubelet"))
         if name == CONTROL_PLANE or "|" in name or "/" in name or not name:

@@ -202,6 +202,7 @@ def machines_of(attributes: Mapping[str, Any]) -> tuple[Machine, ...]:
                 hardware.memory_gib_per_cell,
                 hardware.disk_gib,
                 refusal,
+                hardware.vfs_per_cell,
             )
         )
     return tuple(machines)

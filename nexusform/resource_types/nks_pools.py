@@ -12,6 +12,7 @@ from nexusform.diagnostics import Problem
 from nexusform.plain_data import Path
 from nexusform.ports import Surroundings, Unplaced
 from nexusform.resource_types.arguments import unknown_sku
+from nexusform.resource_types.hardware import VFS, with_vfs
 from nexusform.resource_types.kubelet import KUBELET_BLOCK, kubelet_of
 from nexusform.scheduling.kubelet import GIB, Kubelet, NodeSize, Platform, allocatable, registered_labels
 from nexusform.scheduling.kubelet import capacity as vm_size
@@ -54,6 +55,7 @@ POOL_ARGUMENTS: Final[Mapping[str, Attribute]] = {
     "labels": Attribute(
         MapType(STRING), "Labels of its nodes.", optional=True, on_change=_POOL, decides_placement=True
     ),
+    "sriov_vfs": VFS,
 }
 _DRAIN_SECONDS: Final = 1800
 POOL_BLOCKS: Final[Mapping[str, NestedBlock]] = {
@@ -178,6 +180,7 @@ def pool_demand(
                 "or P SKU.",
             )
         ]
+    sku = with_vfs(sku, values)
     settings = values.get("upgrade_settings") or {}
     numbers = tuple(range(count))
     return (

@@ -18,6 +18,7 @@ from nexusform.resource_types.arguments import (
     parent_attribute,
     unknown_skus,
 )
+from nexusform.resource_types.hardware import with_vfs
 from nexusform.resource_types.kubelet import (
     KUBELET_BLOCK,
     NODE_RULES,
@@ -237,6 +238,7 @@ def demand(
             problems.append(sku)
             continue
         own = range(numbers[vdu.name])
+        sku = with_vfs(sku, block)
         figures = (sku.vcpus, sku.memory_gib, sku.disk_gib) if not block.get("vm_sku_name") else ()
         pools.append(
             PoolDemand(

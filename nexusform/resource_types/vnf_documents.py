@@ -15,6 +15,7 @@ from nexusform.importers.vnf_model import Vdu, Vnf, VnfSources
 from nexusform.plain_data import Path
 from nexusform.ports import Surroundings
 from nexusform.resource_types.arguments import is_known, unknown_sku, whole_number_problems
+from nexusform.resource_types.hardware import VFS
 from nexusform.resource_types.kubelet import KUBELET_BLOCK, kubelet_problems
 from nexusform.scheduling.racks.vms import VmSku
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
@@ -127,6 +128,7 @@ VDU_BLOCK: Final = NestedBlock(
             "vcpus": _size("vCPUs of one VM. Default: what the documents say.", 1),
             "memory_gib": _size("Memory of one VM in GiB. Default: what the documents say.", 1),
             "disk_gib": _size("Disk of one VM in GiB. Default: what the documents say, else 0.", 0),
+            "sriov_vfs": VFS,
             "role": Attribute(
                 STRING,
                 f'What its VMs are in the Kubernetes cluster. Default: "{WORKER}", and '
@@ -199,7 +201,7 @@ def block_problems(blocks: Mapping[str, Any]) -> Iterator[Problem]:
     """What is wrong with the blocks by themselves."""
     for name, block in blocks.items():
         path: Path = ("vdu", name)
-        yield from whole_number_problems(block, _SIZES, path)
+        yield from whole_number_problems(block, (*_SIZES, "sriov_vfs"), path)
         yield from kubelet_problems(block.get("kubelet"), (*path, "kubelet"))
         sized = [size for size in _SIZES if block.get(size) is not None]
         if block.get("vm_sku_name") is not None and sized:

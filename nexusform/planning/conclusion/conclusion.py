@@ -32,6 +32,7 @@ from nexusform.planning.verdicts.fit import (
     fit_failures,
     measure,
     overfull,
+    too_many_vfs,
 )
 from nexusform.planning.verdicts.separation import Verdicts, has_rules, judge
 from nexusform.planning.vms.sites import PlanSurroundings, SitePlan, catalogue_version
@@ -150,7 +151,12 @@ def _judged(
     """
     vms = world.vms.values()
     instances = blocks.instances
-    all_diagnostics = [*diagnostics, *overfull(instances, world.sites, vms), *broken_groups(vms)]
+    all_diagnostics = [
+        *diagnostics,
+        *overfull(instances, world.sites, vms),
+        *too_many_vfs(vms),
+        *broken_groups(vms),
+    ]
     failures = fit_failures(vms, blocks.left_out)
     # What depends on a VM that does not fit is undecided because of that.
     flawed = has_errors(

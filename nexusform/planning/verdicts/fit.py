@@ -241,6 +241,45 @@ def _overfull_warning(instance: Instance, machines: list[str]) -> Diagnostic:
     )
 
 
+def too_many_vfs(objects: Iterable[VmObject]) -> list[Diagnostic]:
+    """A warning per pool whose `sriov_vfs` this plan raises, where a cell has fewer than its VMs take."""
+    diagnostics: list[Diagnostic] = []
+    for vms in objects:
+        before = {pool.pool: pool.sku.vfs for pool in vms.prior_demand.pools} if vms.prior_demand else {}
+        for pool in vms.demand.pools if vms.demand is not None else ():
+            if vms.site is None or pool.sku.vfs <= before.get(pool.pool, pool.sku.vfs):
+                continue
+            machines = {vm.placement.machine for vm in vms.placed.values() if vm.pool == pool.pool}
+            short = _short_of_vfs(vms.site, machines)
+            if short:
+                diagnostics.append(_too_many_vfs(vms.instance, pool, short))
+    return diagnostics
+
+
+def _short_of_vfs(site: SitePlan, machines: set[str]) -> list[str]:
+    taken: Counter[tuple[str, int]] = Counter()
+    for vm in site.scheduler.vms():
+        if vm.placement.machine in machines:
+            for cell in vm.placement.cells:
+                taken[vm.placement.machine, cell] += vm.sku.vfs_in_cell
+    beyond = {name for (name, _), vfs in taken.items() if vfs > site.machines[name].vfs_per_cell}
+    return [name for name in site.machines if name in beyond]
+
+
+def _too_many_vfs(instance: Instance, pool: PoolDemand, machines: list[str]) -> Diagnostic:
+    named = ", ".join(machines[:MOST_NAMED])
+    more = f" and {len(machines) - MOST_NAMED} more" if len(machines) > MOST_NAMED else ""
+    return instance.problem(
+        Problem(
+            (*pool.path, "sriov_vfs"),
+            "more-vfs-than-a-cell-has",
+            f"With {pool.sku.vfs} VFs for each VM, cells of {named}{more} have fewer than VMs there take. "
+            "They stay and are counted; such a cell takes no new VM with VFs until there are enough again.",
+            Severity.WARNING,
+        )
+    )
+
+
 class SiteCertainty(Struct, frozen=True):
     """What the repetitions of one site said: per VM (its handle) and per pool. `outcomes` holds, per
     run, where each VM (its handle) stood, None where it did not fit; kept only when asked for. `fits` says

@@ -221,16 +221,19 @@ def _overfull(vms: Iterable[_StandingVm], machines: Mapping[tuple[str, str], Mac
     """The machines of which a cell holds more than it has."""
     cpus: Counter[tuple[str, str, int]] = Counter()
     memory: Counter[tuple[str, str, int]] = Counter()
+    vfs: Counter[tuple[str, str, int]] = Counter()
     for one in vms:
         where = one.demand.site_id, one.vm.placement.machine
         if one.sku is not None and where in machines:
             for cell in one.vm.placement.cells:
                 cpus[*where, cell] += one.sku.cpus_in_cell
                 memory[*where, cell] += one.sku.memory_in_cell
+                vfs[*where, cell] += one.sku.vfs_in_cell
     seen = set()
     for site_id, name, cell in cpus:
         machine = machines[site_id, name]
         beyond = cpus[site_id, name, cell] > machine.cpus_per_cell
+        beyond |= vfs[site_id, name, cell] > machine.vfs_per_cell
         if (beyond or memory[site_id, name, cell] > machine.memory_gib_per_cell) and name not in seen:
             seen.add(name)
             yield name

@@ -64,6 +64,25 @@ def consider(vms: VmObject, demand: VmDemand | None, world: VmWorld) -> None:
     for key in vms.moves.stay:
         vms.placed[key] = _as_it_stands_now(vms, vms.standing[key])
         vms.renamed_around |= vms.placed[key] is not vms.standing[key]
+    _hold_new_vfs(vms)
+
+
+def _hold_new_vfs(vms: VmObject) -> None:
+    """What VMs that stay take of a machine's VFs is as their pool says now."""
+    before = {pool.pool: pool.sku for pool in vms.prior_demand.pools} if vms.prior_demand is not None else {}
+    changed = {
+        pool.pool: pool
+        for pool in (vms.demand.pools if vms.demand is not None else ())
+        if pool.sku.vfs != before.get(pool.pool, pool.sku).vfs
+    }
+    for key in vms.moves.stay if changed else ():
+        pool, held = changed.get(key[0]), vms.held.get(key)
+        if pool is not None and held is not None and vms.demand is not None:
+            _release(vms, key)
+            name = vm_name(vms.demand, pool, pool.pool, key[1])
+            housed = held[0].house(name, pool.sku, vms.standing[key].placement)
+            if housed is not None:
+                vms.held[key] = (held[0], housed[0])
 
 
 def _trigger_of_all(vms: VmObject) -> str:

@@ -41,7 +41,7 @@ def _verdict(answer: CapacityAnswer, several: bool) -> str:
         return f"{front}{_sets(sets, 'set')} of {_mix_text(answer.mix.parts)} {fits_text(sets)}"
     if not answer.rooms:
         return f"{front}no SKU to count"
-    first, *others = [f"{room.now} more {room.sku.name} {fits_text(room.now)}" for room in answer.rooms[:4]]
+    first, *others = [f"{room.now} more {room.sku.title} {fits_text(room.now)}" for room in answer.rooms[:4]]
     rack_lost = f"{answer.rooms[0].with_a_rack_lost} with any one rack lost"
     comma = "," if answer.rooms[0].now.exact else ";"
     return front + "; ".join([f"{first}{comma} {rack_lost}", *others])
@@ -52,7 +52,7 @@ def _sets(count: Interval, what: str) -> str:
 
 
 def _mix_text(parts: Iterable[MixPart]) -> str:
-    return " + ".join(f"{part.count} x {part.sku.name}" for part in parts)
+    return " + ".join(f"{part.count} x {part.sku.title}" for part in parts)
 
 
 def _facts(answer: CapacityAnswer) -> Iterable[str]:
@@ -121,7 +121,7 @@ def _room_row(room: SkuRoom, answer: CapacityAnswer) -> Row:
     planned = (f"{room.with_planned}",) if answer.planned_racks else ()
     left_over = f"{room.rest_vcpus} vCPUs, {room.rest_memory_gib} GiB"
     counts = (f"{room.now}", *planned, f"{room.with_a_rack_lost}")
-    return Row((room.sku.name, *counts, room.worst_rack, left_over), answer.asked and not room.now.most)
+    return Row((room.sku.title, *counts, room.worst_rack, left_over), answer.asked and not room.now.most)
 
 
 def _zones(answer: CapacityAnswer) -> Section:
@@ -137,7 +137,7 @@ def _table_by_sku(heads: Sequence[str], rows: tuple[Row, ...]) -> Table:
 
 
 def _zone_row(room: SkuRoom) -> Row:
-    return Row((room.sku.name, *(_zone_cell(zone) for zone in room.zones)))
+    return Row((room.sku.title, *(_zone_cell(zone) for zone in room.zones)))
 
 
 def _zone_cell(zone: ZoneRoom) -> str:
@@ -152,7 +152,7 @@ def _lost(answer: CapacityAnswer) -> Section:
 
 
 def _rack_lost_row(room: SkuRoom) -> Row:
-    return Row((room.sku.name, *(f"{count}" for count in room.without_rack.values())))
+    return Row((room.sku.title, *(f"{count}" for count in room.without_rack.values())))
 
 
 def _mix(mix: MixAnswer) -> Section:
@@ -167,7 +167,7 @@ def _mix(mix: MixAnswer) -> Section:
     if not mix.sets.exact:
         lines.append("These are bounds: the truth lies inside, and may not reach them.")
     rows = [
-        Row((part.sku.name, f"{part.count:,}", f"{part.count * mix.sets.least:,}", f"{more}"))
+        Row((part.sku.title, f"{part.count:,}", f"{part.count * mix.sets.least:,}", f"{more}"))
         for part, (_, more) in zip(mix.parts, mix.left, strict=True)
     ]
     heads = ("SKU", "in a set", "in all", "more beside them")
@@ -247,6 +247,7 @@ def _site_document(answer: CapacityAnswer) -> dict[str, Any]:
 def _sku_document(room: SkuRoom) -> dict[str, Any]:
     return {
         "vm_sku_name": room.sku.name,
+        **({"sriov_vfs": room.sku.vfs} if room.sku.vfs else {}),
         "more": room.now.least,
         "more_with_planned_racks": room.with_planned.least,
         "more_with_any_one_rack_lost": room.with_a_rack_lost.least,

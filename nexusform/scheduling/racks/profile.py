@@ -24,6 +24,7 @@ from nexusform.scheduling.racks.rules import (
     machine_spread,
     rack_spread,
     schedulable,
+    vfs,
     zones,
 )
 from nexusform.scheduling.racks.vms import RackSpread
@@ -33,6 +34,7 @@ FILTERS: tuple[Filter, ...] = (
     hardware.FILTER,
     disk.FILTER,
     fits.FILTER,
+    vfs.FILTER,
     zones.FILTER,
     hints.FILTER,
 )

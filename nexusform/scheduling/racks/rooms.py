@@ -8,7 +8,7 @@ from nexusform.scheduling.racks.vms import Machine, VmSku
 
 
 class Room(NamedTuple):
-    """What a machine has left: GiB of disk, and vCPUs and GiB of each cell.
+    """What a machine has left: GiB of disk, and vCPUs, GiB and VFs of each cell.
 
     `hardware` is its machine SKU, None for a machine with figures of its own. In a room by number
     figures may be negative (a machine that shrank); rules see them as 0.
@@ -18,33 +18,36 @@ class Room(NamedTuple):
     disk: int
     cpus: tuple[int, ...]
     memory: tuple[int, ...]
+    vfs: tuple[int, ...] = ()
 
     def without_debts(self) -> Room:
         """The same with 0 for what is negative."""
-        if self.disk >= 0 and min((0, *self.cpus, *self.memory)) >= 0:
+        if self.disk >= 0 and min((0, *self.cpus, *self.memory, *self.vfs)) >= 0:
             return self
         cpus = tuple(max(figure, 0) for figure in self.cpus)
         memory = tuple(max(figure, 0) for figure in self.memory)
-        return Room(self.hardware, max(self.disk, 0), cpus, memory)
+        vfs = tuple(max(figure, 0) for figure in self.vfs)
+        return Room(self.hardware, max(self.disk, 0), cpus, memory, vfs)
 
 
 class Share(NamedTuple):
-    """What a VM takes of a machine: GiB of disk, and of each of its `cells` so many vCPUs and GiB."""
+    """What a VM takes of a machine: GiB of disk, and of each of its `cells` so many vCPUs, GiB and VFs."""
 
     disk: int
     cells: int
     cpus: int
     memory: int
+    vfs: int = 0
 
     @classmethod
     def of(cls, sku: VmSku) -> Share:
         """The share of a VM of this SKU."""
-        return cls(sku.disk_gib, sku.numa_cells, sku.cpus_in_cell, sku.memory_in_cell)
+        return cls(sku.disk_gib, sku.numa_cells, sku.cpus_in_cell, sku.memory_in_cell, sku.vfs_in_cell)
 
     @property
     def of_cells(self) -> Share:
         """What it takes of its cells, whatever of the machine's disk."""
-        return Share(0, self.cells, self.cpus, self.memory)
+        return Share(0, self.cells, self.cpus, self.memory, self.vfs)
 
 
 # The number of no cells: where nobody told on which a VM stands.
@@ -67,7 +70,8 @@ class Rooms:
         """The room of an empty machine."""
         cpus = (machine.cpus_per_cell,) * machine.cells
         memory = (machine.memory_gib_per_cell,) * machine.cells
-        return self.intern(Room(machine.machine_sku, machine.disk_gib, cpus, memory))
+        vfs = (machine.vfs_per_cell,) * machine.cells
+        return self.intern(Room(machine.machine_sku, machine.disk_gib, cpus, memory, vfs))
 
     def intern(self, room: Room) -> int:
         """The number of a room."""
@@ -88,9 +92,9 @@ class Rooms:
 
     def full(self, number: int) -> int:
         """The room with nothing free in any cell."""
-        hardware, disk, cpus, _ = self._rooms[number]
-        nothing = (0,) * len(cpus)
-        return self.intern(Room(hardware, disk, nothing, nothing))
+        room = self._rooms[number]
+        nothing = (0,) * len(room.cpus)
+        return self.intern(Room(room.hardware, room.disk, nothing, nothing, nothing))
 
     def cells_id(self, cells: tuple[int, ...]) -> int:
         """The number of a tuple of cells."""
@@ -109,10 +113,12 @@ class Rooms:
 
         Cells that the machine does not have are passed over.
         """
-        hardware, disk, room_cpus, room_memory = self._rooms[number]
+        hardware, disk, room_cpus, room_memory, vfs = self._rooms[number]
         cpus, memory = list(room_cpus), list(room_memory)
         for cell in cells:
             if cell < len(cpus):
                 cpus[cell] += sign * share.cpus
                 memory[cell] += sign * share.memory
-        return self.intern(Room(hardware, disk + sign * share.disk, tuple(cpus), tuple(memory)))
+        if share.vfs:
+            vfs = tuple(left + sign * share.vfs * (cell in cells) for cell, left in enumerate(vfs))
+        return self.intern(Room(hardware, disk + sign * share.disk, tuple(cpus), tuple(memory), vfs))

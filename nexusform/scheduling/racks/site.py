@@ -69,6 +69,9 @@ class Steps(dict[int, Step | None]):
 def ranked_cells(share: Share, room: Room) -> list[int]:
     """The cells that can take their share: lowest keys first, then lowest number."""
     fitting = cell_rules.with_room(share, room)
+    if share.vfs:
+        # A rule has said before whether any has them.
+        fitting = cell_rules.with_vfs(share, room, fitting) or fitting
     if len(fitting) == 1:
         return fitting
     return sorted(fitting, key=lambda cell: (*(key(room, cell) for key in profile.CELL_KEYS), cell))
@@ -87,12 +90,15 @@ class SplitRooms:
         self._table = table
         self._known_room = known_room
         self.splits = Splits(tuple(zip(free.cpus, free.memory, strict=True)), shares)
-        self.rooms = [self._room(left) for left in self.splits.left]
+        # VFs are no part of a split: each cell has all, or none of what these VMs take.
+        taken = min(sum(share.vfs for share in shares), max(free.vfs, default=0))
+        kept = {free.vfs, tuple(max(left - taken, 0) for left in free.vfs)}
+        self.rooms = [self._room(left, vfs) for left in self.splits.left for vfs in sorted(kept)]
 
-    def _room(self, left: Left) -> int:
+    def _room(self, left: Left, vfs: tuple[int, ...]) -> int:
         free = self._table.free(self._known_room)
         cpus, memory = tuple(cell[0] for cell in left), tuple(cell[1] for cell in left)
-        return self._table.intern(Room(free.hardware, free.disk, cpus, memory))
+        return self._table.intern(Room(free.hardware, free.disk, cpus, memory, vfs))
 
     def room_of(self, cells: tuple[Cells, ...]) -> int:
         """The room when the VMs lie on these cells."""

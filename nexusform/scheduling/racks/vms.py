@@ -11,8 +11,12 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.words import form
+
 CONTROL_PLANE = "control-plane"
 DEFAULT_SEED = 8
+# SR-IOV virtual functions that tenants get of each NUMA cell (inferred for figures of a machine's own).
+VFS_PER_CELL = 30
 
 
 class RackSpread(StrEnum):
@@ -38,7 +42,8 @@ class VmSku(Struct, frozen=True):
     `numa_cells` is the number of cells it spans; every cell gives ceil(host_vcpus / cells) vCPUs
     and ceil(memory / cells) GiB. `machine_skus` names the hardware that lists it; empty = any.
     `kind` is the type letter G, P, E or L, or "" for a SKU of the user's own. `extended` are further
-    resources of a node of this size, per cell of the node: they decide about pods, not about VMs.
+    resources of a node of this size, per cell of the node: they decide about pods, not about VMs. `vfs`
+    are the SR-IOV virtual functions that each VM takes, as its pool declares.
     """
 
     name: str
@@ -51,6 +56,7 @@ class VmSku(Struct, frozen=True):
     machine_skus: tuple[str, ...] = ()
     kind: str = ""
     extended: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    vfs: int = 0
 
     @property
     def host_vcpus(self) -> int:
@@ -66,6 +72,16 @@ class VmSku(Struct, frozen=True):
     def memory_in_cell(self) -> int:
         """GiB taken in each of its cells."""
         return -(-self.memory_gib // self.numa_cells)
+
+    @property
+    def vfs_in_cell(self) -> int:
+        """VFs taken in each of its cells."""
+        return -(-self.vfs // self.numa_cells)
+
+    @property
+    def title(self) -> str:
+        """Its name, with the VFs that a pool adds to it."""
+        return f"{self.name} + {self.vfs} {form(self.vfs, 'VF')}" if self.vfs else self.name
 
 
 class Machine(Struct, frozen=True):
@@ -86,6 +102,7 @@ class Machine(Struct, frozen=True):
     memory_gib_per_cell: int
     disk_gib: int
     refusal: str = ""
+    vfs_per_cell: int = VFS_PER_CELL
 
 
 class VmName(Struct, frozen=True):

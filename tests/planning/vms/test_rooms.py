@@ -359,6 +359,11 @@ def test_labels_of_nodes_are_known_in_the_plan() -> None:
     assert node is not None
     assert result.plan.planned_outputs["labels"].value == {
         "x": "y",
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "beta.kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": "amd64",
+        "node.kubernetes.io/instance-type": "NC_G6_28_v1",
         "topology.kubernetes.io/zone": node.availability_zone,
         "topology.kubernetes.io/baremetalmachine": node.machine,
         "kubernetes.io/hostname": "a-p-0",

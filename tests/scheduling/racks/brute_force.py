@@ -65,8 +65,14 @@ class BruteForce:
         return [
             cell
             for cell in range(machine.cells)
-            if self.free(machine, cell)[0] >= cpus and self.free(machine, cell)[1] >= memory
+            if self.free(machine, cell)[0] >= cpus
+            and self.free(machine, cell)[1] >= memory
+            and self.vfs(machine, cell) >= -(-sku.vfs // sku.numa_cells)
         ]
+
+    def vfs(self, machine: Machine, cell: int) -> int:
+        inside = [vm.sku for vm in self.on(machine.name) if cell in vm.cells]
+        return max(machine.vfs_per_cell - sum(-(-s.vfs // s.numa_cells) for s in inside), 0)
 
     def fits(self, sku: VmSku, machine: Machine) -> bool:
         if (

@@ -31,6 +31,7 @@ MENU = [
     VmSku("wide", 8, 0, 40, 0, numa_cells=2),
     VmSku("large-own", 10, 0, 60, 0, extra_large=True),
     VmSku("flat", 0, 0, 0, 0),
+    VmSku("functions", 2, 0, 4, 0, vfs=16),
 ]
 HARDWARE = [
     ("bom-1.7.3", 2, 48, 224, 3500),

@@ -35,6 +35,8 @@ MENU = [
     SKUS["NC_G2_8_v1"],
     SKUS["NC_E94_448_v1"],
     SKUS["NC_E70_336_v1"],
+    VmSku("functions", 4, 0, 16, 0, vfs=12),
+    VmSku("wide-functions", 4, 0, 16, 0, numa_cells=2, vfs=21),
     SKUS["NC_L46_224_v1"],
     VmSku("odd", 7, 0, 13, 0, numa_cells=3),
     VmSku("tiny", 0, 0, 0, 0, extra_large=True),
@@ -361,6 +363,7 @@ def test_explain_shows_ties_next_best_and_every_refusal() -> None:
         ("hardware", 4),
         ("disk", 4),
         ("fits", 4),
+        ("vfs", 4),
         ("zones", 4),
         ("hints", 4),
     ]
