@@ -109,6 +109,16 @@ class PlacedVm(Struct, frozen=True):
     provenance: str = "predicted"
     platform_name: str | None = None
 
+    @property
+    def called(self) -> str:
+        """Its name, and the platform's where that is known: `c-np1-0 [c-1a2b3c4d-np1-md-x7k2p]`."""
+        return self.name if self.platform_name is None else f"{self.name} [{self.platform_name}]"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What it may be called: its name, and the platform's where that is known."""
+        return (self.name,) if self.platform_name is None else (self.name, self.platform_name)
+
 
 # What keeps ordinary pods off the nodes of a control plane.
 CONTROL_PLANE_TAINT: Final = Taint("node-role.kubernetes.io/control-plane")

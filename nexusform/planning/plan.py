@@ -152,7 +152,8 @@ class PlacementChange(Struct, frozen=True):
     itself. `cluster` and `pool` group rows; `number` orders them. `reason` is a sentence,
     `scores` what decided (ordered names to values), `rejected` the refused candidates (filled
     only on request). Bindings of rollouts say when it is their turn: the stage of a staged run, the group in
-    it (of a rolling update the wave; from 1, 0: none), and what is waited for before that.
+    it (of a rolling update the wave; from 1, 0: none), and what is waited for before that. `platform_name` is the
+    platform's own name of the VM that stands, "" where it told none.
     """
 
     address: Address
@@ -175,6 +176,7 @@ class PlacementChange(Struct, frozen=True):
     stage: str = ""
     group: int = 0
     waits_for: str = ""
+    platform_name: str = ""
 
 
 class RolloutStep(Struct, frozen=True):

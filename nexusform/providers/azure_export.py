@@ -143,6 +143,7 @@ _ASKED: Final[Mapping[str, tuple[str, ...]]] = {
     "nexus_kubernetes_cluster": ("kubernetes_version", "control_plane", "agent_pool"),
     "nexus_virtual_machine": ("cpu_cores", "memory_gib", "disk_gib"),
 }
+_BY_LABEL: Final = ("agent_pool", "nodes")  # maps of which an export tells every entry
 _SEEN: Final[Mapping[str, tuple[str, ...]]] = {
     "nexus_kubernetes_cluster": ("nodes", "node_count"),
     "nexus_virtual_machine": ("machine", "rack", "availability_zone", "cells", "provenance"),
@@ -162,16 +163,23 @@ def _with_told(attributes: Mapping[str, Any], one: AdoptedObject) -> dict[str, A
     """Attributes with what the export says of the object over them; all of it where nothing is known."""
     if not attributes:
         return dict(one.attributes)
-    names = (*_ASKED.get(one.type, ()), *_SEEN.get(one.type, ()))
-    return {**attributes, **{name: _over(attributes.get(name), one.attributes[name]) for name in names}}
+    seen: dict[str, Any] = {}
+    for name in (*_ASKED.get(one.type, ()), *_SEEN.get(one.type, ())):
+        known, told = attributes.get(name), one.attributes[name]
+        if name in _BY_LABEL and isinstance(known, Mapping):
+            known = {label: part for label, part in known.items() if label in told}
+        seen[name] = _over(known, told)
+    return {**attributes, **seen}
 
 
 def _over(known: Any, told: Any) -> Any:
-    """What an export tells in place of what is known; absent and empty are one, as is the order of a set."""
+    """What an export tells in place of what is known: what it is silent about stays, and absent and empty are
+    one, as is the order of a set.
+    """
     if not known and not told:
         return known
     if isinstance(known, Mapping) and isinstance(told, Mapping):
-        return {name: _over(known.get(name), part) for name, part in told.items()}
+        return {**known, **{name: _over(known.get(name), part) for name, part in told.items()}}
     if isinstance(known, list) and isinstance(told, list) and all(isinstance(one, str) for one in known):
         return known if sorted(known) == sorted(map(str, told)) else told
     return told

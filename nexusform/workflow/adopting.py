@@ -24,6 +24,7 @@ from nexusform.importers.az_adoption import (
     known_nodes,
 )
 from nexusform.planning.plan import Action
+from nexusform.planning.preparation.prior import adopted
 from nexusform.planning.request import Imported
 from nexusform.providers.azure_export import SETTINGS, read_export
 from nexusform.regular_files import create
@@ -255,7 +256,11 @@ def _take_over(run: Run, adoption: Adoption) -> list[Diagnostic]:
     if any((one.type, one.id) in standing for one in adoption.objects.values()):
         return [error("state-changed-during-import", "Somebody else imported meanwhile. Run it again.")]
     here = Position(1, 1, 0)
-    attributes = {address: one.attributes for address, one in adoption.objects.items()}
+    types = run.project.registries.resource_types
+    attributes = {
+        address: adopted(types[address.type].schema, one.attributes, one.id)
+        for address, one in adoption.objects.items()
+    }
     complete = with_computed(attributes, run.project.registries)
     imports = {
         address: Imported(

@@ -143,15 +143,16 @@ class _Question(Struct, frozen=True):
         quiet = replace(self.request, tie_breaks=0, ways_out=False, lint=False)
         planned = make_plan(quiet)
         names = self._names(planned, standing)
+        names_of_platform = {vm.platform_name or name: name for name, (_, vm) in standing.items()}
         if not names:
             return Explanations(diagnostics=(*_errors(planned), self._nothing()))
-        if self.name not in names and (self.name or len(names) > 1):
+        if self.name not in {*names, *names_of_platform} and (self.name or len(names) > 1):
             pools = explain_pools(planned, self.request.state, self.pattern, self.name)
             if pools or not self.name:
                 return Explanations(pools=pools, objects=names, diagnostics=tuple(_errors(planned)))
-        name = self.name or names[0]
+        name = names_of_platform.get(self.name, self.name) or names[0]
         if name not in names:
-            near = did_you_mean(name, names)
+            near = did_you_mean(name, [*names, *names_of_platform])
             return Explanations(
                 diagnostics=(error("no-such-object", f'{self.pattern} has no object "{name}".{near}'),)
             )

@@ -16,6 +16,7 @@ from nexusform.planning.vms.vm_object import VmKey, VmObject
 from nexusform.scheduling.racks.explanation import Explanation
 from nexusform.scheduling.racks.vms import Placement
 
+OBSERVED_ELSEWHERE = "observed_elsewhere"
 REASONS: Mapping[str, str] = {
     "new": "new",
     "scale_out": "the pool's count was raised",
@@ -34,18 +35,20 @@ REASONS: Mapping[str, str] = {
     "cluster_removed": "its cluster is gone",
     "requested": "its replacement was asked for",
     "heal": "it was asked to be placed anew",
+    OBSERVED_ELSEWHERE: "it stands elsewhere than state has it",
 }
 
 
 def placement_changes(
     objects: Iterable[VmObject], certainty: Mapping[str, SiteCertainty], *, everything: bool
 ) -> Iterator[PlacementChange]:
-    """One row per VM: those that leave, then those that come, by pool and number. With `everything` also
-    those that stay, and the machines that were refused: a site may hold a million.
+    """One row per VM: those that leave, then those that come, by pool and number, and those that were
+    observed elsewhere. With `everything` also those that stay, and the machines that were refused: a site may
+    hold a million.
     """
     for vms in objects:
         yield from _leaving(vms)
-        if everything or vms.tokens:
+        if everything or vms.tokens or vms.recorded:
             yield from _present(vms, certainty, everything=everything)
 
 
@@ -70,6 +73,7 @@ def _leaving(vms: VmObject) -> Iterator[PlacementChange]:
             site_id=vms.prior_demand.site_id if vms.prior_demand is not None else "",
             reason=REASONS.get(trigger, ""),
             provenance=vm.provenance,
+            platform_name=vm.platform_name or "",
         )
 
 
@@ -93,7 +97,7 @@ def _present(
     for pool in vms.demand.pools:
         for number in pool.numbers:
             key = (pool.pool, number)
-            if key in vms.placed and (everything or key in vms.tokens):
+            if key in vms.placed and (everything or key in vms.tokens or key in vms.recorded):
                 yield _present_row(vms, pool, key, site_certainty, everything=everything)
 
 
@@ -105,6 +109,8 @@ def _present_row(
     action, source = _action(vms, key)
     trigger = vms.trigger_of(key)
     token = vms.tokens.get(key)
+    if token is None and key in vms.recorded:
+        source, trigger = vms.recorded[key], OBSERVED_ELSEWHERE
     explanation = vms.explained.get(key)
     certainty = None
     if site_certainty is not None and token is not None:
@@ -127,6 +133,7 @@ def _present_row(
         certainty=certainty,
         provenance=vm.provenance,
         rejected=explanation.refusals if explanation is not None and everything else (),
+        platform_name=vms.standing.get(key, vm).platform_name or "",
     )
 
 

@@ -29,7 +29,7 @@ from nexusform.planning.preparation.moves import apply_moves, refreshed_after
 from nexusform.planning.preparation.order import resource_blocks
 from nexusform.planning.preparation.selection import Selection
 from nexusform.planning.request import Imported, PlanRequest
-from nexusform.schema import BlockSchema, Nesting, order_attribute
+from nexusform.schema import BlockSchema, NestedBlock, Nesting, order_attribute
 from nexusform.source import Span
 from nexusform.state.objects import InstanceState, ObjectState, State
 
@@ -255,15 +255,27 @@ def _steps(to: Expression, scope: InstanceScope, problems: list[Diagnostic]) -> 
 
 def adopted(schema: BlockSchema, attributes: Mapping[str, Any], object_id: str) -> dict[str, Any]:
     """An object's attributes in the shape of its type: what the provider left out is null or empty."""
-    values: dict[str, Any] = {name: attributes.get(name) for name in schema.attributes}
-    for name, block in schema.blocks.items():
-        empty: Any = {Nesting.SINGLE: None, Nesting.LIST: [], Nesting.MAP: {}}[block.nesting]
-        values[name] = attributes.get(name, empty)
-        if block.nesting is Nesting.MAP:
-            values[order_attribute(name)] = attributes.get(order_attribute(name), list(values[name]))
+    values = _in_shape(schema, attributes)
     if "id" in values and values["id"] is None:
         values["id"] = object_id
     return values
+
+
+def _in_shape(schema: BlockSchema, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    values: dict[str, Any] = {name: attributes.get(name) for name in schema.attributes}
+    for name, block in schema.blocks.items():
+        values[name] = _block_in_shape(block, attributes.get(name))
+        if block.nesting is Nesting.MAP:
+            values[order_attribute(name)] = attributes.get(order_attribute(name), list(values[name]))
+    return values
+
+
+def _block_in_shape(block: NestedBlock, value: Any) -> Any:
+    if block.nesting is Nesting.LIST:
+        return [_in_shape(block.schema, part) for part in value or ()]
+    if block.nesting is Nesting.MAP:
+        return {label: _in_shape(block.schema, part) for label, part in (value or {}).items()}
+    return None if value is None else _in_shape(block.schema, value)
 
 
 def with_imports(state: State, imports: Mapping[Address, Imported]) -> State:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from nexusform.address import Address
 from nexusform.demands import PlacedVm
 from nexusform.plain_data import has_unknown
-from nexusform.planning.conclusion.placements import REASONS
+from nexusform.planning.conclusion.placements import OBSERVED_ELSEWHERE, REASONS
 from nexusform.planning.conclusion.step_graph import MachineUse
 from nexusform.planning.plan import Action, Change, PlacementAction, PlacementChange, Plan
 from nexusform.planning.vms.vm_object import ROLLING
@@ -138,7 +138,9 @@ def _row_problems(vms: ChangedVms, row: PlacementChange) -> Iterator[str]:
         return
     source = before.placement if before is not None and has_source else None
     target = after.placement if after is not None and has_target else None
-    if row.source != source or (has_source and source is None):
+    # Where state had it need not be where it stands: that is what this row tells.
+    elsewhere = row.action is PlacementAction.KEEP and row.trigger == OBSERVED_ELSEWHERE
+    if (row.source != source and not elsewhere) or (has_source and source is None):
         yield f"It says of {where} that it stood elsewhere."
     if row.target != target or (has_target and target is None):
         yield f"It shows {where} elsewhere than it is placed."
@@ -147,9 +149,8 @@ def _row_problems(vms: ChangedVms, row: PlacementChange) -> Iterator[str]:
         yield f"It shows {where} in another pool or under another number."
     if row.site_id != (vms.site_after if has_target else vms.site_before):
         yield f"It shows {where} on another site."
-    if row.reason != REASONS.get(row.trigger, "") or bool(row.trigger) == (
-        row.action is PlacementAction.KEEP
-    ):
+    has_trigger = row.action is not PlacementAction.KEEP or elsewhere
+    if row.reason != REASONS.get(row.trigger, "") or bool(row.trigger) != has_trigger:
         yield f"It gives another reason for {where} than its trigger."
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import TypeAlias
 
 from msgspec import Struct, field
@@ -42,10 +43,11 @@ class VmObject(Struct):
 
     `prior_demand` is what the prior arguments asked for, `demand` what is asked for now (None while it
     cannot be told), `site` where. `standing` are the VMs read from state, `unplaced` those that have no
-    machine, `held` the room they hold: site and handle. `moves` is what happens to each. `placed` are the VMs
-    after the plan, `tokens` the handles of those that it placed itself, `failed` those that found no place,
-    `short` the pools that are exhausted. `explained` are the decisions asked about, `crowded` the reasons why
-    pinned VMs do not fit. `renamed_around`: a machine has got another rack or zone around a VM that stays.
+    machine, `recorded` the places in state of those that were observed elsewhere, `held` the room they
+    hold: site and handle. `moves` is what happens to each. `placed` are the VMs after the plan, `tokens`
+    the handles of those that it placed itself, `failed` those that found no place, `short` the pools that
+    are exhausted. `explained` are the decisions asked about, `crowded` the reasons why pinned VMs do not
+    fit. `renamed_around`: a machine has got another rack or zone around a VM that stays.
     """
 
     instance: Instance
@@ -54,6 +56,7 @@ class VmObject(Struct):
     site: SitePlan | None = None
     standing: dict[VmKey, PlacedVm] = field(default_factory=dict)
     unplaced: Unplaced = field(default_factory=dict)
+    recorded: dict[VmKey, Placement] = field(default_factory=dict)
     held: dict[VmKey, tuple[SitePlan, int]] = field(default_factory=dict)
     moves: Moves = field(default_factory=Moves)
     placed: dict[VmKey, PlacedVm] = field(default_factory=dict)
@@ -105,8 +108,11 @@ class VmObject(Struct):
         return self.placed[key].placement
 
     def names_before(self) -> list[str]:
-        """The VMs that stood before the plan."""
-        return [vm.name for vm in self.standing.values()]
+        """What the VMs that stood before the plan may be called, those without a machine too."""
+        names = list(chain.from_iterable(vm.names for vm in self.standing.values()))
+        for record in self.unplaced.values():
+            names += [name for name in (record["name"], record.get("platform_name")) if name]
+        return names
 
     def names_after(self) -> list[str]:
         """The VMs that stand after the plan, pools in order, numbers ascending."""
@@ -219,7 +225,8 @@ def _arrival(moves: Moves, key: VmKey, situation: Situation, old: PoolDemand | N
 def _waiting(moves: Moves, key: VmKey, situation: Situation, upgraded: bool, changed: str) -> None:
     """A VM that waits for a machine goes on waiting, unless something makes it anew."""
     again = situation.whole or (ROLLING if upgraded else changed)
-    if situation.unplaced[key]["name"] in situation.healed:
+    record = situation.unplaced[key]
+    if not situation.healed.isdisjoint({record["name"], record.get("platform_name")}):
         again = "heal"
     if again:
         moves.again[key] = again
@@ -228,7 +235,7 @@ def _waiting(moves: Moves, key: VmKey, situation: Situation, upgraded: bool, cha
 
 
 def _trigger(vm: PlacedVm, situation: Situation, upgraded: bool, changed: str) -> str:
-    if vm.name in situation.healed:
+    if not situation.healed.isdisjoint(vm.names):
         return "heal"
     if situation.whole:
         return situation.whole

@@ -5,7 +5,8 @@ are placed anew or are new, those that leave do, and then the others are placed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -18,9 +19,9 @@ from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, Hint, HintScope, Placement
 
 
-def stand(instance: Instance, world: VmWorld) -> VmObject:
+def stand(instance: Instance, world: VmWorld, recorded: Mapping[str, Any] | None = None) -> VmObject:
     """Put the prior VMs of an instance where they stand. Deposed objects hold no room: their VMs
-    leave in every plan.
+    leave in every plan. `recorded` are its attributes in state, which may not be what was observed.
     """
     vms = VmObject(instance)
     family = instance.type.vms
@@ -32,7 +33,17 @@ def stand(instance: Instance, world: VmWorld) -> VmObject:
         for vm in family.standing(attributes):
             vms.standing[vm.pool, vm.number] = vm
             _hold_room(vms, vm, world)
+        if recorded is not None and recorded is not attributes:
+            _note_elsewhere(vms, family.standing(recorded))
     return vms
+
+
+def _note_elsewhere(vms: VmObject, recorded: Iterable[PlacedVm]) -> None:
+    """Note the VMs that stand on another machine than state has them."""
+    for vm in recorded:
+        now = vms.standing.get((vm.pool, vm.number))
+        if now is not None and now.placement.machine != vm.placement.machine:
+            vms.recorded[vm.pool, vm.number] = vm.placement
 
 
 def _hold_room(vms: VmObject, vm: PlacedVm, world: VmWorld) -> None:

@@ -145,7 +145,10 @@ class _Walk:
     def stand(self, instances: Iterable[Instance]) -> None:
         """All prior VMs, then those that nexusform does not manage, take their room."""
         for instance in instances:
-            self.objects[instance.address] = vm_phase.stand(instance, self.world)
+            recorded = self.blocks.prior.state.instances.get(instance.address)
+            current = recorded.current if recorded is not None else None
+            attributes = current.attributes if current is not None else None
+            self.objects[instance.address] = vm_phase.stand(instance, self.world, attributes)
         for site in self.world.sites.values():
             occupy_outsiders(site)
 

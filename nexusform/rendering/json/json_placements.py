@@ -48,6 +48,8 @@ def _row_document(row: PlacementChange, detail: Detail) -> dict[str, Any]:
         "certainty": None,
         "provenance": row.provenance,
     }
+    if row.platform_name:
+        document["platform_name"] = row.platform_name
     if row.certainty is not None:
         document["certainty"] = {"rack": row.certainty.rack, "machine": row.certainty.machine}
     if row.group:

@@ -230,7 +230,7 @@ def _map_vm(before: _Side, after: _Side, rows: Sequence[PlacementChange]) -> Map
     new = after[1].placement if after else None
     row = _row_for(rows, old, new)
     return MapVm(
-        vm.name,
+        vm.called,
         str(pool.address),
         pool.cluster,
         pool.pool,

@@ -191,7 +191,8 @@ def certainty_text(table: PlacementTable) -> str:
 
 def _lines(run: Sequence[PlacementChange], detail: Detail, say: SayPlace) -> list[PlacementLine]:
     """The lines of rows with one action, one trigger and the same states: one each, or one for all."""
-    few_moves = run[0].action is PlacementAction.MOVE and len(run) <= SINGLE_MOVES
+    moves = run[0].action is PlacementAction.MOVE or _is_elsewhere(run[0])
+    few_moves = moves and len(run) <= SINGLE_MOVES
     if detail is Detail.ALL or len(run) == 1 or few_moves:
         return [_single(row, say) for row in run]
     return [_folded(sorted(run, key=_by_number))]
@@ -201,7 +202,7 @@ def _folded(run: Sequence[PlacementChange]) -> PlacementLine:
     """One line for a run of rows with one action, one trigger and the same states."""
     first = run[0]
     state_before, state_after = _states(first)
-    leaves = first.target is None or first.action is PlacementAction.MOVE
+    leaves = first.target is None or first.action is PlacementAction.MOVE or _is_elsewhere(first)
     origin = _many_places([row.source for row in run]) if leaves else ""
     target = _many_places([row.target for row in run]) if first.target is not None else ""
     return PlacementLine(
@@ -252,9 +253,19 @@ def _single(row: PlacementChange, say: SayPlace) -> PlacementLine:
     origin = _place_in_row(row, row.source, say) if row.source else ""
     target = _place_in_row(row, row.target, say) if row.target else ""
     stays = row.action is PlacementAction.UPDATE and origin == target
-    if row.action in _WITHOUT_ORIGIN or stays:
+    if stays or (row.action in _WITHOUT_ORIGIN and not _is_elsewhere(row)):
         origin = ""
-    return PlacementLine(_SYMBOLS[row.action], row.action, row.object, origin, target, row.trigger)
+    return PlacementLine(_SYMBOLS[row.action], row.action, _called(row), origin, target, row.trigger)
+
+
+def _called(row: PlacementChange) -> str:
+    """An object's name, and the platform's own where it is known."""
+    return f"{row.object} [{row.platform_name}]" if row.platform_name else row.object
+
+
+def _is_elsewhere(row: PlacementChange) -> bool:
+    """Whether it stays where it was observed, which is not where state has it."""
+    return row.kind == "vm" and row.action is PlacementAction.KEEP and bool(row.trigger)
 
 
 # --- places ------------------------------------------------------------------------------------

@@ -111,7 +111,7 @@ def _where(line: PlacementLine) -> str:
             return f"-> {target}"
         case PlacementAction.REMOVE:
             return f"from {origin}"
-        case PlacementAction.KEEP:
+        case PlacementAction.KEEP if not origin:
             return f"stays: {target}"
         case _:
             return f"{origin} -> {target}" if origin else f"stays: {target}"

@@ -151,7 +151,7 @@ def _where(line: PlacementLine) -> str:
             return f"-> {line.target}"
         case PlacementAction.REMOVE:
             return f"leaves {line.origin}"
-        case PlacementAction.KEEP:
+        case PlacementAction.KEEP if not line.origin:
             return f"stays: {line.target}"
         case _:
             return f"{line.origin} -> {line.target}" if line.origin else f"stays: {line.target}"
