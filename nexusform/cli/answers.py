@@ -37,6 +37,13 @@ class Answer(Struct, frozen=True):
         return outline_text(self.outline, colour=colour, width=width)
 
 
+class AnswerFormFlags(Struct, frozen=True, kw_only=True):
+    """In which forms an answer is written."""
+
+    format: str = choice("How to say it", ("text", "markdown", "json"))
+    report: tuple[str, ...] = texts("Also write the answer to a file (- is stdout)", metavar="FORMAT:PATH")
+
+
 class AnswerFlags(Struct, frozen=True, kw_only=True):
     """About which plan is asked, and in which forms the answer is written."""
 
@@ -45,7 +52,7 @@ class AnswerFlags(Struct, frozen=True, kw_only=True):
     report: tuple[str, ...] = texts("Also write the answer to a file (- is stdout)", metavar="FORMAT:PATH")
 
 
-def tell(answer: Answer, flags: AnswerFlags, screen: Screen) -> int:
+def tell(answer: Answer, flags: AnswerFlags | AnswerFormFlags, screen: Screen) -> int:
     """Print the answer, write the reports, and give the exit code."""
     reports = parse_reports(flags.report, FORMATS.keys())
     if not to_stdout(reports):

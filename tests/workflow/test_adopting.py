@@ -123,3 +123,97 @@ def test_mistakes_write_nothing(arguments: list[str], words: str, capsys: pytest
     assert words in " ".join(err.replace("│", " ").split())
     assert "Unknown machine" not in err
     assert sorted(Path().rglob("*")) == before
+
+
+def moved(position: int) -> str:
+    """Move a node of the first cluster to another machine of the export; its name."""
+    path = Path("export/kubernetes_clusters.json")
+    document = json.loads(path.read_text())
+    node = document["value"][0]["properties"]["nodes"][position]
+    machines = json.loads(Path("export/bare_metal_machines.json").read_text())["value"]
+    node["bareMetalMachineId"] = next(m["id"] for m in machines if m["id"] != node["bareMetalMachineId"])
+    path.write_text(json.dumps(document))
+    return str(node["name"])
+
+
+def test_a_plan_says_what_stands_elsewhere_than_recorded(capsys: pytest.CaptureFixture[str]) -> None:
+    captured("clusters-070")
+    imported(capsys)
+    name = moved(3)
+    (row,) = rows(capsys)
+    assert (row["action"], row["trigger"], row["platform_name"]) == ("keep", "observed_elsewhere", name)
+    assert row["from"]["machine"] != row["to"]["machine"]
+    code, out, _ = told(capsys, "plan")
+    assert code == 0
+    assert "No changes." in out
+    assert "0 to move" in out
+    assert name in out
+    assert told(capsys, "apply", "p.nfplan")[0] == 0
+    assert rows(capsys) == []
+
+
+def test_the_platforms_names_are_taken_wherever_a_name_is(capsys: pytest.CaptureFixture[str]) -> None:
+    captured("clusters-070")
+    imported(capsys)
+    cluster, name = "nexus_kubernetes_cluster.ssh-test-3d38", "ssh-test-3d38-pool1-15c95f75-md-2jxj2"
+    (row,) = rows(capsys, f"-replace={cluster}:{name}")
+    assert (row["action"], row["trigger"], row["platform_name"]) == ("move", "heal", name)
+    code, out, _ = told(capsys, "explain", cluster, name)
+    assert code == 0
+    assert "ssh-test-3d38-ssh-test-3d38-pool1-0 stands on" in out
+    code, _, err = told(capsys, "explain", cluster, name[:-1] + "9")
+    assert code == 1
+    assert f'Did you mean\n│ "{name}"' in err
+
+
+def test_reconcile_counts_misses_and_takes_over_what_is(capsys: pytest.CaptureFixture[str]) -> None:
+    captured("clusters-070")
+    imported(capsys)
+    code, out, _ = told(capsys, "reconcile", "-from=export", "-replay")
+    assert code == 0
+    assert "Every VM stands where state has it." in out
+    assert "6 of 6 judged VMs (100.0 %)" in out
+    name = moved(3)
+    code, out, _ = told(capsys, "reconcile", "-from=export", "-format=json")
+    assert code == 2
+    document = json.loads(out)
+    (cluster,) = document["clusters"]
+    assert (cluster["vms"], cluster["machine_hits"]) == (6, 5)
+    assert name in cluster["misses"][0]["vm"]
+    assert rows(capsys) == []
+    assert told(capsys, "reconcile", "-from=export")[0] == 0
+
+
+def test_reconcile_tells_a_broken_separation_rule(capsys: pytest.CaptureFixture[str]) -> None:
+    captured("clusters-070")
+    imported(capsys)
+    cluster = "nexus_kubernetes_cluster.ssh-test-3d38.id"
+    Path("rules.nf.hcl").write_text(
+        'resource "nexus_separation_rule" "apart" {\n  scope = "rack"\n  enforcement = "warn"\n'
+        f'  group {{\n    pool_ids = ["${{{cluster}}}/sys-pool1"]\n  }}\n'
+        f'  group {{\n    pool_ids = ["${{{cluster}}}/ssh-test-3d38-pool1"]\n  }}\n}}\n'
+    )
+    code, out, _ = told(capsys, "reconcile", "-from=export")
+    assert code == 3
+    assert "1 separation rule does not hold" in out
+
+
+def test_a_change_that_the_export_does_not_show_is_not_done(capsys: pytest.CaptureFixture[str]) -> None:
+    captured("clusters-070")
+    imported(capsys)
+    text = Path("site.nf.hcl").read_text()
+    Path("site.nf.hcl").write_text(re.sub(r'("sys-pool1" \{\s+count += )2', r"\g<1>3", text))
+    code, out, _ = told(capsys, "apply", "-auto-approve")
+    assert code == 1
+    assert "does not show it" in " ".join(out.split())
+    path = Path("export/kubernetes_clusters.json")
+    document = json.loads(path.read_text())
+    properties = document["value"][0]["properties"]
+    pool = next(p for p in properties["initialAgentPoolConfigurations"] if p["name"] == "sys-pool1")
+    pool["count"] = 3
+    node = next(n for n in properties["nodes"] if "agentpool1" in n["name"])
+    properties["nodes"].append({**node, "name": node["name"][:-5] + "zzzzz"})
+    path.write_text(json.dumps(document))
+    code, _, err = told(capsys, "apply", "-auto-approve")
+    assert (code, err) == (0, "")
+    assert "No changes." in told(capsys, "plan")[1]

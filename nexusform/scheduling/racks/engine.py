@@ -10,6 +10,7 @@ from nexusform.scheduling.racks import opened
 from nexusform.scheduling.racks.explanation import (
     Explanation,
     Shortage,
+    best_machines,
     explain,
     find_shortage,
     first_refusal,
@@ -201,6 +202,11 @@ class RackScheduler:
         """Why this VM would go where `place` puts it now, and why not elsewhere. Changes nothing."""
         self._look()
         return explain(self._ledger, demand, self.spread, self.seed)
+
+    def best_machines(self, demand: Demand) -> frozenset[str]:
+        """The machines among which tie-breaks alone decide where the VM goes; none where nothing fits."""
+        self._close_session()
+        return best_machines(self._ledger, demand, self.spread)
 
     def refusal(self, machine: str, demand: Demand) -> str:
         """Why a filter refuses this machine for the demand now, "" when none does."""

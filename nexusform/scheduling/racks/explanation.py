@@ -181,6 +181,34 @@ def explain(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> Ex
     return Explanation(demand, seed, total, filters, racks, machines, tuple(fitting), refusals, placement)
 
 
+def best_machines(ledger: Ledger, demand: Demand, spread: RackSpread) -> frozenset[str]:
+    """The machines among which tie-breaks alone decide: the best ones of every rack that ranks best; none
+    where nothing fits.
+    """
+    site = ledger.site
+    left: Iterable[int] = range(len(site.machines))
+    usage = ledger.usage(demand.vm.owner, demand.vm.pool)
+    for _, refuse in opened.refusals_by_machine(ledger, usage, demand):
+        if refuse is not None:
+            left = [machine for machine in left if refuse(machine) is None]
+    by_rack: dict[int, list[int]] = {}
+    for machine in left:
+        by_rack.setdefault(site.rack_of[machine], []).append(machine)
+    rack_keys = opened.open_keys(profile.RACK_KEYS[spread], usage, demand)
+    machine_keys = opened.open_keys(profile.MACHINE_KEYS, usage, demand)
+    best: list[int] = []
+    for rack in _lowest(by_rack, rack_keys):
+        best += _lowest(by_rack[rack], machine_keys)
+    return frozenset(site.machines[machine].name for machine in best)
+
+
+def _lowest(items: Iterable[int], keys: Sequence[OpenKey]) -> list[int]:
+    """The items that tie for the lowest figures."""
+    figures = {item: tuple(figure(item) if figure is not None else 0 for _, figure in keys) for item in items}
+    least = min(figures.values(), default=())
+    return [item for item, of_item in figures.items() if of_item == least]
+
+
 def first_refusal(ledger: Ledger, demand: Demand, machine: int) -> str:
     """Why a filter refuses the machine, "" when none does."""
     usage = ledger.usage(demand.vm.owner, demand.vm.pool)

@@ -1,0 +1,178 @@
+"""The answer to `reconcile`, for people and as data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from nexusform.planning.plan import SeparationVerdict
+from nexusform.rendering.answers.outline import Outline, Row, Section, Table
+from nexusform.rendering.notation.places import place_document
+from nexusform.scheduling.racks.vms import Placement
+from nexusform.whatif.reconciliation import ClusterCheck, VmCheck
+from nexusform.whatif.replay import Replay
+from nexusform.words import counted, first_of, form
+
+_UNEXPLAINED: Final = "nothing in the export says why"
+
+
+def reconciliation_outline(
+    origin: str,
+    checks: Sequence[ClusterCheck],
+    absent: Sequence[str],
+    rules: Sequence[SeparationVerdict],
+    replays: Sequence[Replay],
+) -> Outline:
+    """How much is where state had it, who is not, and what the rule explains."""
+    misses = sum(len(check.misses) for check in checks)
+    broken = [rule for rule in rules if rule.holds != "always"]
+    sections = [_clusters(checks)] if checks else []
+    if misses:
+        sections.append(_misses(checks))
+    if absent:
+        lines = tuple(f"- {name}" for name in absent)
+        sections.append(Section("Not in the export, and left as state has it", lines, bad=True))
+    if rules:
+        sections.append(_rules(rules))
+    sections += [_replay(one) for one in replays]
+    bad = bool(misses or broken or absent)
+    return Outline(
+        f"Reconciliation with {origin}", _verdict(checks, misses, len(broken)), bad, (), tuple(sections)
+    )
+
+
+def _verdict(checks: Sequence[ClusterCheck], misses: int, broken: int) -> str:
+    vms = sum(len(check.vms) for check in checks)
+    stand = "Every VM stands where state has it" if not misses else ""
+    if misses:
+        stand = (
+            f"{misses:,} of {counted(vms, 'VM')} {form(misses, 'stands', 'stand')} elsewhere than state had"
+        )
+    rules = f"; {counted(broken, 'separation rule')} {form(broken, 'does', 'do')} not hold" if broken else ""
+    return f"{stand}{rules}."
+
+
+def _clusters(checks: Sequence[ClusterCheck]) -> Section:
+    rows = []
+    for check in checks:
+        count = len(check.vms)
+        on_machine = count - len(check.misses)
+        cells = (
+            check.name,
+            f"{count:,}",
+            f"{check.rack_hits:,}",
+            f"{on_machine:,}",
+            f"{count - on_machine:,}",
+        )
+        rows.append(Row(cells, bad=on_machine < count))
+    table = Table(
+        ("Cluster", "VMs", "Rack as told", "Machine as told", "Misses"), tuple(rows), frozenset({1, 2, 3, 4})
+    )
+    return Section("Clusters", table=table)
+
+
+def _misses(checks: Sequence[ClusterCheck]) -> Section:
+    rows = [
+        Row((vm.name, vm.recorded.machine, _machine(vm.observed), vm.cause or _UNEXPLAINED), bad=True)
+        for check in checks
+        for vm in check.misses
+    ]
+    causes = Counter(
+        vm.cause.partition(": ")[2] or vm.cause or _UNEXPLAINED for c in checks for vm in c.misses
+    )
+    lines = tuple(f"{number:,}: {cause}" for cause, number in causes.most_common())
+    return Section("Elsewhere", lines, table=Table(("VM", "Recorded", "Is", "Cause"), tuple(rows)), bad=True)
+
+
+def _machine(place: Placement | None) -> str:
+    return place.machine if place is not None else "nowhere"
+
+
+def _rules(rules: Sequence[SeparationVerdict]) -> Section:
+    rows = [
+        Row(
+            (str(rule.address), rule.scope, "holds" if rule.holds == "always" else "broken"),
+            rule.holds != "always",
+        )
+        for rule in rules
+    ]
+    table = Table(("Separation rule", "Scope", "On what is"), tuple(rows))
+    return Section("Separation rules", table=table, bad=any(row.bad for row in rows))
+
+
+def _replay(one: Replay) -> Section:
+    """`871 of 900 judged VMs (96.8 %) stand where the rule could have put them`."""
+    lines = [replay_line(one.hits, one.judged, sum(one.unjudged.values()))]
+    lines += [f"not judged: {counted(count, 'VM')}: {why}" for why, count in sorted(one.unjudged.items())]
+    rows = [
+        Row(
+            (miss.vm.name, miss.vm.placement.machine, first_of(miss.best, 3) or "no machine had room"),
+            bad=True,
+        )
+        for miss in one.misses
+    ]
+    table = Table(("VM", "Is", "The rule's best"), tuple(rows)) if rows else None
+    return Section(f'Replay of {one.site}, rack_spread = "{one.spread.value}"', tuple(lines), table=table)
+
+
+def replay_line(hits: int, judged: int, not_judged: int) -> str:
+    """What a replay came to, never without how many were judged."""
+    if not judged:
+        return f"nothing could be judged ({counted(not_judged, 'VM')} not judged)"
+    share = f"{hits / judged:.1%}".replace("%", " %")
+    left = f", {not_judged:,} not judged" if not_judged else ""
+    return f"{hits:,} of {counted(judged, 'judged VM')} ({share}) stand where the rule puts them{left}"
+
+
+def reconciliation_document(
+    checks: Iterable[ClusterCheck],
+    absent: Sequence[str],
+    rules: Iterable[SeparationVerdict],
+    replays: Iterable[Replay],
+) -> dict[str, Any]:
+    """The same as data."""
+    return {
+        "clusters": [_cluster_document(check) for check in checks],
+        "absent": list(absent),
+        "separation_rules": [
+            {"address": str(rule.address), "enforcement": rule.enforcement, "holds": rule.holds}
+            for rule in rules
+        ],
+        "replays": list(_replay_documents(replays)),
+    }
+
+
+def _cluster_document(check: ClusterCheck) -> dict[str, Any]:
+    return {
+        "address": check.address,
+        "id": check.name,
+        "vms": len(check.vms),
+        "rack_hits": check.rack_hits,
+        "machine_hits": len(check.vms) - len(check.misses),
+        "misses": [_miss_document(vm) for vm in check.misses],
+    }
+
+
+def _miss_document(vm: VmCheck) -> dict[str, Any]:
+    return {
+        "vm": vm.name,
+        "recorded": place_document(vm.recorded),
+        "observed": place_document(vm.observed),
+        "cause": vm.cause or None,
+    }
+
+
+def _replay_documents(replays: Iterable[Replay]) -> Iterator[dict[str, Any]]:
+    for one in replays:
+        yield {
+            "site": one.site,
+            "rack_spread": one.spread.value,
+            "hits": one.hits,
+            "judged": one.judged,
+            "not_judged": dict(sorted(one.unjudged.items())),
+            "misses": [
+                {"vm": miss.vm.name, "machine": miss.vm.placement.machine, "best": list(miss.best)}
+                for miss in one.misses
+            ],
+        }

@@ -1,0 +1,217 @@
+"""What a site is, against what state has of it: hits and misses by cluster, with the causes that show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+
+from msgspec import Struct
+
+from nexusform.demands import PlacedVm
+from nexusform.importers.az_model import (
+    AzCluster,
+    AzInventory,
+    AzMachine,
+    AzNode,
+    AzPlacement,
+    AzSite,
+    AzVirtualMachine,
+)
+from nexusform.resource_types.hardware import refusal_of
+from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from nexusform.scheduling.racks.vms import (
+    CONTROL_PLANE,
+    Machine,
+    Placement,
+    RackSpread,
+    Terms,
+    VmSku,
+)
+from nexusform.whatif.replay import DELETED, NO_ORDER, Batch, RealVm, Replay, replay
+
+GONE = "the export does not show it"
+HOMELESS = "it has no machine"
+
+
+class VmCheck(Struct, frozen=True):
+    """One VM: where state has it and where it is (None: nowhere). `cause` is what the export shows of it."""
+
+    name: str
+    recorded: Placement
+    observed: Placement | None
+    cause: str = ""
+
+    @property
+    def on_rack(self) -> bool:
+        """Whether it is in the rack where state has it."""
+        return self.observed is not None and self.observed.rack == self.recorded.rack
+
+    @property
+    def on_machine(self) -> bool:
+        """Whether it is on the machine where state has it."""
+        return self.observed is not None and self.observed.machine == self.recorded.machine
+
+
+class ClusterCheck(Struct, frozen=True):
+    """The VMs of one object. `address` is its address, `name` what it is called on the site."""
+
+    address: str
+    name: str
+    vms: tuple[VmCheck, ...]
+
+    @property
+    def rack_hits(self) -> int:
+        """How many are in the rack where state has them."""
+        return sum(vm.on_rack for vm in self.vms)
+
+    @property
+    def misses(self) -> tuple[VmCheck, ...]:
+        """Those on another machine, or nowhere."""
+        return tuple(vm for vm in self.vms if not vm.on_machine)
+
+
+class Reality(Struct, frozen=True):
+    """The machines of an export by site and name."""
+
+    machines: Mapping[tuple[str, str], AzMachine]
+
+    @classmethod
+    def of(cls, sites: Iterable[AzSite]) -> Reality:
+        """Of all sites of an export."""
+        return cls({(site.name, m.name): m for site in sites for m in site.inventory.machines})
+
+
+def check_cluster(
+    address: str,
+    name: str,
+    recorded: Sequence[PlacedVm],
+    observed: Sequence[PlacedVm] | None,
+    unplaced: Iterable[tuple[str, int | str]],
+    reality: Reality,
+) -> ClusterCheck:
+    """Compare the VMs of an object; `observed` None: the export does not show the object."""
+    now = {(vm.pool, vm.number): vm for vm in observed or ()}
+    homeless = set(unplaced)
+    site = name.partition("/")[0]
+    checks = []
+    for vm in recorded:
+        key = (vm.pool, vm.number)
+        seen = now.get(key)
+        place = seen.placement if seen is not None else None
+        cause = ""
+        if place is None:
+            cause = HOMELESS if key in homeless and observed is not None else GONE
+        elif place.machine != vm.placement.machine:
+            cause = _cause(site, vm.placement.machine, reality)
+        checks.append(VmCheck((seen or vm).called, vm.placement, place, cause))
+    return ClusterCheck(address, name, tuple(checks))
+
+
+def _cause(site: str, machine: str, reality: Reality) -> str:
+    """Why a VM cannot be on the machine where state has it, as far as the export shows it."""
+    real = reality.machines.get((site, machine))
+    if real is None:
+        return f"{machine} is not in the export"
+    refusal = _refusal(real)
+    return f"{machine}: {refusal}" if refusal else ""
+
+
+def _refusal(machine: AzMachine) -> str:
+    return refusal_of(
+        roles=list(machine.roles),
+        cordoned=machine.cordon_status == "Cordoned",
+        evacuating=False,
+        power_state=machine.power_state,
+        ready_state=machine.ready_state,
+        detailed_status=machine.detailed_status,
+    )
+
+
+# --- the replay of a site ----------------------------------------------------------------------
+
+
+def replay_site(site: AzSite, gone: Mapping[str, int], spreads: Iterable[RackSpread]) -> list[Replay]:
+    """What the rule explains of a site under each `rack_spread`.
+
+    `gone` counts by cluster the VMs that state knew and that are not there any more: of what came after such
+    a cluster nobody knows what was free.
+    """
+    inventory = site.inventory
+    machines = list(_machines(inventory))
+    batches = list(_batches(inventory, gone))
+    return [replay(site.name, machines, batches, spread) for spread in spreads]
+
+
+def _machines(inventory: AzInventory) -> Iterator[Machine]:
+    """The compute machines. One that houses VMs was open when they came, whatever it is now."""
+    zones = {rack.name: rack.availability_zone or rack.name for rack in inventory.racks}
+    housing = {vm.placement.machine for vm in _all_vms(inventory) if vm.placement is not None}
+    catalogue = CATALOGUES[NEWEST].machine_skus
+    for machine in inventory.machines:
+        hardware = catalogue.get(machine.machine_sku or "", machine.hardware)
+        if hardware is None:
+            continue
+        yield Machine(
+            machine.name,
+            machine.rack,
+            zones.get(machine.rack, machine.rack),
+            machine.slot,
+            machine.machine_sku,
+            hardware.cells,
+            hardware.cpus_per_cell,
+            hardware.memory_gib_per_cell,
+            hardware.disk_gib,
+            "" if machine.name in housing else _refusal(machine),
+        )
+
+
+def _all_vms(inventory: AzInventory) -> Iterator[AzNode | AzVirtualMachine]:
+    for cluster in inventory.clusters:
+        yield from cluster.nodes
+    yield from inventory.virtual_machines
+
+
+def _batches(inventory: AzInventory, gone: Mapping[str, int]) -> Iterator[Batch]:
+    """The VMs in the order of their creation, as far as it is known. Plain VMs come with their time, nodes
+    with their own where it is known, else with their cluster's.
+    """
+    skus = {**CATALOGUES[NEWEST].vm_skus, **{sku.name: sku for sku in inventory.vm_skus}}
+    timed: list[tuple[tuple[str, str, int, str], RealVm]] = []
+    for cluster in inventory.clusters:
+        timed += _nodes_in_time(cluster, skus)
+    for vm in inventory.virtual_machines:
+        if vm.placement is not None:
+            size = f"{vm.shape.cpu_cores} vCPU"
+            sku = VmSku(size, vm.shape.cpu_cores, 0, vm.shape.memory_gib, vm.shape.disk_gib)
+            real = RealVm(vm.name, vm.name, "vm", sku, Terms(), _placement(vm.placement))
+            timed.append(((vm.created_at or "", vm.name, 0, ""), real))
+    timed.sort(key=lambda pair: pair[0])
+    since_gone = False
+    for key, group in groupby(timed, key=lambda pair: pair[0]):
+        vms = tuple(vm for _, vm in group)
+        since_gone |= vms[0].cluster in gone
+        unjudged = NO_ORDER if not key[0] else DELETED if since_gone else ""
+        yield Batch(vms, unjudged)
+
+
+def _nodes_in_time(
+    cluster: AzCluster, skus: Mapping[str, VmSku]
+) -> Iterator[tuple[tuple[str, str, int, str], RealVm]]:
+    """The nodes with what orders them: time, cluster, place of the pool, and the node's own time."""
+    order = {CONTROL_PLANE: 0, **{pool.name: number for number, pool in enumerate(cluster.pools, 1)}}
+    zones = {pool.name: pool.availability_zones for pool in cluster.pools}
+    zones[CONTROL_PLANE] = cluster.control_plane_zones
+    begun = cluster.created_at or ""
+    for node in cluster.nodes:
+        sku = skus.get(node.vm_sku_name or "")
+        if node.placement is None or sku is None:
+            continue
+        own = node.created_at or ""
+        asked = zones.get(node.pool) or ()
+        terms = Terms(frozenset(asked) if asked else None)
+        vm = RealVm(node.name, cluster.name, node.pool, sku, terms, _placement(node.placement))
+        yield (own or begun, cluster.name, order.get(node.pool, len(order)), own), vm
+
+
+def _placement(place: AzPlacement) -> Placement:
+    return Placement(place.machine, place.rack, place.availability_zone or place.rack, ())

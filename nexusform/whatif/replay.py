@@ -1,0 +1,136 @@
+"""A site's VMs placed once more in the order of their creation: whether the rule explains where they are.
+
+For every VM, on what stood when it came: was its real machine among those between which tie-breaks alone
+decide? NUMA cells, which no platform tells, are those that the rule gives on the real machine. VMs of a pool
+whose order is not known are taken in the order that explains most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.vms import (
+    Demand,
+    Hint,
+    HintScope,
+    Machine,
+    Placement,
+    RackSpread,
+    Terms,
+    VmName,
+    VmSku,
+)
+
+NO_ORDER: Final = "nothing tells when it was created"
+DELETED: Final = "VMs that stood then are gone: what was free is not known"
+
+
+class RealVm(Struct, frozen=True):
+    """A VM as it stands. `name` is what people call it, `placement` where it is."""
+
+    name: str
+    cluster: str
+    pool: str
+    sku: VmSku
+    terms: Terms
+    placement: Placement
+
+
+class Batch(Struct, frozen=True):
+    """VMs of one pool that came at one time, in an order that is not known; or one VM.
+
+    `unjudged` says why nothing can be said of them, "" where something can.
+    """
+
+    vms: tuple[RealVm, ...]
+    unjudged: str = ""
+
+
+class Miss(Struct, frozen=True):
+    """A VM that stands where the rule would not have put it: where it is, and some of the best machines."""
+
+    vm: RealVm
+    best: tuple[str, ...]
+
+
+class Replay(Struct, frozen=True):
+    """What the rule explains of a site under one `rack_spread`. `unjudged` counts VMs by the reason."""
+
+    site: str
+    spread: RackSpread
+    hits: int
+    misses: tuple[Miss, ...]
+    unjudged: Mapping[str, int]
+
+    @property
+    def judged(self) -> int:
+        """How many VMs were judged."""
+        return self.hits + len(self.misses)
+
+
+def replay(site: str, machines: Sequence[Machine], batches: Iterable[Batch], spread: RackSpread) -> Replay:
+    """Place the VMs once more, each on the machine where it really is."""
+    return _Replaying(site, machines, spread).result(batches)
+
+
+class _Replaying:
+    def __init__(self, site: str, machines: Sequence[Machine], spread: RackSpread) -> None:
+        self.site = site
+        self.scheduler = RackScheduler(machines, spread)
+        self.known = {machine.name for machine in machines}
+        self.numbers: dict[tuple[str, str], int] = {}
+        self.hits = 0
+        self.misses: list[Miss] = []
+        self.unjudged: dict[str, int] = {}
+
+    def result(self, batches: Iterable[Batch]) -> Replay:
+        """Take the batches one after the other."""
+        for batch in batches:
+            if batch.unjudged:
+                self.unjudged[batch.unjudged] = self.unjudged.get(batch.unjudged, 0) + len(batch.vms)
+                for vm in batch.vms:
+                    self._settle(vm)
+            else:
+                self._judge(batch.vms)
+        return Replay(self.site, self.scheduler.spread, self.hits, tuple(self.misses), self.unjudged)
+
+    def _judge(self, vms: Sequence[RealVm]) -> None:
+        """Take the VM that the rule explains next, as long as there is one."""
+        waiting: dict[str, list[RealVm]] = {}
+        for vm in vms:
+            waiting.setdefault(vm.placement.machine, []).append(vm)
+        while waiting:
+            first = next(iter(waiting))
+            best = self.scheduler.best_machines(self._demand(waiting[first][0]))
+            machine = next((machine for machine in waiting if machine in best), None)
+            vm = waiting[machine or first].pop(0)
+            if machine is None:
+                self.misses.append(Miss(vm, tuple(sorted(best)[:3])))
+            else:
+                self.hits += 1
+            if not waiting[machine or first]:
+                del waiting[machine or first]
+            self._settle(vm)
+
+    def _demand(self, vm: RealVm) -> Demand:
+        number = self.numbers.get((vm.cluster, vm.pool), 0)
+        return Demand(VmName(vm.cluster, vm.cluster, vm.pool, number), vm.sku, vm.terms)
+
+    def _settle(self, vm: RealVm) -> None:
+        """Put a VM where it is, on the cells that the rule gives there; where it does not fit it counts
+        without any.
+        """
+        if vm.placement.machine not in self.known:
+            return
+        demand = self._demand(vm)
+        self.numbers[vm.cluster, vm.pool] = self.numbers.get((vm.cluster, vm.pool), 0) + 1
+        only = frozenset({vm.placement.machine})
+        hint = Hint(True, True, HintScope.MACHINE, only, frozenset(), vm.placement.machine)
+        pinned = replace(demand, terms=Terms(hints=(hint,)))
+        if self.scheduler.attempt(pinned) is None:
+            self.scheduler.occupy(demand.vm, demand.sku, replace(vm.placement, cells=()))

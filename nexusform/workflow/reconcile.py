@@ -1,0 +1,225 @@
+"""Comparing what stands on a site with what state has of it, and taking over what is."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+import nexusform
+from nexusform.address import Address, address_order
+from nexusform.applying.agreement import agree
+from nexusform.diagnostics import Diagnostic, Severity, diagnostic, error
+from nexusform.importers.az_model import AzSite
+from nexusform.planning.plan import SeparationVerdict
+from nexusform.planning.planner import make_plan
+from nexusform.ports import BackendProblem, ObjectKey, ProviderProblem, ReadRequest, ResourceType
+from nexusform.providers.azure_export import AzureExportProvider, read_export
+from nexusform.scheduling.racks.vms import RackSpread
+from nexusform.source import SourceFile
+from nexusform.state import codec
+from nexusform.state.objects import InstanceState, ObjectState, State
+from nexusform.whatif.reconciliation import ClusterCheck, Reality, check_cluster, replay_site
+from nexusform.whatif.replay import Replay
+from nexusform.workflow.locking import Locking
+from nexusform.workflow.place import Place
+from nexusform.workflow.project import open_project
+from nexusform.workflow.run import Notices, Run, base_request, begin
+
+PREDICTION: Final = "prediction"
+# What a site tells of the VMs of an object; what a person asked for is not touched.
+_OBSERVED: Final = ("nodes", "node_count", "machine", "rack", "availability_zone", "cells", "provenance")
+
+
+class Reconciled(Struct, frozen=True):
+    """What came of it: the objects compared, those that the export lacks, the separation rules on what is,
+    and, asked for, the replays.
+    """
+
+    checks: tuple[ClusterCheck, ...] = ()
+    absent: tuple[str, ...] = ()
+    rules: tuple[SeparationVerdict, ...] = ()
+    replays: tuple[Replay, ...] = ()
+    serial: int = 0
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sources: Mapping[str, SourceFile] = field(default_factory=dict)
+
+    @property
+    def misses(self) -> int:
+        """How many VMs are not where state had them."""
+        return sum(len(check.misses) for check in self.checks)
+
+    @property
+    def broken(self) -> tuple[SeparationVerdict, ...]:
+        """The separation rules that do not hold on what is."""
+        return tuple(rule for rule in self.rules if rule.holds != "always")
+
+
+def reconcile(
+    place: Place, directory: str, locking: Locking, notices: Notices, *, replays: bool
+) -> Reconciled:
+    """Compare, judge the separation rules on what is, and write what was observed into the state."""
+    sites, findings = read_export(directory, {})
+    problems = [_told(problem) for problem in findings if problem.severity is Severity.ERROR]
+    if problems:
+        return Reconciled(diagnostics=tuple(problems))
+    opened = open_project(place)
+    if opened.project is None:
+        return Reconciled(diagnostics=opened.diagnostics, sources=opened.sources)
+    with begin(opened.project, "OperationTypeReconcile", locking, notices=notices) as run:
+        if not run.ready:
+            answer = Reconciled(diagnostics=(*opened.diagnostics, *run.diagnostics))
+        else:
+            answer = _Reconciling(run, sites, AzureExportProvider(directory, {})).answer(replays=replays)
+    more = () if answer.diagnostics == tuple(run.diagnostics) else tuple(run.diagnostics)
+    return replace(answer, diagnostics=(*answer.diagnostics, *more), sources=opened.sources)
+
+
+def _told(problem: Any) -> Diagnostic:
+    return diagnostic(problem.severity, problem.id, f"{problem}" if problem.file else problem.detail)
+
+
+class _Reconciling:
+    def __init__(self, run: Run, sites: Sequence[AzSite], provider: AzureExportProvider) -> None:
+        self.run = run
+        self.sites = sites
+        self.provider = provider
+        self.state = run.stored.state
+        self.types = run.project.registries.resource_types
+
+    def answer(self, *, replays: bool) -> Reconciled:
+        try:
+            observed, absent = self._observed()
+        except ProviderProblem as problem:
+            return Reconciled(diagnostics=(error("reading-what-stands-failed", str(problem)),))
+        checks = tuple(self._checks(observed, absent))
+        played = tuple(self._replays(checks)) if replays else ()
+        rules, problems = self._rules(observed)
+        after = self._after(observed, played)
+        if after is not self.state:
+            problems += self._write(after)
+        names = tuple(str(address) for address in absent)
+        return Reconciled(checks, names, rules, played, after.serial, tuple(problems))
+
+    def _vm_objects(self) -> Iterator[tuple[Address, ObjectState, ResourceType]]:
+        for address in sorted(self.state.instances, key=address_order):
+            current = self.state.instances[address].current
+            kind = self.types.get(address.type)
+            if current is not None and kind is not None and kind.vms is not None and _is_of_azure(kind):
+                yield address, current, kind
+
+    def _observed(self) -> tuple[dict[Address, ObjectState], list[Address]]:
+        """The objects with VMs as they are, and those that the export does not show."""
+        objects = list(self._vm_objects())
+        requests = [
+            ReadRequest(
+                ObjectKey(address.type, str(current.attributes.get("id")), current.creation),
+                current.attributes,
+                str(address),
+            )
+            for address, current, _ in objects
+        ]
+        observed: dict[Address, ObjectState] = {}
+        absent: list[Address] = []
+        for (address, current, kind), answer in zip(objects, self.provider.read(requests), strict=True):
+            if answer.attributes is None:
+                absent.append(address)
+                continue
+            told = {name: answer.attributes[name] for name in _OBSERVED if name in answer.attributes}
+            seen = agree(str(address), kind.schema, current.attributes, {**current.attributes, **told}, ())
+            observed[address] = replace(current, attributes=seen.attributes)
+        return observed, absent
+
+    def _checks(
+        self, observed: Mapping[Address, ObjectState], absent: Sequence[Address]
+    ) -> Iterator[ClusterCheck]:
+        reality = Reality.of(self.sites)
+        for address, current, kind in self._vm_objects():
+            assert kind.vms is not None
+            now = observed.get(address)
+            yield check_cluster(
+                str(address),
+                str(current.attributes.get("id")),
+                kind.vms.standing(current.attributes),
+                kind.vms.standing(now.attributes) if now is not None and address not in absent else None,
+                kind.vms.unplaced(now.attributes) if now is not None else (),
+                reality,
+            )
+
+    def _replays(self, checks: Sequence[ClusterCheck]) -> Iterator[Replay]:
+        for site in self.sites:
+            gone = {
+                check.name.rpartition("/")[2]: lost
+                for check in checks
+                if check.name.startswith(f"{site.name}/")
+                and (lost := sum(vm.observed is None for vm in check.vms))
+            }
+            yield from replay_site(site, gone, tuple(RackSpread))
+
+    def _rules(
+        self, observed: Mapping[Address, ObjectState]
+    ) -> tuple[tuple[SeparationVerdict, ...], list[Diagnostic]]:
+        """The separation rules on what is."""
+        request = replace(
+            base_request(self.run.project, self.run.stored),
+            refreshed=dict(observed),
+            tie_breaks=0,
+            lint=False,
+        )
+        plan = make_plan(replace(request, ways_out=False)).plan
+        wrong = [p for p in plan.diagnostics if p.severity is Severity.ERROR] if plan.errored else []
+        if plan.separation_rules:
+            return plan.separation_rules, []
+        return (), wrong
+
+    def _after(self, observed: Mapping[Address, ObjectState], replays: Sequence[Replay]) -> State:
+        """The state with what was observed, and the scores of the sites that were replayed."""
+        instances = dict(self.state.instances)
+        for address, now in observed.items():
+            instance = instances[address]
+            if instance.current is not None and instance.current.attributes != now.attributes:
+                instances[address] = InstanceState(now, instance.deposed)
+        for address, instance in self.state.instances.items():
+            current = instance.current
+            if current is None or address.type != "nexus_site":
+                continue
+            scores = _scores(str(current.attributes.get("name")), replays)
+            if scores and (current.private or {}).get(PREDICTION) != scores:
+                noted = replace(current, private={**(current.private or {}), PREDICTION: scores})
+                instances[address] = InstanceState(noted, instance.deposed)
+        if instances == self.state.instances:
+            return self.state
+        return replace(
+            self.state,
+            instances=instances,
+            lineage=self.state.lineage or str(uuid.uuid4()),
+            serial=self.state.serial + 1,
+            nexusform_version=nexusform.__version__,
+        )
+
+    def _write(self, after: State) -> list[Diagnostic]:
+        try:
+            self.run.project.backend.compact(codec.encode(after), self.run.stored.kept_lines())
+        except BackendProblem as problem:
+            return [error("the-state-cannot-be-written", str(problem))]
+        return []
+
+
+def _is_of_azure(kind: ResourceType) -> bool:
+    return kind.name.startswith("nexus_")
+
+
+def _scores(site: str, replays: Sequence[Replay]) -> dict[str, dict[str, int]]:
+    """The prediction score of a site by rack_spread, as state keeps it."""
+    return {
+        one.spread.value: {
+            "hits": one.hits,
+            "judged": one.judged,
+            "not_judged": sum(one.unjudged.values()),
+        }
+        for one in replays
+        if one.site == site
+    }
