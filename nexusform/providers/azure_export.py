@@ -11,18 +11,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.importers.az_adoption import AdoptedObject, adopt_sites, known_nodes
-from nexusform.importers.az_directory import read_directory
-from nexusform.importers.az_inventory import read_sites
-from nexusform.importers.az_model import AzSite
 from nexusform.language.surroundings import FileProblem
 from nexusform.ports import ChangeRequest, ObjectKey, ProviderAnswer, ProviderProblem, ReadAnswer, ReadRequest
 from nexusform.regular_files import FREE, Confinement, NotRegular, TooLarge, read_regular
 from nexusform.schema import Attribute, BlockSchema
 from nexusform.value_types import STRING, MapType
+
+if TYPE_CHECKING:  # the importers are loaded where a site is read
+    from nexusform.importers.az_adoption import AdoptedObject
+    from nexusform.importers.az_model import AzSite
 
 NAME: Final = "nexusform.dev/builtin/azure_export"
 _LARGEST: Final = 64 * 1024 * 1024  # bytes of one file
@@ -99,6 +99,8 @@ class AzureExportProvider:
 
     def _objects(self, standing: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], AdoptedObject]:
         """The objects of all sites by type and id."""
+        from nexusform.importers.az_adoption import adopt_sites, known_nodes
+
         adopted = adopt_sites(self._read_sites(), known_nodes(standing))
         return {(one.type, one.id): one for site in adopted for one in site.objects}
 
@@ -192,6 +194,9 @@ def read_export(
     directory: str, machine_sku_by_id: Mapping[str, str], confinement: Confinement = FREE
 ) -> tuple[tuple[AzSite, ...], list[Problem]]:
     """The sites of a directory and everything wrong with its files."""
+    from nexusform.importers.az_directory import read_directory
+    from nexusform.importers.az_inventory import read_sites
+
     try:
         names = [entry.name for entry in os.scandir(confinement.admitted(directory)) if entry.is_file()]
     except OSError as problem:

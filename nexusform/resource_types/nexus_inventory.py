@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.diagnostics import Problem, Severity, did_you_mean
 from nexusform.importers.arm import parse_duration, parse_time
-from nexusform.importers.az_directory import Export, read_directory
 from nexusform.importers.az_model import STANDARD_FILES, AzInventory
 from nexusform.ports import DataAnswer, FileProblem, Files, ReadContext, ResourceType
 from nexusform.resource_types.arguments import is_known
@@ -21,6 +20,9 @@ from nexusform.resource_types.inventory_view import (
 )
 from nexusform.schema import Attribute, BlockSchema
 from nexusform.value_types import STRING, MapType, SetType, Type
+
+if TYPE_CHECKING:  # few configurations read an inventory
+    from nexusform.importers.az_directory import Export
 
 # Argument -> the kind of document that it names.
 FILE_ARGUMENTS: Final[Mapping[str, str]] = {
@@ -159,6 +161,8 @@ def _problem(finding: Problem, argument: tuple[str, ...]) -> Problem:
 
 def _read_files(attributes: Mapping[str, Any], files: Files) -> Export:
     """The content of every file that stands."""
+    from nexusform.importers.az_directory import Export, read_directory
+
     directory = attributes.get("directory")
     if directory is not None:
         try:
