@@ -39,6 +39,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "fmt": Entry("nexusform.cli.fmt:fmt", "Rewrite files into canonical style"),
     "get": Entry("nexusform.cli.get:get", "Show which modules the configuration calls"),
     "import": Entry("nexusform.cli.import_:import_", "Take over an object that stands already"),
+    "inventory": Entry("nexusform.cli.inventory:inventory", "Capture a running site, and look at a capture"),
     "reconcile": Entry("nexusform.cli.reconcile:reconcile_", "Compare what stands with what state has"),
     "metadata": Entry("nexusform.cli.metadata:metadata", "What tools ask of nexusform itself"),
     "state": Entry("nexusform.cli.state:state", "Look at and correct the state"),

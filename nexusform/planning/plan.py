@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, field
 
@@ -152,8 +152,8 @@ class PlacementChange(Struct, frozen=True):
     itself. `cluster` and `pool` group rows; `number` orders them. `reason` is a sentence,
     `scores` what decided (ordered names to values), `rejected` the refused candidates (filled
     only on request). Bindings of rollouts say when it is their turn: the stage of a staged run, the group in
-    it (of a rolling update the wave; from 1, 0: none), and what is waited for before that. `platform_name` is the
-    platform's own name of the VM that stands, "" where it told none.
+    it (of a rolling update the wave; from 1, 0: none), and what is waited for before that. `platform_name` is
+    the platform's own name of the VM that stands, "" where it told none.
     """
 
     address: Address
@@ -343,6 +343,21 @@ class Draws(Struct, frozen=True):
     runs: int = 0
 
 
+# Under which key a site's private note holds its scores, by rack_spread.
+PREDICTION: Final = "prediction"
+
+
+class PredictionScore(Struct, frozen=True):
+    """How many of the VMs of a site stand where the rule puts them, of those that could be judged, when its
+    history was last replayed.
+    """
+
+    site: str
+    hits: int
+    judged: int
+    not_judged: int
+
+
 class Plan(Struct, frozen=True):
     """A whole plan.
 
@@ -392,6 +407,7 @@ class Plan(Struct, frozen=True):
     draws: Draws | None = None
     basis: Basis = field(default_factory=Basis)
     rollouts: tuple[Rollout, ...] = ()
+    scores: tuple[PredictionScore, ...] = ()
 
     def count(self, *actions: Action) -> int:
         """How many changes have one of these actions."""

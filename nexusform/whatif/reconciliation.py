@@ -17,7 +17,6 @@ from nexusform.importers.az_model import (
     AzSite,
     AzVirtualMachine,
 )
-from nexusform.resource_types.hardware import refusal_of
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.vms import (
     CONTROL_PLANE,
@@ -27,8 +26,10 @@ from nexusform.scheduling.racks.vms import (
     Terms,
     VmSku,
 )
-from nexusform.whatif.replay import DELETED, NO_ORDER, Batch, RealVm, Replay, replay
+from nexusform.whatif.capture import machine_refusal
+from nexusform.whatif.replay import DELETED, LATER, NO_ORDER, Batch, RealVm, Replay, replay
 
+_DAY = "2024-01-09"
 GONE = "the export does not show it"
 HOMELESS = "it has no machine"
 
@@ -112,19 +113,8 @@ def _cause(site: str, machine: str, reality: Reality) -> str:
     real = reality.machines.get((site, machine))
     if real is None:
         return f"{machine} is not in the export"
-    refusal = _refusal(real)
+    refusal = machine_refusal(real)
     return f"{machine}: {refusal}" if refusal else ""
-
-
-def _refusal(machine: AzMachine) -> str:
-    return refusal_of(
-        roles=list(machine.roles),
-        cordoned=machine.cordon_status == "Cordoned",
-        evacuating=False,
-        power_state=machine.power_state,
-        ready_state=machine.ready_state,
-        detailed_status=machine.detailed_status,
-    )
 
 
 # --- the replay of a site ----------------------------------------------------------------------
@@ -161,7 +151,7 @@ def _machines(inventory: AzInventory) -> Iterator[Machine]:
             hardware.cpus_per_cell,
             hardware.memory_gib_per_cell,
             hardware.disk_gib,
-            "" if machine.name in housing else _refusal(machine),
+            "" if machine.name in housing else machine_refusal(machine),
         )
 
 
@@ -186,12 +176,37 @@ def _batches(inventory: AzInventory, gone: Mapping[str, int]) -> Iterator[Batch]
             real = RealVm(vm.name, vm.name, "vm", sku, Terms(), _placement(vm.placement))
             timed.append(((vm.created_at or "", vm.name, 0, ""), real))
     timed.sort(key=lambda pair: pair[0])
+    doubtful = _doubtful(inventory)
     since_gone = False
     for key, group in groupby(timed, key=lambda pair: pair[0]):
         vms = tuple(vm for _, vm in group)
         since_gone |= vms[0].cluster in gone
-        unjudged = NO_ORDER if not key[0] else DELETED if since_gone else ""
-        yield Batch(vms, unjudged)
+        yield Batch(vms, _why_unjudged(key[0], doubtful, since_gone=since_gone))
+
+
+def _why_unjudged(time: str, doubtful: tuple[str, str] | None, *, since_gone: bool) -> str:
+    if not time:
+        return NO_ORDER
+    if since_gone:
+        return DELETED
+    return LATER if doubtful is not None and doubtful[0] < time < doubtful[1] else ""
+
+
+def _doubtful(inventory: AzInventory) -> tuple[str, str] | None:
+    """The time in which it is not known what was free: from the first pool that has a node made on a later
+    day than the pool (another one may have stood before it) to the last such node.
+    """
+    spans = []
+    for cluster in inventory.clusters:
+        begun = {pool.name: pool.created_at or cluster.created_at or "" for pool in cluster.pools}
+        for node in cluster.nodes:
+            start = begun.get(node.pool) or cluster.created_at or ""
+            made = node.created_at or ""
+            if start and made[: len(_DAY)] > start[: len(_DAY)]:
+                spans.append((start, made))
+    if not spans:
+        return None
+    return min(start for start, _ in spans), max(made for _, made in spans)
 
 
 def _nodes_in_time(

@@ -27,6 +27,7 @@ from nexusform.scheduling.racks.vms import (
 )
 
 NO_ORDER: Final = "nothing tells when it was created"
+LATER: Final = "nodes were added or made anew later: what stood before them is not known"
 DELETED: Final = "VMs that stood then are gone: what was free is not known"
 
 

@@ -14,7 +14,7 @@ from nexusform.address import Address, address_order
 from nexusform.applying.agreement import agree
 from nexusform.diagnostics import Diagnostic, Severity, diagnostic, error
 from nexusform.importers.az_model import AzSite
-from nexusform.planning.plan import SeparationVerdict
+from nexusform.planning.plan import PREDICTION, SeparationVerdict
 from nexusform.planning.planner import make_plan
 from nexusform.ports import BackendProblem, ObjectKey, ProviderProblem, ReadRequest, ResourceType
 from nexusform.providers.azure_export import AzureExportProvider, read_export
@@ -29,7 +29,6 @@ from nexusform.workflow.place import Place
 from nexusform.workflow.project import open_project
 from nexusform.workflow.run import Notices, Run, base_request, begin
 
-PREDICTION: Final = "prediction"
 # What a site tells of the VMs of an object; what a person asked for is not touched.
 _OBSERVED: Final = ("nodes", "node_count", "machine", "rack", "availability_zone", "cells", "provenance")
 

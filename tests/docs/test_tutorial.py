@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial.md"
+FIRST_HOUR = TUTORIAL.with_name("first-hour.md")
+BROWNFIELD = Path(__file__).parents[2] / "examples" / "brownfield"
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -25,6 +28,20 @@ def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
             _run(body, tmp_path)
             ran += 1
     assert ran >= 7
+
+
+def test_the_first_hour_does_what_it_says(tmp_path: Path) -> None:
+    shutil.copytree(BROWNFIELD / "export", tmp_path / "export")
+    site = tmp_path / "site.nf.hcl"
+    for language, _, body in FENCE.findall(FIRST_HOUR.read_text()):
+        if language == "hcl":
+            before, after = body.split("---\n")
+            assert before in site.read_text()
+            site.write_text(site.read_text().replace(before, after, 1))
+        else:
+            for command in re.split(r"^(?=\$ )", body, flags=re.MULTILINE):
+                if command:
+                    _run(command, tmp_path)
 
 
 def _run(body: str, directory: Path) -> None:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform import __version__
-from nexusform.address import Address, parse_address
+from nexusform.address import Address, address_order, parse_address
 from nexusform.diagnostics import Diagnostic, Severity, has_errors
 from nexusform.graph import reached
 from nexusform.planning.conclusion.changes import build_changes, find_drift
@@ -21,8 +21,18 @@ from nexusform.planning.instances.conditions import ID_OF_CONDITION
 from nexusform.planning.instances.instance import UNDECIDED, Instance
 from nexusform.planning.modules.outputs import Outputs, inventories_read, variable_values
 from nexusform.planning.names.evaluation import UNKNOWN_REPETITION, Evaluation
-from nexusform.planning.plan import CheckResult, Drift, Mode, PlacementAction, PlacementChange, Plan
+from nexusform.planning.plan import (
+    PREDICTION,
+    CheckResult,
+    Drift,
+    Mode,
+    PlacementAction,
+    PlacementChange,
+    Plan,
+    PredictionScore,
+)
 from nexusform.planning.preparation.order import Order
+from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.verdicts.fit import (
     SiteCertainty,
@@ -37,6 +47,7 @@ from nexusform.planning.verdicts.fit import (
 from nexusform.planning.verdicts.separation import Verdicts, has_rules, judge
 from nexusform.planning.vms.sites import PlanSurroundings, SitePlan, catalogue_version
 from nexusform.planning.vms.vm_object import VmObject
+from nexusform.scheduling.racks.vms import RackSpread
 from nexusform.state.objects import ObjectState
 
 if TYPE_CHECKING:  # loaded where there is a fleet
@@ -109,6 +120,7 @@ def conclude(
         checks=(*checks, *blocks.checks),
         inventories=inventories_read(world.evaluation),
         basis=world.evaluation.setting.reads.basis(request.commit),
+        scores=tuple(_scores(prior)),
         separation_rules=tuple(judged.rules.verdicts),
         rollouts=world.fleet.rollouts if world.fleet is not None else (),
     )
@@ -138,6 +150,20 @@ def without_changes(
 ) -> PlanResult:
     """A plan that changes nothing: only drift is looked for, or something is wrong with the request."""
     return PlanResult(_signed(Plan(mode=request.mode, drift=drift), request, diagnostics))
+
+
+def _scores(prior: Prior) -> Iterator[PredictionScore]:
+    """What replays of the sites came to, under the rack_spread that each site has now."""
+    for address in sorted(prior.instances, key=address_order):
+        current = prior.object(address)
+        scores = (current.private or {}).get(PREDICTION) if current is not None else None
+        if current is None or not scores:
+            continue
+        scheduler = current.attributes.get("scheduler") or {}
+        noted = scores.get(scheduler.get("rack_spread") or RackSpread.POOL.value)
+        if noted:
+            name = str(current.attributes.get("name"))
+            yield PredictionScore(name, noted["hits"], noted["judged"], noted["not_judged"])
 
 
 def _judged(

@@ -14,6 +14,7 @@ from nexusform.whatif.reconciliation import ClusterCheck, VmCheck
 from nexusform.whatif.replay import Replay
 from nexusform.words import counted, first_of, form
 
+_MOST_SHOWN: Final = 20
 _UNEXPLAINED: Final = "nothing in the export says why"
 
 
@@ -112,7 +113,9 @@ def _replay(one: Replay) -> Section:
         )
         for miss in one.misses
     ]
-    table = Table(("VM", "Is", "The rule's best"), tuple(rows)) if rows else None
+    if len(rows) > _MOST_SHOWN:
+        lines.append(f"the first {_MOST_SHOWN} of {len(rows):,} that do not (-format=json has all):")
+    table = Table(("VM", "Is", "The rule's best"), tuple(rows[:_MOST_SHOWN])) if rows else None
     return Section(f'Replay of {one.site}, rack_spread = "{one.spread.value}"', tuple(lines), table=table)
 
 

@@ -26,6 +26,7 @@ from nexusform.rendering.json.json_placements import (
     placement_tables,
     rollout_documents,
     room_documents,
+    score_documents,
     separation_documents,
 )
 from nexusform.rendering.notation.hcl_text import trie
@@ -97,6 +98,7 @@ def plan_document(
         rollouts=rollout_documents(plan),
         room=room_documents(plan.room),
         draws=draws_document(plan.draws),
+        **({"prediction_scores": score_documents(plan.scores)} if plan.scores else {}),
         diagnostics=diagnostic_documents(plan.diagnostics, known_files),
     )
 

@@ -11,6 +11,7 @@ from nexusform.planning.plan import (
     PlacementChange,
     PlacementTable,
     Plan,
+    PredictionScore,
     RolloutStep,
     SeparationVerdict,
     SeparationViolation,
@@ -155,6 +156,14 @@ def room_documents(room: Iterable[SiteRoom]) -> list[dict[str, Any]]:
             "after": _room_document(row.after),
         }
         for row in room
+    ]
+
+
+def score_documents(scores: Iterable[PredictionScore]) -> list[dict[str, Any]]:
+    """The top-level `prediction_scores` of a plan's JSON: what replays of its sites came to."""
+    return [
+        {"site": one.site, "hits": one.hits, "judged": one.judged, "not_judged": one.not_judged}
+        for one in scores
     ]
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.planning.plan import Action, Mode, PlacementAction, Plan
+from nexusform.planning.plan import Action, Mode, PlacementAction, Plan, PredictionScore
 from nexusform.ports import Registries
 from nexusform.rendering.notation.intervals import draws_text, fits_text
 from nexusform.rendering.report import wording
@@ -103,9 +103,19 @@ def _verdict(plan: Plan) -> list[tuple[str, str]]:
     sites = [site for site in site_rooms(plan.room) if site.after is not None]
     sentences = [*_rooms(sites), ("Upgrades", _upgrades(sites)), ("Certainty", _certainty(plan))]
     sentences += [("NUMA cells", draws_text(plan.draws))]
+    sentences += [(f"Predictions on {score.site}", _score(score)) for score in plan.scores[:MOST_SITES]]
     sentences += _separations(plan)
     sentences += [("Conditions", _conditions(plan)), ("Inventory", _inventory(plan))]
     return [(heading, sentence) for heading, sentence in sentences if sentence]
+
+
+def _score(score: PredictionScore) -> str:
+    """As `297 of 299 judged VMs (99.3 %) stood where the rule puts them, 599 not judged`."""
+    left = f"{score.not_judged:,} not judged"
+    if not score.judged:
+        return f"nothing could be judged, {left}."
+    share = f"{score.hits / score.judged:.1%}".replace("%", " %")
+    return f"{score.hits:,} of {score.judged:,} judged VMs ({share}) stood where the rule puts them, {left}."
 
 
 def _rooms(sites: list[SiteSummary]) -> list[tuple[str, str]]:

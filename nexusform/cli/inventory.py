@@ -1,0 +1,71 @@
+"""`nexusform inventory`: how to capture a site, and what a capture holds."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.cli.answers import Answer, AnswerFormFlags, tell
+from nexusform.cli.arguments import group, positional, text
+from nexusform.cli.commands import Entry, LazyGroup, command
+from nexusform.cli.flags import ViewFlags
+from nexusform.diagnostics import has_errors
+
+
+class ScriptArguments(Struct, frozen=True, kw_only=True):
+    """What `inventory script` takes."""
+
+    directory: str = text("Where the files go", metavar="DIR", default="export")
+    location: str = text("Extended location (custom location) of one site, of several in a subscription")
+    view: ViewFlags = group(ViewFlags)
+
+
+@command("script", ScriptArguments)
+def script(arguments: ScriptArguments) -> int:
+    """Print the commands that capture a site with `az` and `kubectl`. Runs nothing.
+
+    Read it through, then run it where you are signed in: `nexusform inventory script | bash`. Needs the az
+    extension networkcloud, and kubectl only for the times at which nodes were made.
+    """
+    from nexusform.importers.az_script import capture_script
+
+    arguments.view.screen().out(capture_script(arguments.directory, arguments.location), end="")
+    return 0
+
+
+class CheckArguments(Struct, frozen=True, kw_only=True):
+    """What `inventory check` takes."""
+
+    directory: str = positional(metavar="DIR")
+    answer: AnswerFormFlags = group(AnswerFormFlags)
+    view: ViewFlags = group(ViewFlags)
+
+
+@command("check", CheckArguments)
+def check(arguments: CheckArguments) -> int:
+    """Say what an exported directory holds, before anything is built on it.
+
+    Racks, machines, clusters and VMs of each site; what is cordoned or not ready, which machine SKUs the
+    catalogue does not know, VMs without a machine, and the age of the export. Exit code 0 when there is
+    nothing to say, 2 with findings, 1 when it cannot be read.
+    """
+    from nexusform.rendering.answers.inventory_outline import inventory_document, inventory_outline
+    from nexusform.workflow.inventory import check_inventory
+
+    screen = arguments.view.screen()
+    answer = check_inventory(os.path.normpath(arguments.directory))
+    if has_errors(answer.diagnostics):
+        screen.diagnostics(answer.diagnostics, {})
+        return 1
+    outline = inventory_outline(arguments.directory, answer.sites, answer.diagnostics)
+    document = inventory_document(answer.sites, answer.diagnostics)
+    return tell(Answer("inventory", arguments.directory, outline, document), arguments.answer, screen)
+
+
+_TABLE: Final = {
+    "script": Entry("nexusform.cli.inventory:script", "Print the commands that capture a site"),
+    "check": Entry("nexusform.cli.inventory:check", "Say what an exported directory holds"),
+}
+inventory = LazyGroup("inventory", _TABLE, summary="Capture a running site, and look at a capture.")

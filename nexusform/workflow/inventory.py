@@ -1,0 +1,26 @@
+"""Looking at an exported directory before anything is built on it."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from nexusform.diagnostics import Diagnostic, diagnostic
+from nexusform.providers.azure_export import read_export
+from nexusform.whatif.capture import SiteCapture, capture
+
+
+class InventoryCheck(Struct, frozen=True):
+    """The sites of an export, and what was met while it was read."""
+
+    sites: tuple[SiteCapture, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def check_inventory(directory: str) -> InventoryCheck:
+    """Read a directory and say what it holds."""
+    sites, findings = read_export(directory, {})
+    told = tuple(
+        diagnostic(finding.severity, finding.id, f"{finding}" if finding.file else finding.detail)
+        for finding in findings
+    )
+    return InventoryCheck(tuple(map(capture, sites)), told)

@@ -1,0 +1,40 @@
+"""examples/brownfield: a site of 900 nodes with a history, taken over."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import shutil
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "brownfield"
+
+
+def test_the_script_writes_the_export_that_is_there(tmp_path: Path) -> None:
+    runpy.run_path(str(EXAMPLE / "generate.py"))["export"](tmp_path)
+    written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert written == {path.name: path.read_bytes() for path in (EXAMPLE / "export").iterdir()}
+
+
+def test_the_whole_site_is_taken_over_and_one_pool_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(EXAMPLE / "export", "export")
+    assert run(["import", "-from=export", "-generate-config-out=site.nf.hcl"]) == 0
+    out = capsys.readouterr().out
+    assert "8 racks, 128 machines, 15 clusters; 898 VMs adopted, 2 without a machine, 0 occupied" in out
+    assert run(["plan", "-detailed-exitcode"]) == 0
+    assert "No changes." in capsys.readouterr().out
+    text = Path("site.nf.hcl").read_text()
+    assert "count       = 88" in text
+    Path("site.nf.hcl").write_text(text.replace("count       = 88", "count       = 89", 1))
+    assert run(["plan", "-out=p", "-tie-breaks=0"]) == 0
+    capsys.readouterr()
+    assert run(["show", "-json", "p"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["placement_changes"]
+    assert (row["object"], row["trigger"]) == ("ran-cu-a-cu-88", "scale_out")
