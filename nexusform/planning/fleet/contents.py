@@ -185,9 +185,13 @@ def write_contents(contents: Contents, bindings: Iterable[Binding]) -> dict[str,
     """The contents as members of a note, for the bindings as they stand."""
     bodies: dict[str, Any] = {}
     digests: dict[int, str] = {}
+    lists: dict[int, list[str]] = {}
 
     def keep(manifests: Sequence[Manifest]) -> list[str]:
-        kept = []
+        kept = lists.get(id(manifests))
+        if kept is not None:
+            return kept
+        kept = lists[id(manifests)] = []
         for manifest in manifests:
             digest = digests.get(id(manifest))
             if digest is None:

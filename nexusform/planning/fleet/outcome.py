@@ -245,10 +245,12 @@ def _selecting_nothing(placement: PlacementPlan) -> Iterator[Diagnostic]:
 
 
 def _namespaces_brought(
-    placements: Iterable[PlacementPlan], members: Mapping[str, FleetMemberState], rounds: Rounds
+    placements: Sequence[PlacementPlan], members: Mapping[str, FleetMemberState], rounds: Rounds
 ) -> dict[str, set[str]]:
     """The namespaces that are on each member, as far as anything tells."""
     brought: dict[str, set[str]] = {}
+    if not any(placement.written.namespace for placement in placements):
+        return brought
     for name, member in members.items():
         known = member.now.namespaces if member.now is not None else None
         direct = {each.name for each in rounds.sharing.direct.get(name, {}) if each.kind == "Namespace"}

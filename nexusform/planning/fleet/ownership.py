@@ -53,8 +53,10 @@ def sharing_of(placements: Sequence[PlacementPlan], direct: Direct) -> Sharing:
         own = identities(placement.selected)
         for snapshot in placement.snapshots:
             own |= identities(snapshot.objects)
-        for content in placement.contents.on_cluster.values():
-            own |= identities(content.manifests)
+        # Clusters without overrides share one list of objects.
+        lists = {id(each.manifests): each.manifests for each in placement.contents.on_cluster.values()}
+        for manifests in lists.values():
+            own |= identities(manifests)
         twice |= own & seen
         seen |= own
     return Sharing(frozenset(twice), direct)

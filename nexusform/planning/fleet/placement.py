@@ -207,6 +207,8 @@ class PlacementPlan(Struct):
         """Whether a rollout of this plan changes what any cluster has."""
         if self.held != self.prior or self.rolled:
             return True
+        if not self.lost and not any(each.refused for each in self.contents.on_cluster.values()):
+            return False
         before = {cluster: content.refused for cluster, content in self.contents.on_cluster.items()}
         return any(before.get(c, ()) != content.refused for c, content in self.contents_after().items())
 

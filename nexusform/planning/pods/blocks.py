@@ -47,7 +47,7 @@ def prior_pods(
         (address, instance.current) for address, instance in instances.items() if instance.current is not None
     ]
     standing.sort(key=lambda item: item[1].creation)
-    on_hub = _prior_hub_objects(instances, registries)
+    on_hub: tuple[Manifest, ...] | None = None
     for address, current in standing:
         workloads = current.attributes.get("workloads")
         if not isinstance(workloads, Mapping):
@@ -56,10 +56,12 @@ def prior_pods(
         cluster_id = _target(current.attributes)
         if kind is Kind.MANIFEST and cluster_id:
             yield PriorPods(str(address), cluster_id, workloads, _objects_of(current.attributes))
-        elif kind is Kind.PLACEMENT:
+        elif kind is Kind.PLACEMENT and workloads:
             noted = objects_on_clusters(current.attributes, current.private)
+            if noted is None and on_hub is None:
+                on_hub = _prior_hub_objects(instances, registries)
             for member, brought in workloads.items():
-                made_from = on_hub if noted is None else unwrapped(noted.get(member, ())).manifests
+                made_from = (on_hub or ()) if noted is None else unwrapped(noted.get(member, ())).manifests
                 yield PriorPods(str(address), members.get(member, member), brought or {}, made_from)
 
 
