@@ -25,6 +25,7 @@ class Recorder:
         self._backend = backend
         self._draft = StateDraft(base, remaining)
         self._lines: list[bytes] = []
+        self.has_written = False  # whether anything may have come after what stood before
 
     def state(self) -> State:
         """The state as it is now."""
@@ -89,6 +90,7 @@ class Recorder:
             for line in self._lines:
                 self._backend.append(line)
         self._lines = []
+        self.has_written = True
         if isinstance(self._backend, WantsCheckpoints) and self._backend.checkpoint_due():
             self._checkpoint(self._backend)
 

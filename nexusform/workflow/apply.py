@@ -231,6 +231,10 @@ def _save(run: Run, recorder: Recorder, state: State, *, complete: bool) -> list
         kept = [journal.encode(record) for record in remaining.records()] if remaining else []
         run.project.backend.compact(document, kept)
     except BackendProblem as problem:
+        if not recorder.has_written:
+            # No step is begun before its intent is written: a state that says otherwise must not be pushed.
+            detail = f"{problem} Nothing was done, and the plan still applies."
+            return [error("the-state-cannot-be-written", detail)]
         return [_rescue(run, document, str(problem))]
     return []
 

@@ -320,3 +320,23 @@ def test_a_journal_that_was_cut_off_in_its_opening_says_nothing_of_the_plan(nf: 
             code, told = nf("apply", "p.plan")
         assert code == 0, (kept, told)
         assert machines() == reviewed
+
+
+def test_an_apply_that_could_write_nothing_leaves_nothing_to_push(
+    nf: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert nf("plan", "-out=p.plan")[0] == 0
+    reviewed = json.loads(_shown_json(nf))
+
+    def lost(_self: LocalBackend, *_: object) -> None:
+        raise BackendProblem("The connection is lost.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalBackend, "append_all", lost)
+        patch.setattr(LocalBackend, "compact", lost)
+        code, told = nf("apply", "p.plan")
+    assert code == 1
+    assert "Nothing was done, and the plan still applies." in told
+    assert not Path("errored.nfstate").exists()
+    assert nf("apply", "p.plan")[0] == 0
+    assert machines() == reviewed
