@@ -6,13 +6,20 @@ from collections.abc import Iterator
 
 import click
 
+from nexusform.advice.registry import RULES
 from nexusform.backends.registry import BACKENDS
 from nexusform.cli.commands import LazyGroup
 from nexusform.cli.main import ROOT
+from nexusform.language.formatter import format_text
+from nexusform.planning.conclusion.placements import REASONS as VM_REASONS
+from nexusform.planning.fleet.rows import REASONS as BINDING_REASONS
+from nexusform.planning.pods.rows import REASONS as POD_REASONS
 from nexusform.ports import ResourceType
 from nexusform.providers.registry import PROVIDERS
 from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
+from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
+from nexusform.source import SourceFile
 from nexusform.value_types import friendly_name
 
 HEAD = "<!-- Written by tests/docs; do not edit. NEXUSFORM_REWRITE_GOLDEN=1 python -m pytest tests/docs -->"
@@ -32,6 +39,100 @@ provider "simulated" {
   }
 }
 ```"""
+
+TRIGGERS_WORDS = """\
+Every VM, binding and pod that a plan places, moves or removes has one trigger: what made it so. What has none
+stays where it is."""
+
+LINT_WORDS = """\
+Risks that a plan would carry out without being wrong. A rule that would change nothing today is silent in
+plans; `nexusform advise` lists it too, with what it costs. `lint { ignore = ["ID"] }` in the `nexusform`
+block silences a rule everywhere."""
+
+SKUS_WORDS = """\
+The host gives a VM its guest vCPUs and those of its emulator threads; a SKU of several NUMA cells takes an
+equal share from each. A SKU is placed only on the machines that list it."""
+
+_SITE = """\
+resource "nexus_site" "lab" {}
+
+resource "nexus_rack" "rack" {
+  for_each      = toset(["1", "2", "3", "4"])
+  site_id       = nexus_site.lab.id
+  name          = "rack${each.key}"
+  machine_count = MACHINES
+}
+"""
+_CLUSTER = """
+resource "nexus_kubernetes_cluster" "NAME" {
+  site_id = nexus_site.lab.id
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+  agent_pool "workers" {
+    count       = COUNT
+    vm_sku_name = "SKU"MORE
+  }
+}
+"""
+
+
+def _example(machines: int, *clusters: tuple[str, int, str, str]) -> str:
+    blocks = [
+        _CLUSTER.replace("NAME", name).replace("COUNT", str(count)).replace("SKU", sku).replace("MORE", more)
+        for name, count, sku, more in clusters
+    ]
+    text = _SITE.replace("MACHINES", str(machines)) + "".join(blocks)
+    return format_text(SourceFile("example.nf.hcl", text))[0]
+
+
+_PINNED = '\n    availability_zones = ["rack1"]'
+LINT_EXAMPLES = {
+    "zones-pinned": _example(4, ("a", 6, "NC_P46_224_v1", _PINNED)),
+    "zones-too-small": _example(2, ("a", 4, "NC_P22_112_v1", _PINNED)),
+    "small-before-large": _example(4, ("small", 4, "NC_P10_56_v1", ""), ("large", 12, "NC_P46_224_v1", "")),
+    "sku-mismatch": _example(4, ("a", 4, "NC_P46_224_v1", "")).replace(
+        "machine_count = 4", 'machine_count = 4\n  machine_sku   = "bom-2.0"'
+    ),
+    "shared-machine": _example(1, ("a", 7, "NC_P46_224_v1", "")),
+    "no-surge-room": _example(1, ("a", 7, "NC_P46_224_v1", "")),
+}
+ENVIRONMENT = {
+    "NF_VAR_NAME": (
+        "the value of the variable NAME; weaker than variable files named by `-var-file` and than `-var`"
+    ),
+    "NF_CLI_ARGS": "words that go before those of every command",
+    "NF_CLI_ARGS_COMMAND": "the same for one command: `NF_CLI_ARGS_plan`, `NF_CLI_ARGS_state_list`",
+    "NF_IN_AUTOMATION": (
+        "leaves hints for people out, keeps no cache of parsed files, and warns of a state that only "
+        "this machine has"
+    ),
+    "NF_INPUT": "`0` or `false`: nothing is asked",
+    "NF_WORKSPACE": "the workspace, in place of the selected one",
+    "NF_DATA_DIR": "the working directory's own data, `.nexusform` otherwise",
+    "NF_CACHE_DIR": "parsed files, in place of `nexusform` in the user's cache directory",
+    "NF_LOG": (
+        "`trace`, `debug`, `info`, `warn`, `error`: what a run does, to stderr; `json`: all of it, an "
+        "object per line"
+    ),
+    "NF_LOG_PATH": "the file that the log is appended to, in place of stderr",
+    "NF_CONFINE": "as `-confine`: what configuration may name ([security](../security.md))",
+    "NF_ALLOW_REMOTE": (
+        "as `-allow-remote`: addresses that a confined configuration may name, parted by blanks"
+    ),
+    "NF_BOUNDS": "as `-limit`: bounds of a plan, parted by blanks",
+    "NF_ENCRYPTION": (
+        "what stands in the `encryption` block, or a part of it ([state and teams](../state-and-teams.md))"
+    ),
+    "NF_ENCRYPTION_COMMAND": "the program of the key provider `external`",
+    "NF_HTTP_USERNAME": "the user name of the backend `http`; with `NF_HTTP_PASSWORD`",
+    "NF_HTTP_PASSWORD": "the password of the backend `http`",
+    "NF_LEASE_SECONDS": "how long a claim on a remote state lasts without being renewed, 15 to 60",
+    "NO_COLOR": "no colours",
+    "CLICOLOR_FORCE": "colours, also where stdout is no terminal",
+    "SOURCE_DATE_EPOCH": "the time that a plan takes as now, so that the same input gives the same bytes",
+}
 
 _MEANING = {
     OnChange.UPDATE: "",
@@ -167,3 +268,66 @@ def _commands(path: str, group: LazyGroup) -> Iterator[str]:
                 yield ""
             if isinstance(command, LazyGroup):
                 yield from _commands(f"{path} {name}", command)
+
+
+def triggers_page() -> str:
+    """docs/reference/triggers.md."""
+    lines = [HEAD, "", "# Triggers", "", *TRIGGERS_WORDS.splitlines(), ""]
+    tables = (("VMs", VM_REASONS), ("Fleet bindings", BINDING_REASONS), ("Pods", POD_REASONS))
+    for title, reasons in tables:
+        lines += [f"## {title}", "", "| trigger | because |", "|---|---|"]
+        lines += [f"| `{trigger}` | {reason} |" for trigger, reason in reasons.items()]
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def lint_page() -> str:
+    """docs/reference/lint.md. The examples are run by the tests."""
+    lines = [HEAD, "", "# Lint rules", "", *LINT_WORDS.splitlines(), ""]
+    for rule in RULES:
+        where = "`validate`, `plan` and `advise`" if rule.literal else "`plan` and `advise`"
+        lines += [f"## {rule.id}", "", rule.help, "", f"Told by {where}. What is told of this:", ""]
+        lines += ["```hcl", *lint_example(rule.id).splitlines(), "```", ""]
+        lines += [f"Silence it by `# nexusform:ignore {rule.id}` on the line before the block.", ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def lint_example(rule_id: str) -> str:
+    """A configuration of which a rule speaks."""
+    return LINT_EXAMPLES[rule_id].strip("\n")
+
+
+def skus_page() -> str:
+    """docs/reference/skus.md."""
+    catalogue = CATALOGUES[NEWEST]
+    lines = [
+        HEAD,
+        "",
+        "# VM SKUs and machines",
+        "",
+        f"Catalogue {NEWEST}, of {catalogue.date}: {catalogue.source}",
+        "",
+    ]
+    lines += [
+        *SKUS_WORDS.splitlines(),
+        "",
+        "| VM SKU | guest vCPUs | host vCPUs | GiB | cells | extra-large | machines |",
+    ]
+    lines.append("|---|--:|--:|--:|--:|---|---|")
+    for sku in catalogue.vm_skus.values():
+        large = "yes" if sku.extra_large else ""
+        machines = ", ".join(sku.machine_skus) or "any"
+        figures = f"{sku.vcpus} | {sku.host_vcpus} | {sku.memory_gib} | {sku.numa_cells}"
+        lines.append(f"| `{sku.name}` | {figures} | {large} | {machines} |")
+    lines += ["", "| machine | cells | vCPUs per cell | GiB per cell |", "|---|--:|--:|--:|"]
+    for name, machine in catalogue.machine_skus.items():
+        figures = f"{machine.cells} | {machine.cpus_per_cell} | {machine.memory_gib_per_cell}"
+        lines.append(f"| `{name}` | {figures} |")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def environment_page() -> str:
+    """docs/reference/environment.md."""
+    lines = [HEAD, "", "# Environment variables", "", "| variable | meaning |", "|---|---|"]
+    lines += [f"| `{name}` | {meaning} |" for name, meaning in ENVIRONMENT.items()]
+    return "\n".join(lines) + "\n"

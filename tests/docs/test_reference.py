@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from nexusform.advice.registry import RULE_IDS
+from nexusform.cli.main import run
 
 ROOT = Path(__file__).parents[2]
 
 
-def _pages() -> dict[str, Callable[[], str]]:
+def _module() -> Any:
     spec = spec_from_file_location("reference_pages", Path(__file__).with_name("reference_pages.py"))
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+def _pages() -> dict[str, Callable[[], str]]:
+    module = _module()
     return {
         "types.md": module.types_page,
         "commands.md": module.commands_page,
         "backends.md": module.backends_page,
         "providers.md": module.providers_page,
+        "triggers.md": module.triggers_page,
+        "lint.md": module.lint_page,
+        "skus.md": module.skus_page,
+        "environment.md": module.environment_page,
     }
 
 
-@pytest.mark.parametrize("name", ["types.md", "commands.md", "backends.md", "providers.md"])
+@pytest.mark.parametrize("name", list(_pages()))
 def test_reference_page_is_what_the_product_says(name: str) -> None:
     page = _pages()[name]()
     path = ROOT / "docs" / "reference" / name
@@ -50,3 +64,24 @@ def _documents() -> list[Path]:
 def test_links_lead_somewhere(document: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text()):
         assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+@pytest.mark.parametrize("rule_id", RULE_IDS)
+def test_the_example_of_a_lint_rule_is_one(
+    rule_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "main.nf.hcl").write_text(_module().lint_example(rule_id) + "\n")
+    assert run(["fmt", "-check"]) == 0
+    assert run(["plan", "-tie-breaks=0", "-report=json:plan.json"]) == 0
+    document = json.loads((tmp_path / "plan.json").read_text())
+    assert rule_id in {finding["id"] for finding in document["diagnostics"]}
+    capfd.readouterr()
+
+
+def test_every_variable_of_the_environment_is_told() -> None:
+    named = set()
+    for path in (ROOT / "nexusform").rglob("*.py"):
+        named |= set(re.findall(r'"(NF_[A-Z_]+)"', path.read_text(encoding="utf-8")))
+    told = {name.removesuffix("COMMAND").removesuffix("NAME") for name in _module().ENVIRONMENT}
+    assert named <= told | set(_module().ENVIRONMENT)

@@ -15,6 +15,7 @@ from nexusform.source import Span
 
 VERSION: Final = "2.1.0"
 SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_PAGES: Final = "https://github.com/nexusform/nexusform/blob/main/docs/reference"
 _HELP: Final = {rule.id: rule.help for rule in RULES}
 _SILENCE: Final = "Silenced by `# nexusform:ignore {}` on the line before the block, or in the lint block."
 
@@ -59,8 +60,14 @@ def _rule(diagnostic: Diagnostic) -> dict[str, Any]:
         "id": diagnostic.id,
         "shortDescription": {"text": harmless(text)},
         "help": _help(diagnostic.id, text),
+        "helpUri": f"{_PAGES}/{_page(diagnostic.id)}",
         "defaultConfiguration": {"level": _level(diagnostic)},
     }
+
+
+def _page(rule: str) -> str:
+    """The page about a rule: a lint rule has a section of its own."""
+    return f"lint.md#{rule}" if rule in _HELP else "diagnostics.md"
 
 
 def _level(diagnostic: Diagnostic) -> str:
