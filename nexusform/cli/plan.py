@@ -92,7 +92,7 @@ def plan(arguments: PlanArguments) -> int:
     """
     if arguments.sign and not arguments.out:
         raise click.UsageError("-sign signs a plan that is saved: add -out=FILE.")
-    limits = _limits(arguments.fail_on)
+    limits = limits_in(arguments.fail_on)
     options = arguments.planning.options(
         generate_config_out=arguments.generate_config_out,
         want_rejected=arguments.shown.placements == "all",
@@ -121,7 +121,8 @@ def plan(arguments: PlanArguments) -> int:
     return CHANGES if arguments.detailed_exitcode and made.has_changes else 0
 
 
-def _limits(flag: str) -> tuple[Limit, ...]:
+def limits_in(flag: str) -> tuple[Limit, ...]:
+    """-fail-on. Raises a usage error."""
     try:
         return limits_of(flag) if flag else ()
     except ValueError as problem:

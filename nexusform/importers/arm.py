@@ -131,6 +131,11 @@ class Item:
             return []
         return _items(self.file, self.path_of(key), value, self._findings)
 
+    def over(self, file: str, path: Path, properties: Mapping[str, Any]) -> Item:
+        """The object with these properties over its own, said of another place."""
+        merged = {**self._fields, "properties": {**self._properties, **properties}}
+        return Item(file, path, merged, self._findings)
+
     def _wrong(self, key: str, needed: str, got: Any) -> None:
         self.report(key, SHAPE, f"{needed} is needed here, not {_kind(got)}.")
 

@@ -256,7 +256,7 @@ class _Adoption:
                 "vm_sku_name": plane_sku,
                 "availability_zones": list(cluster.control_plane_zones) or None,
             },
-            "agent_pool": {pool.name: _pool(pool) for pool in cluster.pools},
+            "agent_pool": {pool.name: pool_arguments(pool) for pool in cluster.pools},
             "agent_pool_order": [pool.name for pool in cluster.pools],
             "nodes": nodes,
             "node_count": len(nodes),
@@ -440,8 +440,8 @@ def _vm_sku(sku: VmSku) -> AdoptedObject:
     return AdoptedObject("nexus_vm_sku", sku.name, attributes)
 
 
-def _pool(pool: AzPool) -> dict[str, Any]:
-    """The arguments of an agent pool."""
+def pool_arguments(pool: AzPool) -> dict[str, Any]:
+    """The arguments of an agent pool's block."""
     settings = {
         "max_surge": pool.max_surge or UPGRADE_DEFAULTS["max_surge"],
         "max_unavailable": pool.max_unavailable or UPGRADE_DEFAULTS["max_unavailable"],

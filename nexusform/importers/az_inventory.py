@@ -6,7 +6,7 @@ capacity. Everything that is wrong comes back as findings; nothing raises.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
 from typing import Any, Final
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.arm import Item, newest_change, parse_time, time_text
 from nexusform.importers.az_cells import place
+from nexusform.importers.az_changes import AzChange, ChangedItems, lay_over
 from nexusform.importers.az_documents import ANY, AzItems, Documents, read_items
 from nexusform.importers.az_hardware import read_rack_skus
 from nexusform.importers.az_machines import MachineReading, compute_racks, read_machines, read_racks
@@ -75,6 +76,17 @@ def read_sites(
     items, reading = _read(documents, machine_sku_by_id, catalogue, findings)
     sites = [AzSite(name, _inventory(own, reading)) for name, own in sorted(by_site(items).items())]
     return tuple(sites), _limited(findings)
+
+
+def read_changed_sites(
+    documents: Documents, changes: Sequence[AzChange]
+) -> tuple[tuple[AzSite, ...], ChangedItems, tuple[Problem, ...]]:
+    """The sites of an export as changes by another tool leave them, and what is wrong with either."""
+    findings: list[Problem] = []
+    items, reading = _read(documents, None, None, findings)
+    changed = lay_over(items, changes, findings)
+    sites = [AzSite(name, _inventory(own, reading)) for name, own in sorted(by_site(changed.items).items())]
+    return tuple(sites), changed, _limited(findings)
 
 
 def _read(

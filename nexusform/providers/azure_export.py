@@ -22,6 +22,7 @@ from nexusform.value_types import STRING, MapType
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
     from nexusform.importers.az_adoption import AdoptedObject
+    from nexusform.importers.az_directory import Export
     from nexusform.importers.az_model import AzSite
 
 NAME: Final = "nexusform.dev/builtin/azure_export"
@@ -194,19 +195,25 @@ def read_export(
     directory: str, machine_sku_by_id: Mapping[str, str], confinement: Confinement = FREE
 ) -> tuple[tuple[AzSite, ...], list[Problem]]:
     """The sites of a directory and everything wrong with its files."""
-    from nexusform.importers.az_directory import read_directory
     from nexusform.importers.az_inventory import read_sites
+
+    export = read_files(directory, confinement)
+    if export.problems:
+        return (), export.problems
+    sites, findings = read_sites(export.documents, machine_sku_by_id)
+    return sites, list(findings)
+
+
+def read_files(directory: str, confinement: Confinement = FREE) -> Export:
+    """The files of a directory by kind, and what cannot be read."""
+    from nexusform.importers.az_directory import Export, read_directory
 
     try:
         names = [entry.name for entry in os.scandir(confinement.admitted(directory)) if entry.is_file()]
     except OSError as problem:
         detail = f'The directory "{directory}" cannot be read: {problem.strerror}.'
-        return (), [Problem((), "unreadable-file", detail)]
-    export = read_directory(directory, names, lambda path: _content(path, confinement))
-    if export.problems:
-        return (), export.problems
-    sites, findings = read_sites(export.documents, machine_sku_by_id)
-    return sites, list(findings)
+        return Export(problems=[Problem((), "unreadable-file", detail)])
+    return read_directory(directory, names, lambda path: _content(path, confinement))
 
 
 def _content(path: str, confinement: Confinement) -> bytes:

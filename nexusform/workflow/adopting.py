@@ -105,7 +105,7 @@ def plan_adoption(source: Source, state: State) -> Adoption:
     standing = _by_identity(state)
     sites, diagnostics = _adopted(source.directory, state)
     objects = [one for site in sites for one in site.objects]
-    addresses = _addresses(objects, standing, state)
+    addresses = addresses_of(objects, standing, state)
     fresh = {addresses[one.type, one.id]: one for one in objects if (one.type, one.id) not in standing}
     text = _text(fresh, addresses, source) if fresh else ""
     return Adoption(fresh, text, source.provider, sites, len(objects) - len(fresh), tuple(diagnostics))
@@ -123,11 +123,11 @@ def _by_identity(state: State) -> dict[Reference, Address]:
 # --- addresses ---------------------------------------------------------------------------------
 
 
-def _addresses(
+def addresses_of(
     objects: Iterable[AdoptedObject], standing: Mapping[Reference, Address], state: State
 ) -> dict[Reference, Address]:
-    """The address of each object: the one it has, or one named as the object is. Where objects of one type
-    have one name, the site comes before it.
+    """The address of each object: the one it has in `standing`, or one named as the object is. Where objects
+    of one type have one name, the site comes before it.
     """
     listed = list(objects)
     shared = Counter((one.type, _label(one.attributes["name"])) for one in listed)
@@ -167,7 +167,7 @@ def _text(
             address,
             types[address.type].schema,
             one.attributes,
-            {path: _reference(addresses[whose]) for path, whose in one.refers.items()},
+            {path: reference_to(addresses[whose]) for path, whose in one.refers.items()},
             source.provider,
         )
         for address, one in objects.items()
@@ -181,7 +181,8 @@ def _provider_block(source: Source) -> Iterator[str]:
         yield f'provider "{PROVIDER}" {{\n{alias}  directory = {quoted(source.written_as)}\n}}\n'
 
 
-def _reference(address: Address) -> str:
+def reference_to(address: Address) -> str:
+    """The expression that stands for an object in what refers to it."""
     attribute = "name" if address.type == "nexus_vm_sku" else "id"
     return f"{address.type}.{address.name}.{attribute}"
 

@@ -1,0 +1,280 @@
+"""Where VMs would land that another tool makes: its plan over a site as it was captured.
+
+The site is taken over in memory, what the tool changes replaces its blocks, and that is planned. Nothing is
+written: the state is in memory, and the configuration stands in no directory.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.address import Address
+from nexusform.backends.memory import MemoryBackend
+from nexusform.diagnostics import Diagnostic, Problem, diagnostic, error, has_errors
+from nexusform.importers.arm import id_key
+from nexusform.importers.az_adoption import AdoptedObject, Reference, adopt_sites, pool_arguments
+from nexusform.importers.az_changes import AzChange, NewPool
+from nexusform.importers.az_inventory import read_changed_sites, read_sites
+from nexusform.importers.az_model import AzSite
+from nexusform.language.surroundings import FileProblem
+from nexusform.planning.plan import Plan
+from nexusform.planning.preparation.prior import adopted
+from nexusform.providers.azure_export import read_files
+from nexusform.resource_types.registry import registries
+from nexusform.source import SourceFile
+from nexusform.state import codec
+from nexusform.state.objects import EMPTY, InstanceState, ObjectState, State
+from nexusform.workflow.adopting import addresses_of, reference_to
+from nexusform.workflow.importing import generated_block, with_computed
+from nexusform.workflow.locking import Locking
+from nexusform.workflow.place import Place, load_configuration
+from nexusform.workflow.project import Project
+from nexusform.workflow.run import Notices, PlanOptions, Run, begin
+from nexusform.workflow.surroundings import RealFiles, read_file
+
+Read: TypeAlias = Callable[[str, bytes], tuple[tuple[AzChange, ...], list[Problem]]]
+
+_CHANGING: Final = frozenset({"nexus_kubernetes_cluster", "nexus_virtual_machine"})
+_LARGEST: Final = 512 * 1024 * 1024  # bytes of another tool's plan
+_POOL: Final = "nexus_agent_pool"
+_CLUSTER: Final = "nexus_kubernetes_cluster"
+_FIRST_FILE: Final = "nexusform.nf.hcl"  # a directory without configuration is none
+
+
+class Scheduler(Struct, frozen=True):
+    """How the sites are taken to place VMs; None: as by default."""
+
+    seed: int | None = None
+    rack_spread: str = ""
+
+    @property
+    def attributes(self) -> dict[str, Any] | None:
+        """The block of a site that says so; None without any."""
+        told = {"tie_break_seed": self.seed, "rack_spread": self.rack_spread or None}
+        return told if any(value is not None for value in told.values()) else None
+
+
+class Prediction(Struct, frozen=True):
+    """What there is to foretell: the project, in memory, and the objects that are made anew; None where
+    something is wrong. `changes` is how many objects the other tool touches.
+    """
+
+    project: Project | None
+    replaces: tuple[str, ...] = ()
+    changes: int = 0
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+class _World(Struct, frozen=True):
+    """A site before and after: objects by address, and what stands for references."""
+
+    before: Mapping[Address, AdoptedObject]
+    after: Mapping[Address, AdoptedObject]
+    addresses: Mapping[Reference, Address]
+    places: Mapping[Address, str] = field(default_factory=dict)
+
+
+@contextmanager
+def predicted(
+    place: Place, inventory: str, path: str, read: Read, scheduler: Scheduler
+) -> Iterator[Prediction]:
+    """What another tool's plan comes to on an inventory; usable inside the block."""
+    changes, problems = _changes(path, read)
+    if has_errors(problems):
+        yield Prediction(None, diagnostics=tuple(problems))
+        return
+    with tempfile.TemporaryDirectory(prefix="nexusform-") as directory:
+        yield _prediction(replace(place, directory=directory), inventory, changes, problems, scheduler)
+
+
+def _changes(path: str, read: Read) -> tuple[tuple[AzChange, ...], list[Diagnostic]]:
+    try:
+        content = read_file(path, _LARGEST)
+    except FileProblem as problem:
+        return (), [error("unreadable-file", str(problem))]
+    changes, findings = read(path, content)
+    return changes, [_told(finding) for finding in findings]
+
+
+def _told(problem: Problem) -> Diagnostic:
+    text = f"{problem}" if problem.file else problem.detail
+    return diagnostic(problem.severity, problem.id, text)
+
+
+def _prediction(
+    place: Place,
+    inventory: str,
+    changes: Sequence[AzChange],
+    problems: list[Diagnostic],
+    scheduler: Scheduler,
+) -> Prediction:
+    export = read_files(inventory, place.confinement)
+    if export.problems:
+        return Prediction(None, diagnostics=(*problems, *map(_told, export.problems)))
+    standing, findings = read_sites(export.documents)
+    sites, changed, more = read_changed_sites(export.documents, changes)
+    problems += [_told(finding) for finding in dict.fromkeys([*findings, *more])]
+    if has_errors(problems):
+        return Prediction(None, diagnostics=tuple(problems))
+    world = _world(standing, sites, changed.pools, changed.places, scheduler)
+    project, wrong = _project(place, world, inventory)
+    problems += wrong
+    by_key = _references_by_key(sites)
+    replaces = tuple(str(world.addresses[by_key[key]]) for key in sorted(changed.replaced) if key in by_key)
+    return Prediction(project, replaces, len(changes), tuple(problems))
+
+
+# --- before and after --------------------------------------------------------------------------
+
+
+def _world(
+    standing: Sequence[AzSite],
+    sites: Sequence[AzSite],
+    pools: Sequence[NewPool],
+    places: Mapping[str, str],
+    scheduler: Scheduler,
+) -> _World:
+    """Objects that change are those of the changed site; of all others what stands counts."""
+    before = {(one.type, one.id): _scheduled(one, scheduler) for one in _objects(standing)}
+    changed = {(one.type, one.id): one for one in _objects(sites)}
+    after: dict[Reference, AdoptedObject] = {}
+    for reference, one in before.items():
+        if reference[0] not in _CHANGING:
+            after[reference] = one
+        elif reference in changed:
+            after[reference] = changed[reference]
+    by_key = _references_by_key(sites)
+    after |= {ref: one for ref, one in changed.items() if ref not in after and ref[0] == "nexus_vm_sku"}
+    new = {by_key[key]: place for key, place in places.items() if key in by_key}
+    after |= {reference: changed[reference] for reference in new if reference in changed}
+    for pool in pools:
+        one = _pool_object(pool, by_key[pool.cluster_id])
+        after[one.type, one.id] = one
+        new[one.type, one.id] = pool.place
+    addresses = addresses_of([*before.values(), *after.values()], {}, EMPTY)
+    return _World(
+        {addresses[reference]: one for reference, one in before.items()},
+        {addresses[reference]: one for reference, one in after.items()},
+        addresses,
+        {addresses[reference]: place for reference, place in new.items()},
+    )
+
+
+def _objects(sites: Sequence[AzSite]) -> Iterator[AdoptedObject]:
+    for site in adopt_sites(sites):
+        yield from site.objects
+
+
+def _scheduled(one: AdoptedObject, scheduler: Scheduler) -> AdoptedObject:
+    if one.type != "nexus_site":
+        return one
+    return replace(one, attributes={**one.attributes, "scheduler": scheduler.attributes})
+
+
+def _references_by_key(sites: Sequence[AzSite]) -> dict[str, Reference]:
+    """The type and id of clusters and VMs by the key of their ARM id."""
+    references: dict[str, Reference] = {}
+    for site in sites:
+        inventory = site.inventory
+        references |= {id_key(c.id): (_CLUSTER, f"{site.name}/{c.name}") for c in inventory.clusters}
+        references |= {
+            id_key(vm.id): ("nexus_virtual_machine", f"{site.name}/{vm.name}")
+            for vm in inventory.virtual_machines
+        }
+    return references
+
+
+def _pool_object(pool: NewPool, cluster: Reference) -> AdoptedObject:
+    arguments = pool_arguments(pool.pool)
+    attributes = {
+        "id": f"{cluster[1]}/{pool.pool.name}",
+        "kubernetes_cluster_id": cluster[1],
+        "name": pool.pool.name,
+        "node_count": arguments.pop("count"),
+        **arguments,
+    }
+    return AdoptedObject(_POOL, str(attributes["id"]), attributes, {("kubernetes_cluster_id",): cluster})
+
+
+# --- the project -------------------------------------------------------------------------------
+
+
+def _project(place: Place, world: _World, inventory: str) -> tuple[Project | None, list[Diagnostic]]:
+    """The configuration after the changes, and in memory the state before them."""
+    Path(place.directory, _FIRST_FILE).touch()
+    configuration, problems = load_configuration(place, _sources(world, inventory))
+    if configuration is None or has_errors(problems):
+        return None, problems
+    backend = MemoryBackend()
+    backend.write(codec.encode(_state(world.before)))
+    project = Project(
+        place=place,
+        configuration=configuration,
+        variables={},
+        sources=dict(configuration.files),
+        registries=registries(),
+        files=RealFiles(place.confinement),
+        backend=backend,
+    )
+    return project, problems
+
+
+def _sources(world: _World, inventory: str) -> list[SourceFile]:
+    """What stands as one text, and each new object as one of its own under the name that the other tool has
+    for it; every one comes after the one before it.
+    """
+    types = registries().resource_types
+    standing: list[str] = []
+    new: list[SourceFile] = []
+    previous: Address | None = None
+    for address, one in world.after.items():
+        references = {path: reference_to(world.addresses[whose]) for path, whose in one.refers.items()}
+        text = generated_block(address, types[address.type].schema, one.attributes, references)
+        if address not in world.places:
+            standing.append(text)
+            continue
+        if previous is not None:
+            text = text.rstrip().removesuffix("}") + f"\n  depends_on = [{previous}]\n}}\n"
+        new.append(SourceFile(world.places[address], text))
+        previous = address
+    return [SourceFile(inventory, "\n".join(standing)), *new]
+
+
+def _state(objects: Mapping[Address, AdoptedObject]) -> State:
+    """The state that an import of these objects leaves."""
+    known = registries()
+    attributes = {
+        address: adopted(known.resource_types[address.type].schema, one.attributes, one.id)
+        for address, one in objects.items()
+    }
+    complete = with_computed(attributes, known)
+    instances = {
+        address: InstanceState(ObjectState(complete[address], number))
+        for number, address in enumerate(objects, 1)
+    }
+    return State(lineage="", serial=1, instances=instances, last_creation=len(instances))
+
+
+# --- the plan ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def prediction_run(project: Project, notices: Notices) -> Iterator[Run]:
+    """A run on the project; it locks nothing and asks nobody."""
+    with begin(
+        project, "OperationTypePlan", Locking(enabled=False, alone=True), notices=notices, settles=False
+    ) as run:
+        yield run
+
+
+def foretell(run: Run, options: PlanOptions, prediction: Prediction) -> Plan:
+    """Plan what the other tool does; what was met while reading is said with the plan."""
+    plan = run.plan(replace(options, refresh=False, replaces=prediction.replaces)).plan
+    return replace(plan, diagnostics=(*prediction.diagnostics, *plan.diagnostics))
