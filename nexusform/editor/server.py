@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from lsprotocol import types as lsp
+from lsprotocol.types import Diagnostic as Marker
 from msgspec import Struct, field
 from pygls import uris
 from pygls.exceptions import JsonRpcInvalidParams
@@ -54,7 +55,7 @@ class Editor(Struct):
         directory = str(Path(path).parent)
         place = Place(environment=dict(os.environ), directory=directory, unsaved=self.unsaved)
         validation = validate_directory(place)
-        by_file: dict[str, list[lsp.Diagnostic]] = {}
+        by_file: dict[str, list[Marker]] = {}
         for diagnostic in validation.diagnostics:
             file = diagnostic.subject.filename if diagnostic.subject is not None else path
             source = validation.sources.get(file)
@@ -251,14 +252,14 @@ def _item(item: Item, number: int, source: SourceFile, at: int) -> lsp.Completio
     )
 
 
-def _diagnostic(diagnostic: Diagnostic, source: SourceFile | None) -> lsp.Diagnostic:
+def _diagnostic(diagnostic: Diagnostic, source: SourceFile | None) -> Marker:
     nowhere = lsp.Position(0, 0)
     where = lsp.Range(nowhere, nowhere)
     if diagnostic.subject is not None and source is not None:
         span = diagnostic.subject
         where = lsp.Range(_position(source, span.start.byte), _position(source, span.end.byte))
     detail = f"\n{diagnostic.detail}" if diagnostic.detail else ""
-    return lsp.Diagnostic(
+    return Marker(
         range=where,
         message=f"{diagnostic.summary}{detail}",
         severity=_SEVERITIES[diagnostic.severity],
