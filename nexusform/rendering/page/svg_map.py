@@ -224,11 +224,19 @@ class _Site:
     def _vm(
         self, vm: MapVm, place: Placement, machine: MapMachine, filled: list[float], mark: Mark
     ) -> Markup:
-        """A box per cell, right of what is in it; `filled` is how far each cell is, and grows."""
+        """A box per cell, right of what is in it; `filled` is how far each cell is, and grows. Where nobody
+        told the cells: one box over the machine as a whole, right of all that is in it.
+        """
         scale = self._scale
         size = machine.facts.memory_gib_per_cell or 1
         share = min(max(vm.sku.memory_in_cell / size, 0.06), 1.0)
         parts: list[Markup] = [shape("title", vm_text(vm))] if scale.texts else []
+        if not place.cells:
+            whole = machine.facts.cells * (scale.cell + 2) - 2.0
+            start = min(sum(filled), whole - 3.0)
+            width = min(share * scale.cell * vm.sku.numa_cells, whole - start)
+            filled[0] += width
+            parts += _box(self._paints[vm.cluster], mark, scale.label + start, width, scale)
         for cell in place.cells:
             if cell >= machine.facts.cells:
                 continue

@@ -7,9 +7,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from nexusform.applying.agreement import agree
+from nexusform.planning.conclusion.room_left import with_room
 from nexusform.planning.plan import Draws
 from nexusform.planning.verification.standing import state_problems
 from nexusform.rendering.notation.intervals import draws_text
+from nexusform.rendering.page.svg_map import render_svg
 from nexusform.scheduling.racks.vms import Placement, anybodys
 from nexusform.state.objects import InstanceState, State
 from tests.planning.harness import (
@@ -159,3 +161,11 @@ def test_a_vm_that_was_observed_elsewhere_has_no_known_cells_there() -> None:
     agreement = agree("x", schema, {"nodes": {"a-p-0": node}}, answer, [("nodes", "a-p-0", "machine")])
     there = agreement.attributes["nodes"]["a-p-0"]
     assert (there["machine"], there["numa_cells"], there["provenance"]) == ("m2", None, "observed")
+
+
+def test_maps_show_vms_whose_cells_are_not_known() -> None:
+    drawn = render_svg(
+        good(with_room(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG)), all_types())).plan
+    )
+    assert drawn.count('class="vm kept"') == 4
+    assert drawn.count('class="vm placed"') >= 1

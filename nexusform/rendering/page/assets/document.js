@@ -66,6 +66,7 @@ function counted(count, noun) { return `${count.toLocaleString("en")} ${noun}${c
 function placeText(place) {
   if (!place) return "";
   const [rack, machine, , ...cells] = place;
+  if (!cells.length) return `${rack} / ${machine}`;
   return `${rack} / ${machine} / ${cells.length === 1 ? "cell" : "cells"} ${cells.join("+")}`;
 }
 

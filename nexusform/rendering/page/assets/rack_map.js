@@ -67,8 +67,10 @@ function showVm(vm, opener) {
 function showMachine(site, machine, rack, opener) {
   const numbers = machine[map.side];
   const free = Array.from({ length: machine.cells }, () => [machine.cpus, machine.memory]);
+  let unknown = 0;
   for (const number of numbers) {
     const vm = vmOf(site, number);
+    if (vm[map.side].length === 3) unknown += 1;
     for (const cell of vm[map.side].slice(3)) {
       if (free[cell]) { free[cell][0] -= vm.sku.cpusInCell; free[cell][1] -= vm.sku.memoryInCell; }
     }
@@ -77,7 +79,9 @@ function showMachine(site, machine, rack, opener) {
     ["Rack", `${rack.name}, zone ${rack.zone}, slot ${machine.slot}`],
     ["Hardware", `${machine.sku ? `${machine.sku}: ` : ""}${machine.cells} x ${machine.cpus} vCPU / ${machine.memory} GiB`],
     ["Takes new VMs", machine.refusal ? `no: ${machine.refusal}` : "yes"],
-    ...free.map(([cpus, memory], cell) => [`Cell ${cell}`, `${Math.max(cpus, 0)} vCPU and ${Math.max(memory, 0)} GiB free`]),
+    ...(unknown
+      ? [["Cells", `not known of ${unknown} of its VMs`]]
+      : free.map(([cpus, memory], cell) => [`Cell ${cell}`, `${Math.max(cpus, 0)} vCPU and ${Math.max(memory, 0)} GiB free`])),
     ["VMs", numbers.map((number) => site.vms[number][0]).join(", ") || "none"],
   ], opener);
 }
@@ -118,12 +122,16 @@ function machineRow(site, rack, row) {
   const machine = named("machine", row);
   const other = map.side === "after" ? 3 : 1;
   const cells = Array.from({ length: machine.cells }, () => make("div", { class: "cell" }));
+  const loose = make("div", { class: "cell" });  // beside them: VMs whose cells nobody told
   for (const number of machine[map.side]) {
     const vm = vmOf(site, number);
-    vm[map.side].slice(3).forEach((cell, at) => {
+    const own = vm[map.side].slice(3);
+    own.forEach((cell, at) => {
       if (cells[cell]) cells[cell].append(vmButton(vm, machine, cell, at === 0));
     });
+    if (!own.length) loose.append(vmButton(vm, machine, "not known", true));
   }
+  if (loose.childElementCount) cells.push(loose);
   const refused = machine.refusal ? `, takes no new VMs: ${machine.refusal}` : "";
   const number = String(machine.slot).padStart(2, "0");
   const slot = make("button", {
