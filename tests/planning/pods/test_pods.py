@@ -563,3 +563,22 @@ def test_a_wrong_kubelet_block_is_refused_at_its_place() -> None:
     wrong = 'kubelet {\n reserved_cpus = "two"\n extended_resources = { gpu = 1 }\n eviction_memory = "x"\n}'
     found = errors(plan(RACKS + workers(1, wrong)))
     assert [problem.id for problem in found] == ["invalid-kubelet"] * 3
+    assert [problem.id for problem in found] == ["invalid-kubelet"] * 3
+
+
+def test_workers_of_a_vnf_carry_the_labels_and_taints_that_are_declared() -> None:
+    hot = "heat_template_version: 2013-05-23\nresources:\n  workerNode:\n    type: OS::Nova::Server\n"
+    vnf = (
+        'resource "tacker_vnf" "v" {\n  site_id = nexus_site.s.id\n'
+        f"  base_hot = <<-EOT\n{hot}EOT\n"
+        '  labels = { disk = "ssd" }\n  taints = [{ key = "t", effect = "NoSchedule" }]\n'
+        '  vdu "workerNode" {\n    vcpus = 4\n    memory_gib = 8\n  }\n}\n'
+    )
+    wants = {"nodeSelector": {"disk": "ssd", "kubernetes.io/os": "linux"}}
+    kept_off = deployment("web", 1, spec=wants)
+    tolerant = deployment("web", 1, spec=wants | {"tolerations": [{"key": "t", "operator": "Exists"}]})
+    for text, state in ((kept_off, "Pending"), (tolerant, "Scheduled")):
+        brought = state_of(RACKS + vnf + manifest("m", text, of="tacker_vnf.v.id"))
+        assert standing(brought)["web-0"]["state"] == state
+    wrong = errors(plan(RACKS + vnf.replace("NoSchedule", "Never")))
+    assert [problem.id for problem in wrong] == ["invalid-taint"]

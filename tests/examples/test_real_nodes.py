@@ -1,0 +1,30 @@
+"""The example real-nodes, run as its README says: what kubectl printed decides."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "real-nodes"
+NO_CHANGES = "No changes. Your infrastructure matches the configuration."
+
+
+def nexusform(where: Path, *words: str) -> str:
+    command = [sys.executable, "-m", "nexusform", *words]
+    done = subprocess.run(command, cwd=where, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_what_runs_leaves_room_for_one_replica_on_the_only_node_with_vfs(tmp_path: Path) -> None:
+    here = tmp_path / "real-nodes"
+    shutil.copytree(EXAMPLE, here, ignore=shutil.ignore_patterns("state", ".nexusform"))
+    assert "upf-0..1              -> rack1-bm02: 1, 1 Pending (new)" in nexusform(here, "plan", "-no-color")
+    nexusform(here, "apply", "-auto-approve")
+    shown = json.loads(nexusform(here, "output", "-json"))["node_of_each_replica"]["value"]
+    assert shown["upf-0"] == "core-workers-1"
+    assert shown["upf-1"].startswith("Pending: 0/3 nodes are available: 1 Insufficient cpu, ")
+    assert NO_CHANGES in nexusform(here, "plan")
