@@ -37,6 +37,7 @@ from nexusform.scheduling.catalogue import (
     DEFAULT_MACHINE_SKU,
     NEWEST,
 )
+from nexusform.scheduling.kubelet import EDITION
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, VmSku
 
 OBSERVED: Final = "observed"
@@ -260,6 +261,7 @@ class _Adoption:
             "agent_pool_order": [pool.name for pool in cluster.pools],
             "nodes": nodes,
             "node_count": len(nodes),
+            "node_rules": EDITION,
         }
         refers = {("site_id",): ("nexus_site", self.name), **self._sku_references(plane_sku, cluster.pools)}
         return AdoptedObject("nexus_kubernetes_cluster", f"{self.name}/{cluster.name}", attributes, refers)

@@ -217,3 +217,23 @@ def test_a_change_that_the_export_does_not_show_is_not_done(capsys: pytest.Captu
     code, _, err = told(capsys, "apply", "-auto-approve")
     assert (code, err) == (0, "")
     assert "No changes." in told(capsys, "plan")[1]
+
+
+def test_what_pools_say_of_their_nodes_is_nothing_that_an_export_shows(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    captured("clusters-070")
+    imported(capsys)
+    text = Path("site.nf.hcl").read_text()
+    more = r"\g<1>\n    sriov_vfs = 2\n    kubelet {\n      numa_nodes = 1\n    }"
+    declared = re.sub(r'(agent_pool "ssh-test-3d38-pool1" \{)', more, text, count=1)
+    assert declared != text
+    Path("site.nf.hcl").write_text(declared)
+    code, out, err = told(capsys, "apply", "-auto-approve")
+    assert (code, err) == (0, ""), out
+    code, out, _ = told(capsys, "plan")
+    assert "No changes." in out
+    state = json.loads(Path("state/nexusform.nfstate").read_text())
+    clusters = [each for each in state["resources"] if each["type"] == "nexus_kubernetes_cluster"]
+    rules = {held["attributes"]["node_rules"] for each in clusters for held in each["instances"]}
+    assert rules == {"2026-11"}

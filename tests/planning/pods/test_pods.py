@@ -563,7 +563,6 @@ def test_a_wrong_kubelet_block_is_refused_at_its_place() -> None:
     wrong = 'kubelet {\n reserved_cpus = "two"\n extended_resources = { gpu = 1 }\n eviction_memory = "x"\n}'
     found = errors(plan(RACKS + workers(1, wrong)))
     assert [problem.id for problem in found] == ["invalid-kubelet"] * 3
-    assert [problem.id for problem in found] == ["invalid-kubelet"] * 3
 
 
 def test_workers_of_a_vnf_carry_the_labels_and_taints_that_are_declared() -> None:
