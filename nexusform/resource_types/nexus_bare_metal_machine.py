@@ -171,6 +171,12 @@ def _occupied_problems(attributes: Mapping[str, Any], index: int, block: Mapping
     path = ("occupied", index)
     problems = whole_number_problems(block, ("cpu_cores", "memory_gib", "disk_gib", "numa_cells"), path)
     cells, numa_cells = block.get("cells"), block.get("numa_cells", 1)
+    has = hardware_of(attributes)
+    if has is not None and not cells and isinstance(numa_cells, int) and numa_cells > has.cells:
+        detail = (
+            f"It spans {numa_cells} cells, and the machine has {has.cells}. Compare with the real hardware."
+        )
+        return [*problems, Problem((*path, "numa_cells"), "invalid-numa-cell", detail)]
     if not isinstance(cells, list) or not all(isinstance(c, int | float | Fraction) for c in cells):
         return problems
     hardware = hardware_of(attributes)

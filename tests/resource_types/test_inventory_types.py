@@ -298,6 +298,7 @@ class TestMachine:
         [
             ({"numa_cells": 3, "cells": [0, 1]}, "conflicting-numa-cells"),
             ({"cells": [2]}, "invalid-numa-cell"),
+            ({"numa_cells": 3}, "invalid-numa-cell"),
             ({"cells": [0, 0]}, "invalid-numa-cell"),
             ({"cells": []}, "conflicting-numa-cells"),
             ({"cpu_cores": 1.5}, "invalid-number"),
