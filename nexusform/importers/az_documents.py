@@ -76,9 +76,10 @@ def read_items(documents: Documents, findings: list[Problem]) -> AzItems:
 
 def _items_of(name: str, data: Any, kind: str, findings: list[Problem]) -> list[Item]:
     """The resources of a document; what is no list of resources under a name of its own is a warning."""
-    problems: list[Problem] = []
-    items = resources(name, _resolved(data), problems if kind == ANY else findings)
-    findings += [replace(problem, severity=_WARNING) for problem in problems]
+    known = len(findings)
+    items = resources(name, _resolved(data), findings)
+    if kind == ANY:
+        findings[known:] = [replace(problem, severity=_WARNING) for problem in findings[known:]]
     return items
 
 

@@ -1,0 +1,129 @@
+"""The forms in which exports come, and what tells kinds and sites apart."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from nexusform.importers.az_directory import read_directory
+from nexusform.importers.az_documents import read_items
+from nexusform.importers.az_inventory import read_inventory, read_sites
+from nexusform.language.surroundings import FileProblem
+from tests.importers.test_az_inventory import cluster, machine, node, rack
+
+RACKS = [rack("r1"), rack("r2")]
+
+
+def names(name: str, content: str, kind: str = "racks") -> tuple[list[str], list[str]]:
+    """The names that a document gives under its kind, and the ids of findings."""
+    findings: list[Any] = []
+    items = read_items({kind: [(name, content.encode())]}, findings)
+    return [item.text("name") or "" for item in items.of("racks")], [finding.id for finding in findings]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        json.dumps({"value": RACKS, "nextLink": None}),
+        json.dumps([{"value": RACKS[:1], "nextLink": "https://x.test/2"}, {"value": RACKS[1:]}]),
+        json.dumps({"value": RACKS[:1]}) + "\n" + json.dumps({"value": RACKS[1:]}),
+        json.dumps({"count": 2, "data": RACKS, "skip_token": None, "total_records": 2}),
+        "\n".join(map(json.dumps, RACKS)),
+        json.dumps({"$schema": "x", "resources": RACKS}),
+    ],
+)
+def test_every_form_of_a_list_reads_the_same(content: str) -> None:
+    assert names("racks.json", content) == (["r1", "r2"], [])
+
+
+def test_the_last_of_joined_pages_must_not_lead_on() -> None:
+    content = json.dumps([{"value": RACKS[:1], "nextLink": "x"}, {"value": RACKS[1:], "nextLink": "y"}])
+    assert names("racks.json", content) == (["r1", "r2"], ["incomplete-list"])
+
+
+def test_yaml_is_read_by_the_name_of_the_file() -> None:
+    content = "- id: /x/racks/r1\n  name: r1\n- id: /x/racks/r2\n  name: r2\n"
+    assert names("racks.yaml", content) == (["r1", "r2"], [])
+    assert names("racks.json", content)[1] == ["invalid-json"]
+
+
+def test_a_mixed_list_is_sorted_by_type() -> None:
+    mixed = [
+        {**rack("r1"), "id": "/x/r1", "type": "Microsoft.NetworkCloud/racks"},
+        machine("m1"),
+        {"id": "/x/storage", "type": "Microsoft.Storage/storageAccounts", "name": "s"},
+    ]
+    mixed[1] = {**mixed[1], "rackId": "/x/r1"}
+    inventory, findings = read_inventory({"any": [("all.json", json.dumps({"data": mixed}).encode())]})
+    assert [one.name for one in inventory.machines] == ["m1"]
+    assert [(one.id, "storageAccounts" in one.detail) for one in findings] == [("resources-not-read", True)]
+
+
+def test_parameters_of_a_template_are_read_by_their_defaults() -> None:
+    template = {
+        "$schema": "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#",
+        "parameters": {"rack": {"type": "string", "defaultValue": "r9"}},
+        "resources": {"one": {**rack(), "name": "[parameters('rack')]"}},
+    }
+    assert names("racks.json", json.dumps(template)) == (["r9"], [])
+
+
+def test_an_unreadable_list_of_machines_is_one_error() -> None:
+    documents = {
+        "racks": [("racks.json", json.dumps([rack()]).encode())],
+        "bare_metal_machines": [("bare_metal_machines.json", b'[{"id":')],
+        "kubernetes_clusters": [("k.json", json.dumps([cluster(node("n", "m1"))]).encode())],
+    }
+    _, findings = read_inventory(documents)
+    assert [finding.id for finding in findings if "machine" in finding.id or finding.severity == "error"] == [
+        "invalid-json"
+    ]
+
+
+def located(body: dict[str, Any], site: str) -> dict[str, Any]:
+    return {**body, "extendedLocation": {"name": f"/x/customLocations/{site}-cl", "type": "CustomLocation"}}
+
+
+def test_sites_are_told_apart_by_their_location() -> None:
+    racks = [located(rack(f"{site}-r"), site) for site in ("lon", "par")]
+    machines = [
+        {**located(machine(f"{site}-m", rack_name=f"{site}-r"), site), "clusterId": f"/x/clusters/{site}1"}
+        for site in ("lon", "par")
+    ]
+    clusters = [located(cluster(node("n", f"{site}-m"), name="core"), site) for site in ("lon", "par")]
+    documents = {
+        "racks": [("racks.json", json.dumps(racks).encode())],
+        "bare_metal_machines": [("m.json", json.dumps(machines).encode())],
+        "kubernetes_clusters": [("k.json", json.dumps(clusters).encode())],
+    }
+    sites, findings = read_sites(documents)
+    assert findings == ()
+    assert [(site.name, [m.name for m in site.inventory.machines]) for site in sites] == [
+        ("lon1", ["lon-m"]),
+        ("par1", ["par-m"]),
+    ]
+    (at,) = sites[1].inventory.clusters[0].nodes
+    assert at.placement is not None
+    assert at.placement.machine == "par-m"
+
+
+def test_a_directory_is_sorted_by_names_and_what_is_configuration_is_left() -> None:
+    files = {
+        "racks.json",
+        "agent_pools.core.json",
+        "nodes.core.json",
+        "mine.json",
+        "site.nf.json",
+        "README.md",
+    }
+
+    def read(path: str) -> bytes:
+        if path.endswith("mine.json"):
+            raise FileProblem("gone")
+        return b"[]"
+
+    export = read_directory("export", files, read)
+    assert set(export.documents) == {"racks", "agent_pools", "nodes"}
+    assert [problem.id for problem in export.problems] == ["unreadable-file"]
