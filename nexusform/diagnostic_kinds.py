@@ -508,6 +508,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "vms-without-a-machine": "VMs without a machine",
     "what-the-plan-stands-on-changed": "What the plan stands on changed",
     "which-pod": "Which pod?",
+    "which-subscription": "Which subscription?",
     "workspace-cannot-be-deleted": "Workspace cannot be deleted",
     "workspace-cannot-be-selected": "Workspace cannot be selected",
     "workspace-exists": "Workspace exists",

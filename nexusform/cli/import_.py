@@ -32,7 +32,9 @@ class ImportArguments(Struct, frozen=True, kw_only=True):
 
     address: str = optional("")
     object_id: str = optional("", metavar="ID")
-    source: str = text("Take over everything of an exported directory", metavar="DIR", flag="from")
+    source: str = text(
+        "Take over everything of an exported directory, or of Azure", metavar="DIR|azure", flag="from"
+    )
     generate_config_out: str = text("With -from: where the configuration is written, a new file", metavar="F")
     variables: tuple[tuple[str, str], ...] = variable_flags()
     lock: LockFlags = group(LockFlags)

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from nexusform.applying.standing import DEFAULT_PROVIDER
 from nexusform.ports import Provider
-from nexusform.providers import azure_export, simulated
+from nexusform.providers import azure, azure_export, simulated
 from nexusform.regular_files import Confinement
 from nexusform.schema import BlockSchema
 
@@ -33,5 +33,6 @@ class ProviderKind(Struct, frozen=True):
 
 PROVIDERS: Final[Mapping[str, ProviderKind]] = {
     "simulated": ProviderKind(simulated.SETTINGS, simulated.make),
+    "azure": ProviderKind(azure.SETTINGS, azure.make),
     "azure_export": ProviderKind(azure_export.SETTINGS, azure_export.make),
 }

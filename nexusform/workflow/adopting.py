@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from nexusform.address import Address
 from nexusform.applying.events import StepEvent
+from nexusform.configuration.configuration import ProviderBlock
 from nexusform.configuration.constants import NO_NAMES
 from nexusform.configuration.evaluation import prepare_body
 from nexusform.diagnostics import Diagnostic, Problem, diagnostic, error, has_errors
@@ -23,13 +24,18 @@ from nexusform.importers.az_adoption import (
     adopt_sites,
     known_nodes,
 )
+from nexusform.importers.az_model import AzSite
 from nexusform.planning.plan import Action
 from nexusform.planning.preparation.prior import adopted
 from nexusform.planning.request import Imported
+from nexusform.ports import ProviderProblem
+from nexusform.providers import azure
 from nexusform.providers.azure_export import SETTINGS, read_export
+from nexusform.providers.observed_site import ReadSites
 from nexusform.regular_files import create
 from nexusform.rendering.notation.hcl_text import quoted
 from nexusform.resource_types.registry import registries
+from nexusform.schema import BlockSchema
 from nexusform.source import Position, SourceFile, Span
 from nexusform.state.objects import EMPTY, ObjectState, State
 from nexusform.words import first_of
@@ -44,22 +50,23 @@ from nexusform.workflow.stored import read_stored
 PROVIDER: Final = "azure_export"
 _NOT_IN_LABEL: Final = re.compile(r"[^A-Za-z0-9_-]")
 _HEADING: Final = """\
-# A running site, written by `nexusform import` from {directory}.
+# A running site, written by `nexusform import` from {source}.
 # Look it through, then keep it as your own. Where VMs stand is in the state: nothing here moves any.
 
 """
 
 
 class Source(Struct, frozen=True):
-    """An exported directory: where it is, how the configuration writes it, and the provider that reads it;
-    `is_new`: that provider has no block yet, and gets one, with an `alias` where others are there.
+    """Where sites are read: `name` in words, `read` gives them and what is wrong with them. `provider` reads
+    them for plans; `settings` are those of its block, None where the configuration has that already. It gets
+    an `alias` where others of its kind are there.
     """
 
-    directory: str
-    written_as: str
+    name: str
+    read: ReadSites
     provider: str
+    settings: Mapping[str, str] | None = None
     alias: str = ""
-    is_new: bool = True
 
 
 class Adoption(Struct, frozen=True):
@@ -76,9 +83,12 @@ class Adoption(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-def _adopted(directory: str, state: State) -> tuple[tuple[AdoptedSite, ...], list[Diagnostic]]:
-    """The sites of a directory as objects, and everything wrong with its files."""
-    sites, problems = read_export(directory, {})
+def _adopted(source: Source, state: State) -> tuple[tuple[AdoptedSite, ...], list[Diagnostic]]:
+    """The sites of a source as objects, and everything wrong with what was read."""
+    try:
+        sites, problems = source.read()
+    except ProviderProblem as problem:
+        return (), [error("reading-what-stands-failed", str(problem))]
     diagnostics = [_told(problem) for problem in problems]
     if has_errors(diagnostics):
         return (), diagnostics
@@ -103,7 +113,7 @@ def plan_adoption(source: Source, state: State) -> Adoption:
     as it is.
     """
     standing = _by_identity(state)
-    sites, diagnostics = _adopted(source.directory, state)
+    sites, diagnostics = _adopted(source, state)
     objects = [one for site in sites for one in site.objects]
     addresses = addresses_of(objects, standing, state)
     fresh = {addresses[one.type, one.id]: one for one in objects if (one.type, one.id) not in standing}
@@ -172,13 +182,16 @@ def _text(
         )
         for address, one in objects.items()
     ]
-    return _HEADING.format(directory=source.directory) + "\n".join([*_provider_block(source), *blocks])
+    return _HEADING.format(source=source.name) + "\n".join([*_provider_block(source), *blocks])
 
 
 def _provider_block(source: Source) -> Iterator[str]:
-    if source.is_new:
-        alias = f"  alias     = {quoted(source.alias)}\n" if source.alias else ""
-        yield f'provider "{PROVIDER}" {{\n{alias}  directory = {quoted(source.written_as)}\n}}\n'
+    if source.settings is None:
+        return
+    settings = {**({"alias": source.alias} if source.alias else {}), **source.settings}
+    widest = max(map(len, settings))
+    lines = [f"  {name:{widest}} = {quoted(value)}\n" for name, value in settings.items()]
+    yield f'provider "{source.provider.partition(".")[0]}" {{\n{"".join(lines)}}}\n'
 
 
 def reference_to(address: Address) -> str:
@@ -201,9 +214,9 @@ class SiteImport(Struct, frozen=True):
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
 
 
-def import_site(place: Place, directory: str, path: str, locking: Locking, notices: Notices) -> SiteImport:
-    """Take over what an exported directory shows and state does not hold; `path` is the new file for its
-    configuration. Nothing is written when anything is wrong.
+def import_site(place: Place, named: str, path: str, locking: Locking, notices: Notices) -> SiteImport:
+    """Take over what an exported directory shows, or Azure (`named` "azure"), and state does not hold; `path`
+    is the new file for its configuration. Nothing is written when anything is wrong.
     """
     refusal = refusal_to_generate(path) or _refusal_of_place(path, place.directory)
     if refusal is not None:
@@ -211,7 +224,9 @@ def import_site(place: Place, directory: str, path: str, locking: Locking, notic
     state, problems, sources = _standing(place)
     if has_errors(problems):
         return SiteImport(diagnostics=tuple(problems), sources=sources)
-    adoption = plan_adoption(_source_for(place, directory), state)
+    source, wrong = _source_for(place, named)
+    problems += wrong
+    adoption = plan_adoption(source, state) if source is not None else Adoption()
     problems += adoption.diagnostics
     if has_errors(problems) or not adoption.objects:
         return SiteImport(adoption.sites, 0, tuple(problems), sources)
@@ -325,19 +340,53 @@ def _refusal_of_place(path: str, root: str) -> Diagnostic | None:
     return error("generated-configuration-stands-elsewhere", detail)
 
 
-def _source_for(place: Place, directory: str) -> Source:
-    """How the configuration names an exported directory: by a provider that it has already, or a new one."""
-    relative = os.path.relpath(directory, place.directory).replace(os.sep, "/")
-    written_as = Path(directory).resolve().as_posix() if relative.startswith("../../..") else relative
+def _source_for(place: Place, named: str) -> tuple[Source | None, list[Diagnostic]]:
+    """What `-from` names: an exported directory, or `azure`."""
     configuration, _ = load_configuration(place)
     blocks = configuration.root.providers if configuration is not None else {}
-    taken = [key for key, block in blocks.items() if block.name == PROVIDER]
-    for key in taken:
-        body, _ = prepare_body(blocks[key].body, SETTINGS, blocks[key].span)
-        settings, _, _ = body.evaluate(NO_NAMES)
+    if named == azure.KIND and not Path(named).is_dir():
+        return _from_azure(place, blocks)
+    return _from_directory(place, named, blocks), []
+
+
+def _from_directory(place: Place, directory: str, blocks: Mapping[str, ProviderBlock]) -> Source:
+    """An exported directory, by the provider that the configuration has for it already, or a new one."""
+    relative = os.path.relpath(directory, place.directory).replace(os.sep, "/")
+    written_as = Path(directory).resolve().as_posix() if relative.startswith("../../..") else relative
+
+    def read() -> tuple[tuple[AzSite, ...], list[Problem]]:
+        return read_export(directory, {})
+
+    taken = {key: _settings(block, SETTINGS) for key, block in blocks.items() if block.name == PROVIDER}
+    for key, settings in taken.items():
         if settings.get("directory") in {relative, written_as}:
-            return Source(directory, written_as, key, is_new=False)
+            return Source(directory, read, key)
+    block = {"directory": written_as}
     if not taken:
-        return Source(directory, written_as, PROVIDER)
+        return Source(directory, read, PROVIDER, block)
     alias = _label(Path(directory).resolve().name)
-    return Source(directory, written_as, f"{PROVIDER}.{alias}", alias)
+    return Source(directory, read, f"{PROVIDER}.{alias}", block, alias)
+
+
+def _from_azure(place: Place, blocks: Mapping[str, ProviderBlock]) -> tuple[Source | None, list[Diagnostic]]:
+    """Azure, as its provider block says, else the subscription that the environment names."""
+    settings: Mapping[str, Any] = {}
+    block = blocks.get(azure.KIND)
+    if block is not None:
+        settings = _settings(block, azure.SETTINGS)
+    subscription = settings.get("subscription_id") or place.environment.get("AZURE_SUBSCRIPTION_ID")
+    if not subscription:
+        detail = (
+            "-from=azure needs to know the subscription: set AZURE_SUBSCRIPTION_ID, or write a block "
+            'provider "azure" with its subscription_id as a literal.'
+        )
+        return None, [error("which-subscription", detail)]
+    known = {**settings, "subscription_id": str(subscription)}
+    new = {"subscription_id": str(subscription)} if block is None else None
+    return Source(f"subscription {subscription}", lambda: azure.read_azure(known), azure.KIND, new), []
+
+
+def _settings(block: ProviderBlock, schema: BlockSchema) -> Mapping[str, Any]:
+    """The settings of a provider block that are literals."""
+    body, _ = prepare_body(block.body, schema, block.span)
+    return body.evaluate(NO_NAMES)[0]

@@ -17,7 +17,8 @@ from nexusform.importers.az_model import AzSite
 from nexusform.planning.plan import PREDICTION, SeparationVerdict
 from nexusform.planning.planner import make_plan
 from nexusform.ports import BackendProblem, ObjectKey, ProviderProblem, ReadRequest, ResourceType
-from nexusform.providers.azure_export import AzureExportProvider, read_export
+from nexusform.providers.azure_export import of_directory, read_export
+from nexusform.providers.observed_site import ObservedSites
 from nexusform.scheduling.racks.vms import RackSpread
 from nexusform.source import SourceFile
 from nexusform.state import codec
@@ -72,7 +73,7 @@ def reconcile(
         if not run.ready:
             answer = Reconciled(diagnostics=(*opened.diagnostics, *run.diagnostics))
         else:
-            answer = _Reconciling(run, sites, AzureExportProvider(directory, {})).answer(replays=replays)
+            answer = _Reconciling(run, sites, of_directory(directory, {})).answer(replays=replays)
     more = () if answer.diagnostics == tuple(run.diagnostics) else tuple(run.diagnostics)
     return replace(answer, diagnostics=(*answer.diagnostics, *more), sources=opened.sources)
 
@@ -82,7 +83,7 @@ def _told(problem: Any) -> Diagnostic:
 
 
 class _Reconciling:
-    def __init__(self, run: Run, sites: Sequence[AzSite], provider: AzureExportProvider) -> None:
+    def __init__(self, run: Run, sites: Sequence[AzSite], provider: ObservedSites) -> None:
         self.run = run
         self.sites = sites
         self.provider = provider

@@ -14,6 +14,7 @@ from tests.contracts.provider_contract import CHECKS
 
 # Settings with which each writable provider of the registry is run; read-only ones have none.
 SETTINGS: dict[str, list[dict[str, Any]]] = {
+    "azure": [],
     "azure_export": [],
     "simulated": [{}, {"reality": "site.json"}],
 }
