@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.diagnostics import Problem
-from nexusform.importers.arm import id_key
 from nexusform.ports import ProviderProblem
 from nexusform.providers.azure_export import MACHINE_SKU_BY_ID
 from nexusform.providers.observed_site import ObservedSites
@@ -126,15 +125,18 @@ def _documents(client: Any, settings: Mapping[str, Any]) -> dict[str, list[dict[
 def _kept(items: Iterable[Any], location: str) -> list[dict[str, Any]]:
     """The bodies at an extended location; what names none is kept."""
     bodies = [item.as_dict() for item in items]
-    return [body for body in bodies if _is_at(body, id_key(location))] if location else bodies
+    return [body for body in bodies if _is_at(body, location)] if location else bodies
 
 
 def _is_at(body: Mapping[str, Any], location: str) -> bool:
+    from nexusform.importers.arm import id_key
+
     properties = body.get("properties") or {}
     # A Nexus cluster's own location is its manager's; that of its tenants is the other one.
     at = properties.get("clusterExtendedLocation") or body.get("extendedLocation") or {}
     name = id_key(at.get("name") or "")
-    return not name or name == location or name.endswith(f"/{location}")
+    asked = id_key(location)
+    return not name or name == asked or name.endswith(f"/{asked}")
 
 
 def _group_of(arm_id: str) -> str:
