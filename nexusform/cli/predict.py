@@ -8,7 +8,7 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import choice, group, number, switch, text
+from nexusform.cli.arguments import choice, group, number, switch, text, texts
 from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of
 from nexusform.cli.plan import CHANGES, Showing, limits_in, notices_of, voice_of
@@ -21,6 +21,7 @@ from nexusform.workflow.predicting import (
     Prediction,
     Read,
     Scheduler,
+    arm_reader,
     foretell,
     predicted,
     prediction_run,
@@ -34,6 +35,8 @@ class PredictArguments(Struct, frozen=True, kw_only=True):
     """What `predict` takes."""
 
     terraform_plan: str = text("What `terraform show -json PLANFILE` printed", metavar="FILE")
+    arm_template: str = text("An ARM template, or a Bicep file that `az` builds one of", metavar="FILE")
+    parameters: tuple[str, ...] = texts("Parameter file of the ARM template", metavar="FILE")
     inventory: str = text("Directory with the site as `az networkcloud` printed it", metavar="DIR")
     detailed_exitcode: bool = switch("Exit with 2 when there are changes")
     as_json: bool = switch("As a stream of JSON events", flag="json")
@@ -53,8 +56,8 @@ def predict(arguments: PredictArguments) -> int:
     """Show where the VMs land that another tool's plan makes, on a site as it was captured.
 
     Reads clusters, agent pools and virtual machines of Microsoft.NetworkCloud out of a Terraform plan
-    (azapi), writes nothing, and needs neither configuration nor state. Reports, -fail-on and exit codes are
-    those of `plan`.
+    (azapi) or an ARM template, writes nothing, and needs neither configuration nor state. Reports, -fail-on
+    and exit codes are those of `plan`.
     """
     path, read = _source(arguments)
     limits = limits_in(arguments.fail_on)
@@ -75,11 +78,14 @@ def _source(arguments: PredictArguments) -> tuple[str, Read]:
     """The other tool's file, and who reads it."""
     from nexusform.importers.terraform_plan import read_terraform_plan
 
+    plan, template = arguments.terraform_plan, arguments.arm_template
+    if bool(plan) == bool(template):
+        raise click.UsageError("Name what is to be foretold: -terraform-plan=FILE or -arm-template=FILE.")
     if not arguments.inventory:
         raise click.UsageError("Name the site: -inventory=DIR, with what `az networkcloud ... list` printed.")
-    if not arguments.terraform_plan:
-        raise click.UsageError("Name what is to be foretold: -terraform-plan=FILE.")
-    return arguments.terraform_plan, read_terraform_plan
+    if arguments.parameters and plan:
+        raise click.UsageError("-parameters goes with -arm-template.")
+    return (plan, read_terraform_plan) if plan else (template, arm_reader(arguments.parameters))
 
 
 def _foretell(

@@ -72,8 +72,9 @@ class AzChange(Struct, frozen=True):
     """One object of another tool's plan.
 
     `names` are its own and, before it, its parent's. `id` is its ARM id, "" where only the names tell which
-    one it is. `body` is what is asked for, without what is `unknown` (paths in it, () = all of it). `place`
-    is what the other tool calls it, `file` where that stands; `needs` are the places that it comes after.
+    one it is. `body` is what is asked for, without what is `unknown` (why, by the path in it, () = all of
+    it). `place` is what the other tool calls it, `file` where that stands; `needs` are the places that it
+    comes after.
     """
 
     kind: str
@@ -83,7 +84,7 @@ class AzChange(Struct, frozen=True):
     file: str
     id: str = ""
     body: Mapping[str, Any] = field(default_factory=dict)
-    unknown: tuple[Path, ...] = ()
+    unknown: Mapping[Path, str] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
 
     @property
@@ -201,11 +202,13 @@ class _Laying:
         """Whether all that decides placement is known; what is not is named."""
         deciding = _DECIDING[change.kind] + (_DECIDING_FOR_STANDING[change.kind] if stands else ())
         known = True
-        for path in change.unknown:
+        for path, why in change.unknown.items():
             at = path[1:] if path[:1] == ("properties",) else path
             if path in ((), ("properties",)) or any(_meet(at, one) for one in deciding):
                 known = False
-                self._say(change, "not-known-in-the-plan", _not_known(path), path)
+                self._say(
+                    change, "not-known-in-the-plan", f"{why}, so nobody can tell where the VMs land.", path
+                )
         if not known:
             return False
         if stands:
@@ -333,16 +336,6 @@ class _Laying:
     def _say(self, change: AzChange, kind: str, detail: str, path: Path = (), *, warns: bool = False) -> None:
         severity = Severity.WARNING if warns else Severity.ERROR
         self.findings.append(Problem((change.place, *path), kind, detail, severity, file=change.file))
-
-
-def _not_known(path: Path) -> str:
-    known_later = "known only after apply, so nobody can tell where its VMs land."
-    if path not in ((), ("properties",)):
-        return f"this is {known_later}"
-    return (
-        f"the whole body is {known_later} A body that jsonencode() writes is one text, unknown as soon as "
-        "one part of it is; in azapi 2 a body is an object, and the rest of it stays known."
-    )
 
 
 def _properties(body: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -124,7 +124,7 @@ class _Reading:
         if not name:
             self._say(entry.address, "not-known-in-the-plan", "its name is known only after apply.")
             return None
-        body, unknown = ({}, ()) if action is AzAction.REMOVE else self._body(entry)
+        body, unknown = ({}, {}) if action is AzAction.REMOVE else self._body(entry)
         names: tuple[str, ...] = (name,)
         if entry.kind == POOLS and action is not AzAction.KEEP:
             owner = arm_id.split("/")[-3] if arm_id else self._cluster_name(entry)
@@ -132,14 +132,12 @@ class _Reading:
                 return None
             names = (owner, name)
         needs = tuple(one.address for one in self.entries if self._comes_after(entry, one))
-        return AzChange(
-            entry.kind, names, action, entry.address, self.file, arm_id, body, tuple(unknown), needs
-        )
+        return AzChange(entry.kind, names, action, entry.address, self.file, arm_id, body, unknown, needs)
 
     # --- bodies ---
 
-    def _body(self, entry: _Entry) -> tuple[Mapping[str, Any], Sequence[Path]]:
-        """The body, and the paths in it that are unknown."""
+    def _body(self, entry: _Entry) -> tuple[Mapping[str, Any], Mapping[Path, str]]:
+        """The body, and why what is unknown in it is so, by path."""
         body, after_unknown = entry.values.get("body"), entry.change.get("after_unknown")
         unknown = after_unknown.get("body") if isinstance(after_unknown, Mapping) else None
         if isinstance(body, str):
@@ -147,15 +145,15 @@ class _Reading:
                 body = json.loads(body)
             except ValueError:
                 self._say(entry.address, "unexpected-shape", "its body is a text that is not JSON.")
-                return {}, ()
+                return {}, {}
         if body is None:
             body = {}
         if not isinstance(body, Mapping):
             self._say(entry.address, "unexpected-shape", "its body is no object.")
-            return {}, ()
+            return {}, {}
         location = entry.values.get("location")
         more = {"location": location} if location else {}
-        return {**more, **body}, tuple(_unknown_paths(unknown))
+        return {**more, **body}, {path: _why_unknown(path) for path in _unknown_paths(unknown)}
 
     # --- the cluster of a pool ---
 
@@ -241,6 +239,15 @@ def _known_id(entry: _Entry) -> str:
     if entry.kind == POOLS:
         return f"{id_key(parent)}/agentPools/{name}"
     return f"{id_key(parent)}/providers/{TYPE_OF_KIND[entry.kind]}/{name}"
+
+
+def _why_unknown(path: Path) -> str:
+    if path not in ((), ("properties",)):
+        return "this is known only after apply"
+    return (
+        "the whole body is known only after apply (what jsonencode() writes is unknown as soon as one part of "
+        "it is; the body of azapi 2 is an object, and its other parts stay known)"
+    )
 
 
 def _unknown_paths(unknown: Any, at: Path = ()) -> Iterator[Path]:

@@ -6,6 +6,7 @@ written: the state is in memory, and the configuration stands in no directory.
 
 from __future__ import annotations
 
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.backends.memory import MemoryBackend
-from nexusform.diagnostics import Diagnostic, Problem, diagnostic, error, has_errors
+from nexusform.diagnostics import Diagnostic, Problem, Refused, diagnostic, error, has_errors
 from nexusform.importers.arm import id_key
 from nexusform.importers.az_adoption import AdoptedObject, Reference, adopt_sites, pool_arguments
 from nexusform.importers.az_changes import AzChange, NewPool
@@ -42,6 +43,8 @@ from nexusform.workflow.surroundings import RealFiles, read_file
 Read: TypeAlias = Callable[[str, bytes], tuple[tuple[AzChange, ...], list[Problem]]]
 
 _CHANGING: Final = frozenset({"nexus_kubernetes_cluster", "nexus_virtual_machine"})
+_BICEP: Final = ".bicep"
+_PATIENCE: Final = 120  # seconds
 _LARGEST: Final = 512 * 1024 * 1024  # bytes of another tool's plan
 _POOL: Final = "nexus_agent_pool"
 _CLUSTER: Final = "nexus_kubernetes_cluster"
@@ -96,11 +99,47 @@ def predicted(
 
 def _changes(path: str, read: Read) -> tuple[tuple[AzChange, ...], list[Diagnostic]]:
     try:
-        content = read_file(path, _LARGEST)
+        content = _bicep(path) if path.endswith(_BICEP) else read_file(path, _LARGEST)
     except FileProblem as problem:
         return (), [error("unreadable-file", str(problem))]
+    except Refused as refused:
+        return (), refused.diagnostics
     changes, findings = read(path, content)
     return changes, [_told(finding) for finding in findings]
+
+
+def arm_reader(parameters: Sequence[str]) -> Read:
+    """Who reads a template with these parameter files."""
+    from nexusform.importers.arm_template import read_arm_template
+
+    def read(path: str, content: bytes) -> tuple[tuple[AzChange, ...], list[Problem]]:
+        try:
+            files = [(name, read_file(name, _LARGEST)) for name in parameters]
+        except FileProblem as problem:
+            return (), [Problem((), "unreadable-file", str(problem))]
+        return read_arm_template(path, content, files)
+
+    return read
+
+
+def _bicep(path: str) -> bytes:
+    """The template that a Bicep file is built to. Raises Refused."""
+    command = ["az", "bicep", "build", "--stdout", "--file", path]
+    shown = f"az bicep build --file {path}"
+    try:
+        built = subprocess.run(command, capture_output=True, check=False, timeout=_PATIENCE)  # noqa: S603
+    except FileNotFoundError:
+        detail = (
+            f"Bicep is built by the Azure CLI, which is not installed here. Run `{shown}` where it is, and "
+            "name the JSON file that it writes."
+        )
+        raise Refused(error("bicep-not-built", detail)) from None
+    except subprocess.TimeoutExpired:
+        raise Refused(error("bicep-not-built", f"`{shown}` took longer than {_PATIENCE} s.")) from None
+    if built.returncode:
+        said = built.stderr.decode(errors="replace").strip()
+        raise Refused(error("bicep-not-built", f"`{shown}` failed:\n{said}"))
+    return built.stdout
 
 
 def _told(problem: Problem) -> Diagnostic:
