@@ -245,8 +245,8 @@ def _why_unknown(path: Path) -> str:
     if path not in ((), ("properties",)):
         return "this is known only after apply"
     return (
-        "the whole body is known only after apply (what jsonencode() writes is unknown as soon as one part of "
-        "it is; the body of azapi 2 is an object, and its other parts stay known)"
+        "the whole body is known only after apply (what jsonencode() writes is unknown as soon as one part "
+        "of it is; the body of azapi 2 is an object, and its other parts stay known)"
     )
 
 
