@@ -20,7 +20,13 @@ from nexusform.importers.az_cells import place
 from nexusform.importers.az_changes import AzChange, ChangedItems, lay_over
 from nexusform.importers.az_documents import ANY, AzItems, Documents, read_items
 from nexusform.importers.az_hardware import read_rack_skus
-from nexusform.importers.az_machines import MachineReading, compute_racks, read_machines, read_racks
+from nexusform.importers.az_machines import (
+    MachineReading,
+    compute_racks,
+    planned_site,
+    read_machines,
+    read_racks,
+)
 from nexusform.importers.az_model import (
     EXPORTED_AT,
     AzCapacity,
@@ -105,12 +111,12 @@ def _inventory(items: AzItems, reading: _Reading) -> AzInventory:
     catalogue = reading.catalogue
     unreadable = items.unreadable | ({"racks", "bare_metal_machines"} if ANY in items.unreadable else set())
     racks = read_racks(items.of("racks"))
-    machines = read_machines(
-        items.of("bare_metal_machines"),
-        MachineReading(
-            racks, reading.by_sku_id, read_rack_skus(items.of("rack_skus")), "racks" not in unreadable
-        ),
+    machine_reading = MachineReading(
+        racks, reading.by_sku_id, read_rack_skus(items.of("rack_skus")), "racks" not in unreadable
     )
+    machines = read_machines(items.of("bare_metal_machines"), machine_reading)
+    if not racks and not machines and unreadable.isdisjoint({"racks", "bare_metal_machines"}):
+        racks, machines = planned_site(items.of("clusters"), machine_reading)
     pools = read_pools(items.of("agent_pools"))
     clusters, nodes, skus = read_clusters(items.of("kubernetes_clusters"), pools, catalogue.vm_skus)
     placed = place(

@@ -191,3 +191,69 @@ def plain_roles(labels: Iterable[str]) -> tuple[str, ...]:
         if name and flag.lower() in {"", "true"}:
             roles.add(name)
     return tuple(sorted(roles))
+
+
+# --- a site before a server is racked ----------------------------------------------------------
+
+
+def planned_site(
+    clusters: Iterable[Item], reading: MachineReading
+) -> tuple[dict[str, AzRack], dict[str, AzMachine]]:
+    """The racks and machines that Nexus clusters define, by id key: what stands once they are deployed. Every
+    machine is taken as ready.
+    """
+    racks: dict[str, AzRack] = {}
+    machines: dict[str, AzMachine] = {}
+    for cluster in clusters:
+        single = cluster.item("aggregatorOrSingleRackDefinition")
+        definitions = [*([single] if single is not None else []), *cluster.items("computeRackDefinitions")]
+        for number, definition in enumerate(definitions, 0 if single is not None else 1):
+            rack = _planned_rack(cluster, definition, number)
+            servers = definition.items("bareMetalMachineConfigurationData")
+            racks[id_key(rack.id)] = rack
+            for server in servers:
+                machine = _planned_machine(server, rack, reading)
+                if machine is not None:
+                    machines[id_key(f"{rack.id}/{machine.name}")] = machine
+        _say_planned(cluster, reading, has_racks=bool(definitions))
+    return racks, machines
+
+
+def _say_planned(cluster: Item, reading: MachineReading, *, has_racks: bool) -> None:
+    nothing = "neither racks nor machines were captured, and this Nexus cluster defines none."
+    roles = "" if reading.rack_skus else ", and as compute-plane, since no rack_skus.json tells the slots"
+    planned = (
+        f"no racks and machines were captured: those that it defines stand in, each taken as ready{roles}."
+    )
+    kind = "derived-at-reading" if has_racks else "missing-field"
+    cluster.report("computeRackDefinitions", kind, planned if has_racks else nothing, Severity.WARNING)
+
+
+def _planned_rack(cluster: Item, definition: Item, number: int) -> AzRack:
+    network_rack = definition.text("networkRackId")
+    name = name_of(network_rack) if network_rack else definition.text("rackSerialNumber")
+    name = name or f"{cluster.text('name') or 'cluster'}-rack{number}"
+    sku_id = definition.text("rackSkuId")
+    return AzRack(name, name, definition.text("availabilityZone"), sku_id, machine_sku_of(sku_id))
+
+
+def _planned_machine(server: Item, rack: AzRack, reading: MachineReading) -> AzMachine | None:
+    slot = server.needed_whole("rackSlot")
+    if slot is None:
+        return None
+    sku, role = _server_in(rack, slot, reading.rack_skus)
+    name = server.text("machineName") or f"{rack.name}-slot{slot:02d}"
+    return AzMachine(
+        name=name,
+        id=f"{rack.id}/{name}",
+        rack=rack.name,
+        slot=slot,
+        machine_sku=sku or rack.machine_sku,
+        machine_sku_id=None,
+        machine_name=server.text("machineName"),
+        roles=(role or COMPUTE,),
+        cordon_status="Uncordoned",
+        power_state="On",
+        ready_state="True",
+        detailed_status="Provisioned",
+    )

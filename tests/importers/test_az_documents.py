@@ -127,3 +127,40 @@ def test_a_directory_is_sorted_by_names_and_what_is_configuration_is_left() -> N
     export = read_directory("export", files, read)
     assert set(export.documents) == {"racks", "agent_pools", "nodes"}
     assert [problem.id for problem in export.problems] == ["unreadable-file"]
+
+
+def test_a_nexus_cluster_alone_is_a_planned_site() -> None:
+    servers = [{"rackSlot": slot, "machineName": f"c{slot}"} for slot in (1, 2)]
+    definition = {
+        "networkRackId": "/x/networkRacks/r1",
+        "rackSkuId": "/x/rackSkus/VNearEdge1_Compute_DellR750_4C2M",
+        "availabilityZone": "1",
+        "bareMetalMachineConfigurationData": servers,
+    }
+    body = {
+        "type": "Microsoft.NetworkCloud/clusters",
+        "name": "lon1",
+        "properties": {"computeRackDefinitions": [definition]},
+    }
+    rack_sku = {
+        "id": "/x/rackSkus/VNearEdge1_Compute_DellR750_4C2M",
+        "name": "VNearEdge1_Compute_DellR750_4C2M",
+        "type": "Microsoft.NetworkCloud/rackSkus",
+        "computeMachines": [{"rackSlot": 1, "model": "PowerEdge R750"}],
+        "controllerMachines": [{"rackSlot": 2, "model": "PowerEdge R650"}],
+    }
+    template = {"$schema": "x", "resources": [body]}
+    documents = {
+        "any": [
+            ("template.json", json.dumps(template).encode()),
+            ("skus.json", json.dumps([rack_sku]).encode()),
+        ]
+    }
+    (site,), findings = read_sites(documents)
+    assert [finding.id for finding in findings] == ["derived-at-reading"]
+    assert site.name == "lon1"
+    assert [(one.name, one.availability_zone) for one in site.inventory.racks] == [("r1", "1")]
+    assert [(one.name, one.machine_sku, one.roles) for one in site.inventory.machines] == [
+        ("c1", "bom-1.7.3", ("compute-plane",)),
+        ("c2", "bom-1.7.3", ("management-plane",)),
+    ]
