@@ -20,18 +20,19 @@ from msgspec import Struct
 from nexusform.planning.plan import Plan
 from nexusform.ports import Registries
 from nexusform.rendering.notation.markup import Markup, Part, data_script, element, joined, trusted_code
+from nexusform.rendering.page.fleet_parts import fleet_part, pods_part
 from nexusform.rendering.page.page_data import page_data
 from nexusform.rendering.page.page_parts import (
     checks_part,
     diagnostics_part,
     drift_part,
-    fleet_part,
     outputs_part,
     overview_part,
     rollouts_part,
     rules_part,
     section,
     tables_part,
+    verdict_part,
 )
 from nexusform.rendering.page.rack_map import SiteMap, build_rack_maps
 from nexusform.rendering.report.overview import Overview, build_overview
@@ -40,7 +41,21 @@ from nexusform.rendering.report.report import Report, build_report
 from nexusform.source import SourceFile
 
 STYLES: Final = ("page.css", "map.css")
-SCRIPTS: Final = ("document.js", "rack_map.js", "vm_list.js", "changes.js", "page.js")
+SCRIPTS: Final = (
+    "document.js",
+    "sites.js",
+    "route.js",
+    "detail.js",
+    "rack_map.js",
+    "layers.js",
+    "arrows.js",
+    "zoom.js",
+    "map.js",
+    "vm_list.js",
+    "changes.js",
+    "search.js",
+    "page.js",
+)
 # Nothing may be fetched or sent, whatever a value in the plan might look like.
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'"
 
@@ -76,6 +91,7 @@ def render_html(
     body = element(
         "body",
         element("a", "Skip to the content", href="#content", class_="skip"),
+        _bar(),
         _header(plan, content.overview),
         element("main", content.main, id="content", tabindex="-1"),
         _footer(plan),
@@ -103,21 +119,32 @@ def _head(overview: Overview) -> Markup:
     )
 
 
+def _bar() -> Markup:
+    """What stays in sight: the sections, which a script names, the search, and the choice of a theme."""
+    sections = element("nav", element("ul", id="sections"), aria_label="Sections")
+    words = "Find a VM, machine, rack or pod"
+    off = {"autocomplete": "off", "spellcheck": "false"}
+    field = element("input", type="search", id="find", placeholder=words, aria_label=words, **off)
+    count = element("span", id="hit-count", class_="unseen", role="status")
+    hits = element("ul", id="hits", hidden=True)
+    choices = [element("option", text, value=value) for value, text in _THEMES]
+    theme = element("select", choices, id="theme", aria_label="Theme")
+    find = element("div", field, count, hits, class_="find", role="search")
+    return element("div", sections, find, theme, class_="bar")
+
+
+_THEMES: Final = (("auto", "light or dark"), ("light", "light"), ("dark", "dark"))
+
+
 def _header(plan: Plan, overview: Overview) -> Markup:
-    """The headline, when and where the plan was made, and the choice of a theme."""
+    """The headline, when and where the plan was made."""
     workspace = f"workspace {plan.workspace}" if plan.workspace != "default" else ""
     when_and_where = " \N{MIDDLE DOT} ".join(text for text in (plan.timestamp, workspace) if text)
-    title = element(
-        "div",
+    return element(
+        "header",
         element("h1", f"Plan: {overview.headline}"),
         element("p", when_and_where, class_="quiet") if when_and_where else None,
     )
-    choices = [element("option", text, value=value) for value, text in _THEMES]
-    theme = element("label", "Theme ", element("select", choices, id="theme"), class_="theme")
-    return element("header", title, theme)
-
-
-_THEMES: Final = (("auto", "as the system"), ("light", "light"), ("dark", "dark"))
 
 
 def _parts(
@@ -127,16 +154,17 @@ def _parts(
     overview: Overview,
     sources: Mapping[str, SourceFile],
 ) -> list[Part]:
-    """The sections; of a plan in error only what tells why."""
-    parts: list[Part] = [overview_part(report, overview), diagnostics_part(report.diagnostics, sources)]
+    """Verdict and map first, then why, then tables; of a plan in error only what tells why."""
+    findings = diagnostics_part(report.diagnostics, sources)
+    parts: list[Part] = [verdict_part(report, overview)]
     if maps:
-        parts.append(section("racks", "Racks", _scripted("map")))
+        parts.append(section("racks", "Map", _scripted("map")))
     if report.errored:
-        return parts
-    parts.append(tables_part(plan.placement_tables))
+        return [*parts, findings, rules_part(plan.separation_rules)]
+    parts += [fleet_part(plan), findings, overview_part(overview), tables_part(plan.placement_tables)]
     if any(site.vms for site in maps):
         parts.append(section("vms", "VMs", _scripted("vm-list")))
-    parts += [fleet_part(plan), rollouts_part(report), rules_part(plan.separation_rules)]
+    parts += [pods_part(plan), rollouts_part(report), rules_part(plan.separation_rules)]
     if plan.changes:
         parts.append(section("changes", "Changes", _scripted("change-tree")))
     return [*parts, drift_part(report.drift), outputs_part(report.outputs), checks_part(plan.checks)]

@@ -10,11 +10,19 @@ from collections.abc import Hashable, Sequence
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from nexusform.address import module_text
-from nexusform.planning.plan import Change, Place, PlacementChange, Plan
+from nexusform.planning.plan import (
+    Change,
+    Place,
+    PlacementChange,
+    Plan,
+    PodPlace,
+    SeparationVerdict,
+)
 from nexusform.rendering.notation.json_values import known_part
 from nexusform.rendering.notation.places import place_text
+from nexusform.rendering.page.fleet_parts import binding_cluster, fleet_members
 from nexusform.rendering.page.legend import Paint, paints
-from nexusform.rendering.page.rack_map import MapMachine, MapRack, MapVm, Mark, SiteMap
+from nexusform.rendering.page.rack_map import MapMachine, MapRack, MapVm, Mark, SiteMap, Sureness
 from nexusform.rendering.report.report import Report, Stanza
 from nexusform.rendering.report.wording import SYMBOLS, headline, headline_address
 from nexusform.rendering.text.stanza_text import drawn_changes, stanza_text
@@ -25,8 +33,9 @@ FIELDS: Final = {
     "vm": ["name", "address", "cluster", "pool", "sku", "mark", "before", "after", "more"],
     "sku": ["name", "cpus", "memory", "cpusInCell", "memoryInCell"],
     "change": ["address", "module", "type", "symbol", "headline", "text", "file", "line"],
-    "row": ["kind", "object", "address", "group", "action", "from", "to", "trigger", "more"],
+    "row": ["kind", "object", "address", "group", "action", "from", "to", "trigger", "more", "at"],
 }
+_STEPS: Final = {Sureness.COUNT: 1, Sureness.LIKELY: 2, Sureness.LOT: 3}
 _MARKS: Final = {Mark.KEPT: 0, Mark.PLACED: 1, Mark.MOVED: 2, Mark.REMOVED: 3}
 
 
@@ -37,6 +46,9 @@ def page_data(plan: Plan, report: Report, maps: Sequence[SiteMap]) -> dict[str, 
         "sites": [_site(site) for site in maps],
         "changes": [_change(change, stanza) for change, stanza in drawn_changes(plan, report)],
         "rows": [_row(row) for row in plan.placements if row.kind != "vm"],
+        "members": [[member.name, member.cluster_id] for member in fleet_members(plan)],
+        "shared": _shared(plan.separation_rules),
+        "errored": plan.errored,
         "tieBreaks": plan.tie_breaks,
     }
 
@@ -132,6 +144,8 @@ def _place(place: Placement | None) -> list[Any] | None:
 def _more(vm: MapVm) -> dict[str, Any] | None:
     """What the plan says of a VM beyond its place; None when it says nothing."""
     document = _explanation(vm.row) if vm.row is not None else {}
+    if vm.sure is not Sureness.UNKNOWN:
+        document["sure"] = _STEPS[vm.sure]
     if vm.provenance and vm.provenance != "predicted":
         document["provenance"] = vm.provenance
     return document or None
@@ -190,7 +204,26 @@ def _row(row: PlacementChange) -> list[Any]:
         _where(row.target),
         row.trigger,
         more or None,
+        _at(row),
     ]
+
+
+def _at(row: PlacementChange) -> list[str]:
+    """Cluster, node and machine of a binding or a pod, for links; "" for what it has not."""
+    place = row.target or row.source
+    if isinstance(place, PodPlace):
+        return [place.cluster, place.node or "", place.machine or ""]
+    return [binding_cluster(row), "", ""]
+
+
+def _shared(verdicts: Sequence[SeparationVerdict]) -> list[dict[str, Any]]:
+    """Hardware that separation rules find shared."""
+    shared: list[dict[str, Any]] = []
+    for verdict in verdicts:
+        for violation in verdict.violations:
+            hardware = {"site": violation.site_id, "rack": violation.rack, "machine": violation.machine}
+            shared.append({"rule": str(verdict.address), **hardware, "members": list(violation.members)})
+    return shared
 
 
 def _where(place: Place | None) -> str:

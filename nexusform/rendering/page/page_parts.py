@@ -8,14 +8,10 @@ from typing import Any, Final
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.plan import (
     CheckResult,
-    PlacementAction,
-    PlacementChange,
     PlacementTable,
-    Plan,
     SeparationVerdict,
 )
 from nexusform.rendering.notation.markup import Markup, Part, element, joined
-from nexusform.rendering.notation.places import place_text
 from nexusform.rendering.notation.snippet import snippet_of
 from nexusform.rendering.report.difference import Difference
 from nexusform.rendering.report.overview import Overview, ResourceCount, RoomRow, TriggerCount, violation_text
@@ -23,8 +19,6 @@ from nexusform.rendering.report.placement_rows import table_row
 from nexusform.rendering.report.report import Report, Stanza
 from nexusform.rendering.report.rollout_rows import HEADS
 from nexusform.rendering.text.stanza_text import output_lines, stanza_text
-from nexusform.scheduling.decision import Refusal
-from nexusform.scheduling.fleet.bindings import Binding
 from nexusform.source import SourceFile
 from nexusform.words import counted
 
@@ -38,16 +32,6 @@ TABLE_HEADS: Final = (
     "Expected VMs per rack",
     "Actual VMs per rack",
 )
-_SIGNS: Final = {
-    PlacementAction.PLACE: "+",
-    PlacementAction.MOVE: "~",
-    PlacementAction.REMOVE: "\N{MINUS SIGN}",
-    PlacementAction.UPDATE: "~",
-    PlacementAction.KEEP: "",
-}
-_MOST_ROWS: Final = 2000
-_WIDEST_GRID: Final = 40
-_MEMBER: Final = "fleet_member_cluster"
 _KINDS: Final = {"vm": "VMs", "binding": "Fleet bindings", "pod": "Pods"}
 
 
@@ -100,20 +84,29 @@ def _table_row(cells: Sequence[Part], classes: Sequence[str | None]) -> Markup:
 # --- overview ----------------------------------------------------------------------------------
 
 
-def overview_part(report: Report, overview: Overview) -> Markup:
-    """The verdict and the figures."""
+def verdict_part(report: Report, overview: Overview) -> Markup:
+    """What a reviewer reads first: the verdict and the figures behind it."""
     lines: list[Part] = []
     if not report.errored:
-        lines.append(element("p", report.verdict, class_="plan-line"))
-        lines += [element("p", text) for text in (overview.placements, overview.certainty) if text]
+        lines.append(element("li", report.verdict, class_="plan-line"))
+        lines += [element("li", text) for text in (overview.placements, overview.certainty) if text]
     if overview.inventory:
-        lines.append(element("p", f"Inventory: {overview.inventory}"))
+        kind = "old" if overview.inventory_is_old else None
+        lines.append(element("li", f"Inventory: {overview.inventory}", class_=kind))
     if overview.risks:
-        lines.append(element("p", f"{counted(overview.warnings, 'warning')}: {'; '.join(overview.risks)}"))
-    return section("overview", "Overview", _verdict(overview), lines, _room(overview), _counts(overview))
+        risks = f"{counted(overview.warnings, 'warning')}: {'; '.join(overview.risks)}"
+        lines.append(element("li", element("a", risks, href="#diagnostics")))
+    return element("div", _verdict(overview), element("ul", lines, class_="figures"), id="verdict")
+
+
+def overview_part(overview: Overview) -> Part:
+    """The room that is left, and what changes, in tables."""
+    room, counts = _room(overview), _counts(overview)
+    return section("overview", "Room and counts", room, counts, data_short="Room") if room or counts else None
 
 
 def _verdict(overview: Overview) -> Markup:
+    """Whether it may be applied; a plan that is refused says where that is explained."""
     if overview.denied:
         return element("p", element("strong", "Denied"), f" by {overview.denied}", class_="verdict denied")
     because = f" ({'; '.join(overview.reasons)})" if overview.reasons else ""
@@ -172,7 +165,7 @@ def diagnostics_part(diagnostics: Sequence[Diagnostic], sources: Mapping[str, So
     counts = ((errors, "error"), (len(diagnostics) - errors, "warning"))
     title = ", ".join(counted(count, noun) for count, noun in counts if count)
     articles = [_diagnostic(diagnostic, sources) for diagnostic in diagnostics]
-    return section("diagnostics", f"Findings: {title}", articles)
+    return section("diagnostics", f"Findings: {title}", articles, data_short="Findings")
 
 
 def _diagnostic(diagnostic: Diagnostic, sources: Mapping[str, SourceFile]) -> Markup:
@@ -256,7 +249,8 @@ def outputs_part(outputs: Sequence[Difference]) -> Part:
     """Outputs that change."""
     if not outputs:
         return None
-    return section("outputs", "Outputs that change", diff_lines("\n".join(output_lines(outputs)), "Outputs"))
+    text = "\n".join(output_lines(outputs))
+    return section("outputs", "Outputs that change", diff_lines(text, "Outputs"), data_short="Outputs")
 
 
 def drift_part(stanzas: Sequence[Stanza]) -> Part:
@@ -278,120 +272,12 @@ def diff_lines(text: str, label: str) -> Markup:
     return element("pre", shown, class_="diff", tabindex="0", role="group", aria_label=label)
 
 
-# --- fleet -------------------------------------------------------------------------------------
-
-
-def fleet_part(plan: Plan) -> Part:
-    """The section of bindings and pods; nothing when the plan has none."""
-    bindings = [row for row in plan.placements if row.kind == "binding"]
-    pods = [row for row in plan.placements if row.kind == "pod"]
-    if not bindings and not pods:
-        return None
-    parts = [_grid(bindings, _members(plan)), _refusals(bindings)] if bindings else []
-    return section("fleet", "Fleet", parts, _pods(pods))
-
-
 def rollouts_part(report: Report) -> Part:
     """How placements get their resources, step by step; nothing where that is one step."""
     tables = [table(each.title, HEADS, each.rows) for each in report.rollouts]
     note = "Times are the earliest: what waits tell, without the time that updates take."
-    return section("rollouts", "How it rolls out", element("p", note), tables) if tables else None
-
-
-def _members(plan: Plan) -> set[str]:
-    """The members that the fleet has after the plan, whether a placement wants them or not."""
-    names: set[str] = set()
-    for change in plan.changes:
-        if change.address.type != _MEMBER or change.after is None or change.sensitive_after:
-            continue
-        name = change.after.get("name")
-        if isinstance(name, str):
-            names.add(name)
-    return names
-
-
-def _cluster(row: PlacementChange) -> str:
-    place = row.target or row.source
-    return place.cluster if isinstance(place, Binding) else row.object
-
-
-def _grid(rows: Sequence[PlacementChange], members: set[str]) -> Part:
-    """A row per placement, a column per cluster, the binding in each cell."""
-    bindings: dict[tuple[str, str], PlacementChange] = {}
-    refusals: dict[tuple[str, str], Refusal] = {}
-    for row in rows:
-        placement = str(row.address)
-        bindings[placement, _cluster(row)] = row
-        for refusal in row.rejected:
-            refusals[placement, refusal.candidate] = refusal
-    clusters = {cluster for _, cluster in (*bindings, *refusals)}
-    if len(clusters) > _WIDEST_GRID:
-        return _one_by_one(rows)
-    if len(clusters | members) <= _WIDEST_GRID:
-        clusters |= members
-    columns = sorted(clusters)
-    placements = list(dict.fromkeys(str(row.address) for row in rows))
-    grid: list[list[Part]] = []
-    for placement in placements[:_MOST_ROWS]:
-        keys = [(placement, cluster) for cluster in columns]
-        grid.append([placement, *(_cell(bindings.get(key), refusals.get(key)) for key in keys)])
-    return [_cut(len(placements)), table("Placements by cluster", ("Placement", *columns), grid)]
-
-
-def _one_by_one(rows: Sequence[PlacementChange]) -> Part:
-    """Too many clusters for a grid: a line per binding."""
-    lines = [(str(row.address), _cluster(row), _binding(row)) for row in rows[:_MOST_ROWS]]
-    return [_cut(len(rows)), table("Placements by cluster", ("Placement", "Cluster", "Binding"), lines)]
-
-
-def _cut(count: int) -> Part:
-    return element("p", f"The first {_MOST_ROWS:,} of {count:,} are listed.") if count > _MOST_ROWS else None
-
-
-def _cell(row: PlacementChange | None, refusal: Refusal | None) -> Part:
-    if row is not None:
-        return _binding(row)
-    return element("span", f"refused: {refusal.rule}" if refusal else "\N{EN DASH}", class_="quiet")
-
-
-def _binding(row: PlacementChange) -> Part:
-    """What a cell says of a binding: its state, why, and its scores."""
-    place = row.target or row.source
-    state = str(place.state) if isinstance(place, Binding) else row.action.value
-    reason = row.reason if row.reason != row.trigger else ""
-    why = ": ".join(text for text in (row.trigger, reason) if text)
-    scores = ", ".join(f"{name} {score}" for name, score in row.scores.items())
-    return [
-        element("span", f"{_SIGNS[row.action]} {state}".strip(), class_=f"mark-{row.action.value}"),
-        element("div", why, class_="quiet small") if why else None,
-        element("div", scores, class_="quiet small") if scores else None,
-    ]
-
-
-def _refusals(rows: Sequence[PlacementChange]) -> Part:
-    """Every cluster that a rule refused, or where to ask."""
-    refusals: dict[tuple[str, str, str, str], None] = {}
-    for row in rows:
-        for refusal in row.rejected:
-            refusals[str(row.address), refusal.candidate, refusal.rule, refusal.reason] = None
-    if not refusals:
-        hint = "Why a cluster was not picked: plan with -placements=all, or ask nexusform explain."
-        return element("p", hint, class_="quiet")
-    heads = ("Placement", "Cluster", "Rule", "Why")
-    lines = list(refusals)[:_MOST_ROWS]
-    return [_cut(len(refusals)), table("Clusters that were refused", heads, lines)]
-
-
-def _pods(rows: Sequence[PlacementChange]) -> Part:
-    if not rows:
-        return None
-    heads = ("Pod", "Workload", "Action", "From", "To", "Trigger")
-    lines = [_pod_line(row) for row in rows[:_MOST_ROWS]]
-    return [_cut(len(rows)), table("Pods", heads, lines, firm=True)]
-
-
-def _pod_line(row: PlacementChange) -> tuple[str, ...]:
-    action = f"{_SIGNS[row.action]} {row.action.value}".strip()
-    origin = place_text(row.source) if row.source else ""
-    target = place_text(row.target) if row.target else ""
-    return row.object, row.pool, action, origin, target, row.trigger
+    return (
+        section("rollouts", "How it rolls out", element("p", note), tables, data_short="Rollouts")
+        if tables
+        else None
+    )

@@ -7,10 +7,12 @@ number in the order in which they take up room.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from typing import Final, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.demands import PlacedVm, number_order
 from nexusform.planning.occupancy import PoolVms, SiteMachine, SiteRack, SiteVms
@@ -31,6 +33,22 @@ class Mark(StrEnum):
     REMOVED = "removed"
 
 
+class Sureness(StrEnum):
+    """How sure the place is that a plan gives to a VM, over the repeated tie-breaks.
+
+    COUNT: its rack gets that many VMs of its pool in every one. LIKELY: it has this rack in half of them or
+    more. LOT: in fewer. UNKNOWN: no tie-break was repeated, or the plan places it not.
+    """
+
+    UNKNOWN = ""
+    COUNT = "count"
+    LIKELY = "likely"
+    LOT = "lot"
+
+
+_LIKELY: Final = 0.5
+
+
 class MapVm(Struct, frozen=True):
     """One VM; `row` is what the plan says of it (None for what it leaves alone without a row).
 
@@ -47,6 +65,7 @@ class MapVm(Struct, frozen=True):
     after: Placement | None
     provenance: str = ""
     row: PlacementChange | None = None
+    sure: Sureness = Sureness.UNKNOWN
 
     @property
     def trigger(self) -> str:
@@ -95,9 +114,12 @@ class SiteMap(Struct, frozen=True):
 
 
 def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
-    """The map of every site, by id. A plan in error shows what stands."""
-    rows = {} if plan.errored else _rows(plan)
-    return tuple(_SiteDraft(site, rows).drawn() for site in plan.sites)
+    """The map of every site, by id. A plan in error shows what it would have placed beside what stands."""
+    rows = _rows(plan)
+    certain = {
+        (str(pool.address), pool.pool, rack) for pool in plan.placement_tables for rack in pool.counts_certain
+    }
+    return tuple(_SiteDraft(site, rows, certain).drawn() for site in plan.sites)
 
 
 def short_names(clusters: Sequence[str]) -> dict[str, str]:
@@ -129,6 +151,7 @@ def _common_front(names: Sequence[str]) -> int:
 # --- putting together --------------------------------------------------------------------------
 
 _VmKey: TypeAlias = tuple[str, str]  # address, name
+_PoolRack: TypeAlias = tuple[str, str, str]  # address, pool, rack
 
 
 def _rows(plan: Plan) -> dict[_VmKey, list[PlacementChange]]:
@@ -144,6 +167,7 @@ class _SiteDraft(Struct):
 
     site: SiteVms
     rows: Mapping[_VmKey, list[PlacementChange]]
+    certain: AbstractSet[_PoolRack]
     vms: list[MapVm] = field(default_factory=list)
     before: dict[str, list[int]] = field(default_factory=dict)
     after: dict[str, list[int]] = field(default_factory=dict)
@@ -165,7 +189,17 @@ class _SiteDraft(Struct):
             old.update((_key(pool, vm), (pool, vm)) for vm in pool.before)
             new.update((_key(pool, vm), (pool, vm)) for vm in pool.after)
         for key in _in_order(self.site.pools):
-            self._add(_map_vm(old.get(key), new.get(key), self.rows.get(key, ())))
+            vm = _map_vm(old.get(key), new.get(key), self.rows.get(key, ()))
+            self._add(replace(vm, sure=self._sureness(vm)))
+
+    def _sureness(self, vm: MapVm) -> Sureness:
+        """How sure its new place is."""
+        if vm.row is None or vm.row.certainty is None or vm.after is None or vm.mark is Mark.KEPT:
+            return Sureness.UNKNOWN
+        share = vm.row.certainty.rack
+        if share >= 1 or (vm.address, vm.pool, vm.after.rack) in self.certain:
+            return Sureness.COUNT
+        return Sureness.LIKELY if share >= _LIKELY else Sureness.LOT
 
     def _add(self, vm: MapVm) -> None:
         """Number a VM and list it on its machines."""

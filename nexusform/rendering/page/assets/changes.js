@@ -17,9 +17,10 @@ function changeItem(change) {
   const place = change.file ? make("span", { class: "quiet" }, ` (${change.file}:${change.line})`) : null;
   const head = [sign, make("code", {}, change.address), ` ${change.headline}`, place];
   if (!change.text) return make("div", { class: "plain" }, head);
-  const found = make("details", { ontoggle: () => {
+  const found = make("details", { ontoggle: () => found.fill() }, make("summary", {}, head));
+  found.fill = () => {
     if (found.open && found.children.length === 1) found.append(diffOf(change.text, change.address));
-  } }, make("summary", {}, head));
+  };
   return found;
 }
 
@@ -35,9 +36,10 @@ function startChanges(into) {
   const group = (title, rows, open) => {
     const inner = make("div", {});
     const wrap = make("div", {});
-    const found = make("details", { ontoggle: () => {
+    const found = make("details", { ontoggle: () => found.fill() }, make("summary", {}, `${title} (${rows.length.toLocaleString("en")})`), inner);
+    found.fill = () => {
       if (found.open && !inner.children.length) { inner.append(wrap); chunked(inner, rows, changeItem, wrap); }
-    } }, make("summary", {}, `${title} (${rows.length.toLocaleString("en")})`), inner);
+    };
     found.open = open;
     return found;
   };
@@ -54,6 +56,13 @@ function startChanges(into) {
     holder.replaceChildren(...[...groups].map(([title, listed]) => group(title, listed, open)));
     status.textContent = rows.length ? `${counted(rows.length, "object")}.` : "Nothing found.";
   };
+
+  // Paper shows the differences of a plan that a person reads; of a longer one its objects.
+  printers.push(() => {
+    const opened = (all) => all.forEach((each) => { each.open = true; each.fill(); });
+    opened(holder.querySelectorAll(":scope > details"));
+    if (changes.filter(shown).length <= OPEN_GROUPS) opened(holder.querySelectorAll("details details"));
+  });
 
   const search = searchBox("Search addresses and differences", "change-search", (text) => { state.text = text; draw(); });
   const same = tick("unchanged objects too", (value) => { state.same = value; draw(); });

@@ -5,7 +5,12 @@
 let plan = null;
 const MARKS = ["kept", "placed", "moved", "removed"];
 const SIGNS = ["", "+", "~", "\u2212"];
+// How sure a place is: 0 is not computed, or not of this plan.
+const STEPS = ["", "count certain", "likely", "by lot"];
 const CHUNK = 100;
+// What is called before the page is printed, to show lists in full.
+const printers = [];
+const MOST_PRINTED = 2000;
 
 /** Rows are lists; this gives them the names of their fields. */
 function named(kind, row) {
@@ -51,39 +56,15 @@ function tick(label, changed) {
 function chunked(into, rows, draw, wrap) {
   let shown = 0;
   const more = make("button", { type: "button", onclick: () => step() });
-  const step = () => {
-    wrap.append(...rows.slice(shown, shown + CHUNK).map(draw));
-    shown = Math.min(shown + CHUNK, rows.length);
+  const step = (most = CHUNK) => {
+    wrap.append(...rows.slice(shown, shown + most).map(draw));
+    shown = Math.min(shown + most, rows.length);
     more.textContent = `Show ${Math.min(CHUNK, rows.length - shown)} more of ${(rows.length - shown).toLocaleString("en")}`;
     more.hidden = shown >= rows.length;
   };
   step();
   into.append(more);
+  return () => { if (shown < MOST_PRINTED) step(MOST_PRINTED - shown); };
 }
 
 function counted(count, noun) { return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`; }
-
-function placeText(place) {
-  if (!place) return "";
-  const [rack, machine, , ...cells] = place;
-  if (!cells.length) return `${rack} / ${machine}`;
-  return `${rack} / ${machine} / ${cells.length === 1 ? "cell" : "cells"} ${cells.join("+")}`;
-}
-
-/** Everything that is known of a site's VM, by name. */
-function vmOf(site, number) {
-  const vm = named("vm", site.vms[number]);
-  vm.number = number;
-  vm.paint = site.clusters[vm.cluster];
-  vm.pool = site.pools[vm.pool];
-  vm.address = site.addresses[vm.address];
-  vm.sku = named("sku", site.skus[vm.sku]);
-  vm.more = vm.more || {};
-  vm.trigger = vm.more.trigger || "";
-  return vm;
-}
-
-function happens(vm) {
-  const why = vm.trigger ? ` (${vm.trigger})` : "";
-  return vm.mark === 0 ? "stays" : `${MARKS[vm.mark]}${why}`;
-}

@@ -8,11 +8,14 @@ const PARTS = [["map", startMap], ["vm-list", startVmList], ["change-tree", star
 
 function render(data) {
   plan = data;
+  printers.length = 0;
   forget();
   for (const [id, begin] of PARTS) {
     const place = document.getElementById(id);
     if (place) { place.replaceChildren(); begin(place); }
   }
+  nameSections();
+  follow();
 }
 
 function replace(main, data) {
@@ -20,10 +23,13 @@ function replace(main, data) {
   render(data);
 }
 
-(function start() {
-  document.body.append(detail.box, tip);
-  document.addEventListener("keydown", (event) => { if (event.key === "Escape") detail.close(); });
+/** The bar's links to the sections that this plan has. */
+function nameSections() {
+  const sections = [...document.querySelectorAll("main > section")];
+  document.getElementById("sections").replaceChildren(...sections.map((section) => make("li", {}, make("a", { href: `#${section.id}` }, section.dataset.short || section.querySelector("h2").textContent))));
+}
 
+function startTheme() {
   const theme = document.getElementById("theme");
   const remember = (value) => {
     // A page opened from a file may have no storage; the choice then lasts as long as the page.
@@ -39,6 +45,33 @@ function replace(main, data) {
   theme.value = ["auto", "light", "dark"].includes(known) ? known : "auto";
   wear(theme.value);
   theme.addEventListener("change", () => { wear(theme.value); remember(theme.value); });
+}
+
+/** Paper is as wide as A4 across; arrows must be drawn for that, and lists in full. */
+function startPrinting() {
+  const redraw = (wide) => {
+    if (!frame.stage) return;
+    frame.stage.style.width = wide;
+    drawStage(frame.stage);
+  };
+  window.addEventListener("beforeprint", () => { redraw("1040px"); printers.forEach((print) => print()); });
+  window.addEventListener("afterprint", () => redraw(""));
+}
+
+(function start() {
+  document.body.append(detail.box, tip);
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape") detail.close(); });
+  document.addEventListener("mousemove", hover);
+  window.addEventListener("hashchange", follow);
+  let width = window.innerWidth;
+  window.addEventListener("resize", () => {
+    if (!frame.stage || !frame.stage.isConnected || width === window.innerWidth) return;
+    width = window.innerWidth;
+    drawStage(frame.stage);
+  });
+  startTheme();
+  startSearch();
+  startPrinting();
   render(JSON.parse(document.getElementById("plan-data").textContent));
   document.documentElement.dataset.ready = "yes";
 }());

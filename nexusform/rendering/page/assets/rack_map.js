@@ -1,19 +1,11 @@
 "use strict";
-// The rack map: racks are drawn when they come into sight and emptied when they leave it.
+// Racks, machines, cells and VMs as boxes. What changes stands in one picture: VMs where they are after the plan,
+// ghosts where they left, arrows between (arrows.js). Layers (layers.js) paint cells instead of VMs.
 
+const VIEWS = { change: "Before \u2192 after", before: "Before", after: "After", sides: "Side by side" };
 const filters = { cluster: "", pool: "", trigger: "", changed: false };
 const listeners = [];
-const map = { site: 0, side: "after" };
-
-/** What belongs to the plan that was drawn last: who listens to filters, a site that may be gone, open details. */
-function forget() {
-  listeners.length = 0;
-  map.site = 0;
-  Object.assign(filters, { cluster: "", pool: "", trigger: "", changed: false });
-  detail.opener = null;
-  detail.close();
-  tip.hidden = true;
-}
+const map = { site: 0, view: "change", layer: "cluster", lost: "", rack: "", machine: "" };
 
 function passes(vm) {
   return (!filters.cluster || vm.paint.name === filters.cluster)
@@ -24,278 +16,150 @@ function passes(vm) {
 
 function filtered() { return filters.cluster || filters.pool || filters.trigger || filters.changed; }
 
-const detail = {
-  box: make("aside", { class: "detail", id: "detail", "aria-live": "polite", "aria-label": "Details", hidden: true }),
-  opener: null,
-  show(title, pairs, opener) {
-    const close = make("button", { type: "button", class: "close", onclick: () => this.close() }, "Close");
-    const list = make("dl", {}, pairs.filter(([, value]) => value !== "" && value !== undefined)
-      .map(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
-    this.box.replaceChildren(close, make("h3", {}, title), list);
-    this.box.hidden = false;
-    document.querySelectorAll(".chosen").forEach((old) => old.classList.remove("chosen"));
-    if (opener) opener.classList.add("chosen");
-    this.opener = opener || null;
-  },
-  close() {
-    if (this.box.hidden) return;
-    this.box.hidden = true;
-    document.querySelectorAll(".chosen").forEach((old) => old.classList.remove("chosen"));
-    if (this.opener && this.opener.isConnected) this.opener.focus();
-  },
-};
+function siteShown() { return plan.sites[map.site]; }
 
-function share(part) { return `${Math.round(part * 100)} %`; }
-
-function showVm(vm, opener) {
-  const more = vm.more;
-  const sure = more.certainty
-    ? `this rack in ${share(more.certainty[0])}, this machine in ${share(more.certainty[1])} of ${plan.tieBreaks} tie-breaks` : "";
-  const scores = Object.entries(more.scores || {}).map(([name, value]) => `${name} ${value}`).join(", ");
-  const refused = (more.rejected || []).map(([who, rule, why]) => make("div", {}, `${who}: ${why} (${rule})`));
-  detail.show(vm.name, [
-    ["Cluster", vm.paint.name], ["Pool", vm.pool],
-    ["SKU", `${vm.sku.name}: ${vm.sku.cpus} host vCPUs, ${vm.sku.memory} GiB`],
-    ["What happens", happens(vm)], ["Why", more.reason || ""],
-    ["Before", placeText(vm.before)], ["After", placeText(vm.after)],
-    ["Certainty", sure], ["Scores", scores], ["Known from", more.provenance || ""],
-    ["Declared at", vm.address ? make("code", {}, vm.address) : ""],
-    ["Refused", refused.length ? make("div", {}, refused) : ""],
-  ], opener);
+/** The views that say something of a site: one where nothing stood before it or nothing changes. */
+function viewsOf(model) {
+  const changes = model.marks[1] + model.marks[2] + model.marks[3];
+  return changes && model.stood ? Object.keys(VIEWS) : ["after"];
 }
 
-function showMachine(site, machine, rack, opener) {
-  const numbers = machine[map.side];
-  const free = Array.from({ length: machine.cells }, () => [machine.cpus, machine.memory]);
-  let unknown = 0;
-  for (const number of numbers) {
-    const vm = vmOf(site, number);
-    if (vm[map.side].length === 3) unknown += 1;
-    for (const cell of vm[map.side].slice(3)) {
-      if (free[cell]) { free[cell][0] -= vm.sku.cpusInCell; free[cell][1] -= vm.sku.memoryInCell; }
-    }
-  }
-  detail.show(machine.name, [
-    ["Rack", `${rack.name}, zone ${rack.zone}, slot ${machine.slot}`],
-    ["Hardware", `${machine.sku ? `${machine.sku}: ` : ""}${machine.cells} x ${machine.cpus} vCPU / ${machine.memory} GiB`],
-    ["Takes new VMs", machine.refusal ? `no: ${machine.refusal}` : "yes"],
-    ...(unknown
-      ? [["Cells", `not known of ${unknown} of its VMs`]]
-      : free.map(([cpus, memory], cell) => [`Cell ${cell}`, `${Math.max(cpus, 0)} vCPU and ${Math.max(memory, 0)} GiB free`])),
-    ["VMs", numbers.map((number) => site.vms[number][0]).join(", ") || "none"],
-  ], opener);
+/** What a VM's box says on a side: {mark, sure, ghost}; marks stand where VMs arrive and where they leave. */
+function faceOf(model, vm, side, ghost) {
+  const marked = side === "after" ? arrives(vm) : leaves(vm);
+  const mark = ghost || (marked && vm.mark !== model.plainMark) ? vm.mark : 0;
+  const sure = side === "after" && arrives(vm) && vm.sure !== model.plainStep ? vm.sure : 0;
+  return { mark, sure, ghost };
 }
 
-const tip = make("div", { class: "tip", hidden: true, "aria-hidden": "true" });
-
-function hover(event) {
-  const target = event.target.closest ? event.target.closest("[data-tip]") : null;
-  tip.hidden = !target;
-  if (!target) return;
-  tip.textContent = target.dataset.tip;
-  const wide = tip.offsetWidth, high = tip.offsetHeight;
-  const x = Math.min(event.clientX + 12, window.innerWidth - wide - 8);
-  const y = event.clientY + 18 + high > window.innerHeight ? event.clientY - high - 10 : event.clientY + 18;
-  tip.style.left = `${Math.max(x, 4)}px`;
-  tip.style.top = `${Math.max(y, 4)}px`;
+function vmTip(vm) {
+  const lines = [vm.name, `${vm.paint.name}${vm.pool ? ` / ${vm.pool}` : ""}, ${vm.sku.name}`];
+  if (vm.mark === 2) lines.push(`${placeText(vm.before)} \u2192 ${placeText(vm.after)}`);
+  else lines.push(placeText(vm.after || vm.before));
+  lines.push(`${happens(vm)}${vm.sure ? `, ${STEPS[vm.sure]}` : ""}`);
+  const pods = podsOf(vm).length;
+  if (pods) lines.push(counted(pods, "pod"));
+  return lines.join("\n");
 }
 
-function vmButton(vm, machine, cell, first) {
-  const wide = machine.memory ? Math.min(vm.sku.memoryInCell / machine.memory, 1) * 100 : 100;
-  const here = map.side === "after" ? vm.mark === 1 || vm.mark === 2 : vm.mark === 2 || vm.mark === 3;
-  const mark = here ? vm.mark : 0;
-  // A box is about 54 pixels wide; where the key does not fit beside the sign, the sign matters more.
-  const fits = (text) => wide * 1.08 / machine.cells >= 7.3 * text.length + 4.5;
-  const shown = [`${SIGNS[mark]}${vm.paint.key}`, SIGNS[mark]].find(fits) || "";
-  const words = `${shown ? `${shown}: ` : ""}${vm.name}, ${vm.paint.name}${vm.pool ? ` ${vm.pool}` : ""}, ${machine.name} cell ${cell}, ${happens(vm)}`;
-  const found = make("button", {
-    type: "button", tabindex: "-1", "data-vm": vm.number,
-    "aria-label": first ? words : null, "aria-hidden": first ? null : "true",
-    class: `vm paint-${vm.paint.colour} ${vm.paint.pattern} ${MARKS[mark]}${passes(vm) ? "" : " faded"}`,
-    "data-tip": `${vm.name}\n${vm.paint.name}${vm.pool ? ` / ${vm.pool}` : ""}, ${vm.sku.name}\n${placeText(vm[map.side])}\n${happens(vm)}`,
-  }, make("span", {}, shown));
-  found.style.width = `${wide}%`;
-  return found;
+/** A VM's box in one cell; `part` is how much of the cell's memory it takes. */
+function vmBox(model, vm, machine, side, ghost, part, cell) {
+  const face = faceOf(model, vm, side, ghost);
+  const sign = SIGNS[face.mark];
+  const kind = ["vm", ghost ? "ghost" : "", `paint-${vm.paint.colour}`, ghost ? "" : vm.paint.pattern, MARKS[face.mark], face.sure ? `sure-${face.sure}` : "", passes(vm) ? "" : "faded"];
+  const where = cell === undefined ? machine.name : `${machine.name} cell ${cell}`;
+  const words = `${vm.name}, ${vm.paint.name}${vm.pool ? ` ${vm.pool}` : ""}, ${where}, ${ghost ? "leaves here, " : ""}${happens(vm)}`;
+  const box = make("button", {
+    type: "button", tabindex: "-1", "data-vm": vm.number, "data-side": ghost ? "before" : side, class: kind.filter(Boolean).join(" "), "data-tip": vmTip(vm),
+  }, make("span", { class: "unseen" }, words), make("span", { class: "key", "aria-hidden": "true" }, sign ? make("i", {}, sign) : null, make("span", {}, vm.paint.key)),
+  make("span", { class: "long", "aria-hidden": "true" }, make("span", {}, `${sign}${vm.name}`)));
+  box.style.setProperty("--part", `${Math.round(part * 1000) / 10}%`);
+  return box;
 }
 
-function machineRow(site, rack, row) {
-  const machine = named("machine", row);
-  const other = map.side === "after" ? 3 : 1;
+function sharePart(size, whole) { return whole ? Math.min(size / whole, 1) : 1; }
+
+function machineRow(model, machine, side) {
+  const other = side === "after" ? 3 : 1;
   const cells = Array.from({ length: machine.cells }, () => make("div", { class: "cell" }));
-  const loose = make("div", { class: "cell" });  // beside them: VMs whose cells nobody told
-  for (const number of machine[map.side]) {
-    const vm = vmOf(site, number);
-    const own = vm[map.side].slice(3);
-    own.forEach((cell, at) => {
-      if (cells[cell]) cells[cell].append(vmButton(vm, machine, cell, at === 0));
+  const loose = [];
+  const put = (number, at, ghost) => {
+    const vm = model.vms[number];
+    const places = vm[at].slice(3);
+    if (!places.length) loose.push(vmBox(model, vm, machine, side, ghost, sharePart(vm.sku.memory, machine.memory * machine.cells)));
+    places.forEach((cell, which) => {
+      if (!cells[cell]) return;
+      const box = vmBox(model, vm, machine, side, ghost, sharePart(vm.sku.memoryInCell, machine.memory), cell);
+      if (which) box.setAttribute("aria-hidden", "true");
+      cells[cell].append(box);
     });
-    if (!own.length) loose.append(vmButton(vm, machine, "not known", true));
-  }
-  if (loose.childElementCount) cells.push(loose);
+  };
+  machine[side].forEach((number) => put(number, side, false));
+  if (map.view === "change") machine.before.filter((number) => leaves(model.vms[number])).forEach((number) => put(number, "before", true));
+  paintCells(model, machine, side, cells);
+  if (loose.length) cells.push(make("div", { class: "cell loose", "data-tip": "Nobody told the cells of these VMs." }, loose));
   const refused = machine.refusal ? `, takes no new VMs: ${machine.refusal}` : "";
   const number = String(machine.slot).padStart(2, "0");
   const slot = make("button", {
-    type: "button", class: "slot", tabindex: "-1", "aria-label": `${number}: machine ${machine.name}${refused}`,
-    "data-tip": `${machine.name}${refused}`, onclick: (event) => showMachine(site, machine, rack, event.currentTarget),
-  }, number);
-  const kind = `machine${machine.refusal ? " refused" : ""}${machine.mark === other ? " gone" : ""}`;
-  return make("div", { class: kind }, slot, make("div", { class: "cells" }, cells));
+    type: "button", class: "slot", tabindex: "-1", "data-machine": machine.name,
+    "aria-label": `${number}: machine ${machine.name}${refused}`, "data-tip": `${machine.name}${refused}`,
+  }, make("span", { class: "short" }, number), make("span", { class: "whole" }, machine.name));
+  const shared = sharedOn(machine.name).length ? " shared" : "";
+  const kind = `machine${machine.refusal ? " refused" : ""}${machine.mark === other ? " gone" : ""}${shared}`;
+  const holder = make("div", { class: "cells" }, cells);
+  holder.style.setProperty("--cells", machine.cells);
+  return make("div", { class: kind, "data-machine": machine.name }, slot, holder);
 }
 
-const ROW = 25;
-// More racks than these scroll in a box of their own and are emptied when out of sight.
-const MANY_RACKS = 48;
-let grid = null;
-let watcher = null;
+function sharedOn(machine) { return plan.shared.filter((each) => each.machine === machine); }
 
-function drawRack(box, site, rack) {
-  const rows = rack.machines.map((row) => machineRow(site, rack, row));
-  box.replaceChildren(box.firstElementChild, ...rows);
-  const current = grid.querySelector('[tabindex="0"]');
-  if (!current) { const first = box.querySelector("button.vm, button.slot"); if (first) first.tabIndex = 0; }
+function rackBox(site, model, rack, side) {
+  const zone = rack.zone === rack.name || !rack.zone ? "" : ` \u00b7 zone ${rack.zone}`;
+  const lost = map.layer === "loss" && map.lost === rack.name;
+  const title = make("h3", {}, make("a", { href: linkTo(site, "rack", rack.name) }, rack.name), make("span", { class: "quiet" }, `${zone}${rack.planned ? " (planned)" : ""}${lost ? " \u00b7 lost" : ""}`));
+  return make("div", { class: `rack${lost ? " lost" : ""}`, role: "group", "aria-label": `Rack ${rack.name}, zone ${rack.zone}` }, title, rack.machines.map((machine) => machineRow(model, machine, side)));
 }
 
-function drawGrid() {
-  const site = plan.sites[map.site];
-  if (watcher) watcher.disconnect();
-  grid.replaceChildren();
-  grid.classList.toggle("tall", site.racks.length > MANY_RACKS);
-  const boxes = new Map();
-  watcher = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      const rack = boxes.get(entry.target);
-      if (entry.isIntersecting) drawRack(entry.target, site, rack);
-      else if (site.racks.length > MANY_RACKS) entry.target.replaceChildren(entry.target.firstElementChild);
-    }
-  }, { root: site.racks.length > MANY_RACKS ? grid : null, rootMargin: "600px 0px" });
-  for (const rack of site.racks) {
-    const zone = rack.zone === rack.name ? "" : ` \u00b7 zone ${rack.zone}`;
-    const words = `${rack.name}${zone}${rack.planned ? " (planned)" : ""}`;
-    const box = make("div", { class: "rack", role: "group", "aria-label": `Rack ${rack.name}, zone ${rack.zone}` }, make("h3", {}, words));
-    box.style.minHeight = `${rack.machines.length * ROW + 22}px`;
-    boxes.set(box, rack);
-    grid.append(box);
-    watcher.observe(box);
-  }
+function racksShown(model) {
+  const all = [...model.racks.values()];
+  return map.rack ? all.filter((rack) => rack.name === map.rack) : all;
+}
+
+function racksGrid(site, model, side, id) {
+  const grid = make("div", { class: `racks layer-${map.layer}${map.rack ? " one" : ""}`, id, role: "group", "aria-label": `Racks ${side === "before" ? "before" : "after"} the plan; the arrow keys move between machines and VMs` });
+  grid.append(...racksShown(model).map((rack) => rackBox(site, model, rack, side)));
+  const first = grid.querySelector("button.vm, button.slot");
+  if (first) first.tabIndex = 0;
+  grid.addEventListener("keydown", steer);
+  return grid;
+}
+
+/** The picture of what is chosen: a machine, a rack, a site, or a site too large for boxes. */
+function drawStage(stage) {
+  const site = siteShown();
+  const model = modelOf(site);
+  const machine = map.machine && model.machines.get(map.machine);
+  stage.className = `stage view-${map.view}`;
+  if (machine) stage.replaceChildren(machineView(site, model, machine));
+  else if (isLarge(model) && !map.rack) stage.replaceChildren(overviewOf(site, model, stage.clientWidth));
+  else if (map.view === "sides") {
+    const panel = (side, id) => make("div", { class: "panel" }, make("h3", { class: "side" }, side === "before" ? "Before" : "After"), racksGrid(site, model, side, id));
+    stage.replaceChildren(panel("before", "rack-grid-before"), panel("after", "rack-grid"));
+  } else stage.replaceChildren(racksGrid(site, model, map.view === "before" ? "before" : "after", "rack-grid"));
+  drawArrows(stage, model);
 }
 
 function steer(event) {
+  const grid = event.currentTarget;
   const from = event.target.closest("button");
   const keys = ["ArrowRight", "ArrowLeft", "ArrowDown", "ArrowUp", "Home", "End"];
   if (!from || !keys.includes(event.key)) return;
   event.preventDefault();
-  const all = [...grid.querySelectorAll('button:not([aria-hidden="true"])')];
+  const all = [...grid.querySelectorAll('button:not([aria-hidden="true"])')].filter((button) => button.offsetWidth);
   const at = all.indexOf(from);
   let to = null;
   if (event.key === "ArrowRight") to = all[at + 1];
   else if (event.key === "ArrowLeft") to = all[at - 1];
   else if (event.key === "Home") to = all[0];
   else if (event.key === "End") to = all[all.length - 1];
-  else {
-    const here = from.getBoundingClientRect();
-    const down = event.key === "ArrowDown";
-    let best = Infinity;
-    for (const other of all) {
-      const box = other.getBoundingClientRect();
-      const far = down ? box.top - here.top : here.top - box.top;
-      if (far < 4) continue;
-      const distance = far + 3 * Math.abs(box.left - here.left);
-      if (distance < best) { best = distance; to = other; }
-    }
-  }
+  else to = nearest(all, from, event.key === "ArrowDown");
   if (!to) return;
   from.tabIndex = -1;
   to.tabIndex = 0;
   to.focus();
 }
 
-function legendOf(site) {
-  const after = new Array(site.clusters.length).fill(0);
-  for (const vm of site.vms) if (vm[7]) after[vm[2]] += 1;
-  const entries = site.clusters.map((paint, at) => make("li", {},
-    make("span", { class: `swatch paint-${paint.colour} ${paint.pattern}` }, paint.key), `${paint.name} (${after[at]})`));
-  const marks = [["placed", "+"], ["moved", "~"], ["removed", "\u2212"], ["free", ""], ["refusing", ""]];
-  const words = { refusing: "takes no new VMs" };
-  return make("ul", { class: "legend", "aria-label": "Legend" }, entries, marks.map(([kind, sign]) => make("li", {},
-    make("span", { class: `swatch ${kind}`, "aria-hidden": "true" }, sign), words[kind] || kind)));
-}
-
-function namesOf(key) {
-  const found = new Set();
-  for (const site of plan.sites) {
-    if (key === "cluster") site.clusters.forEach((paint) => found.add(paint.name));
-    else if (key === "pool") site.pools.forEach((pool) => pool && found.add(pool));
-    else site.vms.forEach((vm) => vm[8] && vm[8].trigger && found.add(vm[8].trigger));
+/** The button below or above, the nearest by sight. */
+function nearest(all, from, down) {
+  const here = from.getBoundingClientRect();
+  let best = Infinity;
+  let to = null;
+  for (const other of all) {
+    const box = other.getBoundingClientRect();
+    const far = down ? box.top - here.top : here.top - box.top;
+    if (far < 4) continue;
+    const distance = far + 3 * Math.abs(box.left - here.left);
+    if (distance < best) { best = distance; to = other; }
   }
-  return [...found];
-}
-
-function sideChoice() {
-  const radios = ["before", "after"].map((side) => make("label", { class: "inline" }, make("input", {
-    type: "radio", name: "side", value: side, checked: side === map.side,
-    onchange: () => { map.side = side; drawGrid(); tell(); },
-  }), side === "before" ? "Before" : "After"));
-  return make("fieldset", {}, make("legend", {}, "Show"), radios);
-}
-
-const status = make("p", { role: "status", class: "quiet", id: "map-status" });
-
-function tell() {
-  const site = plan.sites[map.site];
-  let shown = 0, all = 0;
-  for (let number = 0; number < site.vms.length; number += 1) {
-    const vm = vmOf(site, number);
-    if (!vm[map.side]) continue;
-    all += 1;
-    if (passes(vm)) shown += 1;
-  }
-  const words = filtered() ? `${shown.toLocaleString("en")} of ${all.toLocaleString("en")} VMs match the filter` : `${all.toLocaleString("en")} VMs`;
-  status.textContent = `${map.side === "after" ? "After" : "Before"} the plan: ${words} on ${site.name}.`;
-}
-
-function changedFilter() {
-  grid.querySelectorAll("button.vm").forEach((button) => {
-    button.classList.toggle("faded", !passes(vmOf(plan.sites[map.site], Number(button.dataset.vm))));
-  });
-  tell();
-  listeners.forEach((listener) => listener());
-}
-
-function startMap(into) {
-  grid = make("div", { class: "racks", id: "rack-grid", role: "group", "aria-label": "Rack map; the arrow keys move between machines and VMs" });
-  const set = (key) => (value) => { filters[key] = value; changedFilter(); };
-  const tools = ["cluster", "pool", "trigger"].map((key) => {
-    const made = choose(key[0].toUpperCase() + key.slice(1), namesOf(key), set(key));
-    made.select.id = `filter-${key}`;
-    return made;
-  });
-  const changed = tick("changed VMs only", set("changed"));
-  changed.input.id = "filter-changed";
-  const reset = make("button", { type: "button", onclick: () => {
-    tools.forEach((tool) => { tool.select.value = ""; });
-    changed.input.checked = false;
-    Object.assign(filters, { cluster: "", pool: "", trigger: "", changed: false });
-    changedFilter();
-  } }, "Reset");
-  let legend = legendOf(plan.sites[0]);
-  const sites = make("select", { id: "map-site", onchange: () => {
-    map.site = Number(sites.value);
-    const fresh = legendOf(plan.sites[map.site]);
-    legend.replaceWith(fresh);
-    legend = fresh;
-    drawGrid();
-    tell();
-  } }, plan.sites.map((site, at) => make("option", { value: at }, site.name)));
-  const site = plan.sites.length > 1 ? make("label", {}, "Site", sites) : null;
-  into.append(make("div", { class: "tools" }, site, sideChoice(), tools.map((tool) => tool.label), changed.label, reset), status, legend, grid);
-  grid.addEventListener("keydown", steer);
-  grid.addEventListener("click", (event) => {
-    tip.hidden = true;
-    const button = event.target.closest("button.vm");
-    if (button) showVm(vmOf(plan.sites[map.site], Number(button.dataset.vm)), button);
-  });
-  grid.addEventListener("mousemove", hover);
-  grid.addEventListener("mouseleave", () => { tip.hidden = true; });
-  drawGrid();
-  tell();
+  return to;
 }

@@ -1,0 +1,93 @@
+"use strict";
+// What a map's cells are painted by, in place of the VMs in them: load, free cells, broken cells, a lost rack.
+
+const LAYERS = { cluster: "clusters", load: "load", free: "free cells", fragments: "fragmentation", loss: "loss of a rack" };
+const LOADS = ["empty", "to 25 %", "to 50 %", "to 75 %", "to 99 %", "full"];
+
+/** The SKU in play that takes most of a cell: what a broken cell has no room for any more. */
+function largestSku(site) {
+  const skus = site.skus.map((row) => named("sku", row));
+  return skus.reduce((best, sku) => (!best || sku.memoryInCell > best.memoryInCell ? sku : best), null);
+}
+
+function loadStep(part) {
+  if (part <= 0) return 0;
+  return part >= 0.995 ? 5 : Math.min(1 + Math.floor(part * 4), 4);
+}
+
+function figure(cell, kind, text, tip) {
+  cell.classList.add(kind);
+  cell.dataset.tip = tip;
+  cell.append(make("span", { class: "figure" }, text));
+}
+
+/** Paints the cells of one machine; clusters and a lost rack leave the VMs as they are. */
+function paintCells(model, machine, side, cells) {
+  if (map.layer === "cluster" || map.layer === "loss") return;
+  const free = freeOf(model, machine, side);
+  const largest = largestSku(siteShown());
+  free.forEach(([cpus, memory], at) => {
+    const where = `${machine.name} cell ${at}`;
+    const rest = `${Math.max(cpus, 0)} vCPU and ${Math.max(memory, 0)} GiB free`;
+    const part = machine.memory ? 1 - Math.max(memory, 0) / machine.memory : 0;
+    const untouched = cpus === machine.cpus && memory === machine.memory;
+    const broken = !untouched && memory > 0 && largest && (memory < largest.memoryInCell || cpus < largest.cpusInCell);
+    if (map.layer === "load") figure(cells[at], `load-${loadStep(part)}`, `${Math.round(part * 100)}%`, `${where}: ${Math.round(part * 100)} % of the memory is taken`);
+    else if (map.layer === "free") figure(cells[at], untouched && !machine.refusal ? "is-free" : "is-taken", untouched && !machine.refusal ? "free" : "", `${where}: ${machine.refusal ? `takes no new VMs: ${machine.refusal}` : rest}`);
+    else figure(cells[at], broken ? "is-broken" : "is-whole", broken ? `${memory}` : "", broken ? `${where}: broken, ${rest}, too little for ${largest.name}` : `${where}: ${rest}`);
+  });
+}
+
+/** What each pool would lose with a rack, the greatest loss first. */
+function lossOf(model, rack, side) {
+  const pools = new Map();
+  for (const vm of model.vms) {
+    if (!vm[side]) continue;
+    const key = `${vm.paint.name}${vm.pool ? ` / ${vm.pool}` : ""}`;
+    const count = pools.get(key) || [0, 0];
+    count[1] += 1;
+    if (vm[side][0] === rack) count[0] += 1;
+    pools.set(key, count);
+  }
+  return [...pools].filter(([, [lost]]) => lost).sort(([, a], [, b]) => b[0] / b[1] - a[0] / a[1]);
+}
+
+function lossNote(model) {
+  const rows = lossOf(model, map.lost, map.view === "before" ? "before" : "after");
+  const lost = rows.reduce((sum, [, [count]]) => sum + count, 0);
+  return make("div", { class: "loss" }, make("p", {}, `Without ${map.lost}: ${counted(lost, "VM")} of ${counted(rows.length, "pool")} are lost.`),
+    make("ul", {}, rows.map(([pool, [count, all]]) => make("li", {}, make("b", {}, `${count} of ${all}`), ` ${pool}`))));
+}
+
+function layerLegend(site, model) {
+  if (map.layer === "load") return LOADS.map((word, step) => entry(`load-${step}`, "", word));
+  if (map.layer === "free") return [entry("is-free", "", "free"), entry("is-taken", "", "not wholly free"), entry("refusing", "", "takes no new VMs")];
+  if (map.layer === "fragments") {
+    const largest = largestSku(site);
+    return [entry("is-broken", "56", `GiB left, too little for ${largest ? largest.name : "a VM"}`), entry("is-whole", "", "whole, or full")];
+  }
+  return clusterLegend(site, model);
+}
+
+function entry(kind, text, words) {
+  return make("li", {}, make("span", { class: `swatch ${kind}`, "aria-hidden": "true" }, text), words);
+}
+
+/** Clusters with their VMs, then only those marks that the map bears. */
+function clusterLegend(site, model) {
+  const counts = new Map();
+  for (const vm of model.vms) if (vm.after) counts.set(vm.paint, (counts.get(vm.paint) || 0) + 1);
+  const entries = site.clusters.map((paint) => make("li", {}, make("button", { type: "button", class: "pick", "aria-pressed": filters.cluster === paint.name ? "true" : "false", onclick: () => setFilter("cluster", filters.cluster === paint.name ? "" : paint.name) },
+    make("span", { class: `swatch paint-${paint.colour} ${paint.pattern}`, "aria-hidden": "true" }, paint.key), `${paint.name} (${counts.get(paint) || 0})`)));
+  const verb = plan.errored ? "would be placed" : "placed";
+  const words = ["", verb, "moved", "removed"];
+  if (model.plainMark) entries.push(make("li", { class: "quiet" }, `without a sign: ${verb}${model.plainStep > 0 ? `, ${STEPS[model.plainStep]}` : ""}`));
+  [1, 2, 3].filter((mark) => model.marks[mark] && mark !== model.plainMark).forEach((mark) => entries.push(entry(MARKS[mark], SIGNS[mark], words[mark])));
+  if (leavesAny(model)) entries.push(entry("ghost", "", "place it left"));
+  [1, 2, 3].filter((step) => model.steps[step] && step !== model.plainStep).forEach((step) => entries.push(entry(`sure-${step}`, "", STEPS[step])));
+  if ([...model.machines.values()].some((machine) => machine.refusal)) entries.push(entry("refusing", "", "takes no new VMs"));
+  if (plan.shared.length) entries.push(entry("sharing", "", "shared against a rule"));
+  return entries;
+}
+
+function leavesAny(model) { return model.marks[2] + model.marks[3] > 0; }

@@ -1,0 +1,202 @@
+"use strict";
+// The map as a whole: its tools, its legend, what it says in a line, and where the reader has zoomed to.
+
+const MOST_MOVES = 12;
+const frame = { tools: null, crumbs: null, legend: null, note: null, stage: null, moves: null, status: null, selects: {} };
+
+/** What belongs to the plan that was drawn last: who listens to filters, a place that may be gone, open details. */
+function forget() {
+  listeners.length = 0;
+  Object.assign(map, { site: 0, layer: "cluster", lost: "", rack: "", machine: "", chosen: undefined });
+  Object.assign(filters, { cluster: "", pool: "", trigger: "", changed: false });
+  detail.opener = null;
+  detail.close();
+  tip.hidden = true;
+}
+
+function namesOf(key) {
+  const names = new Set();
+  for (const site of plan.sites) {
+    if (key === "cluster") site.clusters.forEach((paint) => names.add(paint.name));
+    else if (key === "pool") site.pools.forEach((pool) => pool && names.add(pool));
+    else site.vms.forEach((vm) => vm[8] && vm[8].trigger && names.add(vm[8].trigger));
+  }
+  return [...names];
+}
+
+function setFilter(key, value) {
+  filters[key] = value;
+  frame.selects[key].value = value;
+  changedFilter();
+}
+
+function changedFilter() {
+  const model = modelOf(siteShown());
+  frame.stage.querySelectorAll("button.vm").forEach((button) => {
+    button.classList.toggle("faded", !passes(model.vms[Number(button.dataset.vm)]));
+  });
+  drawArrows(frame.stage, model);
+  drawLegend();
+  tell();
+  listeners.forEach((listener) => listener());
+}
+
+function tell() {
+  const site = siteShown();
+  const side = map.view === "before" ? "before" : "after";
+  const standing = modelOf(site).vms.filter((vm) => vm[side]);
+  const shown = standing.filter(passes).length.toLocaleString("en");
+  const all = standing.length.toLocaleString("en");
+  const words = filtered() ? `${shown} of ${all} VMs match the filter` : counted(standing.length, "VM");
+  const when = side === "before" ? "Before the plan" : "After the plan";
+  frame.status.textContent = `${plan.errored && side === "after" ? "If it were applied" : when}: ${words} on ${site.name}.`;
+}
+
+function drawLegend() {
+  const site = siteShown();
+  const model = modelOf(site);
+  const plain = !map.machine && isLarge(model) && !map.rack;
+  frame.legend.replaceChildren(...(plain ? [] : layerLegend(site, model)).flat());
+  frame.note.replaceChildren();
+  if (map.layer === "loss" && !map.machine && map.lost) frame.note.append(lossNote(model));
+}
+
+function drawCrumbs() {
+  const site = siteShown();
+  const steps = [[site.name, linkTo(site, "site", site.name)]];
+  if (map.rack) steps.push([map.rack, linkTo(site, "rack", map.rack)]);
+  if (map.machine) steps.push([map.machine, linkTo(site, "machine", map.machine)]);
+  frame.crumbs.hidden = steps.length < 2;
+  frame.crumbs.replaceChildren(...steps.map(([name, href], at) => make("li", {}, make("a", { href, "aria-current": at === steps.length - 1 ? "location" : null }, name))));
+}
+
+/** Draws the map anew, whatever has changed of it. */
+function drawMap() {
+  const model = modelOf(siteShown());
+  const views = viewsOf(model);
+  if (!views.includes(map.view)) [map.view] = views;
+  drawCrumbs();
+  drawTools(model, views);
+  drawLegend();
+  drawStage(frame.stage);
+  drawMoves(model);
+  tell();
+}
+
+/** The few VMs that move or leave, in words, under the map. */
+function drawMoves(model) {
+  const rows = model.vms.filter((vm) => vm.mark === 2 || vm.mark === 3);
+  const site = siteShown();
+  const items = rows.slice(0, MOST_MOVES).map((vm) => make("li", {}, make("span", { class: `sign ${vm.mark === 2 ? "changed" : "removed"}` }, SIGNS[vm.mark]), make("a", { href: linkTo(site, "vm", vm.name) }, vm.name),
+    ` ${short(vm.before)}${vm.after ? ` \u2192 ${short(vm.after)}` : " leaves"}`, make("span", { class: "quiet" }, ` ${vm.trigger}${vm.more.certainty ? `, ${share(vm.more.certainty[1])} this machine` : ""}`)));
+  if (rows.length > MOST_MOVES) items.push(make("li", {}, make("a", { href: "#vms" }, `${(rows.length - MOST_MOVES).toLocaleString("en")} more in the list of VMs`)));
+  frame.moves.replaceChildren(...items);
+  frame.moves.hidden = !rows.length;
+}
+
+function short(place) { return place[1].startsWith(place[0]) ? place[1] : `${place[0]} / ${place[1]}`; }
+
+function radios(name, title, choices, current, changed) {
+  const made = Object.entries(choices).map(([value, words]) => make("label", {}, make("input", { type: "radio", name, value, checked: value === current, onchange: () => changed(value) }), make("span", {}, words)));
+  return make("fieldset", { class: "segments" }, make("legend", {}, title), make("div", {}, made));
+}
+
+function drawTools(model, views) {
+  const active = document.activeElement && frame.tools.contains(document.activeElement) ? document.activeElement.name : "";
+  const choices = Object.fromEntries(views.map((view) => [view, VIEWS[view]]));
+  const parts = [];
+  if (plan.sites.length > 1) {
+    const select = make("select", { id: "map-site", onchange: () => zoomTo(Number(select.value)) }, plan.sites.map((site, at) => make("option", { value: at, selected: at === map.site }, site.name)));
+    parts.push(make("label", {}, "Site", select));
+  }
+  if (views.length > 1) parts.push(radios("view", "Show", choices, map.view, (view) => { map.view = view; drawMap(); }));
+  if (!map.machine && (map.rack || !isLarge(model))) {
+    parts.push(radios("layer", "Paint by", LAYERS, map.layer, (layer) => {
+      map.layer = layer;
+      if (layer === "loss" && !model.racks.has(map.lost)) [map.lost] = model.racks.keys();
+      drawMap();
+    }));
+    if (map.layer === "loss") {
+      const select = make("select", { id: "lost-rack", onchange: () => { map.lost = select.value; drawMap(); } }, [...model.racks.keys()].map((name) => make("option", { value: name, selected: name === map.lost }, name)));
+      parts.push(make("label", {}, "Rack lost", select));
+    }
+  }
+  frame.tools.replaceChildren(...parts);
+  if (active) { const again = frame.tools.querySelector(`input[name="${active}"]:checked`); if (again) again.focus(); }
+}
+
+function zoomTo(site, rack = "", machine = "") {
+  Object.assign(map, { site, rack, machine, chosen: undefined });
+  if (map.layer === "loss" && !modelOf(siteShown()).racks.has(map.lost)) map.layer = "cluster";
+  drawMap();
+}
+
+/** Shows what the address names: a site, a rack or a machine, or a VM where it stands, with what is known of it. */
+function showPlace({ at, vm, machine, rack }) {
+  const site = plan.sites[at];
+  if (!vm) {
+    detail.close();
+    zoomTo(at, machine ? machine.rack.name : rack ? rack.name : "", machine ? machine.name : "");
+    document.getElementById("racks").scrollIntoView();
+    return;
+  }
+  const place = vm.after || vm.before;
+  if (!vm.after && map.view === "after") map.view = "change";
+  if (!vm.before && map.view === "before") map.view = "change";
+  const model = modelOf(site);
+  zoomTo(at, isLarge(model) ? place[0] : "", "");
+  map.layer = "cluster";
+  map.chosen = vm.number;
+  drawMap();
+  const boxes = [...frame.stage.querySelectorAll(`button.vm[data-vm="${vm.number}"]`)];
+  boxes.forEach((box) => box.classList.add("chosen"));
+  const box = boxes.find((each) => each.dataset.side === "after") || boxes[0];
+  showVm(site, vm, box);
+  if (box) box.scrollIntoView({ block: "center" });
+}
+
+function filterTools() {
+  const set = (key) => (value) => setFilter(key, value);
+  const tools = ["cluster", "pool", "trigger"].map((key) => {
+    const made = choose(key[0].toUpperCase() + key.slice(1), namesOf(key), set(key));
+    made.select.id = `filter-${key}`;
+    frame.selects[key] = made.select;
+    return made;
+  });
+  const changed = tick("changed VMs only", (value) => { filters.changed = value; changedFilter(); });
+  changed.input.id = "filter-changed";
+  const reset = make("button", { type: "button", onclick: () => {
+    tools.forEach((tool) => { tool.select.value = ""; });
+    changed.input.checked = false;
+    Object.assign(filters, { cluster: "", pool: "", trigger: "", changed: false });
+    changedFilter();
+  } }, "Reset");
+  return make("details", { class: "filters" }, make("summary", {}, "Filter"), make("div", { class: "tools" }, tools.map((tool) => tool.label), changed.label, reset));
+}
+
+function startMap(into) {
+  frame.tools = make("div", { class: "tools" });
+  frame.crumbs = make("ol", { class: "crumbs", "aria-label": "Where on the site" });
+  frame.legend = make("ul", { class: "legend", "aria-label": "Legend" });
+  frame.note = make("div", {});
+  frame.stage = make("div", { class: "stage", id: "stage" });
+  frame.moves = make("ul", { class: "moves", "aria-label": "VMs that move or leave" });
+  frame.status = make("p", { role: "status", class: "quiet", id: "map-status" });
+  into.append(frame.tools, filterTools(), frame.crumbs, frame.legend, frame.note, frame.stage, frame.status, frame.moves);
+  frame.stage.addEventListener("click", (event) => {
+    tip.hidden = true;
+    const site = siteShown();
+    const vm = event.target.closest("button[data-vm]");
+    const slot = event.target.closest("button.slot");
+    if (vm) {
+      unchoose();
+      vm.classList.add("chosen");
+      map.chosen = Number(vm.dataset.vm);
+      const model = modelOf(site);
+      if (model.marks[2] > MOST_ARROWS) drawArrows(frame.stage, model);
+      showVm(site, model.vms[map.chosen], vm);
+    } else if (slot) window.location.hash = linkTo(site, "machine", slot.dataset.machine);
+  });
+  map.view = "change";
+  drawMap();
+}

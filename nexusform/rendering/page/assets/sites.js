@@ -1,0 +1,104 @@
+"use strict";
+// Sites as the map reads them: every VM, machine and rack once, by number and by name.
+
+/** A site's VMs and machines, decoded when first asked for. */
+function modelOf(site) {
+  if (!site.model) site.model = decoded(site);
+  return site.model;
+}
+
+function decoded(site) {
+  const model = { vms: site.vms.map((row, number) => decodedVm(site, row, number)), machines: new Map(), racks: new Map(), byName: new Map() };
+  model.vms.forEach((vm) => model.byName.set(vm.name, vm));
+  for (const rack of site.racks) {
+    const machines = rack.machines.map((row) => named("machine", row));
+    machines.forEach((machine) => { machine.rack = rack; model.machines.set(machine.name, machine); });
+    model.racks.set(rack.name, { name: rack.name, zone: rack.zone, planned: rack.planned, machines });
+  }
+  model.marks = [0, 0, 0, 0];
+  model.steps = [0, 0, 0, 0];
+  for (const vm of model.vms) {
+    model.marks[vm.mark] += 1;
+    if (arrives(vm)) model.steps[vm.sure] += 1;
+  }
+  model.stood = model.vms.some((vm) => vm.before && vm.address);
+  const arriving = model.marks[1] + model.marks[2];
+  // What most do needs no mark: the legend says it once.
+  model.plainMark = model.marks[1] * 2 > model.vms.length ? 1 : 0;
+  model.plainStep = model.plainMark ? model.steps.findIndex((count) => count * 2 > arriving) : -1;
+  return model;
+}
+
+function decodedVm(site, row, number) {
+  const vm = named("vm", row);
+  vm.number = number;
+  vm.paint = site.clusters[vm.cluster];
+  vm.pool = site.pools[vm.pool];
+  vm.address = site.addresses[vm.address];
+  vm.sku = named("sku", site.skus[vm.sku]);
+  vm.more = vm.more || {};
+  vm.trigger = vm.more.trigger || "";
+  vm.sure = vm.more.sure || 0;
+  return vm;
+}
+
+function arrives(vm) { return vm.mark === 1 || vm.mark === 2; }
+function leaves(vm) { return vm.mark === 2 || vm.mark === 3; }
+
+/** Room per cell of a machine on a side: [vCPUs free, GiB free] for each; VMs of unknown cells count nowhere. */
+function freeOf(model, machine, side) {
+  const free = Array.from({ length: machine.cells }, () => [machine.cpus, machine.memory]);
+  for (const number of machine[side]) {
+    const vm = model.vms[number];
+    for (const cell of vm[side].slice(3)) {
+      if (free[cell]) { free[cell][0] -= vm.sku.cpusInCell; free[cell][1] -= vm.sku.memoryInCell; }
+    }
+  }
+  return free;
+}
+
+/** The part of a machine's memory that its VMs take, 0 to 1. */
+function loadOf(model, machine, side) {
+  const all = machine.cells * machine.memory;
+  if (!all) return 0;
+  let used = 0;
+  for (const number of machine[side]) used += model.vms[number].sku.memory;
+  return Math.min(used / all, 1);
+}
+
+/** Pods that the plan speaks of, by the cluster and the node that they stand on. */
+function podsByNode() {
+  if (!plan.podsByNode) {
+    plan.podsByNode = new Map();
+    for (const row of plan.rows) {
+      if (row[0] !== "pod") continue;
+      const pod = named("row", row);
+      const key = `${pod.at[0]}\n${pod.at[1]}`;
+      if (!plan.podsByNode.has(key)) plan.podsByNode.set(key, []);
+      plan.podsByNode.get(key).push(pod);
+    }
+  }
+  return plan.podsByNode;
+}
+
+function podsOf(vm) { return podsByNode().get(`${vm.paint.name}\n${vm.name}`) || []; }
+
+/** The fleet's bindings of a VM's cluster; members are called by a name of their own. */
+function bindingsOf(site, vm) {
+  const members = plan.members.filter(([, id]) => id === `${site.id}/${vm.paint.name}`).map(([name]) => name);
+  const names = members.length ? members : [vm.paint.name];
+  return plan.rows.filter((row) => row[0] === "binding").map((row) => named("row", row)).filter((row) => names.includes(row.at[0]));
+}
+
+function happens(vm) {
+  const why = vm.trigger ? ` (${vm.trigger})` : "";
+  if (vm.mark === 0) return "stays";
+  return plan.errored ? `would be ${MARKS[vm.mark]}${why}` : `${MARKS[vm.mark]}${why}`;
+}
+
+function placeText(place) {
+  if (!place) return "";
+  const [rack, machine, , ...cells] = place;
+  if (!cells.length) return `${rack} / ${machine}`;
+  return `${rack} / ${machine} / ${cells.length === 1 ? "cell" : "cells"} ${cells.join("+")}`;
+}

@@ -1,0 +1,220 @@
+"""The fleet as a matrix of placements and clusters, and the pods that a plan touches: whole without scripts.
+
+What a cell has no room for, why a cluster was picked or not, stands on it as a text for the pointer and in a
+list below the matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.planning.plan import PlacementAction, PlacementChange, Plan
+from nexusform.rendering.notation.markup import Markup, Part, element
+from nexusform.rendering.notation.places import place_text
+from nexusform.rendering.page.page_parts import section, table
+from nexusform.scheduling.fleet.bindings import Binding
+from nexusform.words import counted
+
+_SIGNS: Final = {
+    PlacementAction.PLACE: "+",
+    PlacementAction.MOVE: "~",
+    PlacementAction.REMOVE: "\N{MINUS SIGN}",
+    PlacementAction.UPDATE: "~",
+    PlacementAction.KEEP: "",
+}
+_MOST_ROWS: Final = 2000
+_WIDEST_GRID: Final = 40
+_MEMBER: Final = "fleet_member_cluster"
+_SCORES: Final = {"affinity_score": "affinity", "topology_spread_score": "spread"}
+
+
+class FleetMember(Struct, frozen=True):
+    """A member of the fleet after the plan; `cluster_id` is that of its NKS cluster, "" where it has none."""
+
+    name: str
+    cluster_id: str
+
+
+class _Square(Struct, frozen=True):
+    """Where a placement and a cluster meet: the binding, or why there is none ("" where nobody says)."""
+
+    binding: PlacementChange | None = None
+    rule: str = ""
+    why_not: str = ""
+
+    @property
+    def why(self) -> str:
+        """Why the cluster is picked, or why not."""
+        row = self.binding
+        if row is None:
+            return self.why_not
+        reason = row.reason if row.reason != row.trigger else ""
+        return ": ".join(text for text in (row.trigger, reason) if text)
+
+
+def fleet_part(plan: Plan) -> Part:
+    """The section of bindings; nothing when the plan has none."""
+    bindings = [row for row in plan.placements if row.kind == "binding"]
+    if not bindings:
+        return None
+    members = {member.name for member in fleet_members(plan)}
+    squares = _squares(bindings, plan)
+    return section("fleet", "Fleet", _grid(bindings, squares, members), _reasons(squares))
+
+
+def fleet_members(plan: Plan) -> list[FleetMember]:
+    """The members that the fleet has after the plan, whether a placement wants them or not."""
+    members: list[FleetMember] = []
+    for change in plan.changes:
+        if change.address.type != _MEMBER or change.after is None or change.sensitive_after:
+            continue
+        name, cluster = change.after.get("name"), change.after.get("kubernetes_cluster_id")
+        if isinstance(name, str):
+            members.append(FleetMember(name, cluster if isinstance(cluster, str) else ""))
+    return members
+
+
+def binding_cluster(row: PlacementChange) -> str:
+    """The cluster that a binding's row speaks of."""
+    place = row.target or row.source
+    return place.cluster if isinstance(place, Binding) else row.object
+
+
+# --- the matrix --------------------------------------------------------------------------------
+
+
+def _squares(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str, str], _Square]:
+    """What is known of every placement and cluster: bindings first, then refusals by rules, then statuses."""
+    squares: dict[tuple[str, str], _Square] = {}
+    for row in rows:
+        squares[str(row.address), binding_cluster(row)] = _Square(row)
+    for row in rows:
+        for refusal in row.rejected:
+            square = _Square(None, refusal.rule, refusal.reason)
+            squares.setdefault((str(row.address), refusal.candidate), square)
+    placements = {str(row.address) for row in rows}
+    for change in plan.changes:
+        placement = str(change.address)
+        if placement not in placements or change.after is None or change.sensitive_after:
+            continue
+        for cluster, message in _unpicked(change.after):
+            squares.setdefault((placement, cluster), _Square(None, "", message))
+    return squares
+
+
+def _unpicked(placement: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    """The clusters that a placement's status says it did not pick, and why."""
+    statuses = placement.get("placement_statuses")
+    if not isinstance(statuses, list):
+        return
+    for status in statuses:
+        if not isinstance(status, dict):
+            continue
+        cluster, conditions = status.get("cluster_name"), status.get("conditions")
+        first = conditions[0] if isinstance(conditions, list) and conditions else None
+        if isinstance(cluster, str) and isinstance(first, dict) and first.get("status") == "False":
+            yield cluster, str(first.get("message", ""))
+
+
+def _grid(
+    rows: Sequence[PlacementChange], squares: Mapping[tuple[str, str], _Square], members: set[str]
+) -> Part:
+    """A row per placement, a column per cluster, the binding in each cell."""
+    clusters = {cluster for _, cluster in squares}
+    if len(clusters) > _WIDEST_GRID:
+        return _one_by_one(rows)
+    if len(clusters | members) <= _WIDEST_GRID:
+        clusters |= members
+    columns = sorted(clusters)
+    placements = list(dict.fromkeys(str(row.address) for row in rows))
+    lines = [_line(placement, columns, squares) for placement in placements[:_MOST_ROWS]]
+    heads = [element("th", name, scope="col") for name in ("Placement", *columns)]
+    inner = element(
+        "table",
+        element("caption", "Placements by cluster, with the scores of picked ones", class_="quiet"),
+        element("thead", element("tr", heads)),
+        element("tbody", lines),
+        class_="matrix",
+    )
+    label = "Placements by cluster"
+    box = element("div", inner, class_="scroll", tabindex="0", role="region", aria_label=label)
+    return [_cut(len(placements)), box]
+
+
+def _line(placement: str, columns: Sequence[str], squares: Mapping[tuple[str, str], _Square]) -> Markup:
+    """A placement's row: how many clusters it has, then each."""
+    cells = [_cell(squares.get((placement, cluster), _Square())) for cluster in columns]
+    return element("tr", element("th", element("code", placement), scope="row"), cells)
+
+
+def _cell(square: _Square) -> Markup:
+    """One cell of the matrix; its `data-tip` is what the pointer shows."""
+    row = square.binding
+    if row is None:
+        refused = f"refused: {square.rule}" if square.rule else "not picked"
+        words = refused if square.why_not else "\N{EN DASH}"
+        return element("td", words, class_="not", data_tip=square.why or None)
+    return element("td", _binding(row), class_=f"picked {row.action.value}", data_tip=square.why or None)
+
+
+def _binding(row: PlacementChange) -> Part:
+    """What a cell says of a binding: its state and its scores."""
+    place = row.target or row.source
+    state = str(place.state) if isinstance(place, Binding) else row.action.value
+    scores = ", ".join(f"{_SCORES.get(name, name)} {score}" for name, score in sorted(row.scores.items()))
+    return [
+        element("span", f"{_SIGNS[row.action]} {state}".strip(), class_=f"mark-{row.action.value}"),
+        element("div", scores, class_="quiet small") if scores else None,
+    ]
+
+
+def _one_by_one(rows: Sequence[PlacementChange]) -> Part:
+    """Too many clusters for a grid: a line per binding."""
+    lines = [(str(row.address), binding_cluster(row), _binding(row)) for row in rows[:_MOST_ROWS]]
+    return [_cut(len(rows)), table("Placements by cluster", ("Placement", "Cluster", "Binding"), lines)]
+
+
+def _cut(count: int) -> Part:
+    return element("p", f"The first {_MOST_ROWS:,} of {count:,} are listed.") if count > _MOST_ROWS else None
+
+
+def _reasons(squares: Mapping[tuple[str, str], _Square]) -> Part:
+    """Why each cluster is picked or not, folded; and where to ask when nothing says why not."""
+    lines: list[tuple[str, str, str, str]] = []
+    for (placement, cluster), square in squares.items():
+        if square.why:
+            rule = square.rule or ("picked" if square.binding is not None else "not picked")
+            lines.append((placement, cluster, rule, square.why))
+    parts: list[Part] = []
+    if all(square.binding is not None for square in squares.values()):
+        hint = "Why a cluster was not picked: plan with -placements=all, or ask nexusform explain."
+        parts.append(element("p", hint, class_="quiet"))
+    if lines:
+        heads = ("Placement", "Cluster", "Rule", "Why")
+        listed = table("Clusters and why", heads, lines[:_MOST_ROWS])
+        summary = element("summary", f"Why each cluster is picked or not ({counted(len(lines), 'reason')})")
+        parts += [_cut(len(lines)), element("details", summary, listed, class_="reasons")]
+    return parts
+
+
+# --- pods --------------------------------------------------------------------------------------
+
+
+def pods_part(plan: Plan) -> Part:
+    """The pods that the plan touches, of fleets and of sites without one; nothing when there are none."""
+    rows = [row for row in plan.placements if row.kind == "pod"]
+    if not rows:
+        return None
+    heads = ("Pod", "Workload", "Action", "From", "To", "Trigger")
+    lines = [_pod_line(row) for row in rows[:_MOST_ROWS]]
+    return section("pods", "Pods", _cut(len(rows)), table("Pods and their nodes", heads, lines, firm=True))
+
+
+def _pod_line(row: PlacementChange) -> tuple[str, ...]:
+    action = f"{_SIGNS[row.action]} {row.action.value}".strip()
+    origin = place_text(row.source) if row.source else ""
+    target = place_text(row.target) if row.target else ""
+    return row.object, row.pool, action, origin, target, row.trigger
