@@ -49,7 +49,9 @@ def choose_view(browser: Browser, view: str) -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("name", ["quickstart", "inventory", "nexus-document", "repaired"])
+@pytest.mark.parametrize(
+    "name", ["quickstart", "inventory", "nexus-document", "repaired", "fleet", "end-to-end", "separation"]
+)
 def test_no_complaints_and_no_sideways_scrolling(
     name: str, width: int, browser: Browser, pages: dict[str, Path]
 ) -> None:

@@ -26,6 +26,15 @@ function paintCells(model, machine, side, cells) {
   if (map.layer === "cluster" || map.layer === "loss") return;
   const free = freeOf(model, machine, side);
   const largest = largestSku(siteShown());
+  if (map.layer !== "load" && untold(model, machine, side)) {
+    cells.forEach((cell, at) => figure(cell, "is-taken", "?", `${machine.name} cell ${at}: nobody told the cells of a VM here`));
+    return;
+  }
+  const load = Math.round(loadOf(model, machine, side) * 100);
+  if (map.layer === "load" && untold(model, machine, side)) {
+    cells.forEach((cell) => figure(cell, `load-${loadStep(load / 100)}`, `${load}%`, `${machine.name}: ${load} % of the memory is taken, in cells that nobody told`));
+    return;
+  }
   free.forEach(([cpus, memory], at) => {
     const where = `${machine.name} cell ${at}`;
     const rest = `${Math.max(cpus, 0)} vCPU and ${Math.max(memory, 0)} GiB free`;
@@ -86,6 +95,7 @@ function clusterLegend(site, model) {
   if (leavesAny(model)) entries.push(entry("ghost", "", "place it left"));
   [1, 2, 3].filter((step) => model.steps[step] && step !== model.plainStep).forEach((step) => entries.push(entry(`sure-${step}`, "", STEPS[step])));
   if ([...model.machines.values()].some((machine) => machine.refusal)) entries.push(entry("refusing", "", "takes no new VMs"));
+  if ([...model.machines.values()].some((machine) => untold(model, machine, "after"))) entries.push(entry("untold", "", "cells that nobody told"));
   if (plan.shared.length) entries.push(entry("sharing", "", "shared against a rule"));
   return entries;
 }

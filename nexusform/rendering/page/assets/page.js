@@ -50,6 +50,7 @@ function startTheme() {
 /** Paper is as wide as A4 across; arrows must be drawn for that, and lists in full. */
 function startPrinting() {
   const redraw = (wide) => {
+    document.documentElement.classList.toggle("paper", Boolean(wide));
     if (!frame.stage) return;
     frame.stage.style.width = wide;
     drawStage(frame.stage);

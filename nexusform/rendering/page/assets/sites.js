@@ -57,6 +57,9 @@ function freeOf(model, machine, side) {
   return free;
 }
 
+/** Whether nobody told the cells of a VM that stands there. */
+function untold(model, machine, side) { return machine[side].some((number) => model.vms[number][side].length === 3); }
+
 /** The part of a machine's memory that its VMs take, 0 to 1. */
 function loadOf(model, machine, side) {
   const all = machine.cells * machine.memory;
