@@ -46,7 +46,7 @@ function showVm(site, vm, opener) {
     ["Pods", pods.length ? make("div", {}, pods) : ""],
     ["Fleet", bindings.length ? make("div", {}, bindings) : ""],
     ["Refused", refused.length ? make("div", {}, refused) : ""],
-    ["See", make("span", {}, make("a", { href: linkTo(site, "machine", place[1]) }, "its machine"), " \u00b7 ", make("a", { href: linkTo(site, "vm", vm.name) }, "link to this VM"))],
+    ["See", make("span", {}, make("a", { href: linkTo(site, "machine", place[1]) }, "its machine"), " \u00b7 ", make("a", { href: linkTo(site, "vm", vm.plain) }, "link to this VM"))],
   ], opener);
 }
 

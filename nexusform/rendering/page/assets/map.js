@@ -87,7 +87,7 @@ function drawMap() {
 function drawMoves(model) {
   const rows = model.vms.filter((vm) => vm.mark === 2 || vm.mark === 3);
   const site = siteShown();
-  const items = rows.slice(0, MOST_MOVES).map((vm) => make("li", {}, make("span", { class: `sign ${vm.mark === 2 ? "changed" : "removed"}` }, SIGNS[vm.mark]), make("a", { href: linkTo(site, "vm", vm.name) }, vm.name),
+  const items = rows.slice(0, MOST_MOVES).map((vm) => make("li", {}, make("span", { class: `sign ${vm.mark === 2 ? "changed" : "removed"}` }, SIGNS[vm.mark]), make("a", { href: linkTo(site, "vm", vm.plain) }, vm.name),
     ` ${short(vm.before)}${vm.after ? ` \u2192 ${short(vm.after)}` : " leaves"}`, make("span", { class: "quiet" }, ` ${vm.trigger}${vm.more.certainty ? `, ${share(vm.more.certainty[1])} this machine` : ""}`)));
   if (rows.length > MOST_MOVES) items.push(make("li", {}, make("a", { href: "#vms" }, `${(rows.length - MOST_MOVES).toLocaleString("en")} more in the list of VMs`)));
   frame.moves.replaceChildren(...items);

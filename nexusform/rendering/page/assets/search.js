@@ -14,7 +14,7 @@ function hitsOf(text) {
     const model = modelOf(site);
     for (const rack of model.racks.values()) if (rack.name.toLowerCase().includes(text)) add("rack", rack.name, `zone ${rack.zone}`, linkTo(site, "rack", rack.name));
     for (const vm of model.vms) {
-      if (`${vm.name} ${vm.paint.name} ${vm.pool}`.toLowerCase().includes(text)) add("VM", vm.name, `${placeText(vm.after || vm.before)}, ${happens(vm)}`, linkTo(site, "vm", vm.name));
+      if (`${vm.name} ${vm.paint.name} ${vm.pool}`.toLowerCase().includes(text)) add("VM", vm.name, `${placeText(vm.after || vm.before)}, ${happens(vm)}`, linkTo(site, "vm", vm.plain));
     }
     for (const machine of model.machines.values()) {
       if (machine.name.toLowerCase().includes(text)) add("machine", machine.name, counted(machine.after.length, "VM"), linkTo(site, "machine", machine.name));

@@ -9,7 +9,7 @@ function modelOf(site) {
 
 function decoded(site) {
   const model = { vms: site.vms.map((row, number) => decodedVm(site, row, number)), machines: new Map(), racks: new Map(), byName: new Map() };
-  model.vms.forEach((vm) => model.byName.set(vm.name, vm));
+  model.vms.forEach((vm) => model.byName.set(vm.plain, vm).set(vm.name, vm));
   for (const rack of site.racks) {
     const machines = rack.machines.map((row) => named("machine", row));
     machines.forEach((machine) => { machine.rack = rack; model.machines.set(machine.name, machine); });
@@ -32,6 +32,8 @@ function decoded(site) {
 function decodedVm(site, row, number) {
   const vm = named("vm", row);
   vm.number = number;
+  // The platform's own name of it, where one is known, stands in brackets behind its name.
+  vm.plain = vm.name.split(" [")[0];
   vm.paint = site.clusters[vm.cluster];
   vm.pool = site.pools[vm.pool];
   vm.address = site.addresses[vm.address];
@@ -84,7 +86,7 @@ function podsByNode() {
   return plan.podsByNode;
 }
 
-function podsOf(vm) { return podsByNode().get(`${vm.paint.name}\n${vm.name}`) || []; }
+function podsOf(vm) { return podsByNode().get(`${vm.paint.name}\n${vm.plain}`) || []; }
 
 /** The fleet's bindings of a VM's cluster; members are called by a name of their own. */
 function bindingsOf(site, vm) {
