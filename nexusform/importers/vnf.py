@@ -6,6 +6,7 @@ where both state the same one, the stricter form does.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import chain
 
 from msgspec import Struct
@@ -24,6 +25,7 @@ from nexusform.importers.vnf_model import (
     Vnf,
     VnfSources,
     counts,
+    largest,
 )
 from nexusform.importers.yaml_text import Notes, TextPlace
 
@@ -135,10 +137,11 @@ def _bounds(vdu: Vdu) -> str:
 def _rules(descriptor: Vnf, hot: Vnf, notes: dict[str, Notes]) -> tuple[Rule, ...]:
     kept = list(hot.rules)
     rules: list[Rule] = []
+    most = _most_vms(descriptor)
     for rule in descriptor.rules:
         same = [other for other in kept if _overlap(rule, other)]
         for other in same:
-            if _disagree(rule, other):
+            if _disagree(rule, other, most):
                 _contradiction(rule, other, notes)
         twins = [other for other in same if other.affinity == rule.affinity and _covers(rule, other)]
         for twin in twins:
@@ -163,22 +166,35 @@ def _covers(rule: Rule, other: Rule) -> bool:
     return (rule.hard or not other.hard) and rule.most <= other.most and set(other.vdus) <= set(rule.vdus)
 
 
-def _disagree(rule: Rule, other: Rule) -> bool:
-    return rule.affinity != other.affinity or rule.hard != other.hard or rule.most != other.most
+def _most_vms(descriptor: Vnf) -> dict[str, int]:
+    """How many VMs each VDU has at its largest, whichever instantiation level it starts from."""
+    sizes = [largest(descriptor, name) for name in ("", *(level.name for level in descriptor.levels))]
+    return {vdu.name: max(size.numbers[vdu.name] for size in sizes) for vdu in descriptor.vdus}
+
+
+def _disagree(rule: Rule, other: Rule, most: Mapping[str, int]) -> bool:
+    """Whether the rules ask for different things of VMs that there can be: one VM is together with itself
+    and apart from itself, so an opposite rule needs two that are in both.
+    """
+    if rule.affinity != other.affinity:
+        apart = other if rule.affinity else rule
+        return sum(most.get(name, 1) for name in rule.vdus if name in other.vdus) > apart.most
+    return rule.hard != other.hard or rule.most != other.most
 
 
 def _contradiction(rule: Rule, other: Rule, notes: dict[str, Notes]) -> None:
+    """Say it as a warning: only the plan knows the size, and refuses one that cannot meet both."""
     names = ", ".join(name for name in rule.vdus if name in other.vdus)
-    at = TextPlace(other.origin.line, 1)
     mine, theirs = kind(rule), kind(other)
-    if rule.affinity != other.affinity:
-        hard = rule.hard and other.hard
-        text = "They cannot both hold." if hard else "Both are kept; a hard one comes before a soft one."
-        report = notes[other.origin.file].error if hard else notes[other.origin.file].warn
+    if rule.affinity == other.affinity:
+        text = "The stricter one holds."
+    elif rule.hard and other.hard:
+        most = other.most if rule.affinity else rule.most
+        text = f"Both hold for at most {most} of these VMs; a size with more is refused."
     else:
-        text, report = "The stricter one holds.", notes[other.origin.file].warn
-    report(
-        at,
+        text = "Both are kept; a hard one comes before a soft one."
+    notes[other.origin.file].warn(
+        TextPlace(other.origin.line, 1),
         CONTRADICTORY,
         f'the server group "{other.name}" says {theirs} for {names}, the rule "{rule.name}" of the VNFD '
         f"({rule.origin}) says {mine}. {text}",

@@ -201,10 +201,25 @@ class TestArguments:
             "base_hot": document("soft-against-hard", "base_hot.yaml"),
             "vdu": dict.fromkeys(("worker", "db", "cache", "extra"), SMALL),
         }
-        (error,) = errors(planned(given))
-        assert error.summary.startswith("Contradictory documents")
-        assert "base_hot:7" in error.detail
-        assert "vnfd:21" in error.detail
+        result = planned(given)
+        (error,) = errors(result)
+        assert error.summary == "Anti-affinity cannot be met"
+        assert 'vnfd:21: "dbs"' in error.detail
+        assert '"together" (base_hot:7) keeps 2 of them together' in error.detail
+        assert "Both hold for at most 1 of these VMs" in texts(warnings(result))
+
+    def test_opposite_groups_of_one_vm_do_not_contradict(self) -> None:
+        given = {
+            "vnfd": document("one-vm-in-both", "vnfd.yaml"),
+            "base_hot": document("one-vm-in-both", "base_hot.yaml"),
+            "nested": {
+                name: document("one-vm-in-both", f"nested.{name}") for name in ("front.yaml", "back.yaml")
+            },
+            "vdu": dict.fromkeys(("front", "back"), SMALL),
+        }
+        result = good(planned(given))
+        assert len(set(machines_of(applied(result)).values())) == 3
+        assert not [found for found in warnings(result) if found.summary.startswith("Contradictory")]
 
 
 class TestLifecycle:
