@@ -143,7 +143,9 @@ def _object(reason: Reason, arguments: ExplainArguments, screen: Screen) -> str:
 
         certainty = certainty_text(reason.certainty, reason.tie_breaks)
         facts = [*_standing_lines(reason), *([certainty] if certainty else []), *_trigger(reason)]
-        return outline_markdown(explanation_outline(reason.object, explanation, facts, elsewhere))
+        tried = [f"Tried just now: {way['text']}" for way in reason.ways_out]
+        lines = [*elsewhere, *tried]
+        return outline_markdown(explanation_outline(reason.object, explanation, facts, lines))
     return _text(reason, elsewhere, arguments, screen)
 
 
@@ -166,6 +168,12 @@ def _text(reason: Reason, elsewhere: Sequence[str], arguments: ExplainArguments,
     for line in elsewhere:
         first, *rest = wrap(harmless(line), screen.width - 4)
         after.append(f"  - {first}")
+        after += [f"    {more}" for more in rest]
+    if reason.ways_out:
+        after.append("Ways out, tried just now:")
+    for number, way in enumerate(reason.ways_out, 1):
+        first, *rest = wrap(harmless(way["text"]), screen.width - 4)
+        after.append(f" {number}. {first}")
         after += [f"    {more}" for more in rest]
     return "".join(f"{line}\n" for line in before) + explanation + "".join(f"{line}\n" for line in after)
 
@@ -206,5 +214,6 @@ def _json(reason: Reason) -> str:
             reason.object, reason.explained.explanation, reason.certainty, reason.tie_breaks
         ),
         "elsewhere": elsewhere_document(reason.ways),
+        "ways_out": list(reason.ways_out),
     }
     return json_bytes(document, pretty=True).decode()

@@ -28,7 +28,7 @@ class Way(Struct, frozen=True):
     """One machine and everything that would have to change there; nothing = the rule ranks it lower.
 
     `leaving` are the fewest VMs that would have to leave; `refusal` says why the machine takes none,
-    `rule` why a rule about the VMs that stand refuses it.
+    `rule` why a rule about the VMs that stand refuses it, `hint` what the first hard hint against it asks.
     """
 
     machine: str
@@ -38,6 +38,7 @@ class Way(Struct, frozen=True):
     leaving: tuple[str, ...] = ()
     refusal: str = ""
     rule: str = ""
+    hint: str = ""
 
 
 def find_ways(site: SiteView, demand: Demand, besides: str) -> tuple[Way, ...]:
@@ -74,23 +75,25 @@ def _way(
     leaving: tuple[str, ...] = ()
     if listed and large_enough:
         leaving = tuple(names.get(vm.handle, vm.vm.cluster) for vm in _leaving(machine, sku, standing))
+    hint = _hint_against(machine, demand)
     in_the_way = {
         Need.OPEN: bool(machine.refusal),
         Need.HARDWARE: not listed,
         Need.SIZE: listed and not large_enough,
         Need.LEAVE: bool(leaving),
         Need.ZONE: demand.zones is not None and zone not in demand.zones,
-        Need.HINT: _is_hinted_away(machine, demand),
+        Need.HINT: bool(hint),
         Need.RULE: bool(rule),
     }
     needs = tuple(need for need, applies in in_the_way.items() if applies)
-    return Way(machine.name, machine.rack, zone, needs, leaving, machine.refusal, rule)
+    return Way(machine.name, machine.rack, zone, needs, leaving, machine.refusal, rule, hint)
 
 
-def _is_hinted_away(machine: Machine, demand: Demand) -> bool:
-    """Whether a hard hint forbids the machine."""
+def _hint_against(machine: Machine, demand: Demand) -> str:
+    """What the first hard hint that forbids the machine asks; "" where none does."""
     hard = [hint for hint in demand.hints if hint.hard]
-    return any(hints.violated(hint, machine.name, machine.rack) for hint in hard)
+    against = (hint for hint in hard if hints.violated(hint, machine.name, machine.rack))
+    return next((hints.sentence(hint) for hint in against), "")
 
 
 def _leaving(machine: Machine, sku: VmSku, standing: Sequence[StandingVm]) -> list[StandingVm]:

@@ -46,7 +46,7 @@ def find_advice(place: Place, plan_path: str = "") -> Advice:
     stored, problems = read_stored(opened.project.backend)
     if stored is None:
         return Advice(diagnostics=tuple(problems), sources=opened.sources)
-    request = replace(base_request(opened.project, stored), tie_breaks=0, ways_out=False, lint=False)
+    request = replace(base_request(opened.project, stored), tie_breaks=0, lint=False)
     result = make_plan(request)
     if result.plan.errored:
         return Advice(diagnostics=_errors(result.plan.diagnostics), sources=opened.sources)

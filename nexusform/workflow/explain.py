@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -15,6 +16,7 @@ from nexusform.planning.plan import PlacementChange
 from nexusform.planning.planner import make_plan
 from nexusform.planning.pods.reasons import PodReason
 from nexusform.planning.request import PlanRequest
+from nexusform.planning.verdicts.fit import DOES_NOT_FIT
 from nexusform.planning.vms.placed_note import placed_by
 from nexusform.ports import Kind, Registries
 from nexusform.scheduling.decision import Certainty
@@ -42,7 +44,7 @@ class Reason(Struct, frozen=True):
     `stands` is where state has it (None: it is new in the plan) and `provenance` how that is known;
     `explained` what the rules say. `ways` are the other machines of its site and what would have to
     change there; `pool_size` how many VMs its pool has. `came` is the trigger and the serial of the apply
-    that placed it there, as far as state remembers.
+    that placed it there, as far as state remembers. `ways_out` is what the plan offers where it fits nowhere.
     """
 
     address: Address
@@ -56,6 +58,7 @@ class Reason(Struct, frozen=True):
     ways: tuple[Way, ...] = ()
     pool_size: int = 1
     came: tuple[str, int] | None = None
+    ways_out: tuple[Mapping[str, Any], ...] = ()
 
 
 class Explanations(Struct, frozen=True):
@@ -156,15 +159,18 @@ class _Question(Struct, frozen=True):
             return Explanations(
                 diagnostics=(error("no-such-object", f'{self.pattern} has no object "{name}".{near}'),)
             )
-        reasons = self._reasons(self._explaining(self.request, planned.objects, name), name)
+        failed = any(name in vms.names_failed() for vms in planned.objects.values())
+        reasons = self._reasons(self._explaining(self.request, planned.objects, name, ways_out=failed), name)
         if not reasons:
             reasons = self._today(standing, name)
         return Explanations(tuple(reasons), diagnostics=() if reasons else (*_errors(planned), _silent(name)))
 
-    def _explaining(self, request: PlanRequest, addresses: Iterable[Address], name: str) -> PlanResult:
+    def _explaining(
+        self, request: PlanRequest, addresses: Iterable[Address], name: str, *, ways_out: bool = False
+    ) -> PlanResult:
         """Plan again, noting why this object goes where it goes."""
         objects = tuple((str(a), name) for a in addresses if self.pattern.matches(a))
-        return make_plan(replace(request, explain=objects, ways_out=False, lint=False))
+        return make_plan(replace(request, explain=objects, ways_out=ways_out, lint=False))
 
     def _standing(self) -> dict[str, tuple[Address, PlacedVm]]:
         vms: dict[str, tuple[Address, PlacedVm]] = {}
@@ -213,6 +219,7 @@ class _Question(Struct, frozen=True):
                 tie_breaks=planned.plan.tie_breaks,
                 ways=ways,
                 pool_size=_pool_size(owner, name),
+                ways_out=_ways_out(planned) if place is None else (),
             )
             reasons.append(reason)
         return reasons
@@ -266,6 +273,12 @@ def _without(state: State, address: Address, name: str) -> State:
 def _pool_size(owner: VmDemand | None, name: str) -> int:
     pools = owner.pools if owner is not None else ()
     return next((len(pool.numbers) for pool in pools if name in pool.names), 1)
+
+
+def _ways_out(planned: PlanResult) -> tuple[Mapping[str, Any], ...]:
+    """What the plan offers where VMs do not fit; every error about room holds the same."""
+    misfits = (diagnostic for diagnostic in planned.diagnostics if diagnostic.id == DOES_NOT_FIT)
+    return next((tuple(misfit.extra["fit"].get("ways_out", ())) for misfit in misfits), ())
 
 
 def _certainty(row: PlacementChange | None) -> Certainty | None:

@@ -97,11 +97,23 @@ def test_as_markdown(ask: Any) -> None:
         assert title in text
 
 
-def test_what_fits_nowhere_says_what_would_have_to_change(ask: Any) -> None:
+def test_what_fits_nowhere_says_what_would_have_to_change(
+    ask: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     Path("main.nf.hcl").write_text(MAIN.replace("count              = 2", "count              = 5"))
     text = ask(A, "a-p-4")
     assert "fits nowhere" in text
     assert "2 machines would have room if 1 VM left" in " ".join(text.split())
+    # The plan, explain and advise offer the same.
+    offered = "1. count = 4 fits with this SKU"
+    assert "Ways out, tried just now:" in text
+    assert offered in text
+    (first, *_) = json.loads(ask(A, "a-p-4", "-format=json"))["ways_out"]
+    assert first["counts"][0]["count"] == 4
+    assert f"Tried just now: {offered[3:]}" in ask(A, "a-p-4", "-format=markdown").replace("\\", "")
+    for command in ("plan", "advise"):
+        assert run([command]) == 1
+        assert offered in capsys.readouterr().err
 
 
 def test_a_cluster_and_a_pool_are_explained_by_how_they_spread(ask: Any) -> None:

@@ -322,7 +322,12 @@ def _adjusted(config: dict[str, object], path: Path, value: object) -> dict[str,
         copy[head] = value
     else:
         inner = copy.get(head)
-        copy[head] = _adjusted(dict(inner) if isinstance(inner, dict) else {}, path[1:], value)
+        if isinstance(inner, list) and isinstance(path[1], int):
+            blocks = list(inner)
+            blocks[path[1]] = _adjusted(blocks[path[1]], path[2:], value)
+            copy[head] = blocks
+        else:
+            copy[head] = _adjusted(dict(inner) if isinstance(inner, dict) else {}, path[1:], value)
     return copy
 
 

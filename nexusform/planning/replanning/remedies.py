@@ -1,14 +1,14 @@
 """Ways out when VMs do not fit: each is tried as a whole plan before it is offered.
 
 In the order of the Nexus document's advice: fewer VMs of the same SKU, more zones, a planned rack,
-larger clusters first, and a smaller SKU last.
+larger clusters first, where hard hints stand in the way other hints, and a smaller SKU last.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain, combinations
-from typing import Any
+from itertools import chain, combinations, islice
+from typing import Any, Protocol
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -19,13 +19,16 @@ from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan import Action, PlacementAction, Plan
 from nexusform.planning.request import Adjustment, PlanRequest
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT, Unplaced
+from nexusform.planning.vms.vm_object import HardHint
 from nexusform.ports import Kind
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
-from nexusform.scheduling.racks.vms import CONTROL_PLANE, VmSku
+from nexusform.scheduling.racks.vms import CONTROL_PLANE, HintScope, VmSku
+from nexusform.words import counted, form
 
 # Each trial is a whole plan: enough for the zones of the largest sites one by one and in pairs.
 MOST_ZONE_TRIALS = 40
 MOST_COUNT_TRIALS = 12
+MOST_HINTS = 5
 
 
 class WayOut(Struct, frozen=True):
@@ -39,8 +42,19 @@ class WayOut(Struct, frozen=True):
     edits: tuple[Adjustment, ...] = ()
 
 
-# Makes the plan once more with adjustments, and with the new VMs of some blocks before all others.
-Trial = Callable[[Sequence[Adjustment], Sequence[Address]], PlanResult]
+class Trial(Protocol):
+    """Makes the plan once more with adjustments, with the new VMs of some blocks before all others, and with
+    what more -replace names.
+    """
+
+    def __call__(
+        self,
+        adjustments: Sequence[Adjustment],
+        first: Sequence[Address] = (),
+        replaces: Sequence[str] = (),
+    ) -> PlanResult:
+        """The plan that this comes to."""
+        ...
 
 
 class _Shortage(Struct, frozen=True):
@@ -59,8 +73,11 @@ def with_ways_out(
         return result
     quiet = replace(request, tie_breaks=0, ways_out=False, lint=False, want_rejected=False, explain=())
 
-    def trial(adjustments: Sequence[Adjustment], first: Sequence[Address] = ()) -> PlanResult:
-        return plan(replace(quiet, adjustments=tuple(adjustments), first=tuple(first)))
+    def trial(
+        adjustments: Sequence[Adjustment], first: Sequence[Address] = (), replaces: Sequence[str] = ()
+    ) -> PlanResult:
+        every = (*quiet.replaces, *replaces)
+        return plan(replace(quiet, adjustments=tuple(adjustments), first=tuple(first), replaces=every))
 
     kind_of = request.registries.kind_of
     racks = [
@@ -71,15 +88,16 @@ def with_ways_out(
     standing = tuple((address, rack) for address, rack in racks if rack is not None)
     shortage = _Shortage(result.plan, result.unplaced, standing)
     ways: list[WayOut] = []
-    for search in (_fewer, _wider, _more_racks, _other_order, _smaller):
+    for search in (_fewer, _wider, _more_racks, _other_order, _other_hints, _smaller):
         ways += search(shortage, trial)
-    return replace(result, plan=_with_advice(result.plan, ways))
+    hinted = any(unplaced.bound_by for unplaced in result.unplaced)
+    return replace(result, plan=_with_advice(result.plan, ways, _TRIED_HINTS if hinted else _TRIED))
 
 
-def _with_advice(plan: Plan, ways: Sequence[WayOut]) -> Plan:
+def _with_advice(plan: Plan, ways: Sequence[WayOut], tried: str) -> Plan:
     """Every error about room holds the ways out as data; the first also says them."""
     lines = [f" {number}. {way.text}" for number, way in enumerate(ways, 1)]
-    advice = "\n".join(["Ways out, tried just now:", *lines]) if ways else "No way out was found: " + _TRIED
+    advice = "\n".join(["Ways out, tried just now:", *lines]) if ways else "No way out was found: " + tried
     data = [way_document(way) for way in ways]
     closing = f"\n\n{advice}\nNothing was changed."
     diagnostics: list[Diagnostic] = []
@@ -103,6 +121,7 @@ def way_document(way: WayOut) -> dict[str, Any]:
 
 
 _TRIED = "fewer VMs, more zones, planned racks, another order and smaller SKUs were tried."
+_TRIED_HINTS = "fewer VMs, more zones, planned racks, another order, other hints and smaller SKUs were tried."
 
 
 def _works(result: PlanResult) -> bool:
@@ -203,8 +222,9 @@ def _zones_way(pinned: Sequence[Unplaced], added: Sequence[str], plan: Plan) -> 
         data.append({"address": str(item.address), "pool": item.pool.pool, "availability_zones": zones})
     moved = moved_vms(plan, "zones_changed")
     cost = f" {moved} VMs that stand are re-placed by it." if moved else ""
-    whole = f"all {len(pinned[0].pool.numbers)} fit" if len(pinned) == 1 else "everything fits"
-    return WayOut("zones", f"{'; '.join(parts)}: {whole}.{cost}", {"zones": data, "replaced_vms": moved})
+    return WayOut(
+        "zones", f"{'; '.join(parts)}: {_all_fit(pinned)}.{cost}", {"zones": data, "replaced_vms": moved}
+    )
 
 
 def moved_vms(plan: Plan, *triggers: str) -> int:
@@ -246,7 +266,10 @@ def _more_racks(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
 
 
 def _all_fit(pools: Sequence[Unplaced]) -> str:
-    return f"all {len(pools[0].pool.numbers)} fit" if len(pools) == 1 else "everything fits"
+    if len(pools) > 1:
+        return "everything fits"
+    count = len(pools[0].pool.numbers)
+    return f"all {count} fit" if count > 1 else "it fits"
 
 
 # --- another order -----------------------------------------------------------------------------
@@ -285,6 +308,61 @@ def _new_clusters(plan: Plan) -> dict[Address, tuple[str, int]]:
             _, memory_so_far = clusters.get(table.address, ("", 0))
             clusters[table.address] = (table.cluster, memory_so_far + memory)
     return clusters
+
+
+# --- other hints -------------------------------------------------------------------------------
+
+
+def _other_hints(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
+    """The hard hints that stand in the way: the VM whose hint it is placed anew as well, the hint made soft,
+    the hint about racks or machines instead. One hint by one, then all.
+    """
+    hints = list(dict.fromkeys(chain.from_iterable(unplaced.bound_by for unplaced in shortage.pools)))
+    hints = hints[:MOST_HINTS]
+    choices = [[hint] for hint in hints] + ([hints] if len(hints) > 1 else [])
+    for search in (_replaced_too, _made_soft, _in_another_scope):
+        yield from islice(chain.from_iterable(search(shortage, trial, chosen) for chosen in choices), 1)
+
+
+def _replaced_too(shortage: _Shortage, trial: Trial, hints: Sequence[HardHint]) -> Iterator[WayOut]:
+    """The standing VMs with the hints are placed anew in the same plan."""
+    vms = list(dict.fromkeys(f"{hint.address}:{hint.name}" for hint in hints))
+    if all(hint.stands for hint in hints) and _works(trial((), (), vms)):
+        options = " ".join(f"-replace='{vm}'" for vm in vms)
+        they = form(len(vms), "that VM is", "those VMs are")
+        text = f"{options}: {they} placed anew as well, and {_all_fit(shortage.pools)}."
+        yield WayOut("replace", text, {"replace": vms})
+
+
+def _made_soft(shortage: _Shortage, trial: Trial, hints: Sequence[HardHint]) -> Iterator[WayOut]:
+    return _with_hints(shortage, trial, hints, "scheduling_execution", "Soft")
+
+
+def _in_another_scope(shortage: _Shortage, trial: Trial, hints: Sequence[HardHint]) -> Iterator[WayOut]:
+    """Apart on machines instead of racks, together in racks instead of on machines: what asks for less."""
+    kinds = {(hint.hint.scope, hint.hint.affinity) for hint in hints}
+    if kinds == {(HintScope.RACK, False)}:
+        yield from _with_hints(shortage, trial, hints, "scope", HintScope.MACHINE.value)
+    elif kinds == {(HintScope.MACHINE, True)}:
+        yield from _with_hints(shortage, trial, hints, "scope", HintScope.RACK.value)
+
+
+def _with_hints(
+    shortage: _Shortage, trial: Trial, hints: Sequence[HardHint], argument: str, value: str
+) -> Iterator[WayOut]:
+    """One argument of the hints written otherwise; a VM whose hints change is placed anew."""
+    edits = [Adjustment(hint.address, ("placement_hint", hint.index, argument), value) for hint in hints]
+    outcome = trial(edits)
+    if not _works(outcome):
+        return
+    owners = list(dict.fromkeys(str(hint.address) for hint in hints))
+    moved = moved_vms(outcome.plan, "cluster_replaced", "requested")
+    stands = form(moved, "stands is", "stand are")
+    cost = f" {counted(moved, 'VM')} that {stands} re-placed by it." if moved else ""
+    hint_of = f"the placement_hint of {' and '.join(owners)}"
+    text = f'{argument} = "{value}" in {hint_of}: {_all_fit(shortage.pools)}.{cost}'
+    data = [{"address": str(hint.address), "hint": hint.index, argument: value} for hint in hints]
+    yield WayOut("hint", text, {"hints": data, "replaced_vms": moved}, tuple(edits))
 
 
 # --- a smaller SKU -----------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from nexusform.diagnostics import Diagnostic, Problem, Severity, error
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import Action, Draws
 from nexusform.planning.vms.sites import SitePlan
-from nexusform.planning.vms.vm_object import VmObject
+from nexusform.planning.vms.vm_object import HardHint, VmObject
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.certainty import Place, PoolCertainty, Token, default_runs, repeat, replay
 from nexusform.scheduling.racks.explanation import Shortage
@@ -30,7 +30,7 @@ BROKEN_GROUP = "vms-stand-against-their-placement-group"
 
 class Unplaced(Struct, frozen=True):
     """A pool of which not every VM found a place. `placed` counts those that stand or were placed,
-    `standing` those that stood before.
+    `standing` those that stood before. `bound_by` are the hard hints because of which the others did not.
     """
 
     address: Address
@@ -40,6 +40,7 @@ class Unplaced(Struct, frozen=True):
     cluster: str
     placed: int
     standing: int
+    bound_by: tuple[HardHint, ...] = ()
 
 
 class Failures(Struct, frozen=True):
@@ -78,7 +79,14 @@ def _unplaced(vms: VmObject, pool: PoolDemand, shortage: Shortage) -> Unplaced:
     placed = sum(1 for key in keys if key in vms.placed)
     standing = sum(1 for key in keys if key in vms.standing)
     return Unplaced(
-        vms.instance.address, pool, shortage.demand, demand.site_id, demand.cluster, placed, standing
+        vms.instance.address,
+        pool,
+        shortage.demand,
+        demand.site_id,
+        demand.cluster,
+        placed,
+        standing,
+        vms.bound_by,
     )
 
 

@@ -8,13 +8,14 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
+from nexusform.address import Address
 from nexusform.demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan import Action
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.ports import Unplaced
 from nexusform.scheduling.racks.explanation import Explanation, Shortage
-from nexusform.scheduling.racks.vms import Placement
+from nexusform.scheduling.racks.vms import Hint, Placement
 
 ROLLING = "kubernetes_version_changed"
 
@@ -38,6 +39,20 @@ class Moves(Struct):
     wait: list[VmKey] = field(default_factory=list)
 
 
+class HardHint(Struct, frozen=True):
+    """A hard hint that bears on where a VM may go: its own, or that of another VM which names it.
+
+    `address` is the VM whose hint it is, `name` what it is called, `index` its place among the
+    `placement_hint` blocks. `stands`: that VM is another one and stays where it is.
+    """
+
+    address: Address
+    name: str
+    index: int
+    hint: Hint
+    stands: bool
+
+
 class VmObject(Struct):
     """The VMs of one instance, from where they stand to where they will.
 
@@ -46,7 +61,8 @@ class VmObject(Struct):
     machine, `recorded` the places in state of those that were observed elsewhere, `held` the room they
     hold: site and handle. `moves` is what happens to each. `placed` are the VMs after the plan, `tokens`
     the handles of those that it placed itself, `failed` those that found no place, `short` the pools that
-    are exhausted. `explained` are the decisions asked about, `crowded` the reasons why pinned VMs do not
+    are exhausted, `bound_by` the hard hints because of which VMs found no place. `explained` are the
+    decisions asked about, `crowded` the reasons why pinned VMs do not
     fit. `renamed_around`: a machine has got another rack or zone around a VM that stays.
     """
 
@@ -63,6 +79,7 @@ class VmObject(Struct):
     tokens: dict[VmKey, int] = field(default_factory=dict)
     failed: dict[VmKey, Shortage] = field(default_factory=dict)
     short: dict[str, Shortage] = field(default_factory=dict)
+    bound_by: tuple[HardHint, ...] = ()
     explained: dict[VmKey, Explanation] = field(default_factory=dict)
     crowded: list[str] = field(default_factory=list)
     renamed_around: bool = False
@@ -117,6 +134,15 @@ class VmObject(Struct):
     def names_after(self) -> list[str]:
         """The VMs that stand after the plan, pools in order, numbers ascending."""
         return [vm.name for vm in self.placed_vms()]
+
+    def names_failed(self) -> list[str]:
+        """The VMs that found no place."""
+        pools = self.demand.pools if self.demand is not None and self.failed else ()
+        names: list[str] = []
+        for pool in pools:
+            numbered = zip(pool.numbers, pool.names, strict=True)
+            names += [name for number, name in numbered if (pool.pool, number) in self.failed]
+        return names
 
     def names_placed(self) -> list[tuple[str, str]]:
         """The VMs that this plan placed, in the order in which it did, and why."""

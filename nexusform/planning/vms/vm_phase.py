@@ -16,6 +16,7 @@ from nexusform.planning.vms.sites import at_machine, demand_for, sku_of, vm_name
 from nexusform.planning.vms.vm_object import ROLLING, Situation, VmKey, VmObject, batch_size, compare
 from nexusform.planning.vms.vm_world import VmWorld
 from nexusform.scheduling.racks.explanation import Shortage
+from nexusform.scheduling.racks.rules import hints as hint_rule
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, Hint, HintScope, Placement
 
 
@@ -203,7 +204,8 @@ def _place(
         vms.failed[key] = shortage
         vms.site.miss(demand_for(vms.demand, pool, number))
         return
-    hints = [*group_hints(vms, pool), *world.hints.of_others(vms)]
+    of_others = world.hints.of_others(vms)
+    hints = [*group_hints(vms, pool), *(binding.hint for binding in of_others)]
     demand = demand_for(vms.demand, pool, number, last_resort, hints)
     if world.explain is None or (str(vms.instance.address), name) in world.explain:
         vms.explained[key] = vms.site.explain(demand)
@@ -213,6 +215,8 @@ def _place(
         vms.placed[key] = _decided(vms.demand, pool, number, name, placement)
         return
     vms.failed[key] = answer
+    if answer.binding == hint_rule.FILTER.name:
+        vms.bound_by = (*of_others, *world.hints.of_itself(vms))
     if not pool.hints and not pool.groups:
         vms.short[pool.pool] = answer
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct
@@ -22,7 +23,7 @@ from nexusform.planning.vms.sites import (
     surroundings_before,
     vm_skus,
 )
-from nexusform.planning.vms.vm_object import VmObject, changed_argument
+from nexusform.planning.vms.vm_object import HardHint, VmObject, changed_argument
 from nexusform.ports import Kind
 from nexusform.scheduling.racks.vms import Hint, HintScope
 from nexusform.scheduling.world import Inventory, MachineClash
@@ -42,7 +43,7 @@ class HintTargets:
             self._machines[f"{offer.rack_id}/{machine.name}"] = (machine.name, machine.rack)
         self._objects: dict[str, VmObject] = {}
         # By the id that a hard hint names: who has the hint, and the hint.
-        self._hinting: dict[str, dict[Address, list[tuple[VmObject, Mapping[str, Any]]]]] = {}
+        self._hinting: dict[str, dict[Address, list[tuple[VmObject, int, Mapping[str, Any]]]]] = {}
 
     def take_in(self, objects: Iterable[VmObject]) -> None:
         """From now on hints see where the VMs of these objects stand."""
@@ -53,15 +54,14 @@ class HintTargets:
                 self._note_hints(vms, values)
 
     def _note_hints(self, vms: VmObject, values: Mapping[str, Any]) -> None:
-        by_target: dict[str, list[tuple[VmObject, Mapping[str, Any]]]] = {}
-        written = values.get("placement_hint")
-        for hint in written if isinstance(written, list) else ():
-            if hint["scheduling_execution"] == "Hard" and isinstance(hint["resource_id"], str):
-                by_target.setdefault(hint["resource_id"], []).append((vms, hint))
+        by_target: dict[str, list[tuple[VmObject, int, Mapping[str, Any]]]] = {}
+        for index, hint in _hard_hints(values):
+            if isinstance(hint["resource_id"], str):
+                by_target.setdefault(hint["resource_id"], []).append((vms, index, hint))
         for target, hints in by_target.items():
             self._hinting.setdefault(target, {})[vms.instance.address] = hints
 
-    def of_others(self, vms: VmObject) -> list[Hint]:
+    def of_others(self, vms: VmObject) -> list[HardHint]:
         """The hard hints of other VMs that name this object, seen from where those VMs stand by now. To be
         with a cluster is to be with any of its VMs, so that hint binds an object of one VM alone.
         """
@@ -71,15 +71,32 @@ class HintTargets:
         hinting = self._hinting.get(vms.instance.type.identify(values), {})
         is_single = sum(len(pool.numbers) for pool in vms.demand.pools) == 1
         hints = []
-        for other, hint in (pair for pairs in hinting.values() for pair in pairs):
+        for other, index, hint in chain.from_iterable(hinting.values()):
             places = [vm.placement for vm in other.placed.values()]
             affinity = hint["hint_type"] == "Affinity"
             if places and other is not vms and (is_single or not affinity):
                 machines = frozenset(place.machine for place in places)
                 racks = frozenset(place.rack for place in places)
-                named = f"{other.instance.address}, whose hint names it"
-                hints.append(Hint(affinity, True, HintScope(hint["scope"]), machines, racks, named))
+                address = other.instance.address
+                named = f"{address}, whose hint names it"
+                seen = Hint(affinity, True, HintScope(hint["scope"]), machines, racks, named)
+                name = next(iter(other.placed.values())).name
+                hints.append(HardHint(address, name, index, seen, stands=not other.moves.again))
         return hints
+
+    def of_itself(self, vms: VmObject) -> list[HardHint]:
+        """The hard hints of an object of one VM."""
+        if vms.demand is None or vms.instance.config is None:
+            return []
+        (pool, *_), address = vms.demand.pools, vms.instance.address
+        hints = {(hint.target, hint.affinity, str(hint.scope)): hint for hint in pool.hints if hint.hard}
+        bearing = []
+        for index, written in _hard_hints(vms.instance.config):
+            affinity = written["hint_type"] == "Affinity"
+            hint = hints.get((str(written["resource_id"]), affinity, written["scope"]))
+            if hint is not None:
+                bearing.append(HardHint(address, pool.names[0], index, hint, stands=False))
+        return bearing
 
     def __call__(self, resource_id: str) -> Targets | None:
         """Names of machines and racks, or None when nothing has this id."""
@@ -94,6 +111,14 @@ class HintTargets:
         if offer is not None:
             return frozenset(machine.name for machine in offer.machines), frozenset({offer.name})
         return None
+
+
+def _hard_hints(values: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The hard hints that are written at a VM, and where among its hints."""
+    written = values.get("placement_hint")
+    for index, hint in enumerate(written if isinstance(written, list) else ()):
+        if hint["scheduling_execution"] == "Hard":
+            yield index, hint
 
 
 class VmWorld(Struct, frozen=True):

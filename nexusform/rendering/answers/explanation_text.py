@@ -351,7 +351,8 @@ def _line(need: Need | None, ways: Sequence[Way], demand: Demand, pool_size: int
             reasons = _first_of([f"{way.machine} ({way.refusal})" for way in ways], listed)
             return f"{count} {has} room once {they_take} VMs: {reasons}."
         case Need.HINT:
-            return f"{count} {has} room without the hard placement hint: {machines}."
+            reasons = _first_of([f"{way.machine} ({way.hint})" for way in ways], listed)
+            return f"{count} {has} room without a hard placement hint: {reasons}."
         case Need.RULE:
             reasons = _first_of([f"{way.machine} ({way.rule})" for way in ways], listed)
             return f"{count} {has} room, but a rule refuses: {reasons}."

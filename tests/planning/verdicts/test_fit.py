@@ -16,6 +16,7 @@ from nexusform.planning.conclusion.result import PlanResult
 from nexusform.state.objects import EMPTY, State
 from tests.planning.harness import (
     RACKS,
+    applied,
     cluster,
     errors,
     good,
@@ -336,3 +337,112 @@ def test_a_broken_rack_is_told_without_what_follows_from_it() -> None:
     text = RACKS.replace("machine_count = 4", "machine_count = 400") + cluster("a", pools=pool("p", 1))
     text += 'output "o" {\n  value = nexus_kubernetes_cluster.a.nodes["a-p-0"].machine\n}\n'
     assert {told.summary for told in errors(plan(text))} == {"Invalid value for argument"}
+
+
+# --- hints of other VMs ----------------------------------------------------------------------------
+
+
+def machine(name: str, more: str = "", sku: str = 'machine_sku = "bom-1.7.3"') -> str:
+    return f"""
+resource "nexus_rack" "{name}" {{
+  site_id       = nexus_site.s.id
+  machine_count = 0
+}}
+resource "nexus_bare_metal_machine" "{name}" {{
+  rack_id = nexus_rack.{name}.id
+  name    = "{name}"
+  slot    = 1
+  {more or sku}
+}}
+"""
+
+
+def hinted(scope: str = "Machine", memory: int = 16) -> str:
+    return f"""
+resource "nexus_virtual_machine" "first" {{
+  site_id    = nexus_site.s.id
+  cpu_cores  = 4
+  memory_gib = {memory}
+  disk_gib   = 10
+}}
+resource "nexus_virtual_machine" "far" {{
+  site_id    = nexus_site.s.id
+  cpu_cores  = 4
+  memory_gib = 16
+  disk_gib   = 10
+  placement_hint {{
+    hint_type            = "AntiAffinity"
+    resource_id          = nexus_virtual_machine.first.id
+    scheduling_execution = "Hard"
+    scope                = "{scope}"
+  }}
+}}
+"""
+
+
+EVACUATED = 'evacuate = true\n  machine_sku = "bom-1.7.3"'
+SMALL_MACHINE = """machine {
+    numa_cells          = 1
+    cpus_per_cell       = 48
+    memory_gib_per_cell = 32
+    ephemeral_disk_gib  = 100
+  }"""
+
+
+def evacuated(text: str, more: str = "") -> tuple[PlanResult, str, State]:
+    """`first` loses its machine: the plan (with `more`), what it is made from, and the state before."""
+    state = state_of(text)
+    stood = places(state)["first"][0]
+    block = text.index(f'name    = "{stood}"')
+    after = text[:block] + text[block:].replace('machine_sku = "bom-1.7.3"', EVACUATED, 1) + more
+    return plan(after, state, ways_out=True), after, state
+
+
+def test_a_standing_vms_hard_hint_in_the_way_may_be_made_soft() -> None:
+    result, text, state = evacuated(SITE + machine("a") + machine("b") + hinted())
+    assert list(ways(result)) == ["hint"]
+    way = ways(result)["hint"]
+    assert way["text"] == (
+        'scheduling_execution = "Soft" in the placement_hint of nexus_virtual_machine.far: it fits. '
+        "1 VM that stands is re-placed by it."
+    )
+    assert way["edits"] == [
+        {
+            "address": "nexus_virtual_machine.far",
+            "path": ["placement_hint", 0, "scheduling_execution"],
+            "value": "Soft",
+        }
+    ]
+    followed = good(plan(text.replace('"Hard"', '"Soft"'), state))
+    assert set(triggers(followed)) == {"first", "far"}
+
+
+def test_the_vm_whose_hint_stands_in_the_way_may_be_placed_anew_too() -> None:
+    text = SITE + machine("a") + machine("b") + hinted(memory=100)
+    result, after, state = evacuated(text, machine("c", SMALL_MACHINE))
+    assert list(ways(result)) == ["replace", "hint"]
+    way = ways(result)["replace"]
+    assert way["replace"] == ["nexus_virtual_machine.far:far"]
+    followed = applied(plan(after, state, replaces=tuple(way["replace"])), state)
+    assert {name: machine for name, (machine, _) in places(followed).items()} == {
+        "first": places(state)["far"][0],
+        "far": "c",
+    }
+
+
+def test_a_hint_in_the_way_may_ask_for_less() -> None:
+    text = SITE + machine("a") + machine("b") + hinted("Rack")
+    rack = places(state_of(text))["far"][0]
+    second = f"""
+resource "nexus_bare_metal_machine" "second" {{
+  rack_id     = nexus_rack.{rack}.id
+  name        = "second"
+  slot        = 2
+  machine_sku = "bom-1.7.3"
+}}
+"""
+    result, after, state = evacuated(text, second)
+    texts = [way["text"].partition(":")[0] for way in errors(result)[0].extra["fit"]["ways_out"]]
+    hint = "in the placement_hint of nexus_virtual_machine.far"
+    assert texts == [f'scheduling_execution = "Soft" {hint}', f'scope = "Machine" {hint}']
+    good(plan(after.replace('"Rack"', '"Machine"'), state))
