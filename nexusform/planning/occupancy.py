@@ -70,7 +70,9 @@ class SiteMachine(Struct, frozen=True):
 
 
 class SiteVms(Struct, frozen=True):
-    """A site with all that stands on it, pools in the plan's order. A plan in error shows what stands."""
+    """A site with all that stands on it, pools in the plan's order. After a plan in error stand those, too,
+    that it would have placed.
+    """
 
     id: str
     name: str

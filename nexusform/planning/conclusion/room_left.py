@@ -31,16 +31,16 @@ from nexusform.scheduling.racks.vms import CONTROL_PLANE, Interval, VmSku, anybo
 
 
 def with_room(result: PlanResult, registries: Registries) -> PlanResult:
-    """The result with `sites` and `room` in its plan. A plan in error has what stands, and no room."""
+    """The result with `sites` and `room` in its plan. A plan in error has what stands and what it would have
+    placed, and no room.
+    """
     plan = result.plan
     order = {change.address: position for position, change in enumerate(plan.changes)}
     before = occupied_sites(plan, result.objects, registries, Side.BEFORE)
-    if plan.errored:
-        return replace(result, plan=replace(plan, sites=site_records(before, before, order)))
     after = before
     if any(change.action is not Action.NO_OP for change in plan.changes):
         after = occupied_sites(plan, result.objects, registries, Side.AFTER)
-    room = headroom(before, after)
+    room = () if plan.errored else headroom(before, after)
     return replace(result, plan=replace(plan, sites=site_records(before, after, order), room=room))
 
 

@@ -48,6 +48,7 @@ def page_data(plan: Plan, report: Report, maps: Sequence[SiteMap]) -> dict[str, 
         "rows": [_row(row) for row in plan.placements if row.kind != "vm"],
         "members": [[member.name, member.cluster_id] for member in fleet_members(plan)],
         "shared": _shared(plan.separation_rules),
+        "unfit": _unfit(plan),
         "errored": plan.errored,
         "tieBreaks": plan.tie_breaks,
     }
@@ -224,6 +225,22 @@ def _shared(verdicts: Sequence[SeparationVerdict]) -> list[dict[str, Any]]:
             hardware = {"site": violation.site_id, "rack": violation.rack, "machine": violation.machine}
             shared.append({"rule": str(verdict.address), **hardware, "members": list(violation.members)})
     return shared
+
+
+def _unfit(plan: Plan) -> list[dict[str, Any]]:
+    """The VMs for which a refused plan has no place, by pool."""
+    pools: list[dict[str, Any]] = []
+    clusters = {str(pool.address): pool.cluster for pool in plan.placement_tables}
+    clusters |= {str(row.address): row.cluster for row in plan.placements if row.kind == "vm"}
+    for diagnostic in plan.diagnostics:
+        fit = diagnostic.extra.get("fit", {})
+        if "wanted" in fit and "placed" in fit:
+            cluster = clusters.get(diagnostic.address, diagnostic.address)
+            missing = fit["wanted"] - fit["placed"]
+            pools.append(
+                {"cluster": cluster, "pool": fit["pool"], "missing": missing, "wanted": fit["wanted"]}
+            )
+    return pools
 
 
 def _where(place: Place | None) -> str:

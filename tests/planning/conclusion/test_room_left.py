@@ -196,12 +196,14 @@ def test_what_moves_is_there_on_both_sides() -> None:
     assert all(machine.before for machine in gone)
 
 
-def test_a_plan_in_error_shows_what_stands() -> None:
+def test_a_plan_in_error_shows_what_stands_and_what_it_would_have_placed() -> None:
     first = plan(site() + cluster("a", 3))
     errored = plan(site() + cluster("a", 99), applied(first))
     assert errored.plan.errored
-    assert before(errored) == after(errored)
-    assert len(after(errored)) == 4
+    assert before(errored) == after(first)
+    assert len(before(errored)) == 4
+    assert before(errored) < after(errored)
+    assert errored.plan.room == ()
 
 
 def test_a_destroy_leaves_nobody() -> None:

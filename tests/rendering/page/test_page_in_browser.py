@@ -10,7 +10,7 @@ import pytest
 
 from nexusform.rendering.page.html_page import page_content, render_html
 from tests.rendering.browser import AXE, AXE_MISSING, CHROMIUM, DRIVER, MISSING, Browser
-from tests.rendering.real_plans import REGISTRIES, RealPlan, many
+from tests.rendering.real_plans import REGISTRIES, RealPlan, copied, many, nexusform
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason=MISSING),
@@ -144,6 +144,25 @@ def test_arrows_lead_from_ghosts_to_new_places(browser: Browser, pages: dict[str
     assert browser.count("#rack-grid-before button.vm.moved") == 3
     choose_view(browser, "after")
     assert browser.count(".arrows .arrow") == 0
+
+
+def test_a_refused_plan_shows_what_would_be_placed_and_what_does_not_fit(
+    browser: Browser, tmp_path: Path
+) -> None:
+    directory = copied("nexus-document", tmp_path)
+    nexusform(directory, "apply", "-auto-approve", "-var", "step=half-full", "-tie-breaks=0")
+    clusters = directory / "clusters.nf.hcl"
+    clusters.write_text(clusters.read_text().replace("count       = 32", "count       = 150"))
+    page = tmp_path / "refused.html"
+    nexusform(directory, "plan", f"-report=html:{page}", code=1)
+    opened(browser, page)
+    assert browser.text(".unfit").startswith(
+        "72 VMs of cluster-e / pool1 find no place (78 of 150 would be placed)"
+    )
+    assert browser.count(".unfit .swatch") == 72
+    assert browser.count("button.vm.placed") == 78 + 5
+    assert "would be placed" in browser.text(".legend")
+    assert browser.console() == []
 
 
 def test_what_most_vms_do_bears_no_mark(browser: Browser, pages: dict[str, Path]) -> None:

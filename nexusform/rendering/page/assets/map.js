@@ -2,6 +2,7 @@
 // The map as a whole: its tools, its legend, what it says in a line, and where the reader has zoomed to.
 
 const MOST_MOVES = 12;
+const MOST_UNFIT = 120;
 const frame = { tools: null, crumbs: null, legend: null, note: null, stage: null, moves: null, status: null, selects: {} };
 
 /** What belongs to the plan that was drawn last: who listens to filters, a place that may be gone, open details. */
@@ -57,8 +58,16 @@ function drawLegend() {
   const model = modelOf(site);
   const plain = !map.machine && isLarge(model) && !map.rack;
   frame.legend.replaceChildren(...(plain ? [] : layerLegend(site, model)).flat());
-  frame.note.replaceChildren();
+  frame.note.replaceChildren(...plan.unfit.map((pool) => unfitNote(site, pool)));
   if (map.layer === "loss" && !map.machine && map.lost) frame.note.append(lossNote(model));
+}
+
+/** VMs that a refused plan has no place for, as boxes outside of every rack. */
+function unfitNote(site, pool) {
+  const paint = site.clusters.find((each) => each.name === pool.cluster);
+  const kind = paint ? `paint-${paint.colour} ${paint.pattern}` : "paint--1";
+  const boxes = Array.from({ length: Math.min(pool.missing, MOST_UNFIT) }, () => make("span", { class: `swatch ${kind}`, "aria-hidden": "true" }, paint ? paint.key : ""));
+  return make("div", { class: "unfit" }, make("p", {}, make("b", {}, `${counted(pool.missing, "VM")} of ${pool.cluster} / ${pool.pool} find${pool.missing === 1 ? "s" : ""} no place`), ` (${pool.wanted - pool.missing} of ${pool.wanted} would be placed)`), make("div", { class: "boxes" }, boxes, pool.missing > MOST_UNFIT ? ` and ${(pool.missing - MOST_UNFIT).toLocaleString("en")} more` : null));
 }
 
 function drawCrumbs() {
