@@ -71,7 +71,7 @@ class Priorities(Struct, frozen=True):
 def read_priorities(manifests: Iterable[Manifest]) -> Priorities:
     """The priorities that a cluster with these objects knows."""
     priorities = dict(_BUILT_IN_PRIORITIES)
-    default = 0
+    defaults: list[int] = []
     for manifest in manifests:
         value = manifest.body.get("value")
         if (manifest.group, manifest.kind) == ("scheduling.k8s.io", "PriorityClass") and isinstance(
@@ -79,8 +79,9 @@ def read_priorities(manifests: Iterable[Manifest]) -> Priorities:
         ):
             priorities[manifest.name] = value
             if manifest.body.get("globalDefault") is True:
-                default = value
-    return Priorities(priorities, default)
+                defaults.append(value)
+    # Of several defaults Kubernetes takes the lowest.
+    return Priorities(priorities, min(defaults, default=0))
 
 
 class Owner(Struct, frozen=True):
@@ -120,6 +121,9 @@ def read_pod_spec(metadata: Fields, spec: Fields, owner: Owner, priorities: Prio
     if scheduler != "default-scheduler":
         detail = f'is "{scheduler}"; its rules are not known here, kube-scheduler\'s are used instead.'
         spec.say("schedulerName", detail, Severity.WARNING)
+    if spec.list("resourceClaims"):
+        detail = "asks for devices (DRA), which are not counted; the pods may stay Pending."
+        spec.say("resourceClaims", detail, Severity.WARNING)
     return PodSpec(
         namespace=owner.namespace,
         labels=tuple(sorted(labels.items())),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
+from nexusform.importers.kubernetes_admission import PodRules, admitted, read_pod_rules
+from nexusform.importers.kubernetes_makers import not_forecast
 from nexusform.importers.kubernetes_manifests import Fields, Manifest
 from nexusform.importers.kubernetes_pod_spec import (
     Owner,
@@ -24,28 +26,10 @@ from nexusform.importers.yaml_text import problem_at
 from nexusform.scheduling.matching import LabelSelector, matches
 from nexusform.scheduling.pods.workloads import Strategy, Workload
 
-NOT_PREDICTED: Final = "pods-are-not-predicted"
 # What Kubernetes names as the most that one cluster carries.
 MOST_PODS: Final = 150_000
 AUTOSCALED: Final = "replicas-are-changed-by-an-autoscaler"
 
-_KINDS: Final = frozenset(
-    {
-        ("apps", "Deployment"),
-        ("apps", "StatefulSet"),
-        ("apps", "ReplicaSet"),
-        ("apps", "DaemonSet"),
-        ("batch", "Job"),
-        ("", "Pod"),
-    }
-)
-_UNPREDICTED: Final = frozenset({("batch", "CronJob"), ("", "ReplicationController")})
-# The label that a controller gives all pods of one template.
-_TEMPLATE_LABEL: Final = {
-    "Deployment": "pod-template-hash",
-    "StatefulSet": "controller-revision-hash",
-    "DaemonSet": "controller-revision-hash",
-}
 _PERCENT: Final = re.compile(r"([0-9]{1,4})%\Z")
 
 
@@ -56,25 +40,25 @@ class WorkloadReading(Struct, frozen=True):
     findings: tuple[Problem, ...]
 
 
-def is_workload(manifest: Manifest) -> bool:
-    """Whether pods of an object are predicted."""
-    return (manifest.group, manifest.kind) in _KINDS
-
-
 def workloads_of(manifests: Sequence[Manifest], others: Sequence[Manifest] = ()) -> WorkloadReading:
     """The workloads among the objects of one cluster.
 
-    Services, PriorityClasses and autoscalers are looked up among `manifests` and `others` (objects of the
-    same cluster whose workloads are read elsewhere).
+    Services, autoscalers and what else changes pods are looked up among `manifests` and `others` (objects
+    of the same cluster whose workloads are read elsewhere).
     """
     everything = (*manifests, *others)
-    reader = _WorkloadReader(read_priorities(everything), _services(everything), _autoscalers(everything))
-    workloads = [reader.read(manifest) for manifest in manifests if is_workload(manifest)]
+    reader = _WorkloadReader(
+        read_priorities(everything),
+        read_pod_rules(everything),
+        _services(everything),
+        _autoscalers(everything),
+    )
+    workloads = []
     for manifest in manifests:
-        if (manifest.group, manifest.kind) in _UNPREDICTED:
-            detail = f"{manifest.title}: pods of a {manifest.kind} come and go; they are left out."
-            note = problem_at(manifest.file, manifest.place, NOT_PREDICTED, detail, Severity.WARNING)
-            reader.findings.append(note)
+        controller = _CONTROLLERS.get((manifest.group, manifest.kind))
+        if controller is not None:
+            workloads.append(reader.read(_modern(manifest, reader.findings), controller))
+    reader.findings += not_forecast(manifests, known=_CONTROLLERS.keys())
     return WorkloadReading(tuple(workloads), tuple(reader.findings))
 
 
@@ -106,15 +90,17 @@ class _WorkloadReader:
     def __init__(
         self,
         priorities: Priorities,
+        rules: PodRules,
         services: Mapping[str, Sequence[Mapping[str, str]]],
         autoscalers: Mapping[tuple[str, str, str], Manifest],
     ) -> None:
         self.priorities = priorities
+        self.rules = rules
         self.services = services
         self.autoscalers = autoscalers
         self.findings: list[Problem] = []
 
-    def read(self, manifest: Manifest) -> Workload:
+    def read(self, manifest: Manifest, controller: _Controller) -> Workload:
         root = Fields(manifest, self.findings, manifest.body)
         spec = root.at("spec")
         if manifest.kind == "Pod":
@@ -123,11 +109,10 @@ class _WorkloadReader:
             template, body = spec.at("template"), dict(spec.at("template").data)
         hashed = template_hash(body)
         labels = template_labels(template.at("metadata"))
-        label = _TEMPLATE_LABEL.get(manifest.kind)
-        added = {label: hashed} if label else {}
+        added = {controller.label: hashed} if controller.label else {}
         if manifest.kind == "Job":
             added = {"batch.kubernetes.io/job-name": manifest.name, "job-name": manifest.name}
-        selector = self._selector(manifest.kind, spec, labels)
+        selector = _selector(spec, labels) if controller.selects else None
         owner = Owner(
             namespace=manifest.namespace,
             kind=manifest.kind,
@@ -135,27 +120,17 @@ class _WorkloadReader:
             spreads=self._spreads(manifest, selector, {**labels, **added}),
             template=hashed,
         )
-        pod = read_pod_spec(template.at("metadata"), template.at("spec"), owner, self.priorities)
+        metadata = template.at("metadata")
+        pod_spec = admitted(manifest.namespace, metadata, template.at("spec"), self.rules)
         workload = Workload(
             kind=manifest.kind,
             namespace=manifest.namespace,
             name=manifest.name,
-            replicas=_replicas(manifest.kind, spec),
-            pod=pod,
+            replicas=controller.replicas(spec),
+            pod=read_pod_spec(metadata, pod_spec, owner, self.priorities),
             line=manifest.line,
         )
-        return self._scaled(manifest, _with_updates(workload, spec))
-
-    def _selector(self, kind: str, spec: Fields, labels: Mapping[str, str]) -> LabelSelector | None:
-        # Which pods a controller counts as its own.
-        if kind in ("Pod", "Job"):
-            return None
-        selector = read_selector(spec, "selector")
-        if selector is None or not (selector.match_labels or selector.match_expressions):
-            spec.say("selector", "must be set: it says which pods are the controller's own.")
-        elif not matches(selector, labels):
-            spec.say("selector", "does not match the labels of the template.")
-        return selector
+        return controller.updates(self._scaled(manifest, workload), spec)
 
     def _spreads(
         self, manifest: Manifest, selector: LabelSelector | None, labels: Mapping[str, str]
@@ -166,7 +141,7 @@ class _WorkloadReader:
             if all(labels.get(key) == value for key, value in chosen.items()):
                 pairs |= chosen
         expressions: tuple[Any, ...] = ()
-        if manifest.kind in ("Deployment", "ReplicaSet", "StatefulSet") and selector is not None:
+        if manifest.kind != "DaemonSet" and selector is not None:
             pairs |= dict(selector.match_labels)
             expressions = selector.match_expressions
             if manifest.kind == "Deployment":
@@ -177,30 +152,60 @@ class _WorkloadReader:
         return LabelSelector(tuple(sorted(pairs.items())), expressions)
 
     def _scaled(self, manifest: Manifest, workload: Workload) -> Workload:
+        # What an autoscaler makes of the replicas before it has measured anything.
         scaler = self.autoscalers.get((manifest.namespace, manifest.kind, manifest.name))
         if scaler is None:
             return workload
+        bounds = Fields(scaler, self.findings, scaler.body).at("spec")
+        least = bounds.whole("minReplicas", 1)
+        written = workload.replicas
+        most = max(least, bounds.whole("maxReplicas", written, least=1))
+        replicas = min(max(written, least), most) if written else 0
+        if not written:
+            outcome = "0 replicas switch it off, and none are predicted"
+        elif replicas == written:
+            outcome = f"the {written} as written are predicted"
+        else:
+            outcome = f"{replicas} are predicted, not the {written} as written"
         detail = (
-            f"{manifest.title} is scaled by HorizontalPodAutoscaler {scaler.name}; the {workload.replicas} "
-            "replicas as written are predicted."
+            f"{manifest.title} is scaled by HorizontalPodAutoscaler {scaler.name} between {least} and {most} "
+            f"replicas; {outcome}."
         )
         self.findings.append(
             problem_at(manifest.file, manifest.find("spec"), AUTOSCALED, detail, Severity.WARNING)
         )
-        return replace(workload, autoscaler=scaler.name)
+        return replace(workload, replicas=replicas, autoscaler=scaler.name)
 
 
-def _replicas(kind: str, spec: Fields) -> int:
-    if kind == "Job":
-        if spec.flag("suspend"):
-            return 0
-        pods = spec.whole("parallelism", 1)
-        together = min(pods, spec.whole("completions", pods))
-        return together if _within(spec, "parallelism", together) else 1
-    if kind in ("Pod", "DaemonSet"):
-        return 1
+def _selector(spec: Fields, labels: Mapping[str, str]) -> LabelSelector | None:
+    # Which pods a controller counts as its own.
+    selector = read_selector(spec, "selector")
+    if selector is None or not (selector.match_labels or selector.match_expressions):
+        spec.say("selector", "must be set: it says which pods are the controller's own.")
+    elif not matches(selector, labels):
+        spec.say("selector", "does not match the labels of the template.")
+    return selector
+
+
+# --- how many ----------------------------------------------------------------------------------
+
+
+def _one(_: Fields) -> int:
+    return 1
+
+
+def _desired(spec: Fields) -> int:
     pods = spec.whole("replicas", 1)
     return pods if _within(spec, "replicas", pods) else 1
+
+
+def _together(spec: Fields) -> int:
+    # A Job's pods that run at the same time.
+    if spec.flag("suspend"):
+        return 0
+    pods = spec.whole("parallelism", 1)
+    together = min(pods, spec.whole("completions", pods))
+    return together if _within(spec, "parallelism", together) else 1
 
 
 def _within(spec: Fields, key: str, pods: int) -> bool:
@@ -209,30 +214,11 @@ def _within(spec: Fields, key: str, pods: int) -> bool:
     return pods <= MOST_PODS
 
 
-def _with_updates(workload: Workload, spec: Fields) -> Workload:
-    match workload.kind:
-        case "Deployment":
-            return _deployment(workload, spec.at("strategy"))
-        case "StatefulSet":
-            updates = spec.at("updateStrategy")
-            kind = updates.one_of("type", ("RollingUpdate", "OnDelete"), "RollingUpdate")
-            policy = spec.one_of("podManagementPolicy", ("OrderedReady", "Parallel"), "OrderedReady")
-            return replace(
-                workload,
-                strategy=Strategy(kind),
-                partition=updates.at("rollingUpdate").whole("partition", 0),
-                first=spec.at("ordinals").whole("start", 0),
-                ordered=policy == "OrderedReady",
-            )
-        case "DaemonSet":
-            kind = spec.at("updateStrategy").one_of("type", ("RollingUpdate", "OnDelete"), "RollingUpdate")
-            return replace(workload, strategy=Strategy(kind))
-        case "Pod" | "Job":
-            return replace(workload, strategy=Strategy.RECREATE)
-    return workload
+# --- how pods are replaced ---------------------------------------------------------------------
 
 
-def _deployment(workload: Workload, strategy: Fields) -> Workload:
+def _deployment(workload: Workload, spec: Fields) -> Workload:
+    strategy = spec.at("strategy")
     kind = strategy.one_of("type", ("RollingUpdate", "Recreate"), "RollingUpdate")
     rolling = strategy.at("rollingUpdate")
     surge = _share(rolling, "maxSurge", workload.replicas, up=True)
@@ -250,6 +236,32 @@ def _deployment(workload: Workload, strategy: Fields) -> Workload:
     )
 
 
+def _stateful_set(workload: Workload, spec: Fields) -> Workload:
+    updates = spec.at("updateStrategy")
+    kind = updates.one_of("type", ("RollingUpdate", "OnDelete"), "RollingUpdate")
+    policy = spec.one_of("podManagementPolicy", ("OrderedReady", "Parallel"), "OrderedReady")
+    return replace(
+        workload,
+        strategy=Strategy(kind),
+        partition=updates.at("rollingUpdate").whole("partition", 0),
+        first=spec.at("ordinals").whole("start", 0),
+        ordered=policy == "OrderedReady",
+    )
+
+
+def _daemon_set(workload: Workload, spec: Fields) -> Workload:
+    kind = spec.at("updateStrategy").one_of("type", ("RollingUpdate", "OnDelete"), "RollingUpdate")
+    return replace(workload, strategy=Strategy(kind))
+
+
+def _recreated(workload: Workload, _: Fields) -> Workload:
+    return replace(workload, strategy=Strategy.RECREATE)
+
+
+def _left_alone(workload: Workload, _: Fields) -> Workload:
+    return replace(workload, strategy=Strategy.ON_DELETE)
+
+
 def _share(fields: Fields, key: str, replicas: int, *, up: bool) -> int:
     # A number of pods, or a percentage of the replicas: surge rounds up, unavailability down.
     value = fields.data.get(key)
@@ -261,3 +273,61 @@ def _share(fields: Fields, key: str, replicas: int, *, up: bool) -> int:
         return 1 if up else 0
     share = replicas * int(percent[1])
     return -(-share // 100) if up else share // 100
+
+
+# --- what is read ------------------------------------------------------------------------------
+
+
+class _Controller(Struct, frozen=True):
+    # How one kind is read: its replicas, how it replaces its pods, the label that it gives all pods of one
+    # template, whether it has a selector.
+    replicas: Callable[[Fields], int]
+    updates: Callable[[Workload, Fields], Workload]
+    label: str = ""
+    selects: bool = True
+
+
+_DEPLOYMENT: Final = _Controller(_desired, _deployment, "pod-template-hash")
+_DAEMON_SET: Final = _Controller(_one, _daemon_set, "controller-revision-hash")
+_REPLICA_SET: Final = _Controller(_desired, _left_alone)
+_CONTROLLERS: Final[Mapping[tuple[str, str], _Controller]] = {
+    ("apps", "Deployment"): _DEPLOYMENT,
+    ("apps", "StatefulSet"): _Controller(_desired, _stateful_set, "controller-revision-hash"),
+    ("apps", "ReplicaSet"): _REPLICA_SET,
+    ("apps", "DaemonSet"): _DAEMON_SET,
+    ("batch", "Job"): _Controller(_together, _recreated, selects=False),
+    ("", "Pod"): _Controller(_one, _recreated, selects=False),
+    ("", "ReplicationController"): _REPLICA_SET,
+    ("extensions", "Deployment"): _DEPLOYMENT,
+    ("extensions", "ReplicaSet"): _REPLICA_SET,
+    ("extensions", "DaemonSet"): _DAEMON_SET,
+}
+# Versions that Kubernetes 1.16 took away, and what they filled in otherwise than apps/v1 does.
+_OLD_VERSIONS: Final[Mapping[tuple[str, str], Mapping[str, Mapping[str, Any]]]] = {
+    ("extensions", "v1beta1"): {
+        "Deployment": {"strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}}},
+        "DaemonSet": {"updateStrategy": {"type": "OnDelete"}},
+    },
+    ("apps", "v1beta1"): {"StatefulSet": {"updateStrategy": {"type": "OnDelete"}}},
+    ("apps", "v1beta2"): {},
+}
+
+
+def _modern(manifest: Manifest, findings: list[Problem]) -> Manifest:
+    """An object of an old version with what that version fills in; all others as they are."""
+    spec = manifest.body.get("spec")
+    old = _OLD_VERSIONS.get((manifest.group, manifest.version))
+    bare = manifest.kind == "ReplicationController"
+    if not isinstance(spec, dict) or (old is None and not bare):
+        return manifest
+    if old is not None:
+        detail = f"{manifest.group}/{manifest.version} is served by no Kubernetes since 1.16; write apps/v1."
+        Fields(manifest, findings, manifest.body).say("apiVersion", detail, Severity.WARNING)
+    changed = {**(old or {}).get(manifest.kind, {}), **spec}
+    selector = changed.get("selector")
+    if bare and isinstance(selector, dict) and selector:
+        changed["selector"] = {"matchLabels": selector}
+    elif not selector and manifest.version != "v1beta2":
+        labels = Fields(manifest, [], spec).at("template").at("metadata").pairs("labels")
+        changed["selector"] = {"matchLabels": labels}
+    return replace(manifest, body={**manifest.body, "spec": changed})

@@ -319,23 +319,36 @@ def test_equal_templates_have_equal_hashes() -> None:
     assert pod({}).template != pod({"containers": [{"name": "c", "image": "x"}]}).template
 
 
-def test_an_autoscaled_workload_is_predicted_as_written_with_a_warning() -> None:
+@pytest.mark.parametrize(
+    ("replicas", "predicted", "outcome"),
+    [
+        (3, 3, "the 3 as written are predicted"),
+        (1, 2, "2 are predicted, not the 1 as written"),
+        (9, 5, "5 are predicted, not the 9 as written"),
+        (0, 0, "0 replicas switch it off, and none are predicted"),
+    ],
+)
+def test_an_autoscaler_keeps_replicas_within_its_bounds(replicas: int, predicted: int, outcome: str) -> None:
     scaler = {
         "apiVersion": "autoscaling/v2",
         "kind": "HorizontalPodAutoscaler",
         "metadata": {"name": "h", "namespace": "shop"},
-        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}},
+        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "minReplicas": 2, "maxReplicas": 5},
     }
-    reading = read(deployment(replicas=3), scaler)
-    assert (reading.workloads[0].autoscaler, reading.workloads[0].replicas) == ("h", 3)
-    assert "the 3 replicas as written are predicted" in said(deployment(replicas=3), scaler)
+    reading = read(deployment(replicas=replicas), scaler)
+    assert (reading.workloads[0].autoscaler, reading.workloads[0].replicas) == ("h", predicted)
+    assert reading.findings[0].detail == (
+        "Deployment shop/web is scaled by HorizontalPodAutoscaler h between 2 and 5 replicas; "
+        + outcome
+        + "."
+    )
 
 
 def test_kinds_that_come_and_go_are_left_out_with_a_warning() -> None:
     cron = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "c"}, "spec": {}}
     reading = read(cron)
     assert reading.workloads == ()
-    assert "pods of a CronJob come and go" in reading.findings[0].detail
+    assert "their pods come and go" in reading.findings[0].detail
 
 
 # --- what is wrong ------------------------------------------------------------------------------------------
@@ -371,3 +384,76 @@ def test_kinds_that_come_and_go_are_left_out_with_a_warning() -> None:
 )
 def test_what_kubernetes_refuses_or_would_misread(broken: dict[str, Any], words: str) -> None:
     assert words in said(broken)
+
+
+# --- other kinds and versions ---------------------------------------------------------------------------
+
+
+def test_a_replication_controller_selects_by_plain_labels() -> None:
+    old = deployment(kind="ReplicationController", replicas=3)
+    old["apiVersion"] = "v1"
+    old["spec"]["selector"] = {"app": "web"}
+    found = workload(old)
+    assert (found.kind, found.replicas, found.strategy) == ("ReplicationController", 3, Strategy.ON_DELETE)
+    assert found.pod.default_spread == label_selector({"app": "web"})
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "updates"),
+    [
+        ("extensions/v1beta1", "Deployment", (Strategy.ROLLING, 1, 1)),
+        ("extensions/v1beta1", "DaemonSet", (Strategy.ON_DELETE, 1, 0)),
+        ("apps/v1beta1", "StatefulSet", (Strategy.ON_DELETE, 1, 0)),
+        ("apps/v1beta1", "Deployment", (Strategy.ROLLING, 2, 1)),
+    ],
+)
+def test_old_versions_fill_in_what_they_did(
+    version: str, kind: str, updates: tuple[Strategy, int, int]
+) -> None:
+    old = deployment(kind=kind, replicas=5)
+    old["apiVersion"] = version
+    del old["spec"]["selector"]
+    reading = read(old)
+    (found,) = reading.workloads
+    assert (found.strategy, found.max_surge, found.max_unavailable) == updates
+    (finding,) = reading.findings
+    assert finding.severity.value == "warning"
+    assert f"{version} is served by no Kubernetes since 1.16; write apps/v1." in finding.detail
+
+
+def thing(version: str, kind: str, name: str = "x", **more: Any) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, **more}
+
+
+def test_kinds_whose_pods_nobody_forecasts_are_named_once() -> None:
+    reading = read(
+        thing("argoproj.io/v1alpha1", "Rollout", "a"),
+        thing("argoproj.io/v1alpha1", "Rollout", "b"),
+        thing("kubevirt.io/v1", "VirtualMachine"),
+        thing("resource.k8s.io/v1", "ResourceClaim"),
+        thing("database.example.com/v1", "Cluster"),
+        thing("cert-manager.io/v1", "Certificate"),
+        thing("v1", "ConfigMap"),
+        thing("networking.k8s.io/v1", "Ingress"),
+    )
+    assert [(finding.id, finding.detail.partition(":")[0]) for finding in reading.findings] == [
+        ("pods-are-not-predicted", "Rollout a and 1 more object of this kind (argoproj.io)"),
+        ("pods-are-not-predicted", "VirtualMachine x (kubevirt.io)"),
+        ("pods-are-not-predicted", "ResourceClaim default/x (resource.k8s.io)"),
+        ("pods-are-not-predicted", "Cluster x (database.example.com)"),
+    ]
+
+
+def test_webhooks_that_see_pods_are_named() -> None:
+    def hook(resource: str) -> dict[str, Any]:
+        hooks = [{"rules": [{"resources": [resource]}]}]
+        return thing("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", webhooks=hooks)
+
+    assert "may change pods" in said(hook("pods"))
+    assert read(hook("secrets")).findings == ()
+
+
+def test_claimed_devices_are_not_counted_and_that_is_said() -> None:
+    assert "asks for devices (DRA), which are not counted" in said(
+        deployment({"resourceClaims": [{"name": "gpu", "resourceClaimName": "g"}]})
+    )

@@ -1,0 +1,229 @@
+"""What a cluster's own objects do to a pod before it is scheduled: RuntimeClasses, LimitRanges, Multus.
+
+The pod is changed as the API server's admission changes it, and read afterwards. Sources: kubernetes
+plugin/pkg/admission/{runtimeclass,limitranger}, pkg/apis/core/v1/defaults.go (LimitRangeItem), and the
+network-resources-injector of k8snetworkplumbingwg.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from msgspec import Struct, field
+
+from nexusform.diagnostics import Severity
+from nexusform.importers.kubernetes_manifests import Fields, Manifest
+from nexusform.scheduling.quantity import Malformed, parse_quantity
+
+NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
+_NETWORK_RESOURCE: Final = "k8s.v1.cni.cncf.io/resourceName"
+_CONTAINERS: Final = ("initContainers", "containers")
+
+# What is written of a resource, by its name: "500m", 2, "1Gi".
+Written = dict[str, Any]
+
+
+class Defaults(Struct, frozen=True):
+    """What LimitRanges of one namespace fill in for containers that leave it out."""
+
+    requests: Written
+    limits: Written
+
+
+class PodRules(Struct, frozen=True):
+    """The objects of a cluster that change its pods.
+
+    `runtimes` by name, `defaults` by namespace, `networks` by namespace and name: the resource that each asks
+    for, None where it asks for none.
+    """
+
+    runtimes: Mapping[str, Manifest] = field(default_factory=dict)
+    defaults: Mapping[str, Defaults] = field(default_factory=dict)
+    networks: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
+
+
+def read_pod_rules(manifests: Iterable[Manifest]) -> PodRules:
+    """The rules that a cluster with these objects has."""
+    runtimes: dict[str, Manifest] = {}
+    defaults: dict[str, Defaults] = {}
+    networks: dict[tuple[str, str], str | None] = {}
+    for manifest in manifests:
+        match manifest.group, manifest.kind:
+            case "node.k8s.io", "RuntimeClass":
+                runtimes[manifest.name] = manifest
+            case "", "LimitRange":
+                _add_defaults(defaults, manifest)
+            case "k8s.cni.cncf.io", "NetworkAttachmentDefinition":
+                annotations = _quiet(manifest).at("metadata").at("annotations")
+                resource = annotations.text(_NETWORK_RESOURCE) or None
+                # A namespaced object of a group that nobody knows: without a namespace it is in "default".
+                networks[manifest.namespace or "default", manifest.name] = resource
+    return PodRules(runtimes, defaults, networks)
+
+
+def _quiet(manifest: Manifest) -> Fields:
+    """An object that is read beside the pods that it changes; what is wrong with it is its own matter."""
+    return Fields(manifest, [], manifest.body)
+
+
+def _add_defaults(defaults: dict[str, Defaults], manifest: Manifest) -> None:
+    known = defaults.setdefault(manifest.namespace, Defaults({}, {}))
+    for item in _quiet(manifest).at("spec").each("limits"):
+        if item.text("type") != "Container":
+            continue
+        # Kubernetes fills a LimitRange in like this when it is made.
+        limits = {**item.at("max").data, **item.at("default").data}
+        requests = {**item.at("min").data, **limits, **item.at("defaultRequest").data}
+        known.limits.update({name: value for name, value in limits.items() if name not in known.limits})
+        known.requests.update({name: value for name, value in requests.items() if name not in known.requests})
+
+
+class _Visit(Struct, frozen=True):
+    # One pod on its way through admission.
+    namespace: str
+    metadata: Fields
+    spec: Fields
+    rules: PodRules
+
+
+def admitted(namespace: str, metadata: Fields, spec: Fields, rules: PodRules) -> Fields:
+    """The spec of a pod as it is when the scheduler sees it."""
+    for step in _STEPS:
+        changed = step(_Visit(namespace, metadata, spec, rules))
+        if changed is not None:
+            spec = Fields(spec.manifest, spec.findings, changed, *spec.path)
+    return spec
+
+
+def _runtime_class(visit: _Visit) -> Written | None:
+    spec, name = visit.spec, visit.spec.text("runtimeClassName")
+    if not name:
+        return None
+    runtime = visit.rules.runtimes.get(name)
+    if runtime is None:
+        detail = (
+            f'names the RuntimeClass "{name}", which no manifest here defines; its overhead, nodeSelector '
+            "and tolerations are not known."
+        )
+        spec.say("runtimeClassName", detail, Severity.WARNING)
+        return None
+    body = _quiet(runtime)
+    scheduling = body.at("scheduling")
+    own, more = spec.pairs("nodeSelector"), scheduling.pairs("nodeSelector")
+    for key in sorted(own.keys() & more.keys()):
+        if own[key] != more[key]:
+            detail = (
+                f'has {key}={own[key]}, but RuntimeClass "{name}" insists on {more[key]}: no pod is made.'
+            )
+            spec.say("nodeSelector", detail)
+    changed = {**spec.data, "nodeSelector": {**own, **more}}
+    tolerations = [*spec.list("tolerations"), *scheduling.list("tolerations")]
+    overhead = body.at("overhead").at("podFixed").data
+    if tolerations:
+        changed["tolerations"] = tolerations
+    if overhead and "overhead" not in spec:
+        changed["overhead"] = overhead
+    return changed
+
+
+def _limit_ranges(visit: _Visit) -> Written | None:
+    defaults = visit.rules.defaults.get(visit.namespace)
+    if defaults is None:
+        return None
+    changed = dict(visit.spec.data)
+    for of in _CONTAINERS:
+        containers = changed.get(of)
+        if isinstance(containers, list):
+            changed[of] = [_filled_in(container, defaults) for container in containers]
+    return changed
+
+
+def _filled_in(container: Any, defaults: Defaults) -> Any:
+    resources = container.get("resources", {}) if isinstance(container, dict) else None
+    if not isinstance(resources, dict):
+        return container
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    if not isinstance(limits, dict) or not isinstance(requests, dict):
+        return container
+    # A limit of its own was made its request before LimitRanges are asked.
+    asked = {**defaults.requests, **limits, **requests}
+    return {
+        **container,
+        "resources": {**resources, "limits": {**defaults.limits, **limits}, "requests": asked},
+    }
+
+
+def _networks(visit: _Visit) -> Written | None:
+    annotations = visit.metadata.at("annotations")
+    named = _networks_named(annotations, visit.namespace)
+    needed: Counter[str] = Counter()
+    for name in named:
+        if name not in visit.rules.networks:
+            detail = (
+                f"names the network {'/'.join(name)}, which no manifest here defines; a resource that "
+                "it may ask for is not counted."
+            )
+            annotations.say(NETWORKS, detail, Severity.WARNING)
+        resource = visit.rules.networks.get(name)
+        if resource:
+            needed[resource] += 1
+    containers = visit.spec.data.get("containers")
+    if not needed or not isinstance(containers, list):
+        return None
+    missing = {name: count - _asked(containers, name) for name, count in needed.items()}
+    return {**visit.spec.data, "containers": _topped_up(containers, missing)}
+
+
+def _networks_named(annotations: Fields, namespace: str) -> list[tuple[str, str]]:
+    """Namespace and name of each network, once per interface."""
+    text = annotations.text(NETWORKS).strip()
+    if not text.startswith("["):
+        parts = [part.strip().partition("@")[0] for part in text.split(",")]
+        return [_namespaced(part, namespace) for part in parts if part]
+    try:
+        items = json.loads(text)
+    except ValueError:
+        annotations.say(NETWORKS, "is neither a list of names nor JSON.")
+        return []
+    networks = [item for item in items if isinstance(item, dict) and item.get("name")]
+    return [(str(item.get("namespace") or namespace), str(item["name"])) for item in networks]
+
+
+def _namespaced(text: str, namespace: str) -> tuple[str, str]:
+    before, slash, name = text.rpartition("/")
+    return (before, name) if slash else (namespace, text)
+
+
+def _asked(containers: Iterable[Any], name: str) -> int:
+    """How many of a resource the containers ask for themselves."""
+    asked = 0
+    for container in containers:
+        resources = container.get("resources") if isinstance(container, dict) else None
+        if not isinstance(resources, dict):
+            continue
+        amounts = [resources[of] for of in ("requests", "limits") if isinstance(resources.get(of), dict)]
+        written = next((amount[name] for amount in amounts if name in amount), "0")
+        quantity = parse_quantity(str(written))
+        asked += 0 if isinstance(quantity, Malformed) else quantity.whole()
+    return asked
+
+
+def _topped_up(containers: list[Any], missing: Mapping[str, int]) -> list[Any]:
+    """The first container asks for what the pod's networks need and nobody asks for yet."""
+    first = containers[0] if containers else None
+    if not isinstance(first, dict) or not isinstance(first.get("resources", {}), dict):
+        return containers
+    resources = first.get("resources") or {}
+    changed = dict(resources)
+    for of in ("requests", "limits"):
+        own = resources.get(of) or {}
+        more = {name: _asked([first], name) + count for name, count in missing.items() if count > 0}
+        changed[of] = {**own, **more} if isinstance(own, dict) else own
+    return [{**first, "resources": changed}, *containers[1:]]
+
+
+# In the order in which the API server runs them.
+_STEPS: Final[tuple[Callable[[_Visit], Written | None], ...]] = (_limit_ranges, _runtime_class, _networks)
