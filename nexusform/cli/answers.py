@@ -19,7 +19,8 @@ _PAGE_WIDTH = 100
 class Answer(Struct, frozen=True):
     """One answer: for people, and as data.
 
-    `text` (colour, width) writes it for the terminal where the outline alone would not do.
+    `text` (colour, width) writes it for the terminal where the outline alone would not do, `page` the HTML
+    page where there is a map to play it on.
     """
 
     question: str
@@ -27,6 +28,7 @@ class Answer(Struct, frozen=True):
     outline: Outline
     document: Mapping[str, Any]
     text: Callable[[bool, int], str] | None = None
+    page: Callable[[], str] | None = None
 
     def written(self, *, colour: bool, width: int) -> str:
         """The answer as terminal text."""
@@ -76,6 +78,8 @@ def _markdown(answer: Answer) -> bytes:
 
 
 def _page(answer: Answer) -> bytes:
+    if answer.page is not None:
+        return answer.page().encode()
     from nexusform.rendering.answers.outline_formats import outline_page
 
     return outline_page(answer.outline).encode()

@@ -137,7 +137,15 @@ def runtime_upgrade(arguments: RuntimeUpgradeArguments) -> int:
         sites = _sites(view, arguments.site)
         upgrades = [simulate_runtime_upgrade(site, options, world.pods) for site in sites]
         outline = runtime_upgrade_outline(upgrades, world.origin)
-        return Answer("runtime-upgrade", world.origin, outline, runtime_upgrade_document(upgrades))
+
+        def page() -> str:
+            from nexusform.rendering.answers.simulation_page import simulation_page, upgrade_play
+
+            plays = [upgrade_play(site, upgrade) for site, upgrade in zip(sites, upgrades, strict=True)]
+            return simulation_page(outline, plays)
+
+        document = runtime_upgrade_document(upgrades)
+        return Answer("runtime-upgrade", world.origin, outline, document, page=page)
 
     return _ask(arguments.state, arguments.answer, arguments.view, question)
 
@@ -201,7 +209,14 @@ def failure(arguments: FailureArguments) -> int:
         from nexusform.rendering.answers.failure_outline import failure_document, failure_outline
 
         loss = _lose(view, world.pods, arguments)
-        return Answer("failure", world.origin, failure_outline(loss, world.origin), failure_document(loss))
+        outline = failure_outline(loss, world.origin)
+
+        def page() -> str:
+            from nexusform.rendering.answers.simulation_page import failure_play, simulation_page
+
+            return simulation_page(outline, [failure_play(view.sites[loss.site_id], loss)])
+
+        return Answer("failure", world.origin, outline, failure_document(loss), page=page)
 
     return _ask(arguments.state, arguments.answer, arguments.view, question)
 

@@ -88,17 +88,23 @@ def render_html(
 ) -> str:
     """The page of a plan."""
     content = page_content(plan, sources, registries)
+    title = f"nexusform plan: {content.overview.headline}"
+    return whole_page(title, _header(plan, content.overview), content.main, _footer(plan), content.data)
+
+
+def whole_page(title: str, header: Markup, main: Markup, footer: Markup, data: dict[str, Any]) -> str:
+    """A page that draws its map from `data`, as one file."""
     body = element(
         "body",
         element("a", "Skip to the content", href="#content", class_="skip"),
         _bar(),
-        _header(plan, content.overview),
-        element("main", content.main, id="content", tabindex="-1"),
-        _footer(plan),
-        data_script("plan-data", content.data),
+        header,
+        element("main", main, id="content", tabindex="-1"),
+        footer,
+        data_script("plan-data", data),
         [trusted_code("script", _file(name)) for name in SCRIPTS],
     )
-    page = element("html", _head(content.overview), body, lang="en")
+    page = element("html", _head(title), body, lang="en")
     return f"<!DOCTYPE html>\n{page}\n"
 
 
@@ -106,7 +112,7 @@ def _file(name: str) -> str:
     return resources.files("nexusform.rendering.page").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def _head(overview: Overview) -> Markup:
+def _head(title: str) -> Markup:
     """Title, policy and style sheets."""
     return element(
         "head",
@@ -114,7 +120,7 @@ def _head(overview: Overview) -> Markup:
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
         element("meta", name="color-scheme", content="light dark"),
-        element("title", f"nexusform plan: {overview.headline}"),
+        element("title", title),
         [trusted_code("style", _file(name)) for name in STYLES],
     )
 
@@ -158,19 +164,19 @@ def _parts(
     findings = diagnostics_part(report.diagnostics, sources)
     parts: list[Part] = [verdict_part(report, overview)]
     if maps:
-        parts.append(section("racks", "Map", _scripted("map")))
+        parts.append(section("racks", "Map", scripted("map")))
     if report.errored:
         return [*parts, findings, rules_part(plan.separation_rules)]
     parts += [fleet_part(plan), findings, overview_part(overview), tables_part(plan.placement_tables)]
     if any(site.vms for site in maps):
-        parts.append(section("vms", "VMs", _scripted("vm-list")))
+        parts.append(section("vms", "VMs", scripted("vm-list")))
     parts += [pods_part(plan), rollouts_part(report), rules_part(plan.separation_rules)]
     if plan.changes:
-        parts.append(section("changes", "Changes", _scripted("change-tree")))
+        parts.append(section("changes", "Changes", scripted("change-tree")))
     return [*parts, drift_part(report.drift), outputs_part(report.outputs), checks_part(plan.checks)]
 
 
-def _scripted(identifier: str) -> Markup:
+def scripted(identifier: str) -> Markup:
     """A place that a script fills."""
     words = "This part is drawn by a script, which is turned off here."
     return element("div", element("noscript", words), id=identifier)

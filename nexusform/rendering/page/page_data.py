@@ -6,8 +6,10 @@ Secrets are hidden here as in every other text: changes are the drawn difference
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from nexusform.address import module_text
 from nexusform.planning.plan import (
@@ -54,6 +56,27 @@ def page_data(plan: Plan, report: Report, maps: Sequence[SiteMap]) -> dict[str, 
     }
 
 
+class Step(Struct, frozen=True):
+    """One moment of a simulation: what it is, which machines are down, and whether VMs have come back
+    elsewhere by then.
+    """
+
+    title: str
+    down: tuple[str, ...] = ()
+    moved: bool = False
+
+
+def simulation_data(plays: Iterable[tuple[SiteMap, Sequence[Step]]]) -> dict[str, Any]:
+    """The document of a simulation: sites with their steps, and nothing that a plan would add."""
+    sites = [{**_site(site), "steps": [_step(step) for step in steps]} for site, steps in plays]
+    empty: dict[str, Any] = {name: [] for name in ("changes", "rows", "members", "shared", "unfit")}
+    return {"fields": FIELDS, "sites": sites, **empty, "errored": False, "tieBreaks": 0}
+
+
+def _step(step: Step) -> dict[str, Any]:
+    return {"title": step.title, "down": list(step.down), "moved": step.moved}
+
+
 # --- sites -------------------------------------------------------------------------------------
 
 
@@ -73,6 +96,7 @@ def _site(site: SiteMap) -> dict[str, Any]:
         "pools": pools.names,
         "skus": [list(sku) for sku in skus.names],
         "racks": [_rack(rack) for rack in site.racks],
+        "steps": [],
         "vms": vms,
     }
 

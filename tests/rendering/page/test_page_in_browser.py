@@ -165,6 +165,40 @@ def test_a_refused_plan_shows_what_would_be_placed_and_what_does_not_fit(
     assert browser.console() == []
 
 
+def test_a_failure_plays_on_the_map(browser: Browser, examples: dict[str, RealPlan], tmp_path: Path) -> None:
+    page = tmp_path / "failure.html"
+    nexusform(examples["repaired"].file.parent, "simulate", "failure", "-rack=r1", f"-report=html:{page}")
+    opened(browser, page)
+    assert browser.text("#step-title") == "Before the failure"
+    assert browser.count(".machine.down") == 0
+    browser.click("button[name=on]")
+    assert browser.text("#step-title") == "s/r1 is lost: 4 VMs down"
+    assert browser.count(".machine.down") == 4
+    assert browser.count(".arrows .arrow") == 0
+    browser.click("button[name=on]")
+    assert browser.text("#step-title") == "4 VMs of 4 come back elsewhere"
+    assert browser.count(".arrows .arrow") == 4
+    assert browser.run("return document.activeElement.name") == "on"
+    assert browser.console() == []
+
+
+def test_an_upgrade_plays_wave_by_wave(
+    browser: Browser, examples: dict[str, RealPlan], tmp_path: Path
+) -> None:
+    page = tmp_path / "upgrade.html"
+    nexusform(examples["repaired"].file.parent, "simulate", "runtime-upgrade", f"-report=html:{page}")
+    opened(browser, page, 390)
+    for number in (1, 2, 3):
+        browser.click("button[name=on]")
+        assert browser.text("#step-title").startswith(f"Wave {number} of 3: r{number}, 4 VMs down")
+        downs = "return [...document.querySelectorAll('.machine.down')].map(m => m.dataset.machine)"
+        assert {name.split("-")[0] for name in browser.run(downs)} == {f"r{number}"}
+    browser.click("button[name=on]")
+    assert browser.count(".machine.down") == 0
+    assert browser.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert browser.console() == []
+
+
 def test_what_most_vms_do_bears_no_mark(browser: Browser, pages: dict[str, Path]) -> None:
     opened(browser, pages["nexus-document-from-nothing"])
     assert browser.count("button.vm.placed") == 0

@@ -2,6 +2,7 @@
 // Arrows from where a VM stood to where it goes. More than these would be a tangle: then only the chosen VM has one.
 
 const MOST_ARROWS = 40;
+const MOST_BOLD = 10;
 const SVG = "http://www.w3.org/2000/svg";
 
 function shape(name, attributes, ...children) {
@@ -17,10 +18,10 @@ function drawArrows(stage, model) {
   const moved = model.vms.filter((vm) => vm.mark === 2 && passes(vm));
   const shown = moved.length > MOST_ARROWS ? moved.filter((vm) => vm.number === map.chosen) : moved;
   const frame = stage.getBoundingClientRect();
-  const layer = shape("svg", { class: "arrows", "aria-hidden": "true", width: stage.scrollWidth, height: stage.scrollHeight });
+  const layer = shape("svg", { class: shown.length > MOST_BOLD ? "arrows thin" : "arrows", "aria-hidden": "true", width: stage.scrollWidth, height: stage.scrollHeight });
   for (const vm of shown) {
     const [from, to] = ["before", "after"].map((side) => stage.querySelector(`button.vm[data-vm="${vm.number}"][data-side="${side}"]`));
-    if (from && to) layer.append(...arrow(...ends(from.getBoundingClientRect(), to.getBoundingClientRect(), frame)));
+    if (from && to) layer.append(...arrow(vm.number === map.chosen ? " bold" : "", ...ends(from.getBoundingClientRect(), to.getBoundingClientRect(), frame)));
   }
   stage.append(layer);
 }
@@ -38,13 +39,13 @@ function ends(from, to, frame) {
 }
 
 /** A bow between two points, on a wider one in the colour of the page. */
-function arrow([x1, y1], [x2, y2]) {
+function arrow(kind, [x1, y1], [x2, y2]) {
   const far = Math.hypot(x2 - x1, y2 - y1) || 1;
   const bow = Math.min(far / 4, 40);
   const cx = (x1 + x2) / 2 - ((y2 - y1) / far) * bow;
   const cy = (y1 + y2) / 2 + ((x2 - x1) / far) * bow;
   const d = `M${x1.toFixed(1)} ${y1.toFixed(1)}Q${cx.toFixed(1)} ${cy.toFixed(1)} ${x2.toFixed(1)} ${y2.toFixed(1)}`;
-  return [shape("path", { d, class: "halo" }), shape("path", { d, class: "arrow" }), head(x2, y2, Math.atan2(y2 - cy, x2 - cx))];
+  return [shape("path", { d, class: `halo${kind}` }), shape("path", { d, class: `arrow${kind}` }), head(x2, y2, Math.atan2(y2 - cy, x2 - cx))];
 }
 
 /** The arrow's head, its point at (x, y). */

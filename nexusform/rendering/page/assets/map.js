@@ -8,7 +8,8 @@ const frame = { tools: null, crumbs: null, legend: null, note: null, stage: null
 /** What belongs to the plan that was drawn last: who listens to filters, a place that may be gone, open details. */
 function forget() {
   listeners.length = 0;
-  Object.assign(map, { site: 0, layer: "cluster", lost: "", rack: "", machine: "", chosen: undefined });
+  Object.assign(map, { site: 0, layer: "cluster", lost: "", rack: "", machine: "", step: 0, chosen: undefined });
+  stopPlaying();
   Object.assign(filters, { cluster: "", pool: "", trigger: "", changed: false });
   detail.opener = null;
   detail.close();
@@ -50,6 +51,10 @@ function tell() {
   const all = standing.length.toLocaleString("en");
   const words = filtered() ? `${shown} of ${all} VMs match the filter` : counted(standing.length, "VM");
   const when = side === "before" ? "Before the plan" : "After the plan";
+  if (site.steps.length) {
+    frame.status.textContent = `${words} on ${site.name}, ${counted(site.steps[map.step].down.length, "machine")} down.`;
+    return;
+  }
   frame.status.textContent = `${plan.errored && side === "after" ? "If it were applied" : when}: ${words} on ${site.name}.`;
 }
 
@@ -83,7 +88,8 @@ function drawCrumbs() {
 function drawMap() {
   const model = modelOf(siteShown());
   const views = viewsOf(model);
-  if (!views.includes(map.view)) [map.view] = views;
+  if (siteShown().steps.length) map.view = siteShown().steps[map.step].moved ? "change" : "before";
+  else if (!views.includes(map.view)) [map.view] = views;
   drawCrumbs();
   drawTools(model, views);
   drawLegend();
@@ -100,7 +106,7 @@ function drawMoves(model) {
     ` ${short(vm.before)}${vm.after ? ` \u2192 ${short(vm.after)}` : " leaves"}`, make("span", { class: "quiet" }, ` ${vm.trigger}${vm.more.certainty ? `, ${share(vm.more.certainty[1])} this machine` : ""}`)));
   if (rows.length > MOST_MOVES) items.push(make("li", {}, make("a", { href: "#vms" }, `${(rows.length - MOST_MOVES).toLocaleString("en")} more in the list of VMs`)));
   frame.moves.replaceChildren(...items);
-  frame.moves.hidden = !rows.length;
+  frame.moves.hidden = !rows.length || Boolean(site.steps.length && !site.steps[map.step].moved);
 }
 
 function short(place) { return place[1].startsWith(place[0]) ? place[1] : `${place[0]} / ${place[1]}`; }
@@ -108,6 +114,26 @@ function short(place) { return place[1].startsWith(place[0]) ? place[1] : `${pla
 function radios(name, title, choices, current, changed) {
   const made = Object.entries(choices).map(([value, words]) => make("label", {}, make("input", { type: "radio", name, value, checked: value === current, onchange: () => changed(value) }), make("span", {}, words)));
   return make("fieldset", { class: "segments" }, make("legend", {}, title), make("div", {}, made));
+}
+
+/** The steps of a simulation: back, on, or all in turn, a second and a half each. */
+function stepTools(site) {
+  const last = site.steps.length - 1;
+  const to = (step) => { map.step = Math.max(0, Math.min(step, last)); drawMap(); };
+  const button = (name, words, step) => make("button", { type: "button", name, onclick: () => { stopPlaying(); to(step()); } }, words);
+  const play = make("button", { type: "button", name: "play", onclick: () => {
+    if (map.playing) { stopPlaying(); drawMap(); return; }
+    if (map.step === last) map.step = 0;
+    map.playing = setInterval(() => { if (map.step >= last) { stopPlaying(); drawMap(); } else to(map.step + 1); }, 1500);
+    drawMap();
+  } }, map.playing ? "Pause" : "Play");
+  const slider = make("input", { type: "range", id: "step", name: "step", min: 0, max: last, value: map.step, "aria-label": "Step", "aria-valuetext": site.steps[map.step].title, onchange: () => { stopPlaying(); to(Number(slider.value)); } });
+  return make("div", { class: "player" }, button("back", "Back", () => map.step - 1), play, button("on", "Next", () => map.step + 1), slider, make("b", { id: "step-title", role: "status" }, site.steps[map.step].title));
+}
+
+function stopPlaying() {
+  clearInterval(map.playing);
+  map.playing = 0;
 }
 
 function drawTools(model, views) {
@@ -118,6 +144,8 @@ function drawTools(model, views) {
     const select = make("select", { id: "map-site", onchange: () => zoomTo(Number(select.value)) }, plan.sites.map((site, at) => make("option", { value: at, selected: at === map.site }, site.name)));
     parts.push(make("label", {}, "Site", select));
   }
+  const site = siteShown();
+  if (site.steps.length) parts.push(stepTools(site));
   if (views.length > 1) parts.push(radios("view", "Show", choices, map.view, (view) => { map.view = view; drawMap(); }));
   if (!map.machine && (map.rack || !isLarge(model))) {
     parts.push(radios("layer", "Paint by", LAYERS, map.layer, (layer) => {
@@ -131,10 +159,11 @@ function drawTools(model, views) {
     }
   }
   frame.tools.replaceChildren(...parts);
-  if (active) { const again = frame.tools.querySelector(`input[name="${active}"]:checked`); if (again) again.focus(); }
+  if (active) { const again = frame.tools.querySelector(`[name="${active}"]:checked, button[name="${active}"], #${active}`); if (again) again.focus(); }
 }
 
 function zoomTo(site, rack = "", machine = "") {
+  if (site !== map.site) map.step = 0;
   Object.assign(map, { site, rack, machine, chosen: undefined });
   if (map.layer === "loss" && !modelOf(siteShown()).racks.has(map.lost)) map.layer = "cluster";
   drawMap();
@@ -202,7 +231,7 @@ function startMap(into) {
       vm.classList.add("chosen");
       map.chosen = Number(vm.dataset.vm);
       const model = modelOf(site);
-      if (model.marks[2] > MOST_ARROWS) drawArrows(frame.stage, model);
+      if (model.marks[2] > MOST_BOLD) drawArrows(frame.stage, model);
       showVm(site, model.vms[map.chosen], vm);
     } else if (slot) window.location.hash = linkTo(site, "machine", slot.dataset.machine);
   });

@@ -5,7 +5,7 @@
 const VIEWS = { change: "Before \u2192 after", before: "Before", after: "After", sides: "Side by side" };
 const filters = { cluster: "", pool: "", trigger: "", changed: false };
 const listeners = [];
-const map = { site: 0, view: "change", layer: "cluster", lost: "", rack: "", machine: "" };
+const map = { site: 0, view: "change", layer: "cluster", lost: "", rack: "", machine: "", step: 0, playing: 0 };
 
 function passes(vm) {
   return (!filters.cluster || vm.paint.name === filters.cluster)
@@ -20,13 +20,15 @@ function siteShown() { return plan.sites[map.site]; }
 
 /** The views that say something of a site: one where nothing stood before it or nothing changes. */
 function viewsOf(model) {
+  if (siteShown().steps.length) return [];
   const changes = model.marks[1] + model.marks[2] + model.marks[3];
   return changes && model.stood ? Object.keys(VIEWS) : ["after"];
 }
 
 /** What a VM's box says on a side: {mark, sure, ghost}; marks stand where VMs arrive and where they leave. */
 function faceOf(model, vm, side, ghost) {
-  const marked = side === "after" ? arrives(vm) : leaves(vm);
+  // A simulation tells what leaves by its machine being down, and marks what has come back.
+  const marked = side === "after" ? arrives(vm) : leaves(vm) && (ghost || !siteShown().steps.length);
   const mark = ghost || (marked && vm.mark !== model.plainMark) ? vm.mark : 0;
   const sure = side === "after" && arrives(vm) && vm.sure !== model.plainStep ? vm.sure : 0;
   return { mark, sure, ghost };
@@ -85,7 +87,9 @@ function machineRow(model, machine, side) {
     "aria-label": `${number}: machine ${machine.name}${refused}`, "data-tip": `${machine.name}${refused}`,
   }, make("span", { class: "short" }, number), make("span", { class: "whole" }, machine.name));
   const shared = sharedOn(machine.name).length ? " shared" : "";
-  const kind = `machine${machine.refusal ? " refused" : ""}${machine.mark === other ? " gone" : ""}${shared}`;
+  const step = siteShown().steps[map.step];
+  const down = step && step.down.includes(machine.name) ? " down" : "";
+  const kind = `machine${down}${machine.refusal ? " refused" : ""}${machine.mark === other ? " gone" : ""}${shared}`;
   const holder = make("div", { class: "cells" }, cells);
   holder.style.setProperty("--cells", machine.cells);
   return make("div", { class: kind, "data-machine": machine.name }, slot, holder);

@@ -98,6 +98,7 @@ function bindingsOf(site, vm) {
 function happens(vm) {
   const why = vm.trigger ? ` (${vm.trigger})` : "";
   if (vm.mark === 0) return "stays";
+  if (siteShown().steps.length) return vm.mark === 2 ? "comes back elsewhere" : "stays down";
   return plan.errored ? `would be ${MARKS[vm.mark]}${why}` : `${MARKS[vm.mark]}${why}`;
 }
 

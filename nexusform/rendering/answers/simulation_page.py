@@ -1,0 +1,181 @@
+"""A simulation as the page of a plan shows it: upgrades and failures play on the same map, step by step.
+
+The words and tables of the answer stand below the map, whole without scripts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from nexusform.rendering.answers.outline import Outline, Section, Table
+from nexusform.rendering.notation.markup import Markup, Part, element, joined
+from nexusform.rendering.page.html_page import scripted, whole_page
+from nexusform.rendering.page.page_data import Step, simulation_data
+from nexusform.rendering.page.page_parts import section
+from nexusform.rendering.page.rack_map import OUTSIDE, MapMachine, MapRack, MapVm, Mark, SiteMap
+from nexusform.scheduling.racks.vms import Machine, Placement
+from nexusform.whatif.failure import Failure
+from nexusform.whatif.runtime_upgrade import RuntimeUpgrade, Wave
+from nexusform.whatif.world_view import SiteView
+from nexusform.words import counted, natural
+
+# What is drawn, and when: one for each site that the answer speaks of.
+Play: TypeAlias = tuple[SiteMap, tuple[Step, ...]]
+_VmKey: TypeAlias = tuple[str, str]  # cluster id, name
+_NOTHING: Final[Mapping[_VmKey, Placement | None]] = {}
+
+
+def simulation_page(outline: Outline, plays: Sequence[Play]) -> str:
+    """The page of an answer with a newline at its end."""
+    tone = "denied" if outline.bad else "allowed"
+    word = "Finding" if outline.bad else "Good"
+    verdict = element("p", element("strong", word), ": ", _prose(outline.verdict), class_=f"verdict {tone}")
+    facts = element("ul", [element("li", _prose(fact)) for fact in outline.facts], class_="figures")
+    main = joined(
+        element("div", verdict, facts, id="verdict"),
+        section("racks", "Map", scripted("map")),
+        [_section(number, part) for number, part in enumerate(outline.sections, start=1)],
+    )
+    header = element("header", element("h1", outline.title))
+    footer = element("footer", "What a simulation says is a prediction.", class_="quiet")
+    return whole_page(outline.title, header, main, footer, simulation_data(plays))
+
+
+# --- what is played ----------------------------------------------------------------------------
+
+
+def upgrade_play(site: SiteView, upgrade: RuntimeUpgrade) -> Play:
+    """A runtime upgrade, wave by wave."""
+    waves = [Step(_wave_title(wave, len(upgrade.waves)), wave.machines) for wave in upgrade.waves]
+    return _site_map(site, _NOTHING), (Step("Before the upgrade"), *waves, Step("After the upgrade"))
+
+
+def _wave_title(wave: Wave, waves: int) -> str:
+    """`Wave 3 of 8: rack3, 26 VMs down; lost: cluster-d / control-plane`."""
+    batch = f", batch {wave.batch} of {wave.batches}" if wave.batches > 1 else ""
+    lost = [f"{pool.cluster} / {pool.pool}" for pool in wave.pools if pool.lost]
+    loss = f"; lost meanwhile: {', '.join(lost)}" if lost else ""
+    return f"Wave {wave.number} of {waves}: {wave.rack}{batch}, {counted(wave.vms, 'VM')} down{loss}"
+
+
+def failure_play(site: SiteView, failure: Failure) -> Play:
+    """A failure: before it, what it takes, and what comes back where."""
+    places: dict[_VmKey, Placement | None] = {}
+    for pool in failure.pools:
+        places.update({(pool.cluster_id, vm.name): None for vm in pool.down})
+    down = len(places) + len(failure.outsiders)
+    for comeback in failure.comebacks:
+        places.update({(comeback.cluster_id, each.vm.name): each.place for each in comeback.vms})
+    back = sum(place is not None for place in places.values())
+    steps = (
+        Step("Before the failure"),
+        Step(f"{failure.lost} is lost: {counted(down, 'VM')} down", failure.machines),
+        Step(f"{counted(back, 'VM')} of {down} come back elsewhere", failure.machines, moved=True),
+    )
+    return _site_map(site, places, frozenset(failure.machines)), steps
+
+
+class _Crew(Struct, frozen=True):
+    """The VMs of a site in order, and their numbers by machine on each side."""
+
+    vms: list[MapVm]
+    before: dict[str, list[int]]
+    after: dict[str, list[int]]
+
+    def add(self, vm: MapVm) -> None:
+        """Number a VM and list it where it stands."""
+        for place, machines in ((vm.before, self.before), (vm.after, self.after)):
+            if place is not None:
+                machines.setdefault(place.machine, []).append(len(self.vms))
+        self.vms.append(vm)
+
+
+def _site_map(
+    site: SiteView,
+    places: Mapping[_VmKey, Placement | None],
+    lost: frozenset[str] = frozenset(),
+) -> SiteMap:
+    """A site as it stands, and as it is once VMs are where `places` says (None: down, as outsiders
+    on `lost` machines are); all others stay.
+    """
+    crew = _Crew([], {}, {})
+    managed: set[int] = set()
+    for cluster in site.clusters:
+        for pool in cluster.pools:
+            managed.update(pool.handles.values())
+            for vm in pool.vms:
+                after = places.get((cluster.id, vm.name), vm.placement)
+                mark = _mark(vm.placement, after)
+                address = str(pool.address)
+                crew.add(
+                    MapVm(vm.name, address, cluster.name, pool.name, pool.sku, mark, vm.placement, after)
+                )
+    for standing in site.scheduler.vms():
+        if standing.handle not in managed:
+            name, place = standing.vm.cluster, standing.placement
+            after = None if place.machine in lost else place
+            crew.add(MapVm(name, "", OUTSIDE, "", standing.sku, _mark(place, after), place, after))
+    clusters = sorted({vm.cluster: None for vm in crew.vms}, key=lambda name: name == OUTSIDE)
+    return SiteMap(site.id, site.name, _racks(site, crew), tuple(crew.vms), tuple(clusters))
+
+
+def _mark(before: Placement, after: Placement | None) -> Mark:
+    if after is None:
+        return Mark.REMOVED
+    return Mark.KEPT if before == after else Mark.MOVED
+
+
+def _racks(site: SiteView, crew: _Crew) -> tuple[MapRack, ...]:
+    """The racks in natural order of name, their machines by slot."""
+    racks: list[MapRack] = []
+    for rack in sorted(site.racks, key=lambda rack: natural(rack.name)):
+        by_slot = sorted(site.machines_of_rack.get(rack.name, ()), key=lambda facts: facts.slot)
+        machines = [_machine(facts, crew) for facts in by_slot]
+        racks.append(MapRack(rack.name, rack.availability_zone, rack.planned, tuple(machines)))
+    return tuple(racks)
+
+
+def _machine(facts: Machine, crew: _Crew) -> MapMachine:
+    before, after = crew.before.get(facts.name, ()), crew.after.get(facts.name, ())
+    return MapMachine(facts, Mark.KEPT, tuple(before), tuple(after))
+
+
+# --- the words ---------------------------------------------------------------------------------
+
+
+def _section(number: int, part: Section) -> Markup:
+    """A section of the answer; one that is detail is folded."""
+    body: list[Part] = [element("p", _prose(line)) for line in part.lines]
+    if part.commands:
+        body.append(element("pre", element("code", "\n".join(part.commands)), tabindex="0"))
+    if part.table is not None:
+        body.append(_table(part.table, part.title))
+    title = f"{part.title} (finding)" if part.bad else part.title
+    if part.folded:
+        return element("details", element("summary", title), body, open=part.bad)
+    return section(f"part-{number}", title, body)
+
+
+def _table(table: Table, title: str) -> Markup:
+    kinds = ["n" if column in table.figures else None for column in range(len(table.heads))]
+    heads = [
+        element("th", head or "note", scope="col", class_=kind)
+        for head, kind in zip(table.heads, kinds, strict=True)
+    ]
+    rows = [element("tr", _cells(row.cells, kinds), class_="bad" if row.bad else None) for row in table.rows]
+    inner = element("table", element("thead", element("tr", heads)), element("tbody", rows))
+    return element("div", inner, class_="scroll", tabindex="0", role="region", aria_label=title)
+
+
+def _cells(cells: Iterable[str], kinds: Iterable[str | None]) -> list[Markup]:
+    return [element("td", cell, class_=kind) for cell, kind in zip(cells, kinds, strict=True)]
+
+
+def _prose(text: str) -> list[Part]:
+    """A sentence, its `code` as code."""
+    parts = re.split(r"`([^`]+)`", text)
+    return [element("code", part) if number % 2 else part for number, part in enumerate(parts)]
