@@ -8,6 +8,7 @@ variable "document" {
 
 resource "fleet_cluster_resource_placement" "document" {
   manifest = file("documents/${var.document}.yaml")
+  lenient  = true # as printed, some of them have slips that a hub refuses
 }
 
 output "document" {

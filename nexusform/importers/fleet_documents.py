@@ -1,42 +1,51 @@
 """A fleet object as real YAML -> the plain data that the same object has when it is written as blocks.
 
-Led by the block schema: `resourceSelectors` is the repeated block `resource_selector`. Slips that
-printed examples have are read as they were meant, each with a warning at its line.
+Led by the kind's shape (fleet_shapes.py): whatever `kubectl apply`, the API's schema or its rules would
+refuse is an error at its line. A lenient reading goes on where manifest_corrections.py has a correction,
+and lists it.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from nexusform.diagnostics import Problem, did_you_mean
-from nexusform.importers.yaml_text import ELISION, Node, Notes, TextPlace, read_yaml
+from nexusform.diagnostics import Problem, Severity, did_you_mean
+from nexusform.importers.fleet_shapes import METADATA, ApiKind, Holds, Objection, Shape, block_name
+from nexusform.importers.manifest_corrections import CorrectionList
+from nexusform.importers.yaml_text import ELISION, Node, Notes, TextPlace, YamlDocument, read_yaml
 from nexusform.plain_data import Path
-from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
-from nexusform.value_types import BOOL, NUMBER, ListType, MapType
+from nexusform.schema import BlockSchema, Nesting
 
 INVALID: Final = "invalid-fleet-manifest"
-SLIP: Final = "read-with-a-correction"
-LEFT_OUT: Final = "part-of-the-manifest-is-left-out"
-GROUP: Final = "placement.kubernetes-fleet.io"
-VERSIONS: Final = ("v1", "v1beta1")
-# Kubernetes writes these as a number or as text.
-_AMOUNTS: Final = frozenset({"max_unavailable", "max_surge", "min_available", "max_concurrency"})
-_ALIASES: Final = {"metric_sorter": "property_sorter"}
+_LENIENTLY: Final = " lenient = true would read it."
+# What stands above a condition: with one less of them, more is selected.
+_CONDITIONS: Final = frozenset({"policy", "labelSelector", "clusterSelector"})
+_HEAD: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
+_OTHER_NAMES: Final = {"metricSorter": "propertySorter"}
 
 
 class FleetDocument(Struct, frozen=True):
-    """One object: the arguments of its spec, and where each part of them was written."""
+    """One object: the arguments of its spec, where each part of them was written, and the parts that
+    `findings` judge.
+    """
 
     name: str = ""
     namespace: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[Path, TextPlace] = field(default_factory=dict)
+    judged: frozenset[Path] = frozenset()
     findings: tuple[Problem, ...] = ()
+
+    def is_judged(self, path: Path) -> bool:
+        """Whether enough is said about a part: who checks the arguments has nothing to add."""
+        return any(path[:length] in self.judged for length in range(len(path) + 1))
 
     def line(self, path: Path) -> int:
         """The line of a value, or of the nearest part above it that was written; 0 = none."""
@@ -47,226 +56,348 @@ class FleetDocument(Struct, frozen=True):
 
 
 def read_fleet_document(
-    file: str, content: str, kind: str, schema: BlockSchema, as_json: tuple[Attribute, ...] = ()
+    file: str, content: str, api: ApiKind, schema: BlockSchema, *, lenient: bool = False
 ) -> FleetDocument:
-    """Read the only object of a text. `as_json` are text arguments that hold any value as JSON."""
+    """Read the only object of a text. `schema` says what the arguments are called and what they are by
+    default.
+    """
     stream = read_yaml(file, content)
+    findings = tuple(replace(problem, severity=Severity.ERROR) for problem in stream.findings)
+    if len(stream.documents) == 1:
+        return read_fleet_object(file, stream.documents[0], api, schema, lenient=lenient, before=findings)
     notes = Notes(file)
-    for problem in stream.findings:
-        notes.take(problem)
-    if not stream.documents:
-        if not stream.findings:
-            notes.error(TextPlace(1, 1), INVALID, f"the text holds no object; a {kind} is expected.")
-        return FleetDocument(findings=notes.findings)
-    root = Node.of(stream.documents[0])
-    if len(stream.documents) > 1:
+    if stream.documents:
         more = Node.of(stream.documents[1])
-        notes.error(more, INVALID, "one manifest holds one object; write a block for each.")
+        text = (
+            "one manifest holds one object; write a block for each, or read them with "
+            'data "kubernetes_manifests".'
+        )
+        notes.error(more, INVALID, text)
+    elif not findings:
+        notes.error(TextPlace(1, 1), INVALID, f"the text holds no object; a {api.kind} is expected.")
+    return FleetDocument(findings=(*findings, *notes.findings))
+
+
+def read_fleet_object(
+    file: str,
+    document: YamlDocument,
+    api: ApiKind,
+    schema: BlockSchema,
+    *,
+    lenient: bool = False,
+    before: tuple[Problem, ...] = (),
+) -> FleetDocument:
+    """Read one object of a text; `before` was found already and comes first."""
+    root = Node.of(document)
+    notes = Notes(file)
     if not isinstance(root.data, dict):
-        notes.error(root, INVALID, f"this is no object; a {kind} is expected.")
-        return FleetDocument(findings=notes.findings)
-    _check_head(root, kind, notes)
-    reader = _ObjectReader(notes, as_json)
-    values = reader.body(root.at("spec"), schema, ())
-    metadata = root.at("metadata")
-    name, namespace = metadata.at("name"), metadata.at("namespace")
-    if not name.text:
-        notes.error(name, INVALID, "metadata.name is missing (a text).")
-    return FleetDocument(name.text, namespace.text, values, reader.places, notes.findings)
+        notes.error(root, INVALID, f"this is no object; a {api.kind} is expected.")
+        return FleetDocument(findings=(*before, *notes.findings))
+    version = _check_head(root, api, notes)
+    reader = _ObjectReader(notes, CorrectionList(file, allowed=lenient), version)
+    metadata = reader.head(root.at("metadata"))
+    values: Mapping[str, Any] = {}
+    if "spec" in root.data:
+        values = reader.spec(root.at("spec"), api, schema)
+    else:
+        notes.error(root, INVALID, "spec is missing.")
+    return FleetDocument(
+        metadata.get("name") or "",
+        metadata.get("namespace") or "",
+        metadata.get("labels") or {},
+        values,
+        reader.places,
+        frozenset(reader.judged),
+        (*before, *notes.findings, *reader.corrections.problems),
+    )
 
 
-def _check_head(root: Node, kind: str, notes: Notes) -> None:
+def _check_head(root: Node, api: ApiKind, notes: Notes) -> str:
+    """Kind and version; the version."""
     version = root.at("apiVersion")
     group, _, short = version.text.rpartition("/")
-    if group != GROUP or short not in VERSIONS:
-        known = " or ".join(f"{GROUP}/{v}" for v in VERSIONS)
-        notes.error(version, INVALID, f'apiVersion is "{version.text}"; {known} is read here.')
-    written = root.at("kind")
-    if written.text != kind:
-        notes.error(written, INVALID, f'kind is "{written.text}"; a {kind} is expected.')
+    if group != api.group or short not in api.versions:
+        known = " or ".join(f"{api.group}/{v}" for v in api.versions)
+        text = f'apiVersion is "{version.text}"; a hub has {api.kind} as {known}.'
+        notes.error(version, INVALID, text)
+        short = api.versions[0]
+    kind = root.at("kind")
+    if kind.text != api.kind:
+        notes.error(kind, INVALID, f'kind is "{kind.text}"; a {api.kind} is expected.')
+    for key, below in root.fields():
+        if key not in _HEAD:
+            near = did_you_mean(key, _HEAD)
+            notes.error(below, INVALID, f'unknown field "{key}".{near}')
+    return short
+
+
+class _Part(Struct, frozen=True):
+    """A node, where its value goes among the arguments, and what the API calls it."""
+
+    node: Node
+    path: Path
+    name: str
+
+    def at(self, key: str, name: str) -> _Part:
+        """A field of it; `name` is that of the argument."""
+        return _Part(self.node.at(key), (*self.path, name), f"{self.name}.{key}")
+
+    def item(self, index: int, position: int) -> _Part:
+        """An item of it, which becomes the argument's item at a position."""
+        return _Part(self.node.at(index), (*self.path, position), f"{self.name}[{index}]")
 
 
 class _ObjectReader:
-    def __init__(self, notes: Notes, as_json: tuple[Attribute, ...]) -> None:
+    def __init__(self, notes: Notes, corrections: CorrectionList, version: str) -> None:
         self.notes = notes
-        self.as_json = as_json
+        self.corrections = corrections
+        self.version = version
         self.places: dict[Path, TextPlace] = {}
+        self.judged: set[Path] = set()
 
-    def body(self, node: Node, schema: BlockSchema, path: Path) -> dict[str, Any]:
-        self.places[path] = node.place
-        values: dict[str, Any] = {n: a.default for n, a in schema.attributes.items() if not a.computed}
-        for name, block in schema.blocks.items():
-            values[name] = None if block.nesting is Nesting.SINGLE else []
-        if node.data == ELISION:
-            self._elided(node)
-        elif node.data is not None and not isinstance(node.data, dict):
-            self.notes.error(node, INVALID, "a mapping is expected here.")
-        for key, below in node.fields():
-            self._field(key, below, schema, path, values)
-        for name, attribute in schema.attributes.items():
-            if attribute.required and values[name] is None:
-                self.notes.error(node, INVALID, f"{_camel(name)} is missing.")
+    def head(self, metadata: Node) -> dict[str, Any]:
+        """The metadata, as far as it is used."""
+        values: dict[str, Any] = self._fields(_Part(metadata, ("metadata",), "metadata"), METADATA, None)
         return values
 
-    def _field(self, key: str, node: Node, schema: BlockSchema, path: Path, values: dict[str, Any]) -> None:
-        name = _known_name(key, schema)
-        if name is None:
-            near = did_you_mean(key, [_camel(n) for n in (*schema.attributes, *schema.blocks)])
-            self.notes.warn(node, LEFT_OUT, f'"{key}" is not known here and is left out.{near}')
-            return
-        if node.data is None:
-            return
-        meant = _ALIASES.get(name, name)
-        if meant != name:
-            self.notes.warn(node, SLIP, f'"{key}" is read as "{_camel(meant)}".')
-        here = (*path, meant)
-        self.places[here] = node.place
-        if name in schema.attributes:
-            value = self._value(node, meant, schema.attributes[name], here)
-            if value is not None:
-                values[meant] = value
-        else:
-            values[meant] = self._block(node, key, schema.blocks[meant], here)
+    def spec(self, node: Node, api: ApiKind, schema: BlockSchema) -> dict[str, Any]:
+        """The arguments."""
+        part = _Part(node, (), "spec")
+        for key in api.needed_in.get(self.version, ()):
+            if node.at(key).data is None:
+                self._refuse(part, f"spec.{key} is missing, which {self.version} requires.")
+        values = self._object(part, api.spec, schema)
+        return values if isinstance(values, dict) else _absent(schema)
 
-    # --- blocks ---
+    # --- what is said ---
 
-    def _block(self, node: Node, key: str, block: NestedBlock, path: Path) -> Any:
-        if block.nesting is Nesting.SINGLE:
-            return self._single(node, key, block, path)
-        if node.data == ELISION:
-            self._elided(node)
-            return []
-        if isinstance(node.data, dict):
-            self.notes.warn(node, SLIP, f'"{key}" is a list; the mapping here is read as its only item.')
-            return [self.body(node, block.schema, (*path, 0))]
-        if not isinstance(node.data, list):
-            self.notes.error(node, INVALID, f'"{key}" must be a list.')
-            return []
-        blocks: list[Any] = []
-        for item in node.items():
-            if item.absent:
-                self._elided(item)
-                continue
-            blocks.append(self.body(item, block.schema, (*path, len(blocks))))
-        return blocks
+    def _refuse(self, part: _Part, detail: str) -> None:
+        self.judged.add(part.path)
+        self.notes.error(part.node, INVALID, detail)
 
-    def _single(self, node: Node, key: str, block: NestedBlock, path: Path) -> Any:
-        if node.data in (ELISION, [ELISION]):
-            self._elided(node)
-            return None
-        if isinstance(node.data, list):
-            if len(node.data) != 1:
-                self.notes.error(node, INVALID, f'"{key}" is one mapping, and a list stands here.')
-                return None
-            self.notes.warn(node, SLIP, f'"{key}" is one mapping; the list of one here is read as that.')
-            node = node.at(0)
-            if node.absent:
-                self._elided(node)
-                return None
-        return self.body(node, block.schema, path)
-        # An empty mapping is a written one: an empty selector selects everything.
+    def _correct(self, correction: str, part: _Part, wrong: str, read: str) -> bool:
+        """Whether the reading goes on; else what is wrong is an error."""
+        if self.corrections.allowed:
+            self.judged.add(part.path)
+            self.corrections.made(correction, part.node.place, read)
+            return True
+        self._refuse(part, wrong + _LENIENTLY)
+        return False
 
-    def _elided(self, node: Node) -> None:
-        self.notes.warn(node, LEFT_OUT, f'"{ELISION}" stands for something left out; it counts as absent.')
+    def _is_left_out(self, part: _Part) -> bool:
+        if part.node.data != ELISION:
+            return False
+        condition = any(step in _CONDITIONS for step in re.split(r"[.\[]", part.name))
+        self._correct(
+            "left-out-condition" if condition else "left-out",
+            part,
+            f'{part.name} is "{ELISION}", which stands for something left out; write it out.',
+            f'{part.name}: "{ELISION}" counts as absent.',
+        )
+        return True
 
     # --- values ---
 
-    def _value(self, node: Node, name: str, attribute: Attribute, path: Path) -> Any:
-        if any(attribute is known for known in self.as_json):
-            return json.dumps(node.data, separators=(",", ":"), ensure_ascii=False)
-        if node.data == ELISION:
-            self._elided(node)
+    def _value(self, part: _Part, shape: Shape, schema: BlockSchema | None) -> Any:
+        if shape.holds is Holds.ANY:
+            return json.dumps(part.node.data, separators=(",", ":"), ensure_ascii=False)
+        if part.node.data is None:
+            if not shape.defaulted:
+                self._refuse(part, f"{part.name} is null; give it a value or take the key out.")
             return None
-        kind = attribute.type
-        if isinstance(kind, ListType):
-            return self._texts(node, name, path)
-        if isinstance(kind, MapType):
-            return self._map(node, name, path)
-        if kind is NUMBER:
-            return self._number(node, name, attribute)
-        if kind is BOOL:
-            if not isinstance(node.data, bool):
-                self.notes.error(node, INVALID, f"{_camel(name)} must be true or false.")
+        if self._is_left_out(part):
+            return [] if shape.holds is Holds.LIST else None
+        match shape.holds:
+            case Holds.OBJECT:
+                return self._object(part, shape, schema)
+            case Holds.LIST:
+                return self._list(part, shape, schema)
+            case Holds.TEXTS:
+                return self._texts(part)
+        return self._scalar(part, shape)
+
+    def _object(self, part: _Part, shape: Shape, schema: BlockSchema | None) -> Any:
+        node = part.node
+        if node.data == [ELISION]:
+            self._is_left_out(_Part(node.at(0), part.path, part.name))
+            return None
+        if isinstance(node.data, list) and len(node.data) == 1 and isinstance(node.data[0], dict):
+            wrong = f"{part.name} must be a mapping, and a list stands here; take the dash away."
+            read = f"{part.name}: the list of one is read as its mapping."
+            if not self._correct("list-for-a-mapping", part, wrong, read):
                 return None
-            return node.data
-        value = self._text(node, name)
-        if value is not None and attribute.choices and value not in attribute.choices:
-            listed = ", ".join(attribute.choices)
-            near = did_you_mean(value, attribute.choices)
-            self.notes.error(node, INVALID, f'{_camel(name)} is "{value}"; it must be one of {listed}.{near}')
+            part = _Part(node.at(0), part.path, part.name)
+        elif not isinstance(node.data, dict):
+            self._refuse(part, f"{part.name} must be a mapping.")
             return None
-        return value
+        return self._fields(part, shape, schema)
 
-    def _text(self, node: Node, name: str, key: str = "") -> str | None:
-        data, shown = node.data, key or _camel(name)
-        if isinstance(data, str):
-            return data
-        if isinstance(data, (dict, list)) or data is None:
-            self.notes.error(node, INVALID, f"{shown} must be a text.")
-            return None
-        written = json.dumps(data)
-        if name not in _AMOUNTS:
-            self.notes.warn(node, SLIP, f'{shown} is {written} without quotes; read as "{written}".')
-        return written
-
-    def _texts(self, node: Node, name: str, path: Path) -> list[str]:
-        if not isinstance(node.data, list):
-            self.notes.error(node, INVALID, f"{_camel(name)} must be a list of texts.")
-            return []
-        texts: list[str] = []
-        for item in node.items():
-            if item.absent:
-                self._elided(item)
+    def _fields(self, part: _Part, shape: Shape, schema: BlockSchema | None) -> dict[str, Any]:
+        self.places[part.path] = part.node.place
+        values = _absent(schema) if schema is not None else {}
+        written: set[str] = set()
+        for key, node in part.node.fields():
+            meant = self._meant(key, _Part(node, part.path, part.name), shape)
+            if meant is None:
                 continue
-            value = self._text(item, name)
+            written.add(meant)
+            name = block_name(meant, shape.fields[meant])
+            below = _Part(node, (*part.path, name), f"{part.name}.{key}")
+            self.places[below.path] = node.place
+            value = self._value(below, shape.fields[meant], _schema_below(schema, name))
             if value is not None:
-                self.places[*path, len(texts)] = item.place
-                texts.append(value)
-        return texts
+                values[name] = value
+        for key, needed in shape.fields.items():
+            if needed.required and key not in written:
+                here = replace(part, path=(*part.path, block_name(key, needed)))
+                self._refuse(here, f"{part.name}.{key} is missing.")
+        for rule in shape.rules:
+            for objection in rule(part.node.data or {}):
+                self._object_to(part, shape, objection)
+        return values
 
-    def _map(self, node: Node, name: str, path: Path) -> dict[str, str] | None:
-        if not isinstance(node.data, dict):
-            self.notes.error(node, INVALID, f"{_camel(name)} must be a mapping of texts.")
+    def _object_to(self, part: _Part, shape: Shape, objection: Objection) -> None:
+        text = f"{part.name}: {objection.detail}"
+        if objection.correction == "no-number-of-clusters":
+            here = replace(part, path=(*part.path, "number_of_clusters"))
+            read = f"{part.name}: PickN without a number asks for every eligible cluster."
+            self._correct(objection.correction, here, text, read)
+            return
+        key = objection.key
+        where = part.at(key, block_name(key, shape.fields[key])) if key in part.node.data else part
+        if where.path not in self.judged:
+            self._refuse(where, text)
+
+    def _meant(self, key: str, part: _Part, shape: Shape) -> str | None:
+        """The field that a key stands for; None when there is none, which is said."""
+        field_shape = shape.fields.get(key)
+        if field_shape is not None:
+            if field_shape.versions and self.version not in field_shape.versions:
+                has = " and ".join(field_shape.versions)
+                text = f'unknown field "{part.name}.{key}": {self.version} has none, {has} has it.'
+                self.notes.error(part.node, INVALID, text)
+                return None
+            return key
+        meant = _OTHER_NAMES.get(key, "")
+        if meant in shape.fields:
+            wrong = f'unknown field "{part.name}.{key}"; write {meant}.'
+            known = replace(part, path=(*part.path, block_name(meant, shape.fields[meant])))
+            return (
+                meant
+                if self._correct("metric-sorter", known, wrong, f'"{key}" is read as {meant}.')
+                else None
+            )
+        near = did_you_mean(key, shape.fields) or f" Known here: {', '.join(shape.fields)}."
+        self.notes.error(part.node, INVALID, f'unknown field "{part.name}.{key}".{near}')
+        return None
+
+    def _list(self, part: _Part, shape: Shape, schema: BlockSchema | None) -> list[Any]:
+        items_shape = shape.items
+        assert items_shape is not None
+        if isinstance(part.node.data, dict) and items_shape.holds is Holds.OBJECT:
+            wrong = f'{part.name} must be a list, and a mapping stands here; put "- " before its first key.'
+            read = f"{part.name}: the mapping is read as the only item of a list."
+            if not self._correct("mapping-for-a-list", part, wrong, read):
+                return []
+            only = replace(part, path=(*part.path, 0))
+            return [self._fields(only, items_shape, schema)]
+        if not isinstance(part.node.data, list):
+            self._refuse(part, f"{part.name} must be a list.")
+            return []
+        items: list[Any] = []
+        for index in range(len(part.node.data)):
+            item = part.item(index, len(items))
+            self.places[item.path] = item.node.place
+            value = self._value(item, items_shape, schema)
+            if value is not None:
+                items.append(value)
+        self._check_size(part, len(part.node.data), shape, "items")
+        return items
+
+    def _texts(self, part: _Part) -> dict[str, str] | None:
+        if not isinstance(part.node.data, dict):
+            self._refuse(part, f"{part.name} must be a mapping of texts.")
             return None
         entries = {}
-        for key, below in node.fields():
-            value = self._text(below, name, key) if below.data is not None else ""
+        for key in part.node.data:
+            below = part.at(key, key)
+            self.places[below.path] = below.node.place
+            value = None if self._is_left_out(below) else self._text(below)
             if value is not None:
-                self.places[*path, key] = below.place
                 entries[key] = value
         return entries
 
-    def _number(self, node: Node, name: str, attribute: Attribute) -> int | None:
-        number = node.number
-        if number is None and isinstance(node.data, str) and re.fullmatch(r"-[0-9]{1,18}", node.data):
-            number = int(node.data)
-        if number is None:
-            self.notes.error(node, INVALID, f"{_camel(name)} must be a whole number.")
+    def _scalar(self, part: _Part, shape: Shape) -> Any:
+        data = part.node.data
+        if shape.holds is Holds.FLAG:
+            if not isinstance(data, bool):
+                self._refuse(part, f"{part.name} must be true or false.")
+                return None
+            return data
+        whole = isinstance(data, int) and not isinstance(data, bool)
+        if shape.holds is Holds.WHOLE and not whole:
+            self._refuse(part, f"{part.name} must be a whole number{_without_quotes(data)}.")
             return None
-        if isinstance(node.data, str):
-            self.notes.warn(node, SLIP, f"{_camel(name)} is a text; read as the number {number}.")
-        low, high = attribute.minimum, attribute.maximum
-        if (low is not None and number < low) or (high is not None and number > high):
-            bounds = f"{low} or more" if high is None else f"from {low} to {high}"
-            self.notes.error(node, INVALID, f"{_camel(name)} must be {bounds}, not {number}.")
+        if whole and shape.holds in (Holds.WHOLE, Holds.AMOUNT):
+            if not self._check_size(part, data, shape, ""):
+                return None
+            return data if shape.holds is Holds.WHOLE else str(data)
+        return self._checked_text(part, shape)
+
+    def _checked_text(self, part: _Part, shape: Shape) -> str | None:
+        text = self._text(part)
+        if text is None:
             return None
-        return number
+        if shape.choices and text not in shape.choices:
+            listed = ", ".join(shape.choices)
+            near = did_you_mean(text, shape.choices)
+            # What goes with a choice cannot be judged when there is none.
+            self.judged.add(part.path[:-1])
+            self._refuse(part, f'{part.name} is "{text}"; it must be one of {listed}.{near}')
+            return None
+        if shape.pattern and not re.fullmatch(shape.pattern, text, re.ASCII):
+            self._refuse(part, f'{part.name} is "{text}"; it must match {shape.pattern}.')
+            return None
+        if shape.holds is Holds.TEXT:
+            self._check_size(part, len(text), shape, "characters")
+        return text
+
+    def _text(self, part: _Part) -> str | None:
+        data = part.node.data
+        if isinstance(data, str):
+            return data
+        if data is None or isinstance(data, (dict, list)):
+            self._refuse(part, f"{part.name} must be a text{'; write quotes' if data is None else ''}.")
+            return None
+        written = json.dumps(data)
+        wrong = f'{part.name} must be a text; write "{written}", with quotes.'
+        read = f'{part.name}: {written} without quotes is read as "{written}".'
+        return written if self._correct("unquoted-text", part, wrong, read) else None
+
+    def _check_size(self, part: _Part, size: int, shape: Shape, unit: str) -> bool:
+        low, high = shape.least, shape.most
+        if (low is None or size >= low) and (high is None or size <= high):
+            return True
+        bounds = (
+            f"{low} or more" if high is None else f"at most {high}" if low is None else f"{low} to {high}"
+        )
+        verb = "must have" if unit else "must be"
+        self._refuse(part, f"{part.name} {verb} {bounds}{f' {unit}' if unit else ''}, not {size}.")
+        return False
 
 
-def _known_name(key: str, schema: BlockSchema) -> str | None:
-    snake = re.sub(r"(?<!^)(?=[A-Z])", "_", key).lower()
-    for name in _forms(snake):
-        if name in schema.blocks or (name in schema.attributes and schema.attributes[name].configurable):
-            return name
-    return None
+def _absent(schema: BlockSchema) -> dict[str, Any]:
+    """The arguments of which nothing is written."""
+    values: dict[str, Any] = {n: a.default for n, a in schema.attributes.items() if not a.computed}
+    for name, block in schema.blocks.items():
+        values[name] = None if block.nesting is Nesting.SINGLE else []
+    return values
 
 
-def _forms(snake: str) -> Iterator[str]:
-    yield snake
-    if snake.endswith("s"):
-        yield snake[:-1]
+def _schema_below(schema: BlockSchema | None, name: str) -> BlockSchema | None:
+    block = schema.blocks.get(name) if schema is not None else None
+    return block.schema if block is not None else None
 
 
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
+def _without_quotes(data: Any) -> str:
+    return f", without quotes: {data}" if isinstance(data, str) and data.isdecimal() else ""

@@ -20,6 +20,9 @@ from nexusform.scheduling.matching import LabelSelector, Taint
 ROLLING_UPDATE, EXTERNAL = "RollingUpdate", "External"
 REPORT_DIFF = "ReportDiff"
 IF_NO_DIFF, NEVER = "IfNoDiff", "Never"
+CLUSTER_SCOPE_ONLY, NAMESPACE_ACCESSIBLE = "ClusterScopeOnly", "NamespaceAccessible"
+DELETE, ABANDON = "Delete", "Abandon"
+MIRROR = "Mirror"
 WITH_RESOURCES = "NamespaceWithResources"
 ONLY_NAMESPACE = "NamespaceOnly"
 WITH_SELECTED = "NamespaceWithResourceSelectors"
@@ -65,11 +68,13 @@ class ApplyStrategy(Struct, frozen=True):
     when_to_apply: str = "Always"
     when_to_take_over: str = "Always"
     allow_co_ownership: bool = False
+    force: bool = False
 
 
 class FleetPlacement(Struct, frozen=True):
     """A placement as written. `namespace` is "" for a cluster resource placement; `policy` None = none
-    written (PickAll).
+    written (PickAll). `report_back_to`: where the status of objects is mirrored ("" = nowhere).
+    `old_names`: whether kubernetes.azure.com/node-count may stand for today's name.
     """
 
     name: str
@@ -80,6 +85,10 @@ class FleetPlacement(Struct, frozen=True):
     rolling: RollingUpdate = field(default_factory=RollingUpdate)
     apply: ApplyStrategy = ApplyStrategy()
     revision_history_limit: int = 10
+    status_reporting_scope: str = CLUSTER_SCOPE_ONLY
+    propagation_policy: str = DELETE
+    report_back_to: str = ""
+    old_names: bool = True
 
     @property
     def report_diff(self) -> bool:

@@ -11,14 +11,18 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
+from nexusform.importers.manifest_corrections import CorrectionList
 from nexusform.importers.yaml_text import TextPlace, YamlDocument, problem_at, read_yaml
 
 INVALID: Final = "invalid-kubernetes-manifest"
 DEPRECATED: Final = "deprecated-envelope"
 ENVELOPE_ANNOTATION: Final = "kubernetes-fleet.io/envelope-configmap"
 ENVELOPE_KINDS: Final = frozenset({"ClusterResourceEnvelope", "ResourceEnvelope"})
+MOST_IN_ENVELOPE: Final = 50
+_ENVELOPE_KEYS: Final = frozenset({"apiVersion", "kind", "metadata", "data", "status"})
 NOWHERE: Final = TextPlace(0, 0)
 
 _CLUSTER_SCOPED: Final = frozenset(
@@ -73,13 +77,18 @@ class ManifestReading(Struct, frozen=True):
     findings: tuple[Problem, ...]
 
 
-def read_manifests(file: str, content: str | bytes) -> ManifestReading:
-    """All objects of a YAML text. `file` names it in findings."""
+def read_manifests(file: str, content: str | bytes, *, lenient: bool = False) -> ManifestReading:
+    """All objects of a YAML text, as `kubectl apply` takes them: a key that stands twice is an error.
+
+    `file` names the text in findings. `lenient` as in manifest_corrections.py.
+    """
     stream = read_yaml(file, content)
-    reader = _ManifestReader(file, list(stream.findings))
+    findings = [replace(problem, severity=Severity.ERROR) for problem in stream.findings]
+    reader = _ManifestReader(file, findings, lenient=lenient)
     for document in stream.documents:
         reader.read(document)
-    return ManifestReading(tuple(reader.found), tuple(reader.findings))
+    findings += reader.corrections.problems
+    return ManifestReading(tuple(reader.found), tuple(findings))
 
 
 def manifest_from(body: Mapping[str, Any], like: Manifest) -> Manifest | None:
@@ -102,6 +111,25 @@ def manifest_of(body: Mapping[str, Any]) -> Manifest | None:
 def is_envelope(manifest: Manifest) -> bool:
     """Whether an object is one of the fleet's envelopes."""
     return manifest.kind in ENVELOPE_KINDS and is_fleet_group(manifest.group)
+
+
+def envelope_problems(envelope: Manifest) -> Iterator[Problem]:
+    """What the API refuses of an envelope."""
+    data = _mapping(envelope.body.get("data"))
+    count = len(data)
+    text = ""
+    if envelope.version != "v1beta1":
+        text = f'apiVersion is "{envelope.group}/{envelope.version}"; a hub has envelopes as v1beta1.'
+    elif not 1 <= count <= MOST_IN_ENVELOPE:
+        text = f"data must be a mapping of 1 to {MOST_IN_ENVELOPE} objects."
+    elif not all(isinstance(item, dict) for item in data.values()):
+        text = "data holds the objects themselves as mappings, not their text."
+    if text:
+        yield problem_at(envelope.file, envelope.find("data"), INVALID, f"{envelope.title}: {text}")
+    for key in envelope.body:
+        if key not in _ENVELOPE_KEYS:
+            unknown = f'{envelope.title}: unknown field "{key}"; its objects stand below data.'
+            yield problem_at(envelope.file, envelope.find(key), INVALID, unknown)
 
 
 def unwrapped(manifests: Iterable[Manifest]) -> ManifestReading:
@@ -188,9 +216,10 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 class _ManifestReader:
-    def __init__(self, file: str, findings: list[Problem]) -> None:
+    def __init__(self, file: str, findings: list[Problem], *, lenient: bool = False) -> None:
         self.file = file
         self.findings = findings
+        self.corrections = CorrectionList(file, allowed=lenient)
         self.found: list[Manifest] = []
 
     def read(self, document: YamlDocument) -> None:
@@ -259,12 +288,17 @@ class _ManifestReader:
         for key, value in labels.items():
             if not isinstance(value, str):
                 place = document.find("metadata", "labels", key)
-                self._say(place, f'the value of label "{key}" is not a text; quote it.', Severity.WARNING)
+                written = f'the value of label "{key}" is not a text'
+                if self.corrections.allowed:
+                    detail = f'{written}; it is read as "{plain_text(value)}".'
+                    self.corrections.made("unquoted-text", place, detail)
+                else:
+                    self._say(place, f"{written}; quote it. lenient = true would read it.")
             texts[key] = plain_text(value)
         return texts
 
-    def _say(self, place: TextPlace, detail: str, severity: Severity = Severity.ERROR) -> None:
-        self.findings.append(problem_at(self.file, place, INVALID, detail, severity))
+    def _say(self, place: TextPlace, detail: str) -> None:
+        self.findings.append(problem_at(self.file, place, INVALID, detail))
 
 
 def plain_text(value: Any) -> str:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final
 
 from nexusform.diagnostics import Problem
 from nexusform.importers.fleet_model import HubObjects
-from nexusform.importers.kubernetes_manifests import ManifestReading, read_manifests
+from nexusform.importers.fleet_shapes import API_KINDS
+from nexusform.importers.kubernetes_manifests import (
+    INVALID,
+    Manifest,
+    ManifestReading,
+    envelope_problems,
+    is_envelope,
+    is_fleet_group,
+    read_manifests,
+)
+from nexusform.importers.yaml_text import problem_at
 from nexusform.ports import Kind, ResourceType
 from nexusform.resource_types.arguments import id_attribute
 from nexusform.resource_types.fleet_reading import line_problems
-from nexusform.resource_types.fleet_schemas import CLUSTER, PODS, shown, text
+from nexusform.resource_types.fleet_schemas import CLUSTER, LENIENT, PODS, shown, text
 from nexusform.schema import BlockSchema
 from nexusform.value_types import STRING, ListType, MapType, ObjectType
 
@@ -23,6 +33,7 @@ _SCHEMA: Final = BlockSchema(
         "yaml_body": text(
             "One or more documents of Kubernetes YAML.", required=True, shown_in=("objects", "workloads")
         ),
+        "lenient": LENIENT,
         "cluster_id": text(
             "Id of the cluster that gets the objects directly, without a placement.", refers_to=CLUSTER
         ),
@@ -48,13 +59,15 @@ _SCHEMA: Final = BlockSchema(
 
 
 @lru_cache(maxsize=256)
-def _read(body: str) -> ManifestReading:
-    return read_manifests("yaml_body", body)
+def _read(body: str, *, lenient: bool) -> ManifestReading:
+    return read_manifests("yaml_body", body, lenient=lenient)
 
 
 def _reading(attributes: Mapping[str, Any]) -> ManifestReading:
     body = attributes.get("yaml_body")
-    return _read(body) if isinstance(body, str) else ManifestReading((), ())
+    if not isinstance(body, str):
+        return ManifestReading((), ())
+    return _read(body, lenient=attributes.get("lenient") is True)
 
 
 def identify(attributes: Mapping[str, Any]) -> str:
@@ -86,7 +99,10 @@ def derive(attributes: Mapping[str, Any]) -> dict[str, Any]:
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """What is wrong with the YAML, each with its line, and objects that stand twice."""
     reading = _reading(attributes)
-    problems = line_problems(reading.findings, "yaml_body")
+    findings = list(reading.findings)
+    for manifest in reading.manifests:
+        findings += _not_for_the_hub(manifest)
+    problems = line_problems(findings, "yaml_body")
     seen: dict[tuple[str, str, str, str], int] = {}
     for manifest in reading.manifests:
         key = (manifest.group, manifest.kind, manifest.namespace, manifest.name)
@@ -95,6 +111,24 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
             problems.append(Problem(("yaml_body",), "duplicate-kubernetes-object", text))
         seen.setdefault(key, manifest.line)
     return problems
+
+
+def _not_for_the_hub(manifest: Manifest) -> Iterator[Problem]:
+    """Objects that act on the fleet itself have types of their own; here they would do nothing."""
+    if is_envelope(manifest):
+        yield from envelope_problems(manifest)
+        return
+    if not is_fleet_group(manifest.group):
+        return
+    api = API_KINDS.get(manifest.kind)
+    if api is None:
+        text = f"{manifest.title} is made by the hub itself; take it out."
+    else:
+        text = (
+            f"{manifest.title} would do nothing here: it belongs to the fleet itself. "
+            f'Write a resource "{api.type_name}" for it.'
+        )
+    yield problem_at(manifest.file, manifest.place, INVALID, text)
 
 
 def fleet(attributes: Mapping[str, Any]) -> HubObjects:

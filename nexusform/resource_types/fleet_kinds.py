@@ -20,7 +20,7 @@ from nexusform.resource_types.fleet_reading import (
     line_problems,
     without_unknown,
 )
-from nexusform.resource_types.fleet_schemas import MANIFEST, filled_name, filled_namespace
+from nexusform.resource_types.fleet_schemas import LENIENT, MANIFEST, filled_name, filled_namespace
 from nexusform.scheduling.fleet.validation import check_name, invalid
 from nexusform.scheduling.matching import dns_label_problems
 from nexusform.schema import Attribute, BlockSchema
@@ -32,21 +32,19 @@ MISSING: Final = "missing-required-argument"
 
 
 class FleetKind(Struct, frozen=True):
-    """A kind of the fleet API. `spec` holds what its blocks may say; `as_json` as in
-    read_fleet_document.
-    """
+    """A kind of the fleet API. `spec` holds what its blocks may say."""
 
     kind: str
     spec: BlockSchema
     namespaced: bool = False
-    as_json: tuple[Attribute, ...] = ()
 
     def document(self, attributes: Values) -> FleetDocument | None:
         """The manifest as read; None without one, or while it is not known."""
         text = attributes.get("manifest")
         if not isinstance(text, str):
             return None
-        return document_of(text, self.kind, self.spec, self.as_json)
+        lenient = attributes.get("lenient") is True
+        return document_of(text, self.kind, self.spec, lenient=lenient)
 
     def arguments(self, attributes: Values) -> Values:
         """The arguments: of the manifest where there is one, else the blocks."""
@@ -79,6 +77,7 @@ class FleetKind(Struct, frozen=True):
         problems = self._name_problems(attributes)
         if document is None:
             problems += self._missing(attributes)
+            problems += _lenient_without_manifest(attributes)
         else:
             problems += self._beside_manifest(attributes, document)
             problems += line_problems(document.findings, "manifest")
@@ -122,6 +121,12 @@ class FleetKind(Struct, frozen=True):
             yield Problem((name,), CONFLICT, text)
 
 
+def _lenient_without_manifest(attributes: Values) -> Iterator[Problem]:
+    if attributes.get("lenient") is True:
+        text = "lenient says how a manifest is read, and there is none here; take it out."
+        yield Problem(("lenient",), CONFLICT, text)
+
+
 def fleet_type(
     name: str,
     fleet: FleetKind,
@@ -142,6 +147,7 @@ def fleet_type(
             "name": filled_name(fleet.kind),
             **({"namespace": filled_namespace()} if fleet.namespaced else {}),
             "manifest": manifest,
+            "lenient": LENIENT,
             **{n: _optional(a) for n, a in fleet.spec.attributes.items()},
             **(values or {}),
         },

@@ -103,7 +103,7 @@ def override_type(name: str, kind: str, description: str, *, selector: str, name
     def findings(_found: FleetObject, arguments: Values) -> Iterator[Problem]:
         return _findings(arguments, selector)
 
-    fleet = FleetKind(kind, spec, namespaced, (_VALUE,))
+    fleet = FleetKind(kind, spec, namespaced)
     return fleet_type(name, fleet, description, read=read, findings=findings)
 
 

@@ -13,12 +13,16 @@ from typing import Any
 from nexusform.diagnostics import Problem, Severity
 from nexusform.importers.fleet_documents import FleetDocument, read_fleet_document
 from nexusform.importers.fleet_model import (
+    CLUSTER_SCOPE_ONLY,
+    DELETE,
+    MIRROR,
     ROLLING_UPDATE,
     WITH_RESOURCES,
     ApplyStrategy,
     FleetPlacement,
     ObjectSelector,
 )
+from nexusform.importers.fleet_shapes import API_KINDS
 from nexusform.plain_data import Path, unknown_paths
 from nexusform.scheduling.fleet.bindings import (
     ClusterTerm,
@@ -33,7 +37,7 @@ from nexusform.scheduling.fleet.rollout import DEFAULT_PERIOD, QUARTER, RollingU
 from nexusform.scheduling.fleet.validation import invalid, sentence
 from nexusform.scheduling.matching import LabelSelector, Requirement, Taint, Toleration, label_selector
 from nexusform.scheduling.quantity import Amount, parse_amount
-from nexusform.schema import Attribute, BlockSchema
+from nexusform.schema import BlockSchema
 from nexusform.values import UNKNOWN
 
 Values = Mapping[str, Any]
@@ -43,11 +47,9 @@ Values = Mapping[str, Any]
 
 
 @lru_cache(maxsize=256)
-def document_of(
-    manifest: str, kind: str, schema: BlockSchema, as_json: tuple[Attribute, ...] = ()
-) -> FleetDocument:
+def document_of(manifest: str, kind: str, schema: BlockSchema, *, lenient: bool) -> FleetDocument:
     """The manifest of an object, read once per text."""
-    return read_fleet_document("manifest", manifest, kind, schema, as_json)
+    return read_fleet_document("manifest", manifest, API_KINDS[kind], schema, lenient=lenient)
 
 
 def line_problems(findings: Iterable[Problem], argument: str) -> list[Problem]:
@@ -71,11 +73,15 @@ def line_problems(findings: Iterable[Problem], argument: str) -> list[Problem]:
 
 
 def finding_problems(findings: Iterable[Problem], document: FleetDocument | None = None) -> list[Problem]:
-    """Findings of the scheduler's validation: at the block, or at the manifest's line."""
+    """Findings of the scheduler's validation: at the block, or at the manifest's line. What the reading of
+    the manifest judged is not said again.
+    """
     problems = []
     for each in findings:
         path, text = each.path, sentence(each.detail)
         if document is not None:
+            if document.is_judged(path):
+                continue
             line = document.line(path)
             text, path = f"manifest{f':{line}' if line else ''}: {text}", ("manifest",)
         problems.append(Problem(path, each.id, text, each.severity))
@@ -201,6 +207,7 @@ def read_policy(values: Values | None) -> Policy | None:
 def read_placement(attributes: Values, arguments: Values) -> FleetPlacement:
     """A placement. `arguments` are its blocks: those of the configuration, or of its manifest."""
     strategy = arguments.get("strategy") or {}
+    report_back = strategy.get("report_back_strategy") or {}
     return FleetPlacement(
         _text(attributes, "name"),
         _text(attributes, "namespace"),
@@ -210,6 +217,10 @@ def read_placement(attributes: Values, arguments: Values) -> FleetPlacement:
         read_rolling(strategy.get("rolling_update")),
         read_apply(strategy.get("apply_strategy") or {}),
         int(arguments.get("revision_history_limit") or 10),
+        status_reporting_scope=arguments.get("status_reporting_scope") or CLUSTER_SCOPE_ONLY,
+        propagation_policy=(strategy.get("delete_strategy") or {}).get("propagation_policy") or DELETE,
+        report_back_to=_text(report_back, "destination") if report_back.get("type") == MIRROR else "",
+        old_names=not isinstance(attributes.get("manifest"), str) or attributes.get("lenient") is True,
     )
 
 
@@ -220,7 +231,11 @@ def read_apply(values: Values) -> ApplyStrategy:
         for name in ("type", "comparison_option", "when_to_apply", "when_to_take_over")
         if values.get(name) is not None
     }
-    return ApplyStrategy(**texts, allow_co_ownership=bool(values.get("allow_co_ownership")))
+    return ApplyStrategy(
+        **texts,
+        allow_co_ownership=bool(values.get("allow_co_ownership")),
+        force=bool((values.get("server_side_apply_config") or {}).get("force")),
+    )
 
 
 def read_rolling(values: Values | None) -> RollingUpdate:

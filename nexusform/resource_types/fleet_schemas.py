@@ -54,7 +54,14 @@ def many(description: str, schema: BlockSchema, **more: Any) -> NestedBlock:
 
 # What a cluster may be where a fleet names one by its id.
 CLUSTER: Final = Reference(("nexus_kubernetes_cluster", "tacker_vnf"))
-MANIFEST: Final = text("The object as real YAML, in place of the blocks. API version v1 or v1beta1.")
+MANIFEST: Final = text(
+    "The object as real YAML, in place of the blocks, as strictly read as by kubectl apply."
+)
+LENIENT: Final = argument(
+    BOOL,
+    "Whether slips that printed manifests have are corrected, and each correction listed. Without it a slip "
+    "is an error.",
+)
 PLACEMENT_NAME: Final = text("Name of the placement (a text: a reference would be a cycle).")
 
 
@@ -202,10 +209,41 @@ _APPLY: Final = BlockSchema(
             default="ClientSideApply",
             choices=("ClientSideApply", "ServerSideApply", "ReportDiff"),
         ),
-        "comparison_option": text("PartialComparison or FullComparison.", default="PartialComparison"),
-        "when_to_apply": text("Always or IfNotDrifted.", default="Always"),
-        "when_to_take_over": text("Always, IfNoDiff or Never.", default="Always"),
+        "comparison_option": text(
+            "What is compared with the member.",
+            default="PartialComparison",
+            choices=("PartialComparison", "FullComparison"),
+        ),
+        "when_to_apply": text(
+            "Whether drifted objects are applied.", default="Always", choices=("Always", "IfNotDrifted")
+        ),
+        "when_to_take_over": text(
+            "Whether objects that stand on a member already are taken over.",
+            default="Always",
+            choices=("Always", "IfNoDiff", "Never"),
+        ),
         "allow_co_ownership": argument(BOOL, "Whether an object may have owners beside the placement."),
+    },
+    {
+        "server_side_apply_config": one(
+            "With ServerSideApply: what is done about conflicts.",
+            BlockSchema({"force": argument(BOOL, "Whether fields of other managers are taken over.")}),
+        )
+    },
+)
+_DELETE: Final = BlockSchema(
+    {
+        "propagation_policy": text(
+            "What becomes of the objects on members when the placement goes.",
+            default="Delete",
+            choices=("Delete", "Abandon"),
+        )
+    }
+)
+_REPORT_BACK: Final = BlockSchema(
+    {
+        "type": text("Whether the status of objects is reported back.", choices=("Disabled", "Mirror")),
+        "destination": text("Where it is shown (Mirror).", choices=("OriginalResource", "WorkAPI")),
     }
 )
 STRATEGY: Final = BlockSchema(
@@ -213,10 +251,16 @@ STRATEGY: Final = BlockSchema(
     {
         "rolling_update": one("The pace of a rolling update.", _ROLLING),
         "apply_strategy": one("How objects are applied.", _APPLY),
+        "delete_strategy": one("What becomes of the objects when the placement goes.", _DELETE),
+        "report_back_strategy": one("Whether members report the status of objects back.", _REPORT_BACK),
     },
 )
 PLACEMENT_ARGUMENTS: Final[Mapping[str, Attribute]] = {
     "revision_history_limit": number("How many old snapshots are kept.", default=10, minimum=1, maximum=1000),
+    "status_reporting_scope": text(
+        "Whether the status is shown in the namespace, too; by default it is not.",
+        choices=("ClusterScopeOnly", "NamespaceAccessible"),
+    ),
 }
 PLACEMENT_BLOCKS: Final[Mapping[str, NestedBlock]] = {
     "resource_selector": many("Objects on the hub that are placed.", RESOURCE_SELECTOR, max_items=100),

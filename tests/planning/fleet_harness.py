@@ -67,10 +67,11 @@ def pick_n(number: int | None, more: str = "") -> str:
 """
 
 
-def manifest_placement(text: str, name: str = "p") -> str:
+def manifest_placement(text: str, name: str = "p", *, lenient: bool = False) -> str:
+    leniently = "\n  lenient = true" if lenient else ""
     return f"""
 resource "fleet_cluster_resource_placement" "{name}" {{
-  manifest = {json.dumps(text)}
+  manifest = {json.dumps(text)}{leniently}
 }}
 """
 

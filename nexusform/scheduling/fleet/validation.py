@@ -142,8 +142,6 @@ def _unwanted(policy: Policy) -> list[Problem]:
 
 def _check_names(names: tuple[str, ...]) -> list[Problem]:
     here: Path = ("cluster_names",)
-    if not names:
-        return [invalid(here, "cluster names cannot be empty for policy type PickFixed")]
     problems = [
         invalid((*here, i), f"PickFixed cluster name {name} is not a valid member name: {problem}")
         for i, name in enumerate(names)

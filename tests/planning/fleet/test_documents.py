@@ -29,7 +29,6 @@ MEMBERS = (
         nodes(9),
     )
 )
-ELIDED = "Part of the manifest is left out"
 SLIP = "Read with a correction"
 OLD = "Older property name"
 SHORT = "Placement is not fulfilled"
@@ -38,23 +37,23 @@ CASES = {
     "pick-all": (["cluster1"], []),
     "pick-n-affinity": (
         ["cluster2", "cluster3"],
-        [(ELIDED, 7), (SLIP, 13), (SLIP, 15), (SLIP, 18), (SHORT, 0)],
+        [(SLIP, 7), (SLIP, 13), (SLIP, 15), (SLIP, 18), (SHORT, 0)],
     ),
     "pick-n-spread": (
         ["cluster1", "cluster2", "cluster3"],
-        [(ELIDED, 7), ("A real hub treats this differently", 8)],
+        [(SLIP, 7), (SLIP, 8)],
     ),
-    "node-count": (["cluster2", "cluster3"], [(ELIDED, 7)]),
-    "rollout": (["cluster1", "cluster2", "cluster3"], [(ELIDED, 7), (ELIDED, 8)]),
-    "preview-node-count": (["cluster2", "cluster3"], [(ELIDED, 7), (OLD, 16)]),
-    "preview-labels-and-node-count": (["cluster2"], [(ELIDED, 7), (OLD, 19)]),
+    "node-count": (["cluster2", "cluster3"], [(SLIP, 7)]),
+    "rollout": (["cluster1", "cluster2", "cluster3"], [(SLIP, 7), (SLIP, 8)]),
+    "preview-node-count": (["cluster2", "cluster3"], [(SLIP, 7), (OLD, 16)]),
+    "preview-labels-and-node-count": (["cluster2"], [(SLIP, 7), (OLD, 19)]),
     "preview-sorter": (
         ["cluster1", "cluster2", "cluster3"],
-        [(ELIDED, 7), (SLIP, 16), (SHORT, 0), (OLD, 17)],
+        [(SLIP, 7), (SLIP, 16), (SHORT, 0), (OLD, 17)],
     ),
     "preview-labels-and-sorter": (
         ["cluster1", "cluster2", "cluster3"],
-        [(ELIDED, 7), (SLIP, 19), (SHORT, 0)],
+        [(SLIP, 7), (SLIP, 19), (SHORT, 0)],
     ),
 }
 
@@ -65,7 +64,7 @@ def test_every_document_is_tried() -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_document_is_read_as_printed(name: str) -> None:
-    text = hub() + MEMBERS + manifest_placement((DOCUMENTS / f"{name}.yaml").read_text("utf-8"))
+    text = hub() + MEMBERS + manifest_placement((DOCUMENTS / f"{name}.yaml").read_text("utf-8"), lenient=True)
     wanted, said = CASES[name]
     result = good(plan(text))
     told = []

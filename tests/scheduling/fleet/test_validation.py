@@ -52,6 +52,7 @@ def texts(findings: list[Problem]) -> str:
 
 
 GOOD = [
+    Policy(FIXED),
     Policy(ALL),
     Policy(ALL, required=()),
     Policy(ALL, required=(labels_term(region="east"),), tolerations=(Toleration("k", "Equal", "v"),)),
@@ -74,7 +75,6 @@ def test_nothing_to_say(policy: Policy) -> None:
 
 TERM = labels_term(a="b")
 BAD = [
-    (Policy(FIXED), "cluster_names: cluster names cannot be empty"),
     (Policy(FIXED, cluster_names=("a", "a")), "cluster_names.1: cluster names must be unique"),
     (
         Policy(FIXED, cluster_names=("A",)),
