@@ -23,10 +23,14 @@ from nexusform.plain_data import Path
 from nexusform.schema import BlockSchema, Nesting
 
 INVALID: Final = "invalid-fleet-manifest"
+_LONGEST_NAME: Final = 56
 _LENIENTLY: Final = " lenient = true would read it."
 # What stands above a condition: with one less of them, more is selected.
 _CONDITIONS: Final = frozenset({"policy", "labelSelector", "clusterSelector"})
 _HEAD: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
+# A hub takes the old name, and finds no such property today.
+OLD_NODE_COUNT: Final = "kubernetes.azure.com/node-count"
+NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
 _OTHER_NAMES: Final = {"metricSorter": "propertySorter"}
 
 
@@ -132,19 +136,26 @@ def _check_head(root: Node, api: ApiKind, notes: Notes) -> str:
 
 
 class _Part(Struct, frozen=True):
-    """A node, where its value goes among the arguments, and what the API calls it."""
+    """A node, where its value goes among the arguments, and the path to it in the API's words."""
 
     node: Node
     path: Path
-    name: str
+    steps: str
+
+    @property
+    def name(self) -> str:
+        """The path, or the end of it: the line is told anyway."""
+        if len(self.steps) <= _LONGEST_NAME:
+            return self.steps
+        return ".".join(self.steps.split(".")[-2:])
 
     def at(self, key: str, name: str) -> _Part:
         """A field of it; `name` is that of the argument."""
-        return _Part(self.node.at(key), (*self.path, name), f"{self.name}.{key}")
+        return _Part(self.node.at(key), (*self.path, name), f"{self.steps}.{key}")
 
     def item(self, index: int, position: int) -> _Part:
         """An item of it, which becomes the argument's item at a position."""
-        return _Part(self.node.at(index), (*self.path, position), f"{self.name}[{index}]")
+        return _Part(self.node.at(index), (*self.path, position), f"{self.steps}[{index}]")
 
 
 class _ObjectReader:
@@ -187,7 +198,7 @@ class _ObjectReader:
     def _is_left_out(self, part: _Part) -> bool:
         if part.node.data != ELISION:
             return False
-        condition = any(step in _CONDITIONS for step in re.split(r"[.\[]", part.name))
+        condition = any(step in _CONDITIONS for step in re.split(r"[.\[]", part.steps))
         self._correct(
             "left-out-condition" if condition else "left-out",
             part,
@@ -219,14 +230,13 @@ class _ObjectReader:
     def _object(self, part: _Part, shape: Shape, schema: BlockSchema | None) -> Any:
         node = part.node
         if node.data == [ELISION]:
-            self._is_left_out(_Part(node.at(0), part.path, part.name))
+            self._is_left_out(_Part(node.at(0), part.path, part.steps))
             return None
         if isinstance(node.data, list) and len(node.data) == 1 and isinstance(node.data[0], dict):
             wrong = f"{part.name} must be a mapping, and a list stands here; take the dash away."
             read = f"{part.name}: the list of one is read as its mapping."
-            if not self._correct("list-for-a-mapping", part, wrong, read):
-                return None
-            part = _Part(node.at(0), part.path, part.name)
+            self._correct("list-for-a-mapping", part, wrong, read)
+            part = _Part(node.at(0), part.path, part.steps)
         elif not isinstance(node.data, dict):
             self._refuse(part, f"{part.name} must be a mapping.")
             return None
@@ -237,12 +247,12 @@ class _ObjectReader:
         values = _absent(schema) if schema is not None else {}
         written: set[str] = set()
         for key, node in part.node.fields():
-            meant = self._meant(key, _Part(node, part.path, part.name), shape)
+            meant = self._meant(key, _Part(node, part.path, part.steps), shape)
             if meant is None:
                 continue
             written.add(meant)
             name = block_name(meant, shape.fields[meant])
-            below = _Part(node, (*part.path, name), f"{part.name}.{key}")
+            below = _Part(node, (*part.path, name), f"{part.steps}.{key}")
             self.places[below.path] = node.place
             value = self._value(below, shape.fields[meant], _schema_below(schema, name))
             if value is not None:
@@ -297,8 +307,7 @@ class _ObjectReader:
         if isinstance(part.node.data, dict) and items_shape.holds is Holds.OBJECT:
             wrong = f'{part.name} must be a list, and a mapping stands here; put "- " before its first key.'
             read = f"{part.name}: the mapping is read as the only item of a list."
-            if not self._correct("mapping-for-a-list", part, wrong, read):
-                return []
+            self._correct("mapping-for-a-list", part, wrong, read)
             only = replace(part, path=(*part.path, 0))
             return [self._fields(only, items_shape, schema)]
         if not isinstance(part.node.data, list):
@@ -360,6 +369,9 @@ class _ObjectReader:
             return None
         if shape.holds is Holds.TEXT:
             self._check_size(part, len(text), shape, "characters")
+        if text == OLD_NODE_COUNT and self.corrections.allowed:
+            read = f"{part.name}: {text} is read as {NODE_COUNT} when no cluster has the old name."
+            self.corrections.made("old-property-name", part.node.place, read)
         return text
 
     def _text(self, part: _Part) -> str | None:

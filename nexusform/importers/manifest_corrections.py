@@ -68,7 +68,7 @@ class CorrectionList:
     def made(self, correction: str, place: TextPlace, detail: str) -> None:
         """One was made. `detail` says what is read, as a sentence."""
         entry = CORRECTIONS[correction]
-        widens = " The selection is wider for it." if entry.widens else ""
-        text = f"{detail}{widens} [{correction}]"
+        wider = "; the selection is wider for it" if entry.widens else ""
+        text = f"{detail.removesuffix('.')}{wider} [{correction}]."
         problem = problem_at(self.file, place, SLIP, text, Severity.WARNING)
         self._problems[entry.widens].append(problem)

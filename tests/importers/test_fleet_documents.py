@@ -1,4 +1,4 @@
-"""Fleet manifests: what a hub refuses is refused at its line, and what a lenient reading corrects is listed."""
+"""Fleet manifests: what a hub refuses is an error at its line; what a lenient reading corrects is listed."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ BROKEN = [
     (CRP, "whenToApply: Always", "whenToApply: Never", "must be one of"),
     (CRP, "whenToTakeOver: Always", "whenToTakeOver: Sometimes", "must be one of"),
     (CRP, "propagationPolicy: Abandon", "propagationPolicy: Orphan", "must be one of"),
-    (CRP, "type: Mirror", "type: On", "must be one of Disabled, Mirror"),
+    (CRP, "type: Mirror", "type: Back", "must be one of Disabled, Mirror"),
     (CRP, "destination: WorkAPI", "destination: Hub", "must be one of"),
     (CRP, "statusReportingScope: ClusterScopeOnly", "statusReportingScope: All", "must be one of"),
     (CRP, "    name: web", "    name: web\n    selectionScope: All", "must be one of"),
@@ -370,8 +370,19 @@ SLIPS = {
 SLIPS["left-out-condition"] = ("    - {key: k, operator: Equal, value: v, effect: NoSchedule}", "    - ...")
 
 
+OLD_NAME = "old-property-name"
+
+
 def test_every_correction_is_tried() -> None:
-    assert sorted(SLIPS) == sorted(CORRECTIONS)
+    assert sorted([*SLIPS, OLD_NAME]) == sorted(CORRECTIONS)
+
+
+def test_the_old_name_of_node_count_is_no_slip_for_a_hub() -> None:
+    text = manifest(CRP).replace("kubernetes-fleet.io/node-count", "kubernetes.azure.com/node-count", 1)
+    assert said(CRP, text) == ([], [])
+    errors, warnings = said(CRP, text, lenient=True)
+    assert errors == []
+    assert [f"[{OLD_NAME}]" in warning for warning in warnings] == [True]
 
 
 @pytest.mark.parametrize("correction", SLIPS)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, Problem, Severity
+from nexusform.importers.fleet_documents import OLD_NODE_COUNT
 from nexusform.importers.kubernetes_manifests import Manifest, is_reserved
 from nexusform.planning.fleet.contents import (
     availability_tracked,
@@ -24,7 +25,7 @@ from nexusform.planning.fleet.contents import (
 from nexusform.planning.fleet.hub import write_selected
 from nexusform.planning.fleet.overrides import Identity
 from nexusform.planning.fleet.ownership import ownership_warnings
-from nexusform.planning.fleet.placement import OLD_NODE_COUNT, Loss, PlacementPlan, uses_old_name
+from nexusform.planning.fleet.placement import Loss, PlacementPlan, uses_old_name
 from nexusform.planning.fleet.rounds import Rounds
 from nexusform.planning.fleet.rows import KEPT, removed_rows
 from nexusform.planning.fleet.world import FleetMemberState
@@ -295,17 +296,22 @@ def _unfulfilled(placement: PlacementPlan) -> Iterator[Diagnostic]:
 
 def _older_name(placement: PlacementPlan, rounds: Rounds) -> Iterator[Diagnostic]:
     policy = placement.written.policy
-    if policy is None or not uses_old_name(policy) or placement.policy_in(rounds.roster) == policy:
+    if policy is None or not uses_old_name(policy):
+        return
+    if any(OLD_NODE_COUNT in member.properties for member in rounds.roster.members):
         return
     manifest = (placement.instance.config or {}).get("manifest")
     lines = manifest.splitlines() if isinstance(manifest, str) else []
     numbers = [number for number, line in enumerate(lines, 1) if OLD_NODE_COUNT in line]
     at_line = f"manifest:{numbers[0]}: " if numbers else ""
-    text = (
-        f"{at_line}kubernetes.azure.com/node-count is the older name of kubernetes-fleet.io/node-count and "
+    read = (
         "is read as that: no cluster has a property of the older name. A real hub finds no such property "
         "today."
+        if placement.written.old_names
+        else "no cluster has a property of it. Write today's name; lenient = true would read it as that."
     )
+    older = "kubernetes.azure.com/node-count is the older name of kubernetes-fleet.io/node-count and"
+    text = f"{at_line}{older} {read}"
     yield _warned(placement, "older-property-name", text, ("manifest",) if at_line else ("policy",))
 
 

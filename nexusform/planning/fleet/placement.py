@@ -9,6 +9,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from nexusform.importers.fleet_documents import NODE_COUNT, OLD_NODE_COUNT
 from nexusform.importers.fleet_model import EXTERNAL, FleetOverride, FleetPlacement
 from nexusform.importers.kubernetes_manifests import Manifest
 from nexusform.planning.fleet.contents import (
@@ -44,8 +45,6 @@ from nexusform.scheduling.fleet.roster import Roster
 from nexusform.scheduling.fleet.snapshots import next_snapshot
 from nexusform.scheduling.fleet.watcher import Occasion, Trigger, Watched, trigger_of
 
-OLD_NODE_COUNT: Final = "kubernetes.azure.com/node-count"
-NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
 _NEWEST: Final = 1 << 62
 
 
@@ -217,8 +216,11 @@ class PlacementPlan(Struct):
         return Watched(self.address, self.written.kind, self.fulfilled)
 
     def policy_in(self, roster: Roster) -> Policy | None:
-        """The policy with the older name of node-count read as today's where no member has the older."""
-        return in_fleet(self.written.policy, roster)
+        """The policy with the older name of node-count read as today's where no member has the older, unless
+        it is read strictly.
+        """
+        written = self.written
+        return in_fleet(written.policy, roster) if written.old_names else written.policy
 
     # --- what it brings ---
 

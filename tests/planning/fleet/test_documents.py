@@ -45,11 +45,11 @@ CASES = {
     ),
     "node-count": (["cluster2", "cluster3"], [(SLIP, 7)]),
     "rollout": (["cluster1", "cluster2", "cluster3"], [(SLIP, 7), (SLIP, 8)]),
-    "preview-node-count": (["cluster2", "cluster3"], [(SLIP, 7), (OLD, 16)]),
-    "preview-labels-and-node-count": (["cluster2"], [(SLIP, 7), (OLD, 19)]),
+    "preview-node-count": (["cluster2", "cluster3"], [(SLIP, 7), (SLIP, 16), (OLD, 16)]),
+    "preview-labels-and-node-count": (["cluster2"], [(SLIP, 7), (SLIP, 19), (OLD, 19)]),
     "preview-sorter": (
         ["cluster1", "cluster2", "cluster3"],
-        [(SLIP, 7), (SLIP, 16), (SHORT, 0), (OLD, 17)],
+        [(SLIP, 7), (SLIP, 16), (SLIP, 17), (SHORT, 0), (OLD, 17)],
     ),
     "preview-labels-and-sorter": (
         ["cluster1", "cluster2", "cluster3"],
