@@ -39,6 +39,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "fmt": Entry("nexusform.cli.fmt:fmt", "Rewrite files into canonical style"),
     "get": Entry("nexusform.cli.get:get", "Show which modules the configuration calls"),
     "predict": Entry("nexusform.cli.predict:predict", "Show where VMs land that another tool makes"),
+    "export": Entry("nexusform.cli.export:export", "Write a saved plan as what other tools carry out"),
     "import": Entry("nexusform.cli.import_:import_", "Take over an object that stands already"),
     "inventory": Entry("nexusform.cli.inventory:inventory", "Capture a running site, and look at a capture"),
     "reconcile": Entry("nexusform.cli.reconcile:reconcile_", "Compare what stands with what state has"),

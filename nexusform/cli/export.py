@@ -1,0 +1,56 @@
+"""`nexusform export`: a saved plan as what other tools carry out."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+from msgspec import Struct
+
+from nexusform.cli.arguments import choice, group, positional
+from nexusform.cli.arguments import text as text_flag
+from nexusform.cli.commands import command
+from nexusform.cli.flags import ViewFlags, place_of
+from nexusform.diagnostics import has_errors
+from nexusform.workflow.exporting import FORMATS, export_plan
+from nexusform.workflow.surroundings import unwritable, write_output
+
+
+class ExportArguments(Struct, frozen=True, kw_only=True):
+    """What `export` takes."""
+
+    plan_file: str = positional(metavar="PLANFILE")
+    format: str = choice("What is written", FORMATS)
+    out: str = text_flag("Write it to a file instead of stdout", metavar="FILE")
+    view: ViewFlags = group(ViewFlags)
+
+
+@command("export", ExportArguments)
+def export(arguments: ExportArguments) -> int:
+    """Write the saved plan PLANFILE as what another tool carries out.
+
+    azapi: Terraform's JSON configuration (name it *.tf.json). arm: an ARM template. az: a shell script of
+    `az networkcloud` commands. manifests: the fleet's placements, overrides and member labels as Kubernetes
+    YAML. node-labels: `kubectl label` commands for hardware_label_keys. What Azure needs and the plan does
+    not know is a variable, a parameter or an environment variable.
+    """
+    if arguments.out and (reason := unwritable(arguments.out)):
+        raise click.UsageError(f"-out: {reason}")
+    exported = export_plan(place_of(), arguments.plan_file, arguments.format)
+    from nexusform.rendering.text.diagnostic_text import render_diagnostics
+
+    # What is met goes to stderr: stdout is the document.
+    screen = arguments.view.screen()
+    if exported.diagnostics:
+        text = render_diagnostics(exported.diagnostics, {}, screen.error_colour, screen.width)
+        screen.err(text, end="" if text.endswith("\n") else "\n")
+    if has_errors(exported.diagnostics):
+        return 1
+    if not exported.text:
+        screen.err(f"The plan holds nothing for -format={arguments.format}: nothing was written.")
+        return 0
+    if arguments.out:
+        write_output(arguments.out, exported.text.encode())
+    else:
+        sys.stdout.write(exported.text)
+    return 0

@@ -1,0 +1,1 @@
+"""A plan as what other tools carry out."""

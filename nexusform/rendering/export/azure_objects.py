@@ -1,0 +1,312 @@
+"""The Azure resources that a plan makes, changes and removes, with the bodies that the API takes.
+
+What Azure needs and a plan does not know is an Input: a variable of Terraform, a parameter of a template,
+an environment variable of a script.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.planning.plan import Action, Change, Plan
+
+API_VERSION: Final = "2025-02-01"
+CLUSTER: Final = "Microsoft.NetworkCloud/kubernetesClusters"
+POOL: Final = f"{CLUSTER}/agentPools"
+VM: Final = "Microsoft.NetworkCloud/virtualMachines"
+_TYPES: Final = {"nexus_kubernetes_cluster": CLUSTER, "nexus_agent_pool": POOL, "nexus_virtual_machine": VM}
+# What Azure changes of an agent pool that stands; the rest makes it anew.
+_PATCHED: Final = frozenset({"count", "upgradeSettings"})
+_NOT_IN_NAME: Final = re.compile(r"[^A-Za-z0-9]+")
+
+
+class Input(Struct, frozen=True):
+    """What somebody has to fill in: its name in words, the entry of a map that is meant ("": all of it), and
+    what it is for.
+    """
+
+    words: tuple[str, ...]
+    entry: str
+    meaning: str
+
+    @property
+    def snake(self) -> str:
+        """As Terraform writes names."""
+        return "_".join(self.words)
+
+    @property
+    def camel(self) -> str:
+        """As templates write names."""
+        return self.words[0] + "".join(word.capitalize() for word in self.words[1:])
+
+    @property
+    def shouted(self) -> str:
+        """As shells write names; each entry of a map has one of its own."""
+        return _NOT_IN_NAME.sub(
+            "_", "_".join([*self.words, self.entry] if self.entry else self.words)
+        ).upper()
+
+
+LOCATION: Final = Input(("location",), "", "Azure region of the resources.")
+RESOURCE_GROUP: Final = Input(
+    ("resource", "group", "id"), "", "Id of the resource group of clusters and VMs."
+)
+KUBERNETES_VERSION: Final = Input(("kubernetes", "version"), "", "Kubernetes version of new clusters.")
+ADMIN_USERNAME: Final = Input(("admin", "username"), "", "Administrator of new VMs.")
+VM_IMAGE: Final = Input(("vm", "image"), "", "Image of new VMs, as a registry names it.")
+CLOUD_SERVICES: Final = Input(("cloud", "services", "network", "id"), "", "Id of the cloud services network.")
+
+
+class Do(StrEnum):
+    """What becomes of a resource."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+    REPLACE = "replace"
+
+
+class AzureObject(Struct, frozen=True):
+    """One resource. `names` are its own and, before it, its cluster's; `properties` are the body, all of it
+    for a new one; `changed` is the part of it that an update sends. `address` is the block's.
+    """
+
+    type: str
+    names: tuple[str, ...]
+    do: Do
+    site: str
+    address: str
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    changed: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """Its names as one identifier."""
+        text = _NOT_IN_NAME.sub("_", "_".join(self.names)).strip("_")
+        return text if text[:1].isalpha() else f"_{text}"
+
+    @property
+    def title(self) -> str:
+        """Its names for people."""
+        return "/".join(self.names)
+
+
+class AzureObjects(Struct, frozen=True):
+    """The resources of a plan: `made` and `changed` in the order of creation, then `removed`. `kinds` of
+    objects that Azure does not have are `left_out`, by address.
+    """
+
+    made: tuple[AzureObject, ...] = ()
+    changed: tuple[AzureObject, ...] = ()
+    removed: tuple[AzureObject, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """The sites that resources come to or change on, by name."""
+        return tuple(sorted({one.site for one in (*self.made, *self.changed)}))
+
+    def location(self, site: str) -> Input:
+        """The extended location of a site; where there are several, each is an entry of a map."""
+        meaning = "Id of the custom location of the site (its extended location)."
+        if len(self.sites) < 2:
+            return Input(("extended", "location", "id"), "", meaning)
+        return Input(("extended", "location", "ids"), site, "Ids of the custom locations, by site.")
+
+
+def azure_objects(plan: Plan) -> AzureObjects:
+    """What a plan does to resources of Azure."""
+    found: list[AzureObject] = []
+    clusters = {change.id: change for change in plan.changes if _TYPES.get(change.address.type) == CLUSTER}
+    for change in sorted(
+        plan.changes, key=lambda one: (one.creation or one.prior_creation, str(one.address))
+    ):
+        if change.address.type in _TYPES and change.action is not Action.NO_OP:
+            found += _of(change, clusters)
+    return AzureObjects(
+        tuple(one for one in found if one.do in (Do.CREATE, Do.REPLACE)),
+        tuple(one for one in found if one.do is Do.UPDATE),
+        tuple(one for one in found if one.do is Do.DELETE),
+        tuple(str(c.address) for c in plan.changes if c.address.type == "tacker_vnf" and c.action in _MADE),
+    )
+
+
+_MADE: Final = frozenset(
+    {Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST, Action.UPDATE, Action.DELETE}
+)
+_DO: Final = {
+    Action.CREATE: Do.CREATE,
+    Action.UPDATE: Do.UPDATE,
+    Action.DELETE: Do.DELETE,
+    Action.REPLACE: Do.REPLACE,
+    Action.REPLACE_CREATE_FIRST: Do.REPLACE,
+}
+
+
+def _of(change: Change, clusters: Mapping[str, Change]) -> Iterator[AzureObject]:
+    do = _DO.get(change.action)
+    values = change.after or change.before or {}
+    if do is None:
+        return
+    if do is Do.REPLACE and change.before and change.after and change.before["id"] != change.after["id"]:
+        yield from _of(replace(change, action=Action.DELETE, after=None), clusters)
+        yield from _of(replace(change, action=Action.CREATE, before=None), clusters)
+        return
+    kind, address = _TYPES[change.address.type], str(change.address)
+    if kind == POOL:
+        owner = str(values["kubernetes_cluster_id"])
+        cluster = clusters.get(owner)
+        site, _, name = owner.rpartition("/")
+        named = (cluster.after or cluster.before or {}).get("name", name) if cluster else name
+        before = {**change.before, "count": change.before["node_count"]} if change.before else None
+        after = {**values, "count": values["node_count"]}
+        yield from _pool((str(named), str(values["name"])), site, address, do, before, after)
+        return
+    one = AzureObject(kind, (str(values["name"]),), do, str(values["site_id"]), address)
+    if do is Do.DELETE:
+        yield one
+    elif kind == VM:
+        yield replace(one, properties=vm_properties(values))
+    elif do is Do.UPDATE:
+        yield from _changed_cluster(one, change.before or {}, values)
+    else:
+        yield replace(one, properties=cluster_properties(values))
+
+
+def _changed_cluster(
+    one: AzureObject, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Iterator[AzureObject]:
+    """The cluster itself, and its pools as resources of their own."""
+    changed: dict[str, Any] = {}
+    if before.get("kubernetes_version") != after.get("kubernetes_version"):
+        changed["kubernetesVersion"] = after.get("kubernetes_version")
+    if before["control_plane"]["count"] != after["control_plane"]["count"]:
+        changed["controlPlaneNodeConfiguration"] = {"count": after["control_plane"]["count"]}
+    if changed:
+        yield replace(one, properties=cluster_properties(after), changed=changed)
+    olds, news = before.get("agent_pool") or {}, after.get("agent_pool") or {}
+    order = after.get("agent_pool_order") or list(news)
+    for name in [*order, *(old for old in olds if old not in news)]:
+        do = Do.DELETE if name not in news else Do.UPDATE if name in olds else Do.CREATE
+        names = (one.names[0], name)
+        yield from _pool(names, one.site, one.address, do, olds.get(name), news.get(name) or olds[name])
+
+
+def _pool(
+    names: tuple[str, ...],
+    site: str,
+    address: str,
+    do: Do,
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any],
+) -> Iterator[AzureObject]:
+    properties = pool_properties(after)
+    changed: dict[str, Any] = {}
+    if do is Do.UPDATE and before is not None:
+        old = pool_properties(before)
+        changed = {name: part for name, part in properties.items() if old.get(name) != part}
+        gone = old.keys() - properties.keys()
+        if not changed and not gone:
+            return
+        if gone or not _PATCHED.issuperset(changed):
+            do = Do.REPLACE
+    yield AzureObject(POOL, names, do, site, address, properties, changed)
+
+
+# --- bodies ------------------------------------------------------------------------------------
+
+
+def cluster_properties(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of a new cluster; Inputs stand where somebody has to fill in."""
+    plane = values["control_plane"]
+    pools = values.get("agent_pool") or {}
+    order = values.get("agent_pool_order") or sorted(pools)
+    networks = "Ids of the CNI networks, by cluster."
+    return {
+        "kubernetesVersion": values.get("kubernetes_version") or KUBERNETES_VERSION,
+        "controlPlaneNodeConfiguration": {
+            "count": plane["count"],
+            "vmSkuName": plane["vm_sku_name"],
+            **_zones(plane),
+        },
+        "initialAgentPoolConfigurations": [
+            {"name": name, **pool_properties(pools[name])} for name in order if name in pools
+        ],
+        "networkConfiguration": {
+            "cloudServicesNetworkId": CLOUD_SERVICES,
+            "cniNetworkId": Input(("cni", "network", "ids"), str(values["name"]), networks),
+        },
+    }
+
+
+def pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of an agent pool."""
+    labels, taints = values.get("labels") or {}, values.get("taint") or []
+    settings = values.get("upgrade_settings") or {}
+    upgrade = {
+        "maxSurge": settings.get("max_surge"),
+        "maxUnavailable": settings.get("max_unavailable"),
+        "drainTimeout": settings.get("drain_timeout"),
+    }
+    body: dict[str, Any] = {
+        "count": values["count"],
+        "mode": values.get("mode") or "User",
+        "vmSkuName": values["vm_sku_name"],
+        **_zones(values),
+    }
+    if labels:
+        body["labels"] = [{"key": key, "value": labels[key]} for key in sorted(labels)]
+    if taints:
+        body["taints"] = [
+            {"key": taint["key"], "value": f"{taint.get('value') or ''}:{taint['effect']}"}
+            for taint in taints
+        ]
+    if settings:
+        body["upgradeSettings"] = {name: value for name, value in upgrade.items() if value is not None}
+    return body
+
+
+def vm_properties(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of a VM."""
+    targets = "Ids in Azure of what placement hints name, by the id here."
+    hints = [
+        {
+            "hintType": hint["hint_type"],
+            "resourceId": Input(("resource", "ids"), str(hint["resource_id"]), targets),
+            "schedulingExecution": hint["scheduling_execution"],
+            "scope": hint["scope"],
+        }
+        for hint in values.get("placement_hint") or []
+    ]
+    attachment = {"attachedNetworkId": CLOUD_SERVICES, "ipAllocationMethod": "Dynamic"}
+    disk = {"createOption": "Ephemeral", "deleteOption": "Delete", "diskSizeGB": values["disk_gib"]}
+    return {
+        "adminUsername": ADMIN_USERNAME,
+        "cloudServicesNetworkAttachment": attachment,
+        "cpuCores": values["cpu_cores"],
+        "memorySizeGB": values["memory_gib"],
+        "storageProfile": {"osDisk": disk},
+        "vmImage": VM_IMAGE,
+        **({"placementHints": hints} if hints else {}),
+    }
+
+
+def _zones(values: Mapping[str, Any]) -> dict[str, Any]:
+    zones = values.get("availability_zones")
+    return {"availabilityZones": sorted(zones)} if zones else {}
+
+
+def distinct(inputs: Iterable[Input]) -> dict[tuple[str, ...], list[Input]]:
+    """Inputs by their words; those with entries are maps."""
+    by_words: dict[tuple[str, ...], list[Input]] = {}
+    for one in inputs:
+        held = by_words.setdefault(one.words, [])
+        if one not in held:
+            held.append(one)
+    return by_words

@@ -1,0 +1,386 @@
+"""`export`, and that `predict` of what it writes comes to the plan's own placements."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+GROUP = "/subscriptions/s/resourceGroups/tenant"
+LOCATION = "/subscriptions/s/resourceGroups/managed/providers/Microsoft.ExtendedLocation/customLocations/here"
+MANAGED = "/subscriptions/s/resourceGroups/managed/providers/Microsoft.NetworkCloud"
+# Every example that makes clusters, and the directory that is planned.
+WITH_CLUSTERS = {
+    "quickstart": "",
+    "nexus-document": "",
+    "inventory": "",
+    "end-to-end": "",
+    "separation": "",
+    "three-sites": "sites/london",
+}
+HARDWARE = {"bom-1.7.3": "VNearEdge1_Compute_DellR750", "bom-2.0": "VNearEdge4_Compute_DellR760"}
+
+
+@pytest.fixture(scope="module")
+def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The examples planned, each in a copy of its own."""
+    planned: dict[str, Path] = {}
+    for name, directory in WITH_CLUSTERS.items():
+        root = tmp_path_factory.mktemp(name) / name
+        shutil.copytree(EXAMPLES / name, root, ignore=shutil.ignore_patterns("state", ".nexusform"))
+        place = root / directory
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(place)
+            more = ["-var=apart=true"] if name == "separation" else []
+            assert run(["plan", *more, "-out=p.nfplan", "-tie-breaks=0", "-report=json:p.json"]) == 0
+        planned[name] = place
+    return planned
+
+
+def placements(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        row["object"]: row["to"]
+        for row in document["placement_changes"]
+        if row["kind"] == "vm" and row["action"] != "keep"
+    }
+
+
+# --- the site as `az` prints it ----------------------------------------------------------------
+
+
+def write_inventory(document: Mapping[str, Any]) -> None:
+    """What a plan says of racks and machines, as `az ... list` prints it."""
+    Path("export").mkdir()
+    racks, machines = [], []
+    for change in document["resource_changes"]:
+        values = change["change"]["after"]
+        if change["type"] == "nexus_rack":
+            rack_id = f"{MANAGED}/racks/{values['name']}"
+            racks.append(
+                {
+                    "id": rack_id,
+                    "name": values["name"],
+                    "availabilityZone": values["availability_zone"],
+                    "rackSkuId": f"{MANAGED}/rackSkus/{HARDWARE[values['machine_sku']]}",
+                    "extendedLocation": {"name": LOCATION, "type": "CustomLocation"},
+                }
+            )
+            machines += [machine(name, rack_id, one["slot"]) for name, one in values["machines"].items()]
+    Path("export/racks.json").write_text(json.dumps(racks))
+    Path("export/bare_metal_machines.json").write_text(json.dumps({"value": machines}))
+
+
+def machine(name: str, rack_id: str, slot: int) -> dict[str, Any]:
+    states = {"cordonStatus": "Uncordoned", "powerState": "On", "readyState": "True"}
+    return {
+        "id": f"{MANAGED}/bareMetalMachines/{name}",
+        "name": name,
+        "extendedLocation": {"name": LOCATION},
+        "properties": {
+            "rackId": rack_id,
+            "rackSlot": slot,
+            "machineRoles": ["platform.afo-nc.microsoft.com/compute-plane=true"],
+            "detailedStatus": "Provisioned",
+            **states,
+        },
+    }
+
+
+# --- the configuration as Terraform shows its plan ----------------------------------------------
+
+
+def terraform_plan(configuration: Mapping[str, Any], location: str) -> dict[str, Any]:
+    """The document of `terraform show -json` for a configuration that stands in no state yet."""
+    values = {
+        "location": "westeurope",
+        "resource_group_id": GROUP,
+        "extended_location_id": location,
+        "kubernetes_version": "v1.30.3",
+        "cloud_services_network_id": f"{GROUP}/providers/Microsoft.NetworkCloud/cloudServicesNetworks/c",
+    }
+    assert set(configuration["variable"]) <= {*values, "cni_network_ids"}
+    changes, resources = [], []
+    blocks = configuration["resource"]["azapi_resource"]
+    for label in sorted(blocks):
+        after = evaluated(blocks[label], values)
+        unknown = {"id": True, **({} if after["parent_id"] else {"parent_id": True})}
+        after = {name: part for name, part in after.items() if part is not None and name != "depends_on"}
+        change = {"actions": ["create"], "before": None, "after": after, "after_unknown": unknown}
+        address = f"azapi_resource.{label}"
+        changes.append({"address": address, "type": "azapi_resource", "name": label, "change": change})
+        references = re.findall(r"\$\{(azapi_resource\.\w+)\.id\}", blocks[label]["parent_id"])
+        expressions = {"parent_id": {"references": [f"{one}.id" for one in references] + references}}
+        depends_on = blocks[label].get("depends_on", [])
+        resources.append({"address": address, "expressions": expressions, "depends_on": depends_on})
+    return {
+        "format_version": "1.2",
+        "planned_values": {},
+        "resource_changes": changes,
+        "configuration": {"root_module": {"resources": resources}},
+    }
+
+
+def evaluated(value: Any, variables: Mapping[str, str]) -> Any:
+    """A value with its variables; None: known after apply."""
+    if isinstance(value, dict):
+        return {name: evaluated(part, variables) for name, part in value.items()}
+    if isinstance(value, list):
+        return [evaluated(part, variables) for part in value]
+    if not isinstance(value, str):
+        return value
+    if "${azapi_resource." in value:
+        return None
+    text = re.sub(r"\$\{var\.cni_network_ids\[\"[^\"]+\"\]\}", "a network", value)
+    text = re.sub(r"\$\{var\.(\w+)\}", lambda match: variables[match[1]], text)
+    assert "${" not in text
+    return text
+
+
+# --- there and back ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def exported(place: Path, form: str, capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    assert run(["export", f"-format={form}", str(place / "p.nfplan")]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["azapi", "arm"])
+@pytest.mark.parametrize("name", WITH_CLUSTERS)
+@pytest.mark.usefixtures("here")
+def test_the_prediction_of_an_export_is_the_plan(
+    name: str, form: str, plans: Mapping[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = json.loads((plans[name] / "p.json").read_text())
+    location = LOCATION
+    if name == "inventory":
+        shutil.copytree(EXAMPLES / "inventory" / "export", "export")
+        (rack, *_) = json.loads(Path("export/racks.json").read_text())
+        location = rack["extendedLocation"]["name"]
+    else:
+        write_inventory(document)
+    written = json.loads(exported(plans[name], form, capsys))
+    if form == "azapi":
+        Path("plan.json").write_text(json.dumps(terraform_plan(written, location)))
+        flags = ["-terraform-plan=plan.json"]
+    else:
+        Path("main.json").write_text(json.dumps(written))
+        given = {"extendedLocationId": {"value": location}, "location": {"value": "westeurope"}}
+        Path("parameters.json").write_text(json.dumps({"parameters": given}))
+        flags = ["-arm-template=main.json", "-parameters=parameters.json"]
+    arguments = ["predict", *flags, "-inventory=export", "-tie-breaks=0", "-report=json:predicted.json"]
+    code = run(arguments)
+    assert code == 0, capsys.readouterr().err
+    predicted = json.loads(Path("predicted.json").read_text())
+    assert placements(predicted) == placements(document)
+    assert len(placements(document)) > 0
+
+
+# --- what stands, and what goes ------------------------------------------------------------------
+
+SITE = """\
+resource "nexus_site" "lab" {}
+
+resource "nexus_rack" "r" {
+  count         = 2
+  name          = "r${count.index + 1}"
+  site_id       = nexus_site.lab.id
+  machine_count = 4
+}
+
+resource "nexus_kubernetes_cluster" "z" {
+  site_id = nexus_site.lab.id
+  name    = "z"
+
+  control_plane {
+    count       = 3
+    vm_sku_name = "NC_G6_28_v1"
+  }
+
+  agent_pool "p" {
+    count              = 2
+    vm_sku_name        = "NC_P22_112_v1"
+    availability_zones = ["r1", "r2"]
+    labels             = { "team" = "it's ours" }
+    taint {
+      key    = "only"
+      value  = "true"
+      effect = "NoSchedule"
+    }
+  }
+}
+
+resource "nexus_kubernetes_cluster" "a" {
+  site_id = nexus_site.lab.id
+  name    = "a"
+
+  control_plane {
+    count       = 3
+    vm_sku_name = "NC_G6_28_v1"
+  }
+}
+
+resource "nexus_agent_pool" "q" {
+  kubernetes_cluster_id = nexus_kubernetes_cluster.z.id
+  name                  = "q"
+  node_count            = 3
+  vm_sku_name           = "NC_G6_28_v1"
+}
+
+resource "nexus_virtual_machine" "jump" {
+  site_id    = nexus_site.lab.id
+  name       = "jump"
+  cpu_cores  = 4
+  memory_gib = 16
+  disk_gib   = 64
+  placement_hint {
+    hint_type            = "AntiAffinity"
+    resource_id          = nexus_rack.r[0].id
+    scheduling_execution = "Hard"
+    scope                = "Rack"
+  }
+}
+"""
+
+
+def planned(text: str) -> None:
+    Path("main.nf.hcl").write_text(text)
+    assert run(["plan", "-out=p.nfplan", "-tie-breaks=0", "-report=json:p.json"]) == 0
+
+
+def grown() -> str:
+    text = SITE.replace("count              = 2", "count              = 4")
+    text = text.replace('name                  = "q"', 'name                  = "other"')
+    return re.sub(r'resource "nexus_kubernetes_cluster" "a" \{.*?\n\}\n', "", text, flags=re.DOTALL)
+
+
+def test_the_order_of_creation_is_kept(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    planned(SITE)
+    blocks = json.loads(exported(here, "azapi", capsys))["resource"]["azapi_resource"]
+    assert list(blocks) == ["z", "a", "z_q", "jump"]
+    assert [block.get("depends_on") for block in blocks.values()] == [
+        None,
+        ["azapi_resource.z"],
+        ["azapi_resource.a"],
+        ["azapi_resource.z_q"],
+    ]
+    assert blocks["z_q"]["parent_id"] == "${azapi_resource.z.id}"
+    (pool,) = blocks["z"]["body"]["properties"]["initialAgentPoolConfigurations"]
+    assert pool["taints"] == [{"key": "only", "value": "true:NoSchedule"}]
+    (hint,) = blocks["jump"]["body"]["properties"]["placementHints"]
+    assert hint["resourceId"] == '${var.resource_ids["lab/r1"]}'
+    resources = json.loads(exported(here, "arm", capsys))["resources"]
+    assert [one["name"] for one in resources] == ["z", "a", "z/q", "jump"]
+    assert resources[2]["dependsOn"] == ["[resourceId('Microsoft.NetworkCloud/kubernetesClusters', 'a')]"]
+
+
+def test_what_stands_is_changed_and_what_goes_is_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("main.nf.hcl").write_text(SITE)
+    assert run(["apply", "-auto-approve"]) == 0
+    planned(grown())
+    capsys.readouterr()
+    assert run(["export", "-format=azapi", "p.nfplan"]) == 0
+    told = capsys.readouterr()
+    resources = json.loads(told.out)["resource"]
+    assert list(resources["azapi_resource"]) == ["z_other"]
+    (update,) = resources["azapi_update_resource"].values()
+    assert update["body"] == {"properties": {"count": 4}}
+    assert update["parent_id"].endswith("/providers/Microsoft.NetworkCloud/kubernetesClusters/z")
+    assert "removing a, removing z/q" in " ".join(told.err.replace("│", " ").split())
+    script = exported(here, "az", capsys)
+    assert "agentpool update" in script
+    assert "--count 4" in script
+    assert "kubernetescluster delete" in script
+
+
+@pytest.mark.parametrize("text", [SITE, SITE.replace('"it\'s ours"', '"$HOME `id` \\"x\\" it\'s"')])
+def test_the_script_is_one_that_a_shell_reads(
+    text: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planned(text)
+    Path("run.sh").write_text(exported(here, "az", capsys))
+    Path("az").write_text('#!/usr/bin/env bash\nprintf "%s\\n" "$*" >> seen\n')
+    Path("az").chmod(0o755)
+    names = re.findall(r'"\$\{(\w+):\?', Path("run.sh").read_text())
+    environment = {"PATH": f"{here}:/usr/bin:/bin", **dict.fromkeys(names, "value")}
+    refused = subprocess.run(
+        ["bash", "run.sh"], env={"PATH": environment["PATH"]}, capture_output=True, check=False
+    )
+    assert refused.returncode != 0
+    assert not Path("seen").exists()
+    subprocess.run(["bash", "run.sh"], env=environment, check=True)
+    lines = Path("seen").read_text().splitlines()
+    assert len(lines) == 4
+    shown = "it'/s ours" if text is SITE else '$HOME `id` "x" it\'/s'
+    assert f"labels:[{{key:team,value:'{shown}'}}]" in lines[0]
+    assert "availability-zones:[r1,r2]" in lines[0]
+
+
+# --- the fleet ---------------------------------------------------------------------------------
+
+
+def test_placements_read_back_as_they_were(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(EXAMPLES / "end-to-end", "e")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir("e")
+        assert run(["plan", "-out=p.nfplan", "-tie-breaks=0", "-report=json:p.json"]) == 0
+    documents = exported(here / "e", "manifests", capsys).split("---\n")[1:]
+    before = json.loads(Path("e/p.json").read_text())
+    placement = [one for one in documents if "kind: ClusterResourcePlacement" in one]
+    assert len(placement) == 2
+    assert sum("kind: MemberCluster" in one for one in documents) == 3
+    text = Path("e/fleet.nf.hcl").read_text()
+    start = text.index("# Every cluster with five")
+    end = text.index('output "clusters_of_web"')
+    blocks = "".join(
+        f'resource "fleet_cluster_resource_placement" "{name}" {{\n  manifest = <<-EOT\n{one}EOT\n}}\n'
+        for name, one in zip(("web", "batch"), placement, strict=True)
+    )
+    Path("e/fleet.nf.hcl").write_text(text[:start] + blocks + text[end:])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir("e")
+        assert run(["plan", "-out=p.nfplan", "-tie-breaks=0", "-report=json:p.json"]) == 0
+    after = json.loads(Path("e/p.json").read_text())
+    assert bindings(after) == bindings(before)
+
+
+def bindings(document: Mapping[str, Any]) -> list[Any]:
+    return [
+        (r["address"], r["object"], r["to"]) for r in document["placement_changes"] if r["kind"] == "binding"
+    ]
+
+
+def test_labels_of_nodes_name_their_machines(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    planned(SITE.replace('name    = "z"', 'name    = "z"\n  hardware_label_keys = ["rack.example/host"]'))
+    script = exported(here, "node-labels", capsys)
+    places = placements(json.loads(Path("p.json").read_text()))
+    for name in ("z-p-0", "z-p-1"):
+        label = f"rack.example/host={places[name]['machine']}"
+        assert f"kubectl --context z label node {name} --overwrite {label}" in script
+    assert "control-plane" not in script
+
+
+@pytest.mark.usefixtures("here")
+def test_a_plan_without_anything_of_the_kind_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    planned('resource "nexus_site" "lab" {}\n')
+    capsys.readouterr()
+    assert run(["export", "-format=az", "p.nfplan"]) == 0
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "The plan holds nothing for -format=az" in told.err
+    assert run(["export", "-format=arm", "-out=nowhere/x.json", "p.nfplan"]) == 1
