@@ -7,18 +7,19 @@ what stands are merged, new ones join them, and what goes leaves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics import Problem, Severity
+from nexusform.diagnostics import Problem, Severity, did_you_mean
 from nexusform.importers.arm import Item, id_key, name_of
 from nexusform.importers.az_documents import AzItems
 from nexusform.importers.az_model import AzPool
 from nexusform.importers.az_workloads import read_pools
 from nexusform.plain_data import Path
+from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.words import listed
 
 CLUSTERS: Final = "kubernetes_clusters"
@@ -134,6 +135,7 @@ class _Laying:
             for kind in TYPE_OF_KIND
         }
         self.locations = _locations(items)
+        self.skus = CATALOGUES[NEWEST].vm_skus.keys() | set(_skus_in_use(self.bodies))
         self.pools: list[NewPool] = []
         self.replaced: set[str] = set()
         self.places: dict[str, str] = {}
@@ -209,7 +211,7 @@ class _Laying:
                 self._say(
                     change, "not-known-in-the-plan", f"{why}, so nobody can tell where the VMs land.", path
                 )
-        if not known:
+        if not known or not self._are_skus_known(change):
             return False
         if stands:
             return True
@@ -217,6 +219,16 @@ class _Laying:
         for path in missing:
             self._say(change, "missing-field", f'"{path[-1]}" is missing.', ("properties", *path))
         return not missing
+
+    def _are_skus_known(self, change: AzChange) -> bool:
+        """Whether the catalogue or the site has the VM SKUs that are named; what nobody knows is said."""
+        properties = _properties(change.body)
+        unknown = [sku for sku in dict.fromkeys(_skus_of(properties)) if sku not in self.skus]
+        for sku in unknown:
+            near = did_you_mean(sku, self.skus)
+            detail = f'neither the catalogue ({NEWEST}) nor the site has a VM SKU "{sku}".{near}'
+            self._say(change, "unknown-vm-sku", detail)
+        return not unknown
 
     # --- bodies ---
 
@@ -336,6 +348,23 @@ class _Laying:
     def _say(self, change: AzChange, kind: str, detail: str, path: Path = (), *, warns: bool = False) -> None:
         severity = Severity.WARNING if warns else Severity.ERROR
         self.findings.append(Problem((change.place, *path), kind, detail, severity, file=change.file))
+
+
+def _skus_of(body: Mapping[str, Any]) -> Iterator[str]:
+    """The VM SKUs that the body of a cluster or a pool names."""
+    listed_parts = [part for name in (INITIAL_POOLS, "nodes") for part in body.get(name) or ()]
+    for part in (body, body.get("controlPlaneNodeConfiguration"), *listed_parts):
+        sku = part.get("vmSkuName") if isinstance(part, Mapping) else None
+        if isinstance(sku, str):
+            yield sku
+
+
+def _skus_in_use(bodies: Mapping[str, Mapping[str, Item]]) -> Iterator[str]:
+    """The VM SKUs of what stands."""
+    names = ("vmSkuName", "controlPlaneNodeConfiguration", INITIAL_POOLS, "nodes")
+    for kind in (CLUSTERS, POOLS):
+        for item in bodies[kind].values():
+            yield from _skus_of({name: item.value(name) for name in names})
 
 
 def _properties(body: Mapping[str, Any]) -> Mapping[str, Any]:

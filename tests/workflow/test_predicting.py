@@ -272,6 +272,13 @@ def test_a_pool_without_a_cluster_says_what_to_do(capsys: pytest.CaptureFixture[
     assert "its references lead to no cluster of this plan" in err
 
 
+def test_a_sku_that_nobody_knows_has_a_neighbour(capsys: pytest.CaptureFixture[str]) -> None:
+    write(pool("p", 1, ["create"], parent_id=CORE, properties={"vmSkuName": "NC_P22_113_v1"}))
+    code, _, err = predict(capsys)
+    assert code == 1
+    assert 'has a VM SKU "NC_P22_113_v1". Did you mean "NC_P22_112_v1"?' in err
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [

@@ -1,0 +1,42 @@
+"""The example terraform-plan, run as its README says: by `predict`, and by configuration."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "terraform-plan"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(EXAMPLE, tmp_path / "e", ignore=shutil.ignore_patterns("state", ".nexusform"))
+    monkeypatch.chdir(tmp_path / "e")
+
+
+def machines(report: str) -> dict[str, Any]:
+    changes = json.loads(Path(report).read_text())["placement_changes"]
+    return {row["object"]: row["to"] for row in changes}
+
+
+PREDICT = ("predict", "-terraform-plan=plan.json", "-inventory=export", "-tie-breaks=0")
+
+
+def test_both_ways_come_to_the_same_machines() -> None:
+    assert run([*PREDICT, "-report=json:predicted.json"]) == 0
+    assert run(["plan", "-tie-breaks=0", "-report=json:planned.json"]) == 0
+    assert machines("predicted.json") == machines("planned.json")
+    assert len(machines("planned.json")) == 17
+
+
+def test_the_gate_opens_and_closes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*PREDICT, "-fail-on=room:10", "-report=markdown:comment.md"]) == 0
+    assert "17" in Path("comment.md").read_text()
+    assert run([*PREDICT, "-fail-on=room:18"]) == 1
+    assert "room" in capsys.readouterr().err
