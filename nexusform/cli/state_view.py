@@ -8,7 +8,7 @@ from msgspec import Struct
 from nexusform.address import Address, AddressProblem, parse_pattern
 from nexusform.cli.arguments import group, positional, positionals, switch, text
 from nexusform.cli.commands import command
-from nexusform.cli.flags import ViewFlags, place_of, state_flag
+from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.schema import BlockSchema
@@ -133,19 +133,24 @@ class VerifyArguments(Struct, frozen=True, kw_only=True):
     """What `state verify` takes."""
 
     state: str = state_flag()
+    refresh: bool = switch("Look at the state alone, without asking the providers", default=True)
+    variables: tuple[tuple[str, str], ...] = variable_flags()
 
 
 @command("verify", VerifyArguments)
 def verify(arguments: VerifyArguments) -> int:
-    """Look whether what the state says can be so; exit 2 when something cannot, or is odd.
+    """Look whether what the state says can be so and is so; exit 2 when something cannot, or is odd.
 
     It looks for cells that a machine lacks or that hold more than they have, for names, numbers and ids
-    that stand twice, for unknown providers, and for dependencies in a circle or on nothing.
+    that stand twice, for unknown providers, and for dependencies in a circle or on nothing; for hard hints,
+    zones, placement groups and separation rules that are not kept; and, where there is a configuration,
+    for what its providers see otherwise.
     """
     from nexusform.workflow import state_commands
 
     screen = Screen()
-    reading = state_commands.verify(place_of(arguments.state))
+    place = place_of(arguments.state, arguments.variables)
+    reading = state_commands.verify(place, asks=arguments.refresh)
     screen.diagnostics(reading.diagnostics, reading.sources)
     if reading.state is None:
         return 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -11,8 +12,11 @@ from msgspec.structs import replace
 import nexusform
 from nexusform.address import Address, AddressPattern, AddressProblem, parse_pattern
 from nexusform.diagnostics import Diagnostic, Refused, error, has_errors, warning
+from nexusform.planning.conclusion.changes import drift_between
+from nexusform.planning.plan import Drift
 from nexusform.planning.verification.standing import dependencies_on_nothing, state_problems
-from nexusform.ports import BackendProblem, Clock, StateBackend
+from nexusform.planning.verification.standing_rules import broken_rules
+from nexusform.ports import BackendProblem, Clock, ProviderProblem, StateBackend
 from nexusform.providers.registry import PROVIDERS
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
@@ -21,9 +25,13 @@ from nexusform.state.json_text import keys_written_twice
 from nexusform.state.objects import EMPTY, State
 from nexusform.workflow.locking import HeldLock, Locking, acquire
 from nexusform.workflow.place import Place
-from nexusform.workflow.project import find_backend
+from nexusform.workflow.project import find_backend, open_project
+from nexusform.workflow.providers import make_providers, refresh
+from nexusform.workflow.run import base_request
 from nexusform.workflow.stored import Stored, read_stored
 from nexusform.workflow.surroundings import SystemClock
+
+_MOST_NAMED = 20
 
 
 class Session(Struct, frozen=True):
@@ -328,8 +336,11 @@ def _unrelated(state: State, pushed: State, name: str) -> Diagnostic | None:
     return None
 
 
-def verify(place: Place) -> StateReading:
-    """The state, and all that is wrong with it in itself."""
+def verify(place: Place, *, asks: bool = True) -> StateReading:
+    """The state, all that is wrong with it in itself, the rules that it does not keep and, where there is a
+    configuration and it `asks` the providers, what they see otherwise. State None: not all of it could be
+    looked at.
+    """
     backend, problems, sources = find_backend(place)
     if backend is None:
         return StateReading(None, tuple(problems), sources)
@@ -347,4 +358,50 @@ def verify(place: Place) -> StateReading:
         problems.append(error("the-state-contradicts-itself", detail))
     problems += state_problems(stored.state, registries().resource_types, PROVIDERS)
     problems += dependencies_on_nothing(stored.state)
-    return StateReading(stored.state, tuple(problems), sources)
+    problems += broken_rules(stored.state, registries())
+    if not asks or not sources:
+        return StateReading(stored.state, tuple(problems), sources)
+    drift, failures, sources = _seen_otherwise(place, stored)
+    problems += [*drift, *failures]
+    return StateReading(None if has_errors(failures) else stored.state, tuple(problems), sources)
+
+
+def _seen_otherwise(
+    place: Place, stored: Stored
+) -> tuple[list[Diagnostic], list[Diagnostic], Mapping[str, SourceFile]]:
+    """A warning about what the providers see otherwise, why they could not be asked, and the files read."""
+    opened = open_project(place)
+    if opened.project is None:
+        return [], list(opened.diagnostics), opened.sources
+    request = base_request(opened.project, stored)
+    with ExitStack() as leaving:
+        providers, failures = make_providers(request, place.directory, leaving, place.confinement)
+        if has_errors(failures):
+            return [], failures, opened.sources
+        types = opened.project.registries.resource_types
+        try:
+            seen = refresh(stored.state, providers, types, lambda _address, _id: None)
+        except ProviderProblem as problem:
+            return [], [error("reading-what-stands-failed", str(problem))], opened.sources
+    drift = drift_between(stored.state, seen)
+    return [_drift_warning(drift)] if drift else [], failures, opened.sources
+
+
+def _drift_warning(drift: Sequence[Drift]) -> Diagnostic:
+    lines = [f" - {_drift_line(each)}" for each in drift[:_MOST_NAMED]]
+    if len(drift) > _MOST_NAMED:
+        lines.append(f" - and {len(drift) - _MOST_NAMED} more")
+    listed = "\n".join(lines)
+    return warning(
+        "the-providers-see-otherwise",
+        f"What the providers see is not what the state says:\n{listed}\n"
+        "`nexusform plan` shows the values; `nexusform refresh` takes them over.",
+    )
+
+
+def _drift_line(drift: Drift) -> str:
+    if drift.after is None:
+        return f"{drift.address} is gone"
+    before, after = drift.before, drift.after
+    names = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+    return f"{drift.address}: {', '.join(names)}"

@@ -68,3 +68,35 @@ def test_keys_that_stand_twice_are_named(capsys: pytest.CaptureFixture[str]) -> 
 def test_what_state_rm_takes_away_is_depended_on_no_more(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["state", "rm", "nexus_rack.r"]) == 0
     assert run(["state", "verify"]) == 0, capsys.readouterr().err
+
+
+def test_a_rule_that_is_not_kept_and_what_the_site_has_otherwise_are_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    reality = 'provider "simulated" {\n  reality = "site.json"\n}\n'
+    Path("main.nf.hcl").write_text(CONFIGURATION + reality)
+    STATE.unlink()
+    assert run(["apply", "-auto-approve"]) == 0
+    assert run(["state", "verify"]) == 0
+    objects = json.loads(Path("site.json").read_text())
+    (machine,) = [one for one in objects if one["type"] == "nexus_virtual_machine"]
+    machine["attributes"]["provenance"] = "observed"
+    kept = [one for one in objects if one["type"] != "nexus_rack"]
+    Path("site.json").write_text(json.dumps(kept))
+    capsys.readouterr()
+    before = STATE.read_bytes()
+    assert run(["state", "verify"]) == 2
+    told = capsys.readouterr()
+    said = " ".join((told.out + told.err).replace("│", " ").split())
+    assert "What the providers see is not what the state says" in said
+    assert "- nexus_rack.r is gone" in said
+    assert "- nexus_virtual_machine.v: provenance" in said
+    assert STATE.read_bytes() == before
+    assert run(["state", "verify", "-refresh=false"]) == 0
+
+
+def test_providers_that_cannot_be_asked_are_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("main.nf.hcl").write_text(CONFIGURATION + 'provider "simulated" {\n  reality = var.site\n}\n')
+    assert run(["state", "verify"]) == 1
+    assert "var.site" in capsys.readouterr().err
+    assert run(["state", "verify", "-refresh=false"]) == 0

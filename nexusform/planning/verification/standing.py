@@ -43,7 +43,7 @@ def state_problems(
     """Errors for what cannot be, a warning for machines that hold more than they have. `providers` are the
     kinds of provider that there are.
     """
-    machines = _machines(state, types)
+    machines = standing_machines(state, types)
     vms = list(_standing(state, types))
     contradictions = [
         *_creation_numbers(state),
@@ -169,8 +169,8 @@ def _twice(state: State, types: Mapping[str, ResourceType], vms: Iterable[_Stand
 # --- VMs on machines ---------------------------------------------------------------------------
 
 
-def _machines(state: State, types: Mapping[str, ResourceType]) -> dict[tuple[str, str], Machine]:
-    """The machines that racks and machines of the state offer, by site and name."""
+def standing_inventory(state: State, types: Mapping[str, ResourceType]) -> Inventory:
+    """What racks, machines and whatever else offers something of the state offer."""
     inventory = Inventory()
     offering = []
     for address, current in _objects(state):
@@ -179,7 +179,12 @@ def _machines(state: State, types: Mapping[str, ResourceType]) -> dict[tuple[str
             offering.append((resource_type.phase, address, current, resource_type.offer))
     for _, address, current, offer in sorted(offering, key=lambda one: one[0]):
         offer(current.attributes, str(address), inventory)
-    sites, _ = build_sites(inventory)
+    return inventory
+
+
+def standing_machines(state: State, types: Mapping[str, ResourceType]) -> dict[tuple[str, str], Machine]:
+    """The machines that racks and machines of the state offer, by site and name."""
+    sites, _ = build_sites(standing_inventory(state, types))
     return {(site.id, name): machine for site in sites.values() for name, machine in site.machines.items()}
 
 
