@@ -98,7 +98,8 @@ class PlacedVm(Struct, frozen=True):
 
     `number` is its number in the pool, `name` as shown (`cluster-a-np1-0`). `provenance` says how the
     place is known: "predicted", "decided" or "observed". `platform_name` is the platform's own name of
-    it, None where it told none.
+    it, None where it told none. `came` is the trigger under which a plan places it, or what its resource
+    type recorded of that; "" where nothing is.
     """
 
     pool: str
@@ -108,6 +109,7 @@ class PlacedVm(Struct, frozen=True):
     placement: Placement
     provenance: str = "predicted"
     platform_name: str | None = None
+    came: str = ""
 
     @property
     def called(self) -> str:

@@ -315,6 +315,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "null-condition": "Null condition",
     "null-value-as-key": "Null value as key",
     "null-value-in-a-collection": "Null value in a collection",
+    "number-of-servers-without-a-value": "Number of servers without a value",
     "number-too-large": "Number too large",
     "object-has-another-owner": "Object has another owner",
     "object-not-told": "Object not told",

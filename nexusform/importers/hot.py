@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.importers.hot_servers import (
+    ANTI_AFFINITY,
     HINTS,
     Hints,
     Reading,
@@ -50,9 +51,11 @@ class HotVnf(Struct, frozen=True):
 
 
 def read_hot(
-    text: str, nested: Mapping[str, str], parameters: Mapping[str, Any], known: frozenset[str] = frozenset()
+    text: str, nested: Mapping[str, str], parameters: Mapping[str, Any], known: Mapping[str, bool]
 ) -> HotVnf:
-    """The VNF of a HOT file and its nested templates by file name. `known` are VDUs of a VNFD beside it."""
+    """The VNF of a HOT file and its nested templates by file name. `known` are the VDUs of a VNFD beside it,
+    and whether it says how many of each there are.
+    """
     reading = Reading(nested, known)
     notes = reading.notes[BASE_HOT] = Notes(BASE_HOT)
     documents = open_text(text, notes)
@@ -63,8 +66,9 @@ def read_hot(
             )
         _template(reading, Template(notes, document, parameters), Repeat(), (), 0)
     rules = rules_of(reading.groups, reading.members)
-    vnf = Vnf(tuple(reading.vdus.values()), rules, aspects_of(reading))
-    return HotVnf(vnf, tuple(reading.notes.values()))
+    apart = {name for rule in rules if rule.label == ANTI_AFFINITY for name in rule.vdus}
+    vdus = tuple(replace(vdu, kept_apart=vdu.name in apart) for vdu in reading.vdus.values())
+    return HotVnf(Vnf(vdus, rules, aspects_of(reading)), tuple(reading.notes.values()))
 
 
 def _template(

@@ -17,6 +17,7 @@ from nexusform.importers.vnf_model import (
     INVALID_DOCUMENT,
     MACHINE,
     MOST_INSTANCES,
+    WITHOUT_A_NUMBER,
     Aspect,
     Origin,
     Rule,
@@ -26,9 +27,10 @@ from nexusform.importers.vnf_model import (
 )
 from nexusform.importers.yaml_text import Node, Notes, whole_number
 
+ANTI_AFFINITY: Final = "anti-affinity"
 # policy -> (affinity, hard)
 _POLICIES: Final[Mapping[str, tuple[bool, bool]]] = {
-    "anti-affinity": (False, True),
+    ANTI_AFFINITY: (False, True),
     "affinity": (True, True),
     "soft-anti-affinity": (False, False),
     "soft-affinity": (True, False),
@@ -111,7 +113,7 @@ def _most(policy: str, properties: Node, template: Template) -> int:
     if rule.absent:
         return 1
     number = whole_number(template.value(rule))
-    if policy != "anti-affinity":
+    if policy != ANTI_AFFINITY:
         template.notes.warn(rule, IGNORED, f"{_MOST} is for the policy anti-affinity only; it is ignored.")
         return 1
     if number is None or not 1 <= number <= MOST_INSTANCES:
@@ -191,9 +193,17 @@ _DESIRED: Final = ("desired_capacity", "DesiredCapacity", "size")
 _MIB_PER_GIB: Final = 1024
 
 
+class Open(Struct, frozen=True):
+    """A number without a value: what lacks it, in words, and where."""
+
+    what: str
+    node: Node
+    notes: Notes
+
+
 class Repeat(Struct, frozen=True):
     """How often what is being read is made: at least, at most, and to begin with; and the scaling group
-    that says so.
+    that says so. `open` is where it leaves the number to a value that nobody gives.
     """
 
     least: int = 1
@@ -201,6 +211,7 @@ class Repeat(Struct, frozen=True):
     members: int = 1
     group: str = ""
     said: bool = False
+    open: Open | None = None
 
 
 class Hints(Struct, frozen=True):
@@ -215,7 +226,7 @@ class Reading(Struct):
     """What has been found so far in all templates."""
 
     nested: Mapping[str, str]
-    known: frozenset[str] = frozenset()
+    known: Mapping[str, bool] = field(default_factory=dict)
     notes: dict[str, Notes] = field(default_factory=dict)
     opened: dict[str, Node | None] = field(default_factory=dict)
     vdus: dict[str, Vdu] = field(default_factory=dict)
@@ -247,9 +258,10 @@ def repeat_of(template: Template, resource: tuple[str, Node], outer: Repeat) -> 
     if body.at("type").text == "OS::Heat::ResourceGroup":
         count = _count(template, properties.at("count"))
         number = 1 if count is None else count
+        written = properties.at("count")
         least, members = number, number
         most: int | None = number
-        said = count is not None or properties.at("count").absent
+        said = count is not None or written.absent
     else:
         low = _count(template, first_of(properties, "min_size", "MinSize"))
         high = _count(template, first_of(properties, "max_size", "MaxSize"))
@@ -263,9 +275,9 @@ def repeat_of(template: Template, resource: tuple[str, Node], outer: Repeat) -> 
                 "ignored.",
             )
             most = None
+        written = first_of(properties, *_DESIRED)
         members = desired if desired is not None else (low if low is not None else 1)
-        unset = first_of(properties, *_DESIRED).absent
-        said = desired is not None or (unset and low is not None)
+        said = desired is not None or (written.absent and low is not None)
         members = _within(template, (name, body), members, least, most)
     bound = None if most is None or outer.most is None else min(most * outer.most, MOST_INSTANCES)
     return Repeat(
@@ -274,7 +286,16 @@ def repeat_of(template: Template, resource: tuple[str, Node], outer: Repeat) -> 
         min(members * outer.members, MOST_INSTANCES),
         name,
         said and (outer.said or not outer.group),
+        _open(template, name, written) or outer.open,
     )
+
+
+def _open(template: Template, group: str, written: Node) -> Open | None:
+    value = template.value(written)
+    if not isinstance(value, Unresolved):
+        return None
+    what = f'the number of servers of "{group}" needs a value for {value.what}'
+    return Open(what, written, template.notes)
 
 
 def first_of(node: Node, *names: str) -> Node:
@@ -334,7 +355,9 @@ def note_server(
     around = template.scope.rpartition("/")[2] or repeat.group
     called = name
     if name not in reading.known:  # the VNFD may call a VDU like what stands around its server
-        called = next((n for n in (around, repeat.group) if n in reading.known - reading.vdus.keys()), name)
+        called = next(
+            (n for n in (around, repeat.group) if n in reading.known.keys() - reading.vdus.keys()), name
+        )
     if called in reading.vdus:
         called = f"{around}-{name}" if around not in {"", name} else f"{name}-{properties.line}"
         if called in reading.vdus:
@@ -348,11 +371,24 @@ def note_server(
         return
     size = _size(template, properties)
     origin = Origin(notes.file, properties.line)
+    own = properties.at(HINTS)
+    # Tacker's driver looks at what the top template hands on, never into a nested one.
+    hinted = bool(hints) or (not own.absent and not template.chain)
     reading.vdus[called] = Vdu(
-        called, origin, size, repeat.least, repeat.most, repeat.members, repeat.said, repeat.said
+        called,
+        origin,
+        size,
+        repeat.least,
+        repeat.most,
+        repeat.members,
+        stated=repeat.said,
+        bounded=repeat.said,
+        hinted=hinted,
     )
     reading.scaled_by[called] = repeat.group
-    own = properties.at(HINTS)
+    if repeat.open is not None and not reading.known.get(called):
+        text = f"{repeat.open.what}; give it in parameters. Until then the least, or 1, is taken."
+        repeat.open.notes.warn(repeat.open.node, WITHOUT_A_NUMBER, text)
     zone = properties.at("availability_zone")
     if not zone.absent and isinstance(template.value(zone), str):
         notes.warn(

@@ -47,14 +47,14 @@ def read_vnf(sources: VnfSources) -> ReadVnf:
     if sources.vnfd is not None:
         descriptor = read_vnfd(sources.vnfd, sources.parameters, sources.flavour_id, notes)
     if sources.base_hot is not None:
-        known = frozenset(vdu.name for vdu in descriptor.vdus) if descriptor is not None else frozenset()
+        known = {vdu.name: vdu.stated for vdu in descriptor.vdus} if descriptor is not None else {}
         template = read_hot(sources.base_hot, sources.nested, sources.parameters, known)
     all_notes = [notes, *(template.notes if template is not None else ())]
     by_file = {known.file: known for known in all_notes}
     if descriptor is None or (template is not None and not descriptor.vdus):
         vnf = template.vnf if template is not None else Vnf()
     elif template is None:
-        vnf = descriptor
+        vnf = replace(descriptor, vdus=tuple(_translated(vdu, descriptor.rules) for vdu in descriptor.vdus))
     else:
         vnf = _merged(descriptor, template, by_file)
     if not vnf.vdus and not any(_has_error(known) for known in all_notes):
@@ -69,6 +69,13 @@ def read_vnf(sources: VnfSources) -> ReadVnf:
 
 def _has_error(notes: Notes) -> bool:
     return any(problem.severity == "error" for problem in notes.findings)
+
+
+def _translated(vdu: Vdu, rules: tuple[Rule, ...]) -> Vdu:
+    """A VDU without a HOT file, as a translation of its rules into server groups would have it."""
+    own = [rule for rule in rules if rule.scope == MACHINE and vdu.name in rule.vdus]
+    kept_apart = any(rule.hard and not rule.affinity for rule in own)
+    return replace(vdu, kept_apart=kept_apart, hinted=bool(own))
 
 
 # --- both documents ----------------------------------------------------------------------------
@@ -105,7 +112,7 @@ def _vdu(vdu: Vdu, made: Vdu | None, size_now: int, notes: dict[str, Notes]) -> 
         vdu.size.memory_gib or made.size.memory_gib,
         vdu.size.disk_gib if vdu.size.disk_gib is not None else made.size.disk_gib,
     )
-    sized = replace(vdu, size=size)
+    sized = replace(vdu, size=size, kept_apart=made.kept_apart, hinted=made.hinted)
     if not made.stated:
         return sized
     if vdu.stated and size_now != made.initial:

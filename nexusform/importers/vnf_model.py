@@ -23,6 +23,7 @@ MOST_INSTANCES: Final = 10_000
 CORRECTED: Final = "document-read-with-a-correction"
 IGNORED: Final = "not-read-for-placement"
 CONTRADICTORY: Final = "contradictory-documents"
+WITHOUT_A_NUMBER: Final = "number-of-servers-without-a-value"
 INVALID_DOCUMENT: Final = "invalid-vnf-document"
 
 
@@ -46,7 +47,9 @@ class Size(Struct, frozen=True):
 
 class Vdu(Struct, frozen=True):
     """One kind of VM. `initial` is its number at scale level 0; `maximum` None = unbounded. `stated` and
-    `bounded`: the document gives the number, the bounds.
+    `bounded`: the document gives the number, the bounds. What Tacker's management driver goes by, when it
+    labels workers: `kept_apart`, in a server group of the whole VNF whose policy is exactly anti-affinity;
+    `hinted`, the group that scales it hands scheduler_hints to its servers.
     """
 
     name: str
@@ -57,6 +60,8 @@ class Vdu(Struct, frozen=True):
     initial: int = 1
     stated: bool = True
     bounded: bool = True
+    kept_apart: bool = False
+    hinted: bool = False
 
 
 class Rule(Struct, frozen=True):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import Struct
+
 from nexusform.address import Address
 from nexusform.demands import CONTROL_PLANE_TAINT, GroupRule, NodeMarks, PlacedVm, PoolDemand, VmDemand
 from nexusform.diagnostics import Problem, Severity
@@ -53,6 +55,21 @@ DECIDED: Final = "decided"
 CIS_NODE_LABEL: Final = "CIS-node"
 MACHINE_LABEL: Final = "kubernetes.io/zone"
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+SPECIFICATION: Final = "specification"
+MGMT_DRIVER: Final = "mgmt_driver"
+INSTANTIATED: Final = "instantiated"
+SCALED: Final = "scaled"
+HEALED: Final = "healed"
+# How a VNFC came, by what its VM says of it: the trigger of the plan that places it, or a recorded word.
+# Whatever else makes a VM of a VNF that stands anew is healing in Tacker's words.
+_CAME: Final = {
+    "": INSTANTIATED,
+    "new": INSTANTIATED,
+    "cluster_replaced": INSTANTIATED,
+    "requested": INSTANTIATED,
+    "scale_out": SCALED,
+    SCALED: SCALED,
+}
 UNSATISFIABLE: Final = "anti-affinity-cannot-be-met"
 TOO_LARGE: Final = "anti-affinity-cannot-be-met-at-the-largest-scale"
 
@@ -65,6 +82,7 @@ VNFC: Final = ObjectType.of(
         "availability_zone": STRING,
         "numa_cells": ListType(NUMBER),
         "labels": MapType(STRING),
+        "came": STRING,
         "provenance": STRING,
     }
 )
@@ -89,6 +107,22 @@ _SCHEMA: Final = BlockSchema(
         ),
         "scale_levels": _argument(MapType(NUMBER), "Scale level by scaling aspect."),
         "labels": _argument(MapType(STRING), "Further labels of the nodes of its workers."),
+        "label_source": Attribute(
+            STRING,
+            f'Who labels workers with their hardware: "{SPECIFICATION}", every worker with {CIS_NODE_LABEL}, '
+            f'{MACHINE_LABEL} and {ZONE_LABEL}; "{MGMT_DRIVER}", as the management driver does that Tacker '
+            f"ships: {CIS_NODE_LABEL} at instantiation where a worker is in a server group whose policy is "
+            "exactly anti-affinity, at scale-out and healing where its scaling group hands on "
+            "scheduler_hints.",
+            optional=True,
+            choices=(SPECIFICATION, MGMT_DRIVER),
+            decides_placement=True,
+        ),
+        "grant_zone": _argument(
+            STRING,
+            f'Id of the zone that the NFVO\'s grants name. Only with label_source = "{MGMT_DRIVER}", which '
+            f"then labels the same workers with {MACHINE_LABEL}.",
+        ),
         "taints": _argument(
             DYNAMIC,
             "Taints of the nodes of its workers: a list of { key, value, effect }; value may be left out.",
@@ -126,6 +160,15 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
         )
     problems += kubelet_problems(attributes.get("kubelet"), ("kubelet",))
     problems += _taint_problems(attributes.get("taints"))
+    if attributes.get("grant_zone") is not None and attributes.get("label_source") in (None, SPECIFICATION):
+        problems.append(
+            Problem(
+                ("grant_zone",),
+                "conflicting-arguments",
+                f'grant_zone is read with label_source = "{MGMT_DRIVER}" alone. Set that, or drop '
+                "grant_zone.",
+            )
+        )
     parameters = attributes.get("parameters")
     if is_known(parameters) and not isinstance(parameters, dict):
         problems.append(
@@ -305,6 +348,7 @@ def standing(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
                 vnfc["machine"], vnfc["rack"], vnfc["availability_zone"], tuple(vnfc.get("numa_cells") or ())
             ),
             vnfc.get("provenance") or DECIDED,
+            came=vnfc.get("came") or "",
         )
         for name, vnfc in vnfcs.items()
         if vnfc.get("machine")
@@ -317,7 +361,7 @@ def assemble(
     placed: Sequence[PlacedVm],
     _unplaced: Unplaced,
 ) -> dict[str, Any]:
-    """`vnfcs` and `node_rules`; labels are derived when read."""
+    """`vnfcs` and `node_rules`; labels are derived when read, and so is `came` of what was instantiated."""
     return {
         "node_rules": _edition(attributes),
         "vnfcs": {
@@ -329,6 +373,7 @@ def assemble(
                 "availability_zone": vm.placement.availability_zone,
                 "numa_cells": list(vm.placement.cells) or None,
                 "provenance": vm.provenance,
+                **_recorded(_came(vm)),
             }
             for vm in placed
         },
@@ -340,22 +385,54 @@ def _edition(attributes: Mapping[str, Any]) -> str | None:
     return edition_of(attributes, "vnfcs", [attributes.get("kubelet"), *blocks])
 
 
-def _labels(attributes: Mapping[str, Any], machine: str, zone: str) -> dict[str, str]:
+def _came(vm: PlacedVm) -> str:
+    return _CAME.get(vm.came, HEALED)
+
+
+def _recorded(came: str) -> dict[str, str]:
+    """What state holds of how a VNFC came; nothing of an instantiated one, as in states of old."""
+    return {} if came == INSTANTIATED else {"came": came}
+
+
+class _Worker(Struct, frozen=True):
+    """A worker as whoever labels it sees it."""
+
+    vdu: str
+    came: str
+    machine: str
+    zone: str
+
+
+def _labels(attributes: Mapping[str, Any], worker: _Worker) -> dict[str, str]:
     """The labels that somebody gives the node of a worker: the user's, its machine and zone."""
     own = attributes.get("labels") or {}
-    return {**own, CIS_NODE_LABEL: machine, MACHINE_LABEL: machine, ZONE_LABEL: zone}
+    if attributes.get("label_source") != MGMT_DRIVER:
+        return {
+            **own,
+            CIS_NODE_LABEL: worker.machine,
+            MACHINE_LABEL: worker.machine,
+            ZONE_LABEL: worker.zone,
+        }
+    vdu = read_documents(attributes).vnf.vdu(worker.vdu)
+    if vdu is None or not (vdu.kept_apart if worker.came == INSTANTIATED else vdu.hinted):
+        return dict(own)
+    granted = attributes.get("grant_zone")
+    zone = {MACHINE_LABEL: str(granted)} if granted else {}
+    return {**own, CIS_NODE_LABEL: worker.machine, **zone}
 
 
 def present(attributes: Mapping[str, Any], name: str) -> Any:
-    """VNFCs are read with their labels."""
+    """VNFCs are read with their labels and how they came."""
     value = attributes.get(name)
     if name != "vnfcs" or not isinstance(value, Mapping):
         return value
     shown: dict[str, Any] = {}
     for vnfc, values in value.items():
         works = _role(attributes, values["vdu"]) == WORKER
-        labels = _labels(attributes, values["machine"], values["availability_zone"]) if works else {}
-        shown[vnfc] = {**values, "labels": labels}
+        came = values.get("came") or INSTANTIATED
+        worker = _Worker(values["vdu"], came, values["machine"], values["availability_zone"])
+        labels = _labels(attributes, worker) if works else {}
+        shown[vnfc] = {**values, "came": came, "labels": labels}
     return shown
 
 
@@ -366,7 +443,8 @@ def node(attributes: Mapping[str, Any], vm: PlacedVm, _cluster: Mapping[str, Any
     kubelet = kubelet_of(Platform.KUBEADM, _edition(attributes), *blocks)
     if _role(attributes, vm.pool) != WORKER:
         return NodeMarks({}, (CONTROL_PLANE_TAINT,), kubelet)
-    labels = _labels(attributes, vm.placement.machine, vm.placement.availability_zone)
+    worker = _Worker(vm.pool, _came(vm), vm.placement.machine, vm.placement.availability_zone)
+    labels = _labels(attributes, worker)
     taints = [
         Taint(str(taint["key"]), str(taint.get("value") or ""), str(taint["effect"]))
         for taint in attributes.get("taints") or ()

@@ -267,6 +267,67 @@ class TestLifecycle:
         assert min(vnfcs(applied(result, state))) == "w-masterNode-0"
 
 
+# The group of workers hands its hints on under the name that Tacker's driver looks for.
+DRIVER = {
+    **PODAFFINITY,
+    "label_source": "mgmt_driver",
+    "base_hot": PODAFFINITY["base_hot"].replace(
+        "group: { get_resource: workers", "scheduler_hints: { get_resource: workers"
+    ),
+    "nested": {
+        name: text.replace("get_param: group", "get_param: scheduler_hints")
+        for name, text in PODAFFINITY["nested"].items()
+    },
+}
+SOFT_DRIVER = {**DRIVER, "base_hot": DRIVER["base_hot"].replace("'anti-affinity'", "'soft-anti-affinity'")}
+
+
+def worker_labels(state: State) -> list[dict[str, str]]:
+    labels = state.outputs["labels"].value
+    return [labels[name] for name, vm in vnfcs(state).items() if vm["vdu"] == "workerNode"]
+
+
+class TestLabelSource:
+    def test_the_driver_labels_those_that_a_group_keeps_apart_with_their_machine_alone(self) -> None:
+        state = applied(good(planned(DRIVER)))
+        workers = [vm for vm in vnfcs(state).values() if vm["vdu"] == "workerNode"]
+        assert worker_labels(state) == [{"CIS-node": vm["machine"]} for vm in workers]
+
+    def test_the_zone_is_the_one_of_the_grant(self) -> None:
+        state = applied(good(planned({**DRIVER, "grant_zone": "az-1", "labels": {"a": "b"}})))
+        assert [labels["kubernetes.io/zone"] for labels in worker_labels(state)] == ["az-1", "az-1"]
+        assert {labels["a"] for labels in worker_labels(state)} == {"b"}
+
+    def test_soft_groups_are_labelled_when_scaled_and_healed_and_that_is_remembered(self) -> None:
+        state = applied(good(planned(SOFT_DRIVER)))
+        assert worker_labels(state) == [{}, {}]
+        assert all("came" not in vm for vm in vnfcs(state).values())
+        larger = {**SOFT_DRIVER, "scale_levels": {"worker_instance": 1}}
+        state = applied(good(planned(larger, state)), state)
+        assert [bool(labels) for labels in worker_labels(state)] == [False, False, True]
+        result = good(planned(larger, state, replaces=(f"{VNF}:v-workerNode-0",)))
+        state = applied(result, state)
+        assert [bool(labels) for labels in worker_labels(state)] == [True, False, True]
+        assert vnfcs(state)["v-workerNode-0"]["came"] == "healed"
+        assert vnfcs(state)["v-workerNode-2"]["came"] == "scaled"
+        assert is_empty(planned(larger, state))
+
+    def test_hints_under_another_name_are_labelled_at_instantiation_alone(self) -> None:
+        hidden = {**PODAFFINITY, "label_source": "mgmt_driver"}
+        state = applied(good(planned(hidden)))
+        state = applied(good(planned({**hidden, "scale_levels": {"worker_instance": 1}}, state)), state)
+        assert [bool(labels) for labels in worker_labels(state)] == [True, True, False]
+
+    def test_rules_of_a_vnfd_alone_count_as_their_translation(self) -> None:
+        state = applied(good(planned({**SPECIFICATION_VNFD, "label_source": "mgmt_driver"})))
+        assert all(set(labels) == {"CIS-node"} for labels in worker_labels(state))
+
+    def test_mistakes(self) -> None:
+        found = errors(planned({**PODAFFINITY, "grant_zone": "az-1"}))
+        assert 'label_source = "mgmt_driver"' in texts(found)
+        assert errors(planned({**PODAFFINITY, "label_source": "driver"}))
+
+
 def rule(kind: str, scope: str, vdus: list[str]) -> dict[str, Any]:
     return {"type": f"tosca.policies.nfv.{kind}Rule", "properties": {"scope": scope}, "targets": vdus}
 

@@ -212,7 +212,7 @@ def _place(
     answer = vms.site.place(demand, decided=vms.demand.provenance == "decided")
     if not isinstance(answer, Shortage):
         vms.tokens[key], placement = answer
-        vms.placed[key] = _decided(vms.demand, pool, number, name, placement)
+        vms.placed[key] = _decided(vms, pool, number, name, placement)
         return
     vms.failed[key] = answer
     if answer.binding == hint_rule.FILTER.name:
@@ -232,15 +232,15 @@ def _pin(vms: VmObject, pool: PoolDemand, number: int | str, name: str) -> None:
     key = (pool.pool, number)
     demand = demand_for(vms.demand, pool, number)
     vms.tokens[key], placement, refusal = vms.site.pin(demand, pool.pinned)
-    vms.placed[key] = _decided(vms.demand, pool, number, name, placement)
+    vms.placed[key] = _decided(vms, pool, number, name, placement)
     if refusal:
         vms.crowded.append(refusal)
 
 
-def _decided(
-    demand: VmDemand, pool: PoolDemand, number: int | str, name: str, placement: Placement
-) -> PlacedVm:
-    return PlacedVm(pool.pool, number, name, pool.sku.name, placement, demand.provenance)
+def _decided(vms: VmObject, pool: PoolDemand, number: int | str, name: str, placement: Placement) -> PlacedVm:
+    assert vms.demand is not None
+    came = vms.trigger_of((pool.pool, number))
+    return PlacedVm(pool.pool, number, name, pool.sku.name, placement, vms.demand.provenance, came=came)
 
 
 def group_hints(vms: VmObject, pool: PoolDemand) -> list[Hint]:
