@@ -38,7 +38,7 @@ class FleetMember(Struct, frozen=True):
     cluster_id: str
 
 
-class _Square(Struct, frozen=True):
+class Square(Struct, frozen=True):
     """Where a placement and a cluster meet: the binding, or why there is none ("" where nobody says)."""
 
     binding: PlacementChange | None = None
@@ -55,14 +55,41 @@ class _Square(Struct, frozen=True):
         return ": ".join(text for text in (row.trigger, reason) if text)
 
 
+class FleetMatrix(Struct, frozen=True):
+    """Placements in the plan's order, clusters by name, and what is known of each pair. `clusters` is empty
+    where they are too many for a picture.
+    """
+
+    placements: tuple[str, ...]
+    clusters: tuple[str, ...]
+    squares: Mapping[tuple[str, str], Square]
+
+    def square(self, placement: str, cluster: str) -> Square:
+        """Where the two meet."""
+        return self.squares.get((placement, cluster), Square())
+
+
+def fleet_matrix(plan: Plan) -> FleetMatrix:
+    """The bindings of a plan, and why other clusters have none."""
+    bindings = [row for row in plan.placements if row.kind == "binding"]
+    squares = _squares(bindings, plan)
+    placements = dict.fromkeys(str(row.address) for row in bindings)
+    clusters = {cluster for _, cluster in squares}
+    members = {member.name for member in fleet_members(plan)}
+    if len(clusters | members) <= _WIDEST_GRID:
+        clusters |= members
+    columns = sorted(clusters) if len(clusters) <= _WIDEST_GRID else ()
+    return FleetMatrix(tuple(placements), tuple(columns), squares)
+
+
 def fleet_part(plan: Plan) -> Part:
     """The section of bindings; nothing when the plan has none."""
     bindings = [row for row in plan.placements if row.kind == "binding"]
     if not bindings:
         return None
-    members = {member.name for member in fleet_members(plan)}
-    squares = _squares(bindings, plan)
-    return section("fleet", "Fleet", _grid(bindings, squares, members), _reasons(squares))
+    matrix = fleet_matrix(plan)
+    drawn = _grid(matrix) if matrix.clusters else _one_by_one(bindings)
+    return section("fleet", "Fleet", drawn, _reasons(matrix.squares))
 
 
 def fleet_members(plan: Plan) -> list[FleetMember]:
@@ -86,14 +113,14 @@ def binding_cluster(row: PlacementChange) -> str:
 # --- the matrix --------------------------------------------------------------------------------
 
 
-def _squares(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str, str], _Square]:
+def _squares(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str, str], Square]:
     """What is known of every placement and cluster: bindings first, then refusals by rules, then statuses."""
-    squares: dict[tuple[str, str], _Square] = {}
+    squares: dict[tuple[str, str], Square] = {}
     for row in rows:
-        squares[str(row.address), binding_cluster(row)] = _Square(row)
+        squares[str(row.address), binding_cluster(row)] = Square(row)
     for row in rows:
         for refusal in row.rejected:
-            square = _Square(None, refusal.rule, refusal.reason)
+            square = Square(None, refusal.rule, refusal.reason)
             squares.setdefault((str(row.address), refusal.candidate), square)
     placements = {str(row.address) for row in rows}
     for change in plan.changes:
@@ -101,7 +128,7 @@ def _squares(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str, str
         if placement not in placements or change.after is None or change.sensitive_after:
             continue
         for cluster, message in _unpicked(change.after):
-            squares.setdefault((placement, cluster), _Square(None, "", message))
+            squares.setdefault((placement, cluster), Square(None, "", message))
     return squares
 
 
@@ -119,18 +146,10 @@ def _unpicked(placement: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
             yield cluster, str(first.get("message", ""))
 
 
-def _grid(
-    rows: Sequence[PlacementChange], squares: Mapping[tuple[str, str], _Square], members: set[str]
-) -> Part:
+def _grid(matrix: FleetMatrix) -> Part:
     """A row per placement, a column per cluster, the binding in each cell."""
-    clusters = {cluster for _, cluster in squares}
-    if len(clusters) > _WIDEST_GRID:
-        return _one_by_one(rows)
-    if len(clusters | members) <= _WIDEST_GRID:
-        clusters |= members
-    columns = sorted(clusters)
-    placements = list(dict.fromkeys(str(row.address) for row in rows))
-    lines = [_line(placement, columns, squares) for placement in placements[:_MOST_ROWS]]
+    columns, placements = matrix.clusters, matrix.placements
+    lines = [_line(placement, matrix) for placement in placements[:_MOST_ROWS]]
     heads = [element("th", name, scope="col") for name in ("Placement", *columns)]
     inner = element(
         "table",
@@ -144,13 +163,13 @@ def _grid(
     return [_cut(len(placements)), box]
 
 
-def _line(placement: str, columns: Sequence[str], squares: Mapping[tuple[str, str], _Square]) -> Markup:
-    """A placement's row: how many clusters it has, then each."""
-    cells = [_cell(squares.get((placement, cluster), _Square())) for cluster in columns]
+def _line(placement: str, matrix: FleetMatrix) -> Markup:
+    """A placement's row."""
+    cells = [_cell(matrix.square(placement, cluster)) for cluster in matrix.clusters]
     return element("tr", element("th", element("code", placement), scope="row"), cells)
 
 
-def _cell(square: _Square) -> Markup:
+def _cell(square: Square) -> Markup:
     """One cell of the matrix; its `data-tip` is what the pointer shows."""
     row = square.binding
     if row is None:
@@ -162,13 +181,23 @@ def _cell(square: _Square) -> Markup:
 
 def _binding(row: PlacementChange) -> Part:
     """What a cell says of a binding: its state and its scores."""
-    place = row.target or row.source
-    state = str(place.state) if isinstance(place, Binding) else row.action.value
-    scores = ", ".join(f"{_SCORES.get(name, name)} {score}" for name, score in sorted(row.scores.items()))
+    scores = scores_text(row)
     return [
-        element("span", f"{_SIGNS[row.action]} {state}".strip(), class_=f"mark-{row.action.value}"),
+        element("span", state_text(row), class_=f"mark-{row.action.value}"),
         element("div", scores, class_="quiet small") if scores else None,
     ]
+
+
+def state_text(row: PlacementChange) -> str:
+    """What becomes of a binding: `+ Bound`."""
+    place = row.target or row.source
+    state = str(place.state) if isinstance(place, Binding) else row.action.value
+    return f"{_SIGNS[row.action]} {state}".strip()
+
+
+def scores_text(row: PlacementChange) -> str:
+    """`affinity 20, spread 0`; "" where nothing was scored."""
+    return ", ".join(f"{_SCORES.get(name, name)} {score}" for name, score in sorted(row.scores.items()))
 
 
 def _one_by_one(rows: Sequence[PlacementChange]) -> Part:
@@ -181,7 +210,7 @@ def _cut(count: int) -> Part:
     return element("p", f"The first {_MOST_ROWS:,} of {count:,} are listed.") if count > _MOST_ROWS else None
 
 
-def _reasons(squares: Mapping[tuple[str, str], _Square]) -> Part:
+def _reasons(squares: Mapping[tuple[str, str], Square]) -> Part:
     """Why each cluster is picked or not, folded; and where to ask when nothing says why not."""
     lines: list[tuple[str, str, str, str]] = []
     for (placement, cluster), square in squares.items():

@@ -78,7 +78,7 @@ STYLE: Final = Markup(
     "text{font-family:system-ui,'Segoe UI',Roboto,'DejaVu Sans',Helvetica,Arial,sans-serif;"
     "font-size:11px;fill:#1b1f24}"
     ".page{fill:#ffffff}.heading{font-size:16px;font-weight:600}.side{font-size:13px;font-weight:600}"
-    ".rack{font-size:11px;font-weight:600}.small{font-size:8px}"
+    ".rack{font-size:11px;font-weight:600}.small{font-size:8px}.slim{font-size:10px;fill:#57606a}"
     ".slot{fill:#57606a;text-anchor:end;font-size:10px}"
     ".key{text-anchor:middle;font-size:10px;font-weight:600}.dark{fill:#000000}.light{fill:#ffffff}"
     ".cell{fill:#f3f4f6;stroke:#8c959f;stroke-width:.75}.refused{fill:url(#refusing)}"

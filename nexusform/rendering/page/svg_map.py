@@ -1,4 +1,5 @@
-"""The rack map as one SVG file: racks side by side, a row per machine, a box per NUMA cell.
+"""The rack map as one SVG file: racks side by side, a row per machine, a box per NUMA cell; of a plan without
+a site the fleet as a matrix of placements and clusters.
 
 Nothing is fetched from anywhere. Above LARGE machines on a site the drawing is condensed: no texts
 in the boxes, one tooltip per machine, and only the side after the plan.
@@ -12,9 +13,16 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.planning.plan import Plan
+from nexusform.planning.plan import PlacementAction, Plan
 from nexusform.rendering.notation.markup import Markup, joined, shape
 from nexusform.rendering.notation.places import place_text
+from nexusform.rendering.page.fleet_parts import (
+    FleetMatrix,
+    Square,
+    fleet_matrix,
+    scores_text,
+    state_text,
+)
 from nexusform.rendering.page.legend import (
     STYLE,
     Paint,
@@ -49,7 +57,11 @@ _CONDENSED: Final = _Scale(row=5, gap=1, cell=24, label=0, racks_per_line=20, te
 
 def render_svg(plan: Plan) -> str:
     """The rack map of a plan as an SVG document, a newline at its end."""
-    return svg_of(build_rack_maps(plan))
+    maps = build_rack_maps(plan)
+    matrix = fleet_matrix(plan)
+    if maps or not matrix.clusters:
+        return svg_of(maps)
+    return _fleet_svg(matrix)
 
 
 def svg_of(maps: Sequence[SiteMap]) -> str:
@@ -64,19 +76,24 @@ def svg_of(maps: Sequence[SiteMap]) -> str:
     if not maps:
         parts.append(_text(_MARGIN, top + 14, "The plan knows no site.", "heading"))
         top += 40
-    wide, high = width + 2 * _MARGIN, top
+    patterns = definitions(maps)
+    return _document(_title(maps), _description(maps), [patterns, *parts], width, top)
+
+
+def _document(title: str, description: str, parts: Sequence[Markup], width: int, height: int) -> str:
+    """A whole file: parts of this width, with margins beside them, on a white page."""
+    wide = width + 2 * _MARGIN
     whole = shape(
         "svg",
-        shape("title", _title(maps), id="map-title"),
-        shape("desc", _description(maps), id="map-desc"),
+        shape("title", title, id="map-title"),
+        shape("desc", description, id="map-desc"),
         STYLE,
-        definitions(maps),
-        shape("rect", class_="page", width=wide, height=high),
+        shape("rect", class_="page", width=wide, height=height),
         parts,
         xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {wide} {high}",
+        viewBox=f"0 0 {wide} {height}",
         width=wide,
-        height=high,
+        height=height,
         role="img",
         aria_labelledby="map-title map-desc",
     )
@@ -330,3 +347,54 @@ def _hardware(machine: MapMachine) -> str:
 
 def _text(left: float, top: float, text: str, kind: str) -> Markup:
     return shape("text", joined(text), class_=kind, x=round(left, 2), y=top)
+
+
+# --- a fleet without a site --------------------------------------------------------------------
+
+_SQUARE_WIDTH: Final = 132
+_SQUARE_HEIGHT: Final = 40
+_LETTER: Final = 7.4  # pixels, about
+
+
+def _fleet_svg(matrix: FleetMatrix) -> str:
+    """Placements down, clusters across, what becomes of each binding where they meet."""
+    label = round(max(len(placement) for placement in matrix.placements) * _LETTER) + 16
+    columns = {name: _MARGIN + label + at * _SQUARE_WIDTH for at, name in enumerate(matrix.clusters)}
+    parts = [_text(_MARGIN, _MARGIN + 16, "Fleet", "heading")]
+    parts += [_text(left + 4, _MARGIN + 42, name, "rack") for name, left in columns.items()]
+    top = _MARGIN + 50
+    for placement in matrix.placements:
+        parts.append(_text(_MARGIN, top + 22, placement, "rack"))
+        for cluster, left in columns.items():
+            parts.append(_moved(_fleet_square(matrix.square(placement, cluster)), left, top))
+        top += _SQUARE_HEIGHT
+    picked = sum(square.binding is not None for square in matrix.squares.values())
+    counts = (
+        counted(len(matrix.placements), "placement"),
+        counted(len(matrix.clusters), "cluster"),
+        counted(picked, "binding"),
+    )
+    width = label + len(columns) * _SQUARE_WIDTH
+    return _document("Fleet", f"{', '.join(counts)}.", parts, width, top + _MARGIN)
+
+
+def _fleet_square(square: Square) -> list[Markup]:
+    """One square: white where nothing is bound, else by what becomes of the binding."""
+    row = square.binding
+    fill = "#ffffff" if row is None else _FATES.get(row.action, "#fff8c5")
+    wide, high = _SQUARE_WIDTH - 4, _SQUARE_HEIGHT - 4
+    parts = [shape("title", square.why)] if square.why else []
+    parts.append(shape("rect", class_="cell", width=wide, height=high, style=f"fill:{fill}"))
+    if row is not None:
+        parts.append(_text(8, 16, state_text(row), "rack"))
+        parts.append(_text(8, 30, scores_text(row), "slim"))
+    elif square.why_not:
+        parts.append(_text(8, 22, f"refused: {square.rule}" if square.rule else "not picked", "slim"))
+    return parts
+
+
+_FATES: Final = {
+    PlacementAction.PLACE: "#dafbe1",
+    PlacementAction.KEEP: "#f3f4f6",
+    PlacementAction.REMOVE: "#ffebe9",
+}

@@ -91,3 +91,15 @@ def test_a_large_site_is_condensed(tmp_path: Path) -> None:
 def test_a_plan_without_a_site() -> None:
     root = ET.fromstring(render_svg(Plan()))
     assert "The plan knows no site." in [t.text for t in root.iter(f"{SVG}text")]
+
+
+def test_a_plan_without_a_site_shows_its_fleet(examples: dict[str, RealPlan]) -> None:
+    root = drawn(examples["fleet"])
+    texts = [t.text or "" for t in root.iter(f"{SVG}text")]
+    assert "fleet_cluster_resource_placement.most_cpu" in texts
+    assert {"bravelion", "cluster1", "smartfish"} <= set(texts)
+    assert texts.count("+ Bound") == 8
+    assert "affinity 100, spread 0" in texts
+    by_id = {e.get("id"): e.text or "" for e in root.iter() if e.get("id")}
+    assert by_id["map-desc"] == "3 placements, 6 clusters, 8 bindings."
+    assert len([t for t in root.iter(f"{SVG}title") if "picked by scheduling policy" in (t.text or "")]) == 8

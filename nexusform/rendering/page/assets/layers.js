@@ -85,7 +85,8 @@ function entry(kind, text, words) {
 /** Clusters with their VMs, then only those marks that the map bears. */
 function clusterLegend(site, model) {
   const counts = new Map();
-  for (const vm of model.vms) if (vm.after) counts.set(vm.paint, (counts.get(vm.paint) || 0) + 1);
+  const side = map.view === "before" ? "before" : "after";
+  for (const vm of model.vms) if (vm[side]) counts.set(vm.paint, (counts.get(vm.paint) || 0) + 1);
   const entries = site.clusters.map((paint) => make("li", {}, make("button", { type: "button", class: "pick", "aria-pressed": filters.cluster === paint.name ? "true" : "false", onclick: () => setFilter("cluster", filters.cluster === paint.name ? "" : paint.name) },
     make("span", { class: `swatch paint-${paint.colour} ${paint.pattern}`, "aria-hidden": "true" }, paint.key), `${paint.name} (${counts.get(paint) || 0})`)));
   const verb = plan.errored ? "would be placed" : "placed";

@@ -55,7 +55,8 @@ function startPrinting() {
     frame.stage.style.width = wide;
     drawStage(frame.stage);
   };
-  window.addEventListener("beforeprint", () => { redraw("1040px"); printers.forEach((print) => print()); });
+  const unfold = () => document.querySelectorAll(".reasons, main > details").forEach((part) => { part.open = true; });
+  window.addEventListener("beforeprint", () => { redraw("1040px"); unfold(); printers.forEach((print) => print()); });
   window.addEventListener("afterprint", () => redraw(""));
 }
 
