@@ -197,6 +197,19 @@ def test_a_member_that_no_placement_wants_has_its_column(plans: SimpleNamespace)
     assert "Why a cluster was not picked: plan with -placements=all" in words
 
 
+def test_a_placement_s_status_says_why_a_cluster_has_none(plans: SimpleNamespace) -> None:
+    plan = plans.fleet_and_pods()
+    unpicked = {"type": "Scheduled", "status": "False", "message": "south is tainted"}
+    after = {"placement_statuses": [{"cluster_name": "south", "conditions": [unpicked]}]}
+    address = plan.placements[0].address
+    told = plans.change(address, Action.UPDATE, after, after)
+    _, outline, _ = page_of(replace(plan, changes=(*plan.changes, told)))
+    assert ("td", "data-tip", "south is tainted") in outline.attributes
+    words = "".join(outline.words)
+    assert "not picked" in words
+    assert "southnot pickedsouth is tainted" in words
+
+
 def test_a_large_fleet_is_listed(plans: SimpleNamespace) -> None:
     row = plans.fleet_and_pods().placements[0]
     rows = tuple(

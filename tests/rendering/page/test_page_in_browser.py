@@ -179,6 +179,7 @@ def test_a_failure_plays_on_the_map(browser: Browser, examples: dict[str, RealPl
     assert browser.text("#step-title") == "4 VMs of 4 come back elsewhere"
     assert browser.count(".arrows .arrow") == 4
     assert browser.run("return document.activeElement.name") == "on"
+    assert AXE is None or browser.violations() == []
     assert browser.console() == []
 
 
