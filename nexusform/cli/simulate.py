@@ -11,11 +11,12 @@ from msgspec import Struct
 from nexusform.cli.answers import Answer, AnswerFlags, tell
 from nexusform.cli.arguments import choice, group, number, positional, switch, text, texts
 from nexusform.cli.commands import Entry, LazyGroup, command
-from nexusform.cli.flags import ViewFlags, place_of, state_flag
+from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
 from nexusform.diagnostics import Diagnostic, Refused
 from nexusform.whatif.failure import Failure
 from nexusform.whatif.pods_down import ClusterPods
 from nexusform.whatif.world_view import SiteView, WorldView
+from nexusform.workflow.place import Place
 from nexusform.workflow.simulate import World, open_world
 
 Named = TypeVar("Named")
@@ -43,11 +44,11 @@ def _named(result: Named | Diagnostic) -> Named:
 
 
 def _ask(
-    state: str, flags: AnswerFlags, view: ViewFlags, question: Callable[[WorldView, World], Answer]
+    place: Place, flags: AnswerFlags, view: ViewFlags, question: Callable[[WorldView, World], Answer]
 ) -> int:
     """Open the world, ask, and tell; problems are told instead."""
     screen = view.screen()
-    world = open_world(place_of(state), flags.plan)
+    world = open_world(place, flags.plan)
     screen.diagnostics(world.diagnostics, world.sources)
     if world.view is None:
         return 1
@@ -75,6 +76,7 @@ class CapacityArguments(Struct, frozen=True, kw_only=True):
     site: str = text("Only this site", metavar="ID")
     answer: AnswerFlags = group(AnswerFlags)
     state: str = state_flag()
+    variables: tuple[tuple[str, str], ...] = variable_flags()
     view: ViewFlags = group(ViewFlags)
 
 
@@ -99,7 +101,7 @@ def capacity(arguments: CapacityArguments) -> int:
         outline = capacity_outline(capacities, world.origin)
         return Answer("capacity", world.origin, outline, capacity_document(capacities))
 
-    return _ask(arguments.state, arguments.answer, arguments.view, question)
+    return _ask(place_of(arguments.state, arguments.variables), arguments.answer, arguments.view, question)
 
 
 class RuntimeUpgradeArguments(Struct, frozen=True, kw_only=True):
@@ -115,6 +117,7 @@ class RuntimeUpgradeArguments(Struct, frozen=True, kw_only=True):
     drain: bool = switch("Machines lose power instead of being drained first", default=True)
     answer: AnswerFlags = group(AnswerFlags)
     state: str = state_flag()
+    variables: tuple[tuple[str, str], ...] = variable_flags()
     view: ViewFlags = group(ViewFlags)
 
 
@@ -147,7 +150,7 @@ def runtime_upgrade(arguments: RuntimeUpgradeArguments) -> int:
         document = runtime_upgrade_document(upgrades)
         return Answer("runtime-upgrade", world.origin, outline, document, page=page)
 
-    return _ask(arguments.state, arguments.answer, arguments.view, question)
+    return _ask(place_of(arguments.state, arguments.variables), arguments.answer, arguments.view, question)
 
 
 class KubernetesUpgradeArguments(Struct, frozen=True, kw_only=True):
@@ -156,6 +159,7 @@ class KubernetesUpgradeArguments(Struct, frozen=True, kw_only=True):
     cluster: str = positional()
     answer: AnswerFlags = group(AnswerFlags)
     state: str = state_flag()
+    variables: tuple[tuple[str, str], ...] = variable_flags()
     view: ViewFlags = group(ViewFlags)
 
 
@@ -180,7 +184,7 @@ def kubernetes_upgrade(arguments: KubernetesUpgradeArguments) -> int:
         outline = kubernetes_upgrade_outline(upgrade, world.origin)
         return Answer("kubernetes-upgrade", world.origin, outline, kubernetes_upgrade_document(upgrade))
 
-    return _ask(arguments.state, arguments.answer, arguments.view, question)
+    return _ask(place_of(arguments.state, arguments.variables), arguments.answer, arguments.view, question)
 
 
 class FailureArguments(Struct, frozen=True, kw_only=True):
@@ -192,6 +196,7 @@ class FailureArguments(Struct, frozen=True, kw_only=True):
     site: str = text("This site is lost", metavar="ID")
     answer: AnswerFlags = group(AnswerFlags)
     state: str = state_flag()
+    variables: tuple[tuple[str, str], ...] = variable_flags()
     view: ViewFlags = group(ViewFlags)
 
 
@@ -218,7 +223,7 @@ def failure(arguments: FailureArguments) -> int:
 
         return Answer("failure", world.origin, outline, failure_document(loss), page=page)
 
-    return _ask(arguments.state, arguments.answer, arguments.view, question)
+    return _ask(place_of(arguments.state, arguments.variables), arguments.answer, arguments.view, question)
 
 
 def _lose(view: WorldView, pods: Mapping[str, ClusterPods], arguments: FailureArguments) -> Failure:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct, field
 
 from nexusform.diagnostics import Severity
 from nexusform.importers.kubernetes_manifests import Fields, Manifest
+from nexusform.scheduling.matching import EXISTS
+from nexusform.scheduling.pods.workloads import Quota, QuotaScope
 from nexusform.scheduling.quantity import Malformed, parse_quantity
 
 NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
@@ -33,16 +35,25 @@ class Defaults(Struct, frozen=True):
     limits: Written
 
 
+class Bounds(Struct, frozen=True):
+    """What one LimitRange lets a container or (`of` = Pod) a whole pod ask for, as written."""
+
+    of: str
+    least: Written
+    most: Written
+
+
 class PodRules(Struct, frozen=True):
     """The objects of a cluster that change its pods.
 
     `runtimes` by name, `defaults` by namespace, `networks` by namespace and name: the resource that each asks
-    for, None where it asks for none.
+    for, None where it asks for none. `bounds` by namespace.
     """
 
     runtimes: Mapping[str, Manifest] = field(default_factory=dict)
     defaults: Mapping[str, Defaults] = field(default_factory=dict)
     networks: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
+    bounds: Mapping[str, Sequence[Bounds]] = field(default_factory=dict)
 
 
 def read_pod_rules(manifests: Iterable[Manifest]) -> PodRules:
@@ -50,18 +61,20 @@ def read_pod_rules(manifests: Iterable[Manifest]) -> PodRules:
     runtimes: dict[str, Manifest] = {}
     defaults: dict[str, Defaults] = {}
     networks: dict[tuple[str, str], str | None] = {}
+    bounds: dict[str, list[Bounds]] = {}
     for manifest in manifests:
         match manifest.group, manifest.kind:
             case "node.k8s.io", "RuntimeClass":
                 runtimes[manifest.name] = manifest
             case "", "LimitRange":
                 _add_defaults(defaults, manifest)
+                bounds.setdefault(manifest.namespace, []).extend(_bounds(manifest))
             case "k8s.cni.cncf.io", "NetworkAttachmentDefinition":
                 annotations = _quiet(manifest).at("metadata").at("annotations")
                 resource = annotations.text(_NETWORK_RESOURCE) or None
                 # A namespaced object of a group that nobody knows: without a namespace it is in "default".
                 networks[manifest.namespace or "default", manifest.name] = resource
-    return PodRules(runtimes, defaults, networks)
+    return PodRules(runtimes, defaults, networks, bounds)
 
 
 def _quiet(manifest: Manifest) -> Fields:
@@ -79,6 +92,81 @@ def _add_defaults(defaults: dict[str, Defaults], manifest: Manifest) -> None:
         requests = {**item.at("min").data, **limits, **item.at("defaultRequest").data}
         known.limits.update({name: value for name, value in limits.items() if name not in known.limits})
         known.requests.update({name: value for name, value in requests.items() if name not in known.requests})
+
+
+def _bounds(manifest: Manifest) -> Iterator[Bounds]:
+    for item in _quiet(manifest).at("spec").each("limits"):
+        if item.text("type") in ("Container", "Pod"):
+            yield Bounds(item.text("type"), dict(item.at("min").data), dict(item.at("max").data))
+
+
+def forbidden(namespace: str, spec: Fields, rules: PodRules) -> str:
+    """Why LimitRanges let no such pod (as admitted) be made, in Kubernetes' words; "" where they do."""
+    containers = [*spec.each("containers"), *spec.each("initContainers")]
+    for bounds in rules.bounds.get(namespace, ()):
+        whole = bounds.of == "Pod"
+        parts = [list(spec.each("containers"))] if whole else [[container] for container in containers]
+        for part in parts:
+            reason = _out_of_bounds(bounds, part)
+            if reason:
+                return reason
+    return ""
+
+
+def _out_of_bounds(bounds: Bounds, containers: Sequence[Fields]) -> str:
+    for of, word, end, written in (
+        ("requests", "minimum", "request", bounds.least),
+        ("limits", "maximum", "limit", bounds.most),
+    ):
+        for name, bound in written.items():
+            edge = parse_quantity(str(bound))
+            amounts = [_nano(container.at("resources"), of, name) for container in containers]
+            if isinstance(edge, Malformed):
+                continue
+            per = f"{word} {name} usage per {bounds.of} is {bound}"
+            if None in amounts:
+                return f"{per}. No {end} is specified"
+            total = sum(amount for amount in amounts if amount is not None)
+            if total < edge.nano if of == "requests" else total > edge.nano:
+                return f"{per}, but {end} is {total / 10**9:g}"
+    return ""
+
+
+def _nano(resources: Fields, of: str, name: str) -> int | None:
+    written = resources.at(of).data.get(name)
+    if written is None and of == "requests":
+        written = resources.at("limits").data.get(name)
+    quantity = None if written is None else parse_quantity(str(written))
+    return None if quantity is None or isinstance(quantity, Malformed) else quantity.nano
+
+
+# --- quotas ------------------------------------------------------------------------------------
+
+
+def read_quotas(manifests: Iterable[Manifest]) -> tuple[Quota, ...]:
+    """The ResourceQuotas of a cluster with these objects."""
+    quotas = []
+    for manifest in manifests:
+        if (manifest.group, manifest.kind) == ("", "ResourceQuota"):
+            spec = _quiet(manifest).at("spec")
+            scopes = [QuotaScope(name) for name in spec.texts("scopes")]
+            for item in spec.at("scopeSelector").each("matchExpressions"):
+                operator = item.text("operator", EXISTS)
+                scopes.append(QuotaScope(item.text("scopeName"), operator, item.texts("values")))
+            quotas.append(Quota(manifest.namespace, manifest.name, _hard(spec.at("hard")), tuple(scopes)))
+    return tuple(quotas)
+
+
+def _hard(fields: Fields) -> tuple[tuple[str, int], ...]:
+    hard = []
+    for name, written in fields.data.items():
+        quantity = parse_quantity(str(written))
+        if not isinstance(quantity, Malformed):
+            hard.append((name, quantity.milli() if name.endswith("cpu") else quantity.whole()))
+    return tuple(hard)
+
+
+# --- pods --------------------------------------------------------------------------------------
 
 
 class _Visit(Struct, frozen=True):

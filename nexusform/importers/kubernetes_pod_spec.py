@@ -5,8 +5,9 @@ selectors, affinity, tolerations and spread constraints.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
+from itertools import product
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -31,6 +32,7 @@ from nexusform.scheduling.matching import (
 )
 from nexusform.scheduling.pods.workloads import (
     Aligned,
+    Asked,
     HostPort,
     NodeTerm,
     PodSpec,
@@ -144,7 +146,30 @@ def read_pod_spec(metadata: Fields, spec: Fields, owner: Owner, priorities: Prio
         priority=_priority(spec, priorities),
         template=owner.template,
         aligned=_aligned(spec),
+        gates=tuple(gate.text("name") for gate in spec.each("schedulingGates")),
+        asked=_asked(spec),
     )
+
+
+def _asked(spec: Fields) -> Asked:
+    """What quotas read."""
+    containers = [*spec.each("containers"), *spec.each("initContainers")]
+    left_out = []
+    for of, name in product(("requests", "limits"), ("cpu", "memory")):
+        if not all(name in _stated(container, of) for container in containers):
+            left_out.append(f"{of}.{name}")
+    limits = _total(spec, lambda container: _stated(container, "limits"))
+    return Asked(
+        tuple(sorted((name, amount) for name, amount in limits.items() if amount)),
+        tuple(left_out),
+        "activeDeadlineSeconds" in spec,
+        spec.text("priorityClassName"),
+    )
+
+
+def _stated(container: Fields, of: str) -> Amounts:
+    resources = container.at("resources")
+    return _amounts(resources, said=True) if of == "requests" else _quantities(resources.at(of), said=True)
 
 
 def _aligned(spec: Fields) -> tuple[Aligned, ...]:
@@ -219,13 +244,22 @@ def _requests(spec: Fields, fallback: Mapping[str, int]) -> Requests:
     `fallback`: what a container that names no request counts for (scores), nothing for fitting.
     """
     said = bool(fallback)  # the same manifest is read twice: note what is wrong once
+    total = _total(spec, lambda container: {**fallback, **_amounts(container.at("resources"), said)})
+    total |= _amounts(spec.at("resources"), said)
+    _add(total, _quantities(spec.at("overhead"), said))
+    others = tuple(sorted((name, amount) for name, amount in total.items() if name not in _SCORED and amount))
+    return Requests(total.get("cpu", 0), total.get("memory", 0), others)
+
+
+def _total(spec: Fields, own_of: Callable[[Fields], Amounts]) -> Amounts:
+    """What a pod asks for by what each container does."""
     running: Amounts = {}
     for container in spec.each("containers"):
-        _add(running, _container(container, fallback, said))
+        _add(running, own_of(container))
     sidecars: Amounts = {}
     starting: Amounts = {}
     for container in spec.each("initContainers"):
-        own = _container(container, fallback, said)
+        own = own_of(container)
         if _is_sidecar(container):
             _add(running, own)
             _add(sidecars, own)
@@ -234,15 +268,7 @@ def _requests(spec: Fields, fallback: Mapping[str, int]) -> Requests:
             _add(own, sidecars)
         for name, amount in own.items():
             starting[name] = max(starting.get(name, 0), amount)
-    total = {name: max(running.get(name, 0), starting.get(name, 0)) for name in (*running, *starting)}
-    total |= _amounts(spec.at("resources"), said)
-    _add(total, _quantities(spec.at("overhead"), said))
-    others = tuple(sorted((name, amount) for name, amount in total.items() if name not in _SCORED and amount))
-    return Requests(total.get("cpu", 0), total.get("memory", 0), others)
-
-
-def _container(container: Fields, fallback: Mapping[str, int], said: bool) -> Amounts:
-    return {**fallback, **_amounts(container.at("resources"), said)}
+    return {name: max(running.get(name, 0), starting.get(name, 0)) for name in (*running, *starting)}
 
 
 def _amounts(resources: Fields, said: bool) -> Amounts:

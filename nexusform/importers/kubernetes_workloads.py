@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.importers.kubernetes_admission import PodRules, admitted, read_pod_rules
+from nexusform.importers.kubernetes_admission import PodRules, admitted, forbidden, read_pod_rules
 from nexusform.importers.kubernetes_makers import not_forecast
 from nexusform.importers.kubernetes_manifests import Fields, Manifest
 from nexusform.importers.kubernetes_pod_spec import (
@@ -129,6 +129,7 @@ class _WorkloadReader:
             replicas=controller.replicas(spec),
             pod=read_pod_spec(metadata, pod_spec, owner, self.priorities),
             line=manifest.line,
+            forbidden=forbidden(manifest.namespace, pod_spec, self.rules),
         )
         return controller.updates(self._scaled(manifest, workload), spec)
 

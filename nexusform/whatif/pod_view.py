@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from nexusform.importers.kubernetes_admission import read_quotas
 from nexusform.importers.kubernetes_manifests import Fields, Manifest, read_manifests, unwrapped
 from nexusform.importers.kubernetes_pod_spec import read_selector
 from nexusform.importers.kubernetes_workloads import workloads_of
@@ -103,7 +104,7 @@ def _pods(cluster: Cluster, nodes: tuple[Node, ...], brought: _Brought) -> Clust
     known = brought.by_placements.get(cluster.id, brought.hub)
     selected = [workload for workload in workloads_of(known, brought.hub).workloads if workload.key in placed]
     workloads = (*workloads_of(direct, brought.hub).workloads, *selected)
-    model = PodCluster(cluster.name, nodes)
+    model = PodCluster(cluster.name, nodes, quotas=read_quotas([*direct, *known]))
     names = {node.name for node in nodes}
     standing: list[StandingPod] = []
     for workload in workloads:

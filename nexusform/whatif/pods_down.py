@@ -74,7 +74,9 @@ _RANK = list(PodsOutcome)
 
 class WorkloadLeft(Struct, frozen=True):
     """One workload while nodes are down: pods that ran before, that run the moment the nodes go
-    (`at_once`), and that run after replacements. `held_up_by` are budgets that a drain cannot satisfy.
+    (`at_once`), and that run after replacements. `pending` are all that wait for a node meanwhile, also those
+    that had none before; a DaemonSet's go with theirs and wait for nothing. `held_up_by` are budgets that a
+    drain cannot satisfy.
     """
 
     cluster_id: str
@@ -85,17 +87,13 @@ class WorkloadLeft(Struct, frozen=True):
     at_once: int
     running: int
     moves: tuple[PodMove, ...]
+    pending: int = 0
     held_up_by: tuple[str, ...] = ()
 
     @property
     def certain(self) -> bool:
         """Whether any run of the scheduler would decide so for each of its pods."""
         return all(move.certain for move in self.moves)
-
-    @property
-    def pending(self) -> int:
-        """Pods without a node meanwhile; a DaemonSet's go with theirs and wait for nothing."""
-        return 0 if self.kind == _DAEMONS else sum(not move.node for move in self.moves)
 
     def outcome(self, *, drained: bool) -> PodsOutcome:
         """In a word. Without a drain nothing runs until replacements do, so losing every pod is a loss."""
@@ -182,7 +180,8 @@ def take_down(
         if gone:
             moves = _moves(workload, gone, prediction.of(workload.key))
             budgets = _held_up(pods.budgets, workload, standing, gone, moves) if drained else ()
-            counts = before[workload.key], running[workload.key]
+            waiting = sum(outcome.pending for outcome in prediction.of(workload.key))
+            counts = before[workload.key], running[workload.key], waiting
             left.append(_left(pods.cluster_id, workload, counts, moves, budgets))
     return tuple(left), after
 
@@ -190,12 +189,14 @@ def take_down(
 def _left(
     cluster_id: str,
     workload: Workload,
-    counts: tuple[int, int],
+    counts: tuple[int, int, int],
     moves: tuple[PodMove, ...],
     budgets: tuple[str, ...],
 ) -> WorkloadLeft:
-    """A workload that lost pods; `counts` are those that ran before, and that run after replacements."""
-    before, running = counts
+    """A workload that lost pods; `counts` are those that ran before, that run after replacements, and
+    that are Pending then.
+    """
+    before, running, waiting = counts
     # A bare Pod stands in the prediction as it stood, and nothing makes it anew.
     bare = len(moves) if workload.kind == _BARE else 0
     return WorkloadLeft(
@@ -207,6 +208,7 @@ def _left(
         before - len(moves),
         running - bare,
         moves,
+        bare or waiting,
         budgets,
     )
 

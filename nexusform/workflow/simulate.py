@@ -16,9 +16,9 @@ from nexusform.state.objects import EMPTY, State
 from nexusform.whatif.pod_view import view_pods
 from nexusform.whatif.pods_down import ClusterPods
 from nexusform.whatif.world_view import WorldView, things_after, things_of_state, view_world
-from nexusform.workflow.place import Place
+from nexusform.workflow.place import Place, load_configuration
 from nexusform.workflow.project import find_backend
-from nexusform.workflow.saved_plans import read_plan
+from nexusform.workflow.saved_plans import other_variables, read_plan
 from nexusform.workflow.stored import read_stored
 
 
@@ -72,6 +72,10 @@ def _of_plan(path: str, place: Place) -> World:
     if saved.plan.errored:
         detail = "A plan with errors cannot be simulated. Mend them and plan again."
         problems.append(error("saved-plan-has-errors", detail))
+    if place.variables:
+        configuration, _ = load_configuration(place)
+        if configuration is not None:
+            problems += other_variables(place, configuration, saved.plan)
     if prior is None or has_errors(problems):
         return World(diagnostics=tuple(problems))
     things = things_after(saved.plan, prior)

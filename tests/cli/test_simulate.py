@@ -90,6 +90,10 @@ def test_capacity_says_how_many_more_fit(ask: Any) -> None:
     assert sku["more_with_any_one_rack_lost"] == min(sku["rack_lost"].values())
 
 
+def test_variables_can_be_given(ask: Any) -> None:
+    assert "more NC_P46_224_v1 fit" in ask("capacity", "-sku=NC_P46_224_v1", "-var=region=north")
+
+
 def test_capacity_of_some_zones(ask: Any) -> None:
     [site] = document(ask("capacity", "-zones=r1,r10", "-sku=NC_P46_224_v1", "-format=json"))["sites"]
     assert [zone["availability_zone"] for zone in site["vm_skus"][0]["zones"]] == ["r1", "r10"]

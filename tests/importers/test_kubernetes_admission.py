@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
+from nexusform.importers.kubernetes_admission import read_quotas
 from nexusform.importers.kubernetes_manifests import read_manifests
 from nexusform.importers.kubernetes_workloads import WorkloadReading, workloads_of
 from nexusform.scheduling.matching import EXISTS, Toleration
-from nexusform.scheduling.pods.workloads import PodSpec, Requests
+from nexusform.scheduling.pods.workloads import PodSpec, Quota, QuotaScope, Requests
 
 MIB = 1 << 20
 
@@ -82,6 +83,51 @@ def test_a_limit_range_fills_in_init_containers_and_only_its_namespace() -> None
     assert pod(starting, ranges).requests.memory == 64 * MIB
     ranges["metadata"]["namespace"] = "elsewhere"
     assert pod(bare_pod(), ranges).requests == Requests()
+
+
+@pytest.mark.parametrize(
+    ("of", "resources", "reason"),
+    [
+        ("Container", {"requests": {"cpu": "500m"}, "limits": {"cpu": "1"}}, ""),
+        (
+            "Container",
+            {"requests": {"cpu": "50m"}},
+            "minimum cpu usage per Container is 100m, but request is 0.05",
+        ),
+        ("Container", {"limits": {"cpu": "3"}}, "maximum cpu usage per Container is 2, but limit is 3"),
+        ("Pod", {"requests": {"cpu": "1"}}, "maximum cpu usage per Pod is 2. No limit is specified"),
+    ],
+)
+def test_a_limit_range_forbids_what_is_out_of_bounds(of: str, resources: dict[str, Any], reason: str) -> None:
+    ranges = limit_range(type=of, min={"cpu": "100m"}, max={"cpu": "2"})
+    assert read(bare_pod(resources), ranges).workloads[0].forbidden == reason
+
+
+def test_quotas_and_what_they_read_of_pods() -> None:
+    quota = thing(
+        "v1",
+        "ResourceQuota",
+        "compute",
+        spec={
+            "hard": {"requests.cpu": "1500m", "limits.memory": "1Gi", "pods": 4},
+            "scopes": ["NotTerminating"],
+            "scopeSelector": {
+                "matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]
+            },
+        },
+    )
+    scopes = (QuotaScope("NotTerminating"), QuotaScope("PriorityClass", "In", ("high",)))
+    hard = (("requests.cpu", 1500), ("limits.memory", 1024 * MIB), ("pods", 4))
+    text = yaml.safe_dump(quota, sort_keys=False)
+    assert read_quotas(read_manifests("q.yaml", text).manifests) == (Quota("shop", "compute", hard, scopes),)
+    asked = pod(
+        bare_pod({"requests": {"cpu": "1"}, "limits": {"memory": "1Mi"}}, activeDeadlineSeconds=5)
+    ).asked
+    assert (asked.limits, asked.left_out, asked.finite) == ((("memory", MIB),), ("limits.cpu",), True)
+
+
+def test_scheduling_gates() -> None:
+    assert pod(bare_pod(schedulingGates=[{"name": "a"}, {"name": "b"}])).gates == ("a", "b")
 
 
 # --- RuntimeClass (kubernetes.io/docs/concepts/containers/runtime-class) ----------------------------------

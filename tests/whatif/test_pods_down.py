@@ -140,6 +140,13 @@ def test_replicas_that_fit_elsewhere_move_and_stay_there() -> None:
     assert first.moves[0].node
 
 
+def test_pods_that_waited_before_are_pending_meanwhile_too() -> None:
+    # Three workers take one replica each; of four, one waits before and two do while a worker is down.
+    found = upgrade(small(4, 4, 4), web(4, "1", ALONE))
+    left = found.waves[0].workloads[0]
+    assert (left.before, left.running, left.pending) == (3, 2, 2)
+
+
 def test_new_vms_are_not_created_meanwhile() -> None:
     # One worker to a rack, one replica to a worker: nowhere else to go although machines stand empty.
     found = upgrade(small(4, 4, 4), web(3, "1", ALONE))

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from nexusform.address import parse_address
 from nexusform.configuration.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem
+from nexusform.importers.kubernetes_admission import read_quotas
 from nexusform.importers.kubernetes_manifests import Manifest, unwrapped
 from nexusform.importers.kubernetes_nodes import Observation
 from nexusform.importers.kubernetes_workloads import workloads_of
@@ -387,7 +388,7 @@ class PodPhase:
             for manifest in manifests
             if (manifest.group, manifest.kind) == ("", "Namespace")
         }
-        return Cluster(cluster.name, cluster.nodes, namespaces)
+        return Cluster(cluster.name, cluster.nodes, namespaces, read_quotas(manifests))
 
     def _manifests_on(self, cluster_id: str) -> list[Manifest]:
         manifests: list[Manifest] = []

@@ -116,7 +116,7 @@ def pod_row(
     name = cluster.name if cluster is not None else cluster_id.rpartition("/")[2]
     leaves, stays = outcome.action == forecast.REMOVE, outcome.action == forecast.KEEP
     was_there = outcome.previous or leaves or stays
-    why_not = outcome.reason if outcome.pending or outcome.failed else ""
+    why_not = outcome.reason if outcome.pending or outcome.failed or outcome.gated else ""
     decided = outcome.feasible is not None
     return PlacementChange(
         address,

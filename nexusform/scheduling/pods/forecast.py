@@ -67,6 +67,11 @@ class PodOutcome(Struct, frozen=True):
         return self.action != REMOVE and self.state is PodState.PENDING
 
     @property
+    def gated(self) -> bool:
+        """Whether the pod exists and the scheduler does not look at it yet."""
+        return self.action != REMOVE and self.state is PodState.GATED
+
+    @property
     def failed(self) -> bool:
         """Whether kubelet refuses the pod."""
         return self.action != REMOVE and self.state is PodState.FAILED
@@ -84,6 +89,7 @@ class WorkloadForecast(Struct, frozen=True):
     """A workload after the prediction: the pods it asks for, and those that run by machine and zone.
 
     Counts leave out nodes whose machine or zone nobody knows. `stuck`: a rolling update cannot go on.
+    `not_made` pods do not exist, as a quota or a LimitRange refuses them: `refused` says why.
     """
 
     workload: Workload
@@ -94,6 +100,8 @@ class WorkloadForecast(Struct, frozen=True):
     per_rack: Mapping[str, int]
     per_zone: Mapping[str, int]
     stuck: bool = False
+    not_made: int = 0
+    refused: str = ""
 
 
 class Prediction(Struct, frozen=True):

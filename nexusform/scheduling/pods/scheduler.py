@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from nexusform.scheduling.pods import forecast
 from nexusform.scheduling.pods.forecast import PodOutcome, Prediction, Reach, WorkloadForecast
+from nexusform.scheduling.pods.quotas import Ledger
 from nexusform.scheduling.pods.session import Look, Rollout, Session, Verdict, removal_order, replace_pods
 from nexusform.scheduling.pods.workloads import (
     DEFAULT_SEED,
@@ -56,6 +57,11 @@ class _Asked(Struct, frozen=True, order=True):
     waited: bool = False
     age: int = 0
 
+    @property
+    def is_new(self) -> bool:
+        """Whether it was not there before, not even without a node."""
+        return not self.waited and not self.previous
+
 
 class _Work(Struct):
     # One workload on its way: pods that stay, pods to place, what was decided.
@@ -68,6 +74,8 @@ class _Work(Struct):
     made: dict[int, PodOutcome] = field(default_factory=dict)
     reach: Reach = field(default_factory=lambda: Reach(0, 0, exact=True))
     stuck: bool = False
+    not_made: int = 0
+    refused: str = ""
 
     @property
     def is_daemon(self) -> bool:
@@ -96,7 +104,8 @@ class Predictor:
         self.nodes: dict[str, Node] = {node.name: node for node in cluster.nodes}
         self.lost = frozenset(recreated)
         self.queue = _queue_order(workloads)
-        keys = {workload.key for workload in workloads}
+        self.creation = {workload.key: at for at, workload in enumerate(workloads)}
+        keys = self.creation.keys()
         going = frozenset(removed)
         ours = [pod for pod in standing if pod.workload in keys]
         others = [pod for pod in standing if pod.workload not in keys]
@@ -115,6 +124,7 @@ class Predictor:
     def run(self) -> Prediction:
         """Decide everything."""
         works = [self._prepare(workload) for workload in self.queue]
+        self._admit(works)
         for work in works:
             self._decide(work)
         self._retry(works)
@@ -189,6 +199,23 @@ class Predictor:
         nodes = self.session.cluster.nodes
         return {nodes[at].name for at in self.session.statics.of(spec).points}
 
+    def _admit(self, works: list[_Work]) -> None:
+        """Leave out new pods that are not made. Controllers make theirs in the order of creation."""
+        quotas = self.session.cluster.quotas
+        if not quotas and not any(work.workload.forbidden for work in works):
+            return
+        ledger = Ledger(quotas)
+        for pod in self.bystanders:
+            ledger.book(pod.spec)
+        for work in works:
+            for pod in (*work.keeps, *work.outdated):
+                ledger.book(pod.spec)
+            for asked in work.asked:
+                if not asked.is_new:
+                    ledger.book(work.workload.pod)
+        for work in sorted(works, key=lambda work: self.creation[work.workload.key]):
+            _admit_new(work, ledger)
+
     # --- deciding -----------------------------------------------------------------------------
 
     def _decide(self, work: _Work) -> None:
@@ -197,7 +224,7 @@ class Predictor:
             self._replace_daemons(work)
         stays = len(work.keeps) + len(work.outdated)
         work.reach = Reach(stays, stays, exact=True)
-        if work.asked and not work.is_daemon:
+        if work.asked and not work.is_daemon and not workload.pod.gates:
             more = forecast.reach(self.session.run_of(workload.pod), len(work.asked))
             work.reach = Reach(stays + more.least, stays + more.most, more.exact)
         verdicts = self._place(work)
@@ -349,7 +376,20 @@ class Predictor:
             per_rack=_tally(node.rack for node in nodes),
             per_zone=_tally(node.zone for node in nodes),
             stuck=work.stuck,
+            not_made=work.not_made,
+            refused=work.refused,
         )
+
+
+def _admit_new(work: _Work, ledger: Ledger) -> None:
+    made: list[_Asked] = []
+    for asked in work.asked:
+        if asked.is_new and not work.refused:
+            work.refused = work.workload.forbidden or ledger.admit(work.workload.pod)
+        if not asked.is_new or not work.refused:
+            made.append(asked)
+    work.not_made = len(work.asked) - len(made)
+    work.asked = made
 
 
 def _allowed(workload: Workload, pods: Iterable[StandingPod]) -> int:

@@ -100,6 +100,8 @@ class Session:
         run = self.run_of(spec)
         if self._look is not None:
             self._look(workload, number, run)
+        if spec.gates:
+            return gated(spec)
         if spec.node_name:
             return self._bound(run)
         choice = run.choose()
@@ -141,6 +143,8 @@ class Session:
         run = self.run_of(spec)
         if self._look is not None:
             self._look(workload, number, run)
+        if spec.gates:
+            return gated(spec)
         at = self.board.index[node]
         refusal = run.refusal(at)
         bit = 1 << at
@@ -176,6 +180,12 @@ class Session:
         else:
             for node in choice.tied:
                 self._blurred |= 1 << node
+
+
+def gated(spec: PodSpec) -> Verdict:
+    """The verdict on a pod at which the scheduler does not look yet."""
+    reason = f"scheduling is blocked by {', '.join(spec.gates)}."
+    return Verdict("", certain=True, feasible=0, reason=reason, without=PodState.GATED)
 
 
 def _failed(node: str, reason: str, certain: bool, feasible: int) -> Verdict:

@@ -11,10 +11,13 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.matching import LabelSelector, matches
+from nexusform.scheduling.pods import profile
 from nexusform.scheduling.pods.board import Board
 from nexusform.scheduling.pods.forecast import PodOutcome, Prediction, WorkloadForecast
 from nexusform.scheduling.pods.run import Statics
+from nexusform.scheduling.pods.session import message, missing
 from nexusform.scheduling.pods.workloads import HOSTNAME, Cluster, Node, PodSpec, PodTerm, Strategy, Workload
 from nexusform.words import form
 
@@ -27,6 +30,9 @@ DEADLOCK: Final = "rollout_deadlock"
 STUCK: Final = "rollout_stuck"
 PENDING: Final = "pods_pending"
 FAILED: Final = "pods_failed"
+GATED: Final = "pods_gated"
+NOT_MADE: Final = "pods_not_made"
+NOWHERE: Final = "daemons_nowhere"
 PRIORITY: Final = "pending_before_lower_priority"
 
 RISKS: Final = (
@@ -39,6 +45,9 @@ RISKS: Final = (
     STUCK,
     PENDING,
     FAILED,
+    GATED,
+    NOT_MADE,
+    NOWHERE,
     PRIORITY,
 )
 # Of several labels that tell machines apart, the one to propose.
@@ -211,6 +220,9 @@ def _key_used(scene: _Scene) -> str:
 
 def _why(scene: _Scene, proposed: str, places: str) -> str:
     required, preferred = _keys(scene)
+    domains = {node.labels[proposed] for node in scene.nodes} if proposed else set()
+    if proposed and len(domains) < scene.workload.replicas:
+        return _too_few(scene, proposed, f"{len(domains)} {places}", alone=len(domains) == 1)
     if proposed and proposed in required:
         return f"Its rule over {proposed} lets that happen; anti-affinity over it would keep them apart."
     if proposed and proposed in preferred:
@@ -224,6 +236,21 @@ def _why(scene: _Scene, proposed: str, places: str) -> str:
     if not proposed:
         return f"{cause}, and no label of its workers tells {places} apart: label them with their hardware."
     return f"{cause}. Use topologyKey: {proposed}."
+
+
+def _too_few(scene: _Scene, proposed: str, places: str, *, alone: bool) -> str:
+    # Required anti-affinity would leave pods Pending, so it is no advice.
+    required, preferred = _keys(scene)
+    if alone and proposed in preferred:
+        return f"Its rule over {proposed} is only preferred, but all its workers are there: it needs others."
+    if alone:
+        key = "" if proposed in required else f", and then topologyKey: {proposed}"
+        return f"All its workers are there, so that no rule keeps its pods apart: it needs others{key}."
+    text = f"Its workers stand on {places}, fewer than its {scene.workload.replicas} pods"
+    if proposed in required:
+        return f"{text}: some have to share."
+    wish = " required" if proposed in preferred else ""
+    return f"{text}: a{wish} topologySpreadConstraint with topologyKey: {proposed} evens them out."
 
 
 # --- topology keys ------------------------------------------------------------------------------
@@ -355,6 +382,41 @@ def _failed(scene: _Scene) -> Iterator[PodWarning]:
         yield scene.warn(FAILED, detail, pods=names)
 
 
+def _gated(scene: _Scene) -> Iterator[PodWarning]:
+    waiting = [outcome for outcome in scene.outcomes if outcome.gated]
+    if waiting:
+        names = tuple(outcome.name for outcome in waiting)
+        share = f"{len(names)} of {scene.forecast.replicas} pods"
+        detail = f"{share} ({_few(names)}) would be SchedulingGated: {waiting[0].reason}"
+        yield scene.warn(GATED, detail, pods=names)
+
+
+def _not_made(scene: _Scene) -> Iterator[PodWarning]:
+    count, replicas = scene.forecast.not_made, scene.forecast.replicas
+    if count:
+        asked = count + replicas if scene.workload.kind == "DaemonSet" else replicas
+        detail = f"{count} of {asked} pods would not be made: {scene.forecast.refused}."
+        yield scene.warn(NOT_MADE, detail)
+
+
+def _nowhere(scene: _Scene) -> Iterator[PodWarning]:
+    if scene.workload.kind != "DaemonSet" or scene.forecast.replicas or scene.forecast.not_made:
+        return
+    nodes = scene.cluster.nodes
+    pod = scene.workload.pod
+    answers = [_first_refusal(pod, node) for node in nodes]
+    reason = message([refusal for refusal in answers if refusal is not None], len(nodes))
+    yield scene.warn(NOWHERE, f"it would get no pod at all: {reason}{missing(pod, nodes)}")
+
+
+def _first_refusal(pod: PodSpec, node: Node) -> Refusal | None:
+    for rule in profile.NODE_FILTERS:
+        reason = rule.refuse(pod, node)
+        if reason:
+            return Refusal(node.name, rule.name, reason)
+    return None
+
+
 def _passed_over(scene: _Scene, placed: Counter[int]) -> Iterator[PodWarning]:
     waiting = tuple(outcome.name for outcome in scene.outcomes if outcome.pending)
     priority = scene.workload.pod.priority
@@ -374,4 +436,15 @@ def _few(names: Sequence[str]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-_RULES: Final = (_shared_hardware, _missing_labels, _too_many, _deadlock, _stuck, _pending, _failed)
+_RULES: Final = (
+    _shared_hardware,
+    _missing_labels,
+    _too_many,
+    _deadlock,
+    _stuck,
+    _pending,
+    _failed,
+    _gated,
+    _not_made,
+    _nowhere,
+)

@@ -115,6 +115,17 @@ class HostPort(Struct, frozen=True):
     address: str = "0.0.0.0"  # noqa: S104 - Kubernetes' word for every address; nothing listens here
 
 
+class Asked(Struct, frozen=True):
+    """What quotas read of a pod beside its requests: its limits, of which of requests.cpu, requests.memory,
+    limits.cpu and limits.memory some container says nothing, whether it has a deadline, its PriorityClass.
+    """
+
+    limits: tuple[tuple[str, int], ...] = ()
+    left_out: tuple[str, ...] = ()
+    finite: bool = False
+    priority_class: str = ""
+
+
 class PodSpec(Struct, frozen=True):
     """What the scheduler reads of a pod; equal for all pods of one workload's template.
 
@@ -122,7 +133,7 @@ class PodSpec(Struct, frozen=True):
     no required node affinity. `default_spread` selects the pods that the cluster's default spreading
     counts (None = none); it is used only without `spread`. `template` is the hash of the pod template.
     `aligned`: per container what has to lie in the same NUMA cells. A `terminating` pod keeps what it holds
-    and is not counted by spread constraints.
+    and is not counted by spread constraints. `gates` keep the scheduler from looking at it.
     """
 
     namespace: str = "default"
@@ -145,6 +156,8 @@ class PodSpec(Struct, frozen=True):
     template: str = ""
     aligned: tuple[Aligned, ...] = ()
     terminating: bool = False
+    gates: tuple[str, ...] = ()
+    asked: Asked = Asked()
 
 
 class Strategy(StrEnum):
@@ -161,7 +174,8 @@ class Workload(Struct, frozen=True):
     `max_surge` and `max_unavailable` are pods (percentages resolved as Kubernetes rounds them);
     `unavailable_written` is the user's text ("25%"). `first` is a StatefulSet's first ordinal, `partition`
     the lowest ordinal that a rolling update touches, `ordered` whether it waits for each pod.
-    `autoscaler` is the name of a HorizontalPodAutoscaler that will change `replicas`.
+    `autoscaler` is the name of a HorizontalPodAutoscaler that will change `replicas`. `forbidden`: why the
+    API server makes no pod of it, "" where it does.
     """
 
     kind: str
@@ -178,6 +192,7 @@ class Workload(Struct, frozen=True):
     ordered: bool = False
     autoscaler: str = ""
     line: int = 0
+    forbidden: str = ""
 
     @property
     def key(self) -> str:
@@ -202,9 +217,29 @@ class StandingPod(Struct, frozen=True):
     age: int = 0
 
 
+class QuotaScope(Struct, frozen=True):
+    """Of which pods a quota speaks: BestEffort, NotTerminating, ..., or PriorityClass with an operator."""
+
+    name: str
+    operator: str = "Exists"
+    values: tuple[str, ...] = ()
+
+
+class Quota(Struct, frozen=True):
+    """A ResourceQuota: the most that pods of a namespace may ask for together (cpu in milli-CPUs)."""
+
+    namespace: str
+    name: str
+    hard: tuple[tuple[str, int], ...]
+    scopes: tuple[QuotaScope, ...] = ()
+
+
 class Cluster(Struct, frozen=True):
-    """The nodes that pods of one cluster can use, and labels of its namespaces (their name is implied)."""
+    """The nodes that pods of one cluster can use, labels of its namespaces (their name is implied), and its
+    quotas.
+    """
 
     name: str
     nodes: tuple[Node, ...]
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    quotas: tuple[Quota, ...] = ()

@@ -58,16 +58,30 @@ def test_pods_without_any_rule_on_one_machine() -> None:
     assert (warning.machine, warning.proposed_key, warning.topology_key) == ("m1", BARE, "")
     assert warning.detail == (
         "Deployment default/web: 2 of 2 pods (web-0, web-1) would run on machine m1 (2 workers w1, w2) "
-        f"and be lost with it. It has no rule that keeps its pods apart. Use topologyKey: {BARE}."
+        "and be lost with it. All its workers are there, so that no rule keeps its pods apart: it needs "
+        f"others, and then topologyKey: {BARE}."
     )
 
 
 def test_hostname_tells_workers_apart_and_not_machines() -> None:
-    (warning,) = warnings_about(ONE_MACHINE, web(over=HOST))
+    machines = [*ONE_MACHINE, node("w3", "m2", **{BARE: "m2"})]
+    full = replace(web(1), name="full", pod=PodSpec(node_name="w3", requests=Requests(4000)))
+    over_host = web(over=HOST)
+    small = replace(over_host, pod=replace(over_host.pod, requests=Requests(100)))
+    (warning,) = warnings_about(machines, full, small)
     assert (
         f"Its rules use {HOST}, which does not tell machines apart. Use topologyKey: {BARE}."
         in warning.detail
     )
+
+
+def test_anti_affinity_is_no_advice_where_it_would_leave_pods_pending() -> None:
+    machines = [*ONE_MACHINE, node("w3", "m2", **{BARE: "m2"})]
+    detail = warnings_about(machines, web(3, over=HOST))[0].detail
+    assert "Its workers stand on 2 machines, fewer than its 3 pods" in detail
+    assert f"a topologySpreadConstraint with topologyKey: {BARE} evens them out." in detail
+    wish = warnings_about(machines, web(3, over=BARE, hard=False))[0].detail
+    assert f"a required topologySpreadConstraint with topologyKey: {BARE}" in wish
 
 
 def test_spread_over_the_machine_is_a_rule_too() -> None:
@@ -75,6 +89,11 @@ def test_spread_over_the_machine_is_a_rule_too() -> None:
     machines = [*ONE_MACHINE, node("w3", "m2", **{BARE: "m2"})]
     assert kinds(machines, web(pod=replace(web().pod, spread=(spread,)))) == []
     (warning,) = warnings_about(machines, web(3, pod=replace(web().pod, spread=(spread,))))
+    assert "Its workers stand on 2 machines, fewer than its 3 pods: some have to share." in warning.detail
+    wide = replace(spread, max_skew=2)
+    full = replace(web(1), name="full", pod=PodSpec(node_name="w3", requests=Requests(4000)))
+    two = web(pod=replace(web().pod, spread=(wide,), requests=Requests(100)))
+    (warning,) = warnings_about(machines, full, two)
     assert "anti-affinity over it would keep them apart" in warning.detail
 
 

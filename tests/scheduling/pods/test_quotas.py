@@ -1,0 +1,136 @@
+"""Pods that are not made and pods at which nobody looks, by Kubernetes' documentation of quotas and gates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nexusform.scheduling.matching import Taint
+from nexusform.scheduling.pods import warnings
+from nexusform.scheduling.pods.forecast import Prediction
+from nexusform.scheduling.pods.scheduler import predict
+from nexusform.scheduling.pods.warnings import warnings_of
+from nexusform.scheduling.pods.workloads import (
+    Asked,
+    Cluster,
+    Node,
+    PodSpec,
+    PodState,
+    Quota,
+    QuotaScope,
+    Requests,
+    StandingPod,
+    Workload,
+)
+
+NODES = tuple(Node(f"n{at}", {"kubernetes.io/hostname": f"n{at}"}, cpu=4000, memory=8 << 30) for at in (1, 2))
+
+
+def web(name: str = "web", replicas: int = 3, cpu: int = 500, **spec: Any) -> Workload:
+    pod = PodSpec(labels=(("app", name),), requests=Requests(cpu), scored=Requests(cpu), **spec)
+    return Workload("Deployment", "default", name, replicas, pod)
+
+
+def quota(*hard: tuple[str, int], scopes: tuple[QuotaScope, ...] = (), namespace: str = "default") -> Quota:
+    return Quota(namespace, "compute", hard, scopes)
+
+
+def foretold(quotas: list[Quota], *works: Workload, standing: tuple[StandingPod, ...] = ()) -> Prediction:
+    return predict(Cluster("k", NODES, quotas=tuple(quotas)), standing, works)
+
+
+def made(prediction: Prediction) -> dict[str, tuple[int, int]]:
+    return {f.workload.name: (f.running, f.not_made) for f in prediction.forecasts.values()}
+
+
+@pytest.mark.parametrize(
+    ("hard", "running"),
+    [
+        (("pods", 2), 2),
+        (("count/pods", 1), 1),
+        (("requests.cpu", 1000), 2),
+        (("cpu", 1499), 2),
+        (("limits.cpu", 1000), 1),
+        (("requests.nvidia.com/gpu", 0), 3),
+        (("persistentvolumeclaims", 0), 3),
+    ],
+)
+def test_a_quota_lets_only_so_many_pods_be_made(hard: tuple[str, int], running: int) -> None:
+    work = web(asked=Asked(limits=(("cpu", 700),)))
+    assert made(foretold([quota(hard)], work)) == {"web": (running, 3 - running)}
+
+
+def test_pods_that_stand_count_and_stay() -> None:
+    old = web("old", replicas=2)
+    standing = tuple(StandingPod(old.key, at, "n1", old.pod) for at in range(2))
+    prediction = foretold([quota(("pods", 1))], old, web(), standing=standing)
+    assert made(prediction) == {"old": (2, 0), "web": (0, 3)}
+
+
+def test_older_workloads_are_made_first_whatever_their_priority() -> None:
+    prediction = foretold([quota(("pods", 3))], web("first", 2), web("second", 2, priority=100))
+    assert made(prediction) == {"first": (2, 0), "second": (1, 1)}
+
+
+def test_a_quota_on_cpu_wants_every_container_to_say_how_much() -> None:
+    prediction = foretold([quota(("requests.cpu", 8000))], web(asked=Asked(left_out=("requests.cpu",))))
+    (forecast,) = prediction.forecasts.values()
+    assert forecast.refused == "failed quota: compute: must specify requests.cpu for every container"
+
+
+@pytest.mark.parametrize(
+    ("scope", "running"),
+    [
+        (QuotaScope("BestEffort"), 3),
+        (QuotaScope("NotBestEffort"), 0),
+        (QuotaScope("Terminating"), 3),
+        (QuotaScope("NotTerminating"), 0),
+        (QuotaScope("PriorityClass", "In", ("high",)), 0),
+        (QuotaScope("PriorityClass", "NotIn", ("high",)), 3),
+        (QuotaScope("CrossNamespacePodAffinity"), 3),
+    ],
+)
+def test_a_quota_speaks_of_the_pods_in_its_scopes(scope: QuotaScope, running: int) -> None:
+    work = web(asked=Asked(priority_class="high"))
+    assert made(foretold([quota(("pods", 0), scopes=(scope,))], work)) == {"web": (running, 3 - running)}
+    elsewhere = quota(("pods", 0), namespace="other")
+    assert made(foretold([elsewhere], work)) == {"web": (3, 0)}
+
+
+def test_what_is_not_made_is_said_in_kubernetes_words() -> None:
+    cluster = Cluster("k", NODES, quotas=(quota(("requests.cpu", 1200)),))
+    (warning,) = warnings_of(cluster, predict(cluster, (), [web()]))
+    assert warning.kind == warnings.NOT_MADE
+    assert warning.detail == (
+        "Deployment default/web: 1 of 3 pods would not be made: exceeded quota: compute, "
+        "requested: requests.cpu=500m, used: requests.cpu=1, limited: requests.cpu=1200m."
+    )
+
+
+def test_pods_that_a_limit_range_forbids_are_not_made() -> None:
+    work = replace(web(), forbidden="maximum cpu usage per Container is 1, but limit is 2")
+    assert made(foretold([], work)) == {"web": (0, 3)}
+
+
+def test_gated_pods_exist_and_nobody_looks_for_a_node() -> None:
+    work = web(gates=("example.com/quota",))
+    cluster = Cluster("k", NODES)
+    prediction = predict(cluster, (), [work])
+    assert [outcome.state for outcome in prediction.outcomes] == [PodState.GATED] * 3
+    assert prediction.pending() == ()
+    again = predict(cluster, prediction.standing(), [work])
+    assert {(outcome.action, outcome.state) for outcome in again.outcomes} == {("keep", PodState.GATED)}
+    (warning,) = warnings_of(cluster, prediction)
+    assert warning.detail.endswith("SchedulingGated: scheduling is blocked by example.com/quota.")
+
+
+def test_a_daemonset_without_any_node_is_said() -> None:
+    tainted = tuple(replace(node, taints=(Taint("gpu", "", "NoSchedule"),)) for node in NODES)
+    agent = replace(web("agent", 1), kind="DaemonSet")
+    cluster = Cluster("k", tainted)
+    (warning,) = warnings_of(cluster, predict(cluster, (), [agent]))
+    assert warning.kind == warnings.NOWHERE
+    assert "it would get no pod at all: 0/2 nodes are available: 2 node(s) had untolerated" in warning.detail
+    assert not warnings_of(Cluster("k", NODES), predict(Cluster("k", NODES), (), [agent]))
