@@ -1,0 +1,148 @@
+"""Build the documentation as a site: `python packaging/site.py DIRECTORY` (needs zensical).
+
+DIRECTORY/pages gets a copy of every page in the layout of the repository, so that links between pages hold;
+links to what is no page lead to the repository. docs/README.md is the navigation. DIRECTORY/site is the site.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+ROOT = Path(__file__).parents[1]
+REPOSITORY = "https://github.com/nexusform/nexusform"
+PAGES = ("*.md", "docs/**/*.md", "examples/**/README.md", "editors/README.md", "state/README.md")
+PICTURES = {".png", ".svg"}
+INDEX = Path("docs/README.md")
+AROUND = {"nexusform": [Path("README.md"), INDEX], "Project": [Path("CONTRIBUTING.md"), Path("CHANGELOG.md")]}
+# Code is left as it stands: fences, and what stands between backticks.
+CODE_OR_LINK = re.compile(r"^(`{3,}).*?^\1$|`[^`\n]*`|(?<=\]\()[^)\s]+(?=\))", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^]]*\]\(([^)#\s]+\.md)\)")
+
+SETTINGS = """\
+[project]
+site_name = "nexusform"
+site_description = "Terraform for where things land"
+repo_url = "{repository}"
+repo_name = "nexusform/nexusform"
+docs_dir = "pages"
+site_dir = "site"
+use_directory_urls = false
+nav = {navigation}
+
+[project.theme]
+font = false
+features = ["content.code.copy", "navigation.indexes", "navigation.path", "navigation.top", "toc.follow"]
+
+[[project.theme.palette]]
+media = "(prefers-color-scheme: light)"
+scheme = "default"
+toggle = {{ icon = "lucide/sun", name = "Dark" }}
+
+[[project.theme.palette]]
+media = "(prefers-color-scheme: dark)"
+scheme = "slate"
+toggle = {{ icon = "lucide/moon", name = "Light" }}
+"""
+
+
+class BrokenLinkError(Exception):
+    """A page links to what is not there."""
+
+
+def main(directory: str) -> int:
+    """Stage the pages and build them; the exit code of zensical, 1 for a link to what is not there."""
+    build = Path(directory)
+    try:
+        stage(build)
+    except BrokenLinkError as broken:
+        print(broken, file=sys.stderr)  # noqa: T201 (a script)
+        return 1
+    zensical = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
+    return subprocess.run(zensical, cwd=build, check=False).returncode  # noqa: S603 (our own words)
+
+
+def stage(build: Path) -> None:
+    """Lay out the pages and the settings of zensical in a directory, which is emptied before."""
+    shutil.rmtree(build, ignore_errors=True)
+    pages = {page for pattern in PAGES for page in ROOT.glob(pattern)}
+    for page in sorted(pages):
+        copy = build / "pages" / page.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(with_links(page, pages, build), encoding="utf-8")
+    text = SETTINGS.format(repository=REPOSITORY, navigation=as_toml(navigation()))
+    (build / "zensical.toml").write_text(text, encoding="utf-8")
+
+
+def with_links(page: Path, pages: set[Path], build: Path) -> str:
+    """The text of a page; its links to what is no page lead to the repository."""
+
+    def replacement(match: re.Match[str]) -> str:
+        text = match[0]
+        return text if text.startswith("`") else link(text, page, pages, build)
+
+    return CODE_OR_LINK.sub(replacement, page.read_text(encoding="utf-8"))
+
+
+def link(text: str, page: Path, pages: set[Path], build: Path) -> str:
+    """A link as it stands in the site."""
+    path, mark, fragment = text.partition("#")
+    if not path or ":" in path:
+        return text
+    target = Path(os.path.normpath(page.parent / path))
+    if not target.exists():
+        message = f"{page.relative_to(ROOT)}: there is no {text}"
+        raise BrokenLinkError(message)
+    if target in pages:
+        return text
+    if target / "README.md" in pages:
+        return f"{path.rstrip('/')}/README.md{mark}{fragment}"
+    inside = target.relative_to(ROOT)
+    if target.suffix in PICTURES:
+        picture = build / "pages" / inside
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(target, picture)
+        return text
+    kind = "tree" if target.is_dir() else "blob"
+    return f"{REPOSITORY}/{kind}/main/{inside.as_posix()}{mark}{fragment}"
+
+
+def navigation() -> dict[str, list[Path]]:
+    """The pages of the site by section: what docs/README.md links to, under its headings."""
+    sections = {"nexusform": AROUND["nexusform"]}
+    text = (ROOT / INDEX).read_text(encoding="utf-8")
+    for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        heading, _, body = part.partition("\n")
+        sections[heading] = list(linked(body))
+    return sections | {"Project": AROUND["Project"]}
+
+
+def linked(text: str) -> Iterator[Path]:
+    """The pages that a part of docs/README.md links to, in its order."""
+    for target in LINK.findall(text):
+        yield Path(os.path.normpath(INDEX.parent / target))
+
+
+def as_toml(sections: dict[str, list[Path]]) -> str:
+    """The value of `nav`."""
+    entries = []
+    for title, pages in sections.items():
+        paths = [page.as_posix() for page in dict.fromkeys(pages)]
+        entries.append(f"  {{ {quoted(title)} = {quoted(paths)} }},")
+    return "\n".join(["[", *entries, "]"])
+
+
+def quoted(value: str | list[str]) -> str:
+    """Text or a list of texts in TOML, which reads them as JSON writes them."""
+    return msgspec.json.encode(value).decode()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

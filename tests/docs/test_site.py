@@ -1,0 +1,84 @@
+"""The site is built strictly, every page is in its navigation, and every link in it leads somewhere."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "packaging" / "site.py"
+REPOSITORY = "https://github.com/nexusform/nexusform/"
+
+
+class Page(HTMLParser):
+    """The links and the anchors of a built page."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.anchors: set[str] = set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        self.anchors |= {value for name in ("id", "name") if (value := values.get(name))}
+        link = values.get("href") if tag in ("a", "link") else values.get("src")
+        if link:
+            self.links.append(link)
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("zensical", reason="zensical is not installed")
+    directory = tmp_path_factory.mktemp("docs")
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), str(directory)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return directory
+
+
+def test_no_link_is_broken(build: Path) -> None:
+    site = build / "site"
+    pages = {path: Page(path) for path in site.rglob("*.html") if path.name != "404.html"}
+    assert len(pages) > 50
+    broken = [
+        f"{path.relative_to(site)}: {link}"
+        for path, page in pages.items()
+        for link in page.links
+        if not leads_somewhere(link, path, pages)
+    ]
+    assert not broken, "\n".join(broken)
+
+
+def leads_somewhere(link: str, path: Path, pages: dict[Path, Page]) -> bool:
+    address = urlsplit(link)
+    if link.startswith((f"{REPOSITORY}blob/main/", f"{REPOSITORY}tree/main/")):
+        return (ROOT / address.path.split("/", 5)[5]).exists()
+    if address.scheme or address.netloc:
+        return True
+    target = (path.parent / unquote(address.path)).resolve() if address.path else path
+    if target.is_dir():
+        target /= "index.html"
+    if not target.is_file():
+        return False
+    return not address.fragment or target not in pages or unquote(address.fragment) in pages[target].anchors
+
+
+def test_every_page_is_in_the_navigation(build: Path) -> None:
+    settings = tomllib.loads((build / "zensical.toml").read_text(encoding="utf-8"))
+    linked = [page for section in settings["project"]["nav"] for pages in section.values() for page in pages]
+    staged = {path.relative_to(build / "pages").as_posix() for path in (build / "pages").rglob("*.md")}
+    assert sorted(linked) == sorted(staged)
+
+
+def test_links_to_what_is_no_page_lead_to_the_repository(build: Path) -> None:
+    page = (build / "site" / "docs" / "ci" / "index.html").read_text(encoding="utf-8")
+    assert f'href="{REPOSITORY}blob/main/docs/ci/gitlab.yml"' in page
+    assert f'href="{REPOSITORY}tree/main/docs/ci/policy"' in page
