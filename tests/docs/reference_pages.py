@@ -121,7 +121,7 @@ ENVIRONMENT = {
     "NF_ALLOW_REMOTE": (
         "as `-allow-remote`: addresses that a confined configuration may name, parted by blanks"
     ),
-    "NF_BOUNDS": "as `-limit`: bounds of a plan, parted by blanks",
+    "NF_BOUNDS": "as `-bound`: bounds of a plan, parted by blanks",
     "NF_ENCRYPTION": (
         "what stands in the `encryption` block, or a part of it ([state and teams](../state-and-teams.md))"
     ),
