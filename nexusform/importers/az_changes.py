@@ -60,10 +60,11 @@ _NEEDED: Final[Mapping[str, tuple[Path, ...]]] = {
 
 
 class AzAction(StrEnum):
-    """What becomes of an object. `put`: it is made, or brought to its body where it stands already."""
+    """What becomes of an object. `make` and `change` say whether it stands; `put` does either."""
 
     MAKE = "make"
     PUT = "put"
+    CHANGE = "change"
     REMOVE = "remove"
     REPLACE = "replace"
     KEEP = "keep"
@@ -153,6 +154,8 @@ class _Laying:
         if key is None:
             return
         stands = key in self.bodies[change.kind] or self._has_initial_pool(change, key)
+        if not self._agrees(change, stands=stands):
+            return
         if change.action is AzAction.REMOVE:
             self._remove(change, key)
             return
@@ -197,6 +200,25 @@ class _Laying:
             self._say(change, "object-not-told", detail)
             return None
         return keys[0] if keys else f"/new/providers/{TYPE_OF_KIND[kind]}/{name}".lower()
+
+    def _agrees(self, change: AzChange, *, stands: bool) -> bool:
+        """Whether the inventory can be gone on with: it has what is changed. Where it has what is made, or
+        lacks what goes, that is said alone.
+        """
+        if change.action in (AzAction.CHANGE, AzAction.REPLACE) and not stands:
+            detail = f'the inventory has no "{change.title}" to change. Capture it again, or name another.'
+            self._say(change, "not-in-the-inventory", detail)
+            return False
+        if change.action is AzAction.REMOVE and not stands:
+            detail = f'the inventory has no "{change.title}" to remove: it is as if it were gone already.'
+            self._say(change, "not-in-the-inventory", detail, warns=True)
+            return False
+        if change.action is AzAction.MAKE and stands:
+            detail = (
+                f'"{change.title}" is to be made, and the inventory has it already: taken as a change of it.'
+            )
+            self._say(change, "stands-already", detail, warns=True)
+        return True
 
     # --- what is known ---
 

@@ -25,12 +25,18 @@ from nexusform.importers.az_documents import parse_json
 from nexusform.plain_data import Path
 from nexusform.words import first_of
 
-_TYPES: Final = frozenset({"azapi_resource", "azapi_update_resource"})
+_UPDATE: Final = "azapi_update_resource"  # what it makes and removes is a change of what stands
+_TYPES: Final = frozenset({"azapi_resource", _UPDATE})
+_UPDATES: Final = {
+    AzAction.MAKE: AzAction.CHANGE,
+    AzAction.REPLACE: AzAction.CHANGE,
+    AzAction.REMOVE: AzAction.KEEP,
+}
 _NOT_A_PLAN: Final = "not-a-terraform-plan"
 _SHOW: Final = "Write it with `terraform show -json PLANFILE > plan.json`."
 _ACTIONS: Final[Mapping[tuple[str, ...], AzAction]] = {
     ("create",): AzAction.MAKE,
-    ("update",): AzAction.PUT,
+    ("update",): AzAction.CHANGE,
     ("delete",): AzAction.REMOVE,
     ("delete", "create"): AzAction.REPLACE,
     ("create", "delete"): AzAction.REPLACE,
@@ -117,6 +123,8 @@ class _Reading:
     def _change(self, entry: _Entry) -> AzChange | None:
         actions = entry.change.get("actions")
         action = _ACTIONS.get(tuple(actions) if isinstance(actions, list) else (), AzAction.KEEP)
+        if entry.block[1].startswith(_UPDATE):
+            action = _UPDATES.get(action, action)
         name = entry.values.get("name")
         arm_id = _known_id(entry)
         if not isinstance(name, str) or not name:

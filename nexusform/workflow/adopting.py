@@ -141,7 +141,7 @@ def addresses_of(
     """
     listed = list(objects)
     shared = Counter((one.type, _label(one.attributes["name"])) for one in listed)
-    taken = {(address.type, address.name) for address in state.instances}
+    taken = {(address.type, address.name) for address in (*state.instances, *standing.values())}
     addresses: dict[Reference, Address] = {}
     for one in listed:
         known = standing.get((one.type, one.id))

@@ -6,6 +6,7 @@ written: the state is in memory, and the configuration stands in no directory.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from nexusform.language.surroundings import FileProblem
 from nexusform.planning.plan import Plan
 from nexusform.planning.preparation.prior import adopted
 from nexusform.providers.azure_export import read_files
+from nexusform.regular_files import FREE
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.state import codec
@@ -42,7 +44,9 @@ from nexusform.workflow.surroundings import RealFiles, read_file
 
 Read: TypeAlias = Callable[[str, bytes], tuple[tuple[AzChange, ...], list[Problem]]]
 
-_CHANGING: Final = frozenset({"nexus_kubernetes_cluster", "nexus_virtual_machine"})
+_VM: Final = "nexus_virtual_machine"
+_NAME: Final = re.compile(r"azapi_resource\.([A-Za-z_][\w-]*)")  # without modules and keys
+_CHANGING: Final = frozenset({"nexus_kubernetes_cluster", _VM})
 _BICEP: Final = ".bicep"
 _PATIENCE: Final = 120  # seconds
 _LARGEST: Final = 512 * 1024 * 1024  # bytes of another tool's plan
@@ -163,7 +167,8 @@ def _prediction(
     if has_errors(problems):
         return Prediction(None, diagnostics=tuple(problems))
     world = _world(standing, sites, changed.pools, changed.places, scheduler)
-    project, wrong = _project(place, world, inventory)
+    # What is written there is our own; what may be read was read.
+    project, wrong = _project(replace(place, confinement=FREE), world, inventory)
     problems += wrong
     by_key = _references_by_key(sites)
     replaces = tuple(str(world.addresses[by_key[key]]) for key in sorted(changed.replaced) if key in by_key)
@@ -197,13 +202,19 @@ def _world(
         one = _pool_object(pool, by_key[pool.cluster_id])
         after[one.type, one.id] = one
         new[one.type, one.id] = pool.place
-    addresses = addresses_of([*before.values(), *after.values()], {}, EMPTY)
+    addresses = addresses_of({**before, **after}.values(), _named(new), EMPTY)
     return _World(
         {addresses[reference]: one for reference, one in before.items()},
         {addresses[reference]: one for reference, one in after.items()},
         addresses,
         {addresses[reference]: place for reference, place in new.items()},
     )
+
+
+def _named(new: Mapping[Reference, str]) -> dict[Reference, Address]:
+    """The addresses of new VMs that the other tool has a name for: tie-breaks of plain VMs go by it."""
+    names = {reference: _NAME.fullmatch(place) for reference, place in new.items() if reference[0] == _VM}
+    return {ref: Address((), "managed", _VM, match[1]) for ref, match in names.items() if match is not None}
 
 
 def _objects(sites: Sequence[AzSite]) -> Iterator[AdoptedObject]:
@@ -223,10 +234,7 @@ def _references_by_key(sites: Sequence[AzSite]) -> dict[str, Reference]:
     for site in sites:
         inventory = site.inventory
         references |= {id_key(c.id): (_CLUSTER, f"{site.name}/{c.name}") for c in inventory.clusters}
-        references |= {
-            id_key(vm.id): ("nexus_virtual_machine", f"{site.name}/{vm.name}")
-            for vm in inventory.virtual_machines
-        }
+        references |= {id_key(vm.id): (_VM, f"{site.name}/{vm.name}") for vm in inventory.virtual_machines}
     return references
 
 
@@ -267,22 +275,23 @@ def _project(place: Place, world: _World, inventory: str) -> tuple[Project | Non
 
 def _sources(world: _World, inventory: str) -> list[SourceFile]:
     """What stands as one text, and each new object as one of its own under the name that the other tool has
-    for it; every one comes after the one before it.
+    for it; every one comes after the one before it, the first after what changes.
     """
     types = registries().resource_types
     standing: list[str] = []
     new: list[SourceFile] = []
-    previous: Address | None = None
+    previous = [address for address, one in world.before.items() if world.after.get(address, one) is not one]
     for address, one in world.after.items():
         references = {path: reference_to(world.addresses[whose]) for path, whose in one.refers.items()}
         text = generated_block(address, types[address.type].schema, one.attributes, references)
         if address not in world.places:
             standing.append(text)
             continue
-        if previous is not None:
-            text = text.rstrip().removesuffix("}") + f"\n  depends_on = [{previous}]\n}}\n"
+        if previous:
+            needs = ", ".join(map(str, previous))
+            text = text.rstrip().removesuffix("}") + f"\n  depends_on = [{needs}]\n}}\n"
         new.append(SourceFile(world.places[address], text))
-        previous = address
+        previous = [address]
     return [SourceFile(inventory, "\n".join(standing)), *new]
 
 

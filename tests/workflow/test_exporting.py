@@ -105,11 +105,18 @@ def terraform_plan(configuration: Mapping[str, Any], location: str) -> dict[str,
         "resource_group_id": GROUP,
         "extended_location_id": location,
         "kubernetes_version": "v1.30.3",
+        "admin_username": "operator",
+        "vm_image": "registry.example/vm:1",
         "cloud_services_network_id": f"{GROUP}/providers/Microsoft.NetworkCloud/cloudServicesNetworks/c",
     }
     assert set(configuration["variable"]) <= {*values, "cni_network_ids"}
     changes, resources = [], []
     blocks = configuration["resource"]["azapi_resource"]
+    for label, block in configuration["resource"].get("azapi_update_resource", {}).items():
+        after = evaluated(block, values)
+        change = {"actions": ["create"], "before": None, "after": after, "after_unknown": {"id": True}}
+        update = {"type": "azapi_update_resource", "name": label, "change": change}
+        changes.append({"address": f"azapi_update_resource.{label}", **update})
     for label in sorted(blocks):
         after = evaluated(blocks[label], values)
         unknown = {"id": True, **({} if after["parent_id"] else {"parent_id": True})}
@@ -306,6 +313,74 @@ def test_what_stands_is_changed_and_what_goes_is_said(here: Path, capsys: pytest
     assert "agentpool update" in script
     assert "--count 4" in script
     assert "kubernetescluster delete" in script
+
+
+def test_the_prediction_of_a_change_is_the_plan(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What stands is in the inventory; its cells are unknown there, so machines are compared."""
+    text = SITE.replace('"jump" {', '"hop" {').replace("count         = 2", "count         = 3")
+    text = re.sub(r"  placement_hint \{.*?\n  \}\n", "", text, flags=re.DOTALL)
+    first = re.sub(r'resource "nexus_(agent_pool|virtual_machine)".*?\n\}\n', "", text, flags=re.DOTALL)
+    Path("main.nf.hcl").write_text(first)
+    assert run(["apply", "-auto-approve"]) == 0
+    assert run(["plan", "-report=json:standing.json"]) == 0
+    planned(text.replace("count              = 2", "count              = 5"))
+    document = json.loads(Path("p.json").read_text())
+    write_inventory(document)
+    write_clusters(document)
+    configuration = json.loads(exported(here, "azapi", capsys))
+    Path("plan.json").write_text(json.dumps(terraform_plan(configuration, LOCATION)))
+    arguments = ["-terraform-plan=plan.json", "-inventory=export", "-report=json:predicted.json"]
+    assert run(["predict", "-tie-breaks=0", *arguments]) == 0, capsys.readouterr().err
+    predicted = placements(json.loads(Path("predicted.json").read_text()))
+    expected = placements(document)
+    assert len(expected) == 3 + 3 + 1
+    assert {name: one["machine"] for name, one in predicted.items()} == {
+        name: one["machine"] for name, one in expected.items()
+    }
+
+
+def write_clusters(document: Mapping[str, Any]) -> None:
+    """What stood before a plan, as `az networkcloud kubernetescluster list` prints it."""
+    bodies = []
+    for change in document["resource_changes"]:
+        values = change["change"]["before"]
+        if change["type"] != "nexus_kubernetes_cluster" or values is None:
+            continue
+        cluster_id = f"{GROUP}/providers/Microsoft.NetworkCloud/kubernetesClusters/{values['name']}"
+        plane = values["control_plane"]
+        nodes = []
+        for name, node in values["nodes"].items():
+            made = {"name": name, "vmSkuName": node["vm_sku_name"]}
+            made["bareMetalMachineId"] = f"{MANAGED}/bareMetalMachines/{node['machine']}"
+            made["role"] = node["role"]
+            if node["role"] == "Worker":
+                made["agentPoolId"] = f"{cluster_id}/agentPools/{node['pool']}"
+            nodes.append(made)
+        bodies.append(
+            {
+                "id": cluster_id,
+                "name": values["name"],
+                "extendedLocation": {"name": LOCATION},
+                "systemData": {"createdAt": f"2025-01-{len(bodies) + 1:02}T00:00:00Z"},
+                "controlPlaneNodeConfiguration": {"count": plane["count"], "vmSkuName": plane["vm_sku_name"]},
+                "initialAgentPoolConfigurations": [
+                    {"name": name, **pool_body(pool)} for name, pool in values["agent_pool"].items()
+                ],
+                "nodes": nodes,
+            }
+        )
+    Path("export/kubernetes_clusters.json").write_text(json.dumps(bodies))
+
+
+def pool_body(pool: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "count": pool["count"],
+        "vmSkuName": pool["vm_sku_name"],
+        "mode": pool["mode"],
+        "availabilityZones": pool["availability_zones"] or [],
+        "labels": [{"key": key, "value": value} for key, value in (pool["labels"] or {}).items()],
+        "taints": [{"key": one["key"], "value": f"{one['value']}:{one['effect']}"} for one in pool["taint"]],
+    }
 
 
 @pytest.mark.parametrize("text", [SITE, SITE.replace('"it\'s ours"', '"$HOME `id` \\"x\\" it\'s"')])

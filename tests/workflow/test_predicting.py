@@ -279,6 +279,29 @@ def test_a_sku_that_nobody_knows_has_a_neighbour(capsys: pytest.CaptureFixture[s
     assert 'has a VM SKU "NC_P22_113_v1". Did you mean "NC_P22_112_v1"?' in err
 
 
+def test_what_the_inventory_lacks_cannot_change(capsys: pytest.CaptureFixture[str]) -> None:
+    write(pool("p", 1, ["update"], id=f"{CORE}/agentPools/p", parent_id=CORE))
+    code, _, err = predict(capsys)
+    assert code == 1
+    assert 'the inventory has no "core-amf/p" to change' in err
+
+
+def test_what_stands_already_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    write(pool("agentpool1", 5, ["create"], parent_id=CORE))
+    code, out, err = predict(capsys)
+    assert (code, err) == (0, "")
+    assert "1 to place" in out
+    assert '"core-amf/agentpool1" is to be made, and the inventory has it already' in " ".join(out.split())
+
+
+def test_a_confined_run_predicts(capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(EXPORT, "export")
+    write(cluster("a"))
+    code = run(["predict", "-terraform-plan=plan.json", "-inventory=export", "-tie-breaks=0", "-confine=."])
+    assert code == 0, capsys.readouterr().err
+    assert "3 to place" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [

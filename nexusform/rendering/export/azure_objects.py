@@ -23,6 +23,7 @@ VM: Final = "Microsoft.NetworkCloud/virtualMachines"
 _TYPES: Final = {"nexus_kubernetes_cluster": CLUSTER, "nexus_agent_pool": POOL, "nexus_virtual_machine": VM}
 # What Azure changes of an agent pool that stands; the rest makes it anew.
 _PATCHED: Final = frozenset({"count", "upgradeSettings"})
+_BLOCK: Final = re.compile(r"nexus_virtual_machine\.([A-Za-z_][\w-]*)")  # without modules and keys
 _NOT_IN_NAME: Final = re.compile(r"[^A-Za-z0-9]+")
 
 
@@ -87,7 +88,9 @@ class AzureObject(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """Its names as one identifier."""
+        """Its names as one identifier; of a VM the name of its block, by which the rule breaks ties."""
+        if self.type == VM and (match := _BLOCK.fullmatch(self.address)) is not None:
+            return match[1]
         text = _NOT_IN_NAME.sub("_", "_".join(self.names)).strip("_")
         return text if text[:1].isalpha() else f"_{text}"
 
