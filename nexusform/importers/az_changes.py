@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity, did_you_mean
 from nexusform.importers.arm import Item, id_key, name_of
@@ -153,19 +154,23 @@ class _Laying:
         key = self._key(change)
         if key is None:
             return
+        if change.action is AzAction.REPLACE and key.partition("/agentpools/")[0] in self.replaced:
+            change = replace(change, action=AzAction.MAKE)  # the old pool went with its cluster
         stands = key in self.bodies[change.kind] or self._has_initial_pool(change, key)
         if not self._agrees(change, stands=stands):
             return
         if change.action is AzAction.REMOVE:
             self._remove(change, key)
             return
-        if not self._is_known(change, stands=stands):
+        if not self._is_known(change, stands=stands and change.action is not AzAction.REPLACE):
             return
         if change.kind == POOLS:
             self._take_pool(change, key, stands=stands)
             return
-        if stands and change.action is AzAction.REPLACE:
+        if change.action is AzAction.REPLACE:
+            self._remove(change, key)
             self.replaced.add(key)
+            stands = False
         self.bodies[change.kind][key] = self._changed(change, key) if stands else self._made(change, key)
 
     # --- which object is meant ---
@@ -290,10 +295,8 @@ class _Laying:
         item = self.bodies[change.kind][key]
         asked = dict(_properties(change.body))
         initial = asked.pop(INITIAL_POOLS, None)
-        if isinstance(initial, list) and change.action is not AzAction.REPLACE:
+        if isinstance(initial, list):
             self._compare_initial(change, key, initial)
-        elif initial is not None:
-            asked[INITIAL_POOLS] = initial
         return item.over(change.file, (change.place,), asked)
 
     def _compare_initial(self, change: AzChange, key: str, initial: Iterable[Any]) -> None:

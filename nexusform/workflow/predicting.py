@@ -280,7 +280,11 @@ def _sources(world: _World, inventory: str) -> list[SourceFile]:
     types = registries().resource_types
     standing: list[str] = []
     new: list[SourceFile] = []
-    previous = [address for address, one in world.before.items() if world.after.get(address, one) is not one]
+    previous = [
+        address
+        for address, one in world.before.items()
+        if address not in world.places and world.after.get(address, one) != one
+    ]
     for address, one in world.after.items():
         references = {path: reference_to(world.addresses[whose]) for path, whose in one.refers.items()}
         text = generated_block(address, types[address.type].schema, one.attributes, references)

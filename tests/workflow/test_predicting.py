@@ -217,11 +217,25 @@ def test_a_replaced_pool_is_placed_anew(capsys: pytest.CaptureFixture[str]) -> N
     assert actions == ["place"] * 4 + ["remove"] * 4
 
 
-def test_a_replaced_cluster_is_placed_anew(capsys: pytest.CaptureFixture[str]) -> None:
-    plane = {"count": 3, "vmSkuName": "NC_G12_56_v1"}
-    body = {"controlPlaneNodeConfiguration": plane}
-    write(change("cluster", "azapi_resource.core", ["delete", "create"], body, id=CORE, name="core-amf"))
-    assert {row["trigger"] for row in rows(capsys)} == {"requested"}
+def test_a_replaced_cluster_is_placed_anew_with_the_pools_of_the_plan(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    again = ["delete", "create"]
+    initial = [{"name": "fresh", "count": 2, "mode": "System", "vmSkuName": "NC_G6_28_v1"}]
+    body = {
+        "controlPlaneNodeConfiguration": {"count": 3, "vmSkuName": "NC_G12_56_v1"},
+        "initialAgentPoolConfigurations": initial,
+    }
+    write(
+        change("cluster", "azapi_resource.core", again, body, id=CORE, name="core-amf"),
+        pool("agentpool1", 1, again, id=f"{CORE}/agentPools/agentpool1", parent_id=CORE),
+        resources=[refers_to("azapi_resource.agentpool1", "parent_id", "azapi_resource.core.id")],
+    )
+    after = {row["object"] for row in rows(capsys) if row["to"] is not None}
+    assert after == {
+        *(f"core-amf-control-plane-{number}" for number in range(3)),
+        *("core-amf-fresh-0", "core-amf-fresh-1", "core-amf-agentpool1-0"),
+    }
 
 
 def test_what_stays_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
