@@ -46,6 +46,11 @@ class FleetDocument(Struct, frozen=True):
     places: Mapping[Path, TextPlace] = field(default_factory=dict)
     judged: frozenset[Path] = frozenset()
     findings: tuple[Problem, ...] = ()
+    conditions: tuple[tuple[str, str], ...] = ()
+
+    def is_true(self, condition: str) -> bool:
+        """Whether its status has a condition of this type that is True."""
+        return (condition, "True") in self.conditions
 
     def is_judged(self, path: Path) -> bool:
         """Whether enough is said about a part: who checks the arguments has nothing to add."""
@@ -113,6 +118,9 @@ def read_fleet_object(
         reader.places,
         frozenset(reader.judged),
         (*before, *notes.findings, *reader.corrections.problems),
+        tuple(
+            (each.at("type").text, each.at("status").text) for each in root.at("status", "conditions").items()
+        ),
     )
 
 

@@ -169,15 +169,22 @@ class FleetEviction(Struct, frozen=True):
 
 
 class FleetStrategy(Struct, frozen=True):
-    """A staged update strategy."""
+    """A staged update strategy; `namespace` is "" for those of cluster resource placements."""
 
     name: str
     stages: tuple[Stage, ...]
+    namespace: str = ""
+
+    @property
+    def key(self) -> str:
+        """`<name>`, or `<namespace>/<name>`."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
 class FleetRun(Struct, frozen=True):
     """A staged update run. `resource_index` None = the latest. `approvals` are the approval requests that
-    are granted (`<run>-before-<stage>`, `<run>-after-<stage>`).
+    are granted (`<run>-before-<stage>`, `<run>-after-<stage>`). Placement and strategy are those of its
+    `namespace` ("" = those of the cluster).
     """
 
     name: str
@@ -186,6 +193,26 @@ class FleetRun(Struct, frozen=True):
     resource_index: int | None = None
     state: RunState = RunState.INITIALIZE
     approvals: frozenset[str] = frozenset()
+    namespace: str = ""
+
+    def key_of(self, name: str) -> str:
+        """The key of an object of the run's namespace."""
+        return f"{self.namespace}/{name}" if self.namespace else name
+
+
+class FleetApproval(Struct, frozen=True):
+    """An approval request: whether a stage of a run goes on."""
+
+    name: str
+    namespace: str
+    run: str
+    stage: str
+    approved: bool = True
+
+    @property
+    def run_key(self) -> str:
+        """The key of the run."""
+        return f"{self.namespace}/{self.run}" if self.namespace else self.run
 
 
 FleetObject: TypeAlias = (
@@ -197,4 +224,5 @@ FleetObject: TypeAlias = (
     | FleetEviction
     | FleetStrategy
     | FleetRun
+    | FleetApproval
 )

@@ -52,7 +52,9 @@ class FleetKind(Struct, frozen=True):
         return attributes if document is None else document.values
 
     def fill(self, attributes: Values) -> dict[str, Any]:
-        """Name and namespace from the manifest."""
+        """Name and namespace from the manifest; unknown as long as it is."""
+        if attributes.get("manifest") is UNKNOWN:
+            return dict.fromkeys(("name", "namespace") if self.namespaced else ("name",), UNKNOWN)
         document = self.document(attributes)
         if document is None:
             return {}

@@ -54,6 +54,10 @@ RESOURCE_TYPES: Final[Mapping[str, ResourceType]] = _Table(
     "fleet_placement_eviction",
     "fleet_cluster_staged_update_strategy",
     "fleet_cluster_staged_update_run",
+    "fleet_staged_update_strategy",
+    "fleet_staged_update_run",
+    "fleet_cluster_approval_request",
+    "fleet_approval_request",
     "fleet_cluster_resource_placement",
     "fleet_resource_placement",
     "nexus_separation_rule",
@@ -63,6 +67,7 @@ DATA_SOURCES: Final[Mapping[str, ResourceType]] = _Table(
     "nexus_inventory",
     "nexusform_remote_state",
     "kubernetes_nodes",
+    "kubernetes_manifests",
 )
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, Problem
@@ -16,6 +17,7 @@ from nexusform.importers.fleet_model import (
     ONLY_NAMESPACE,
     WITH_RESOURCES,
     WITH_SELECTED,
+    FleetApproval,
     FleetBudget,
     FleetEviction,
     FleetMember,
@@ -65,7 +67,9 @@ _ONCE = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 class Hub(Struct, dict=True):
     """`manifests` in the order of their resources and documents. `evictions` and `runs` are those that
     this plan carries out, with the instance they come from; `overriding` are those of `overrides`, `former`
-    those of objects that state holds. `direct` are the objects of single clusters, by the cluster's id.
+    those of objects that state holds. `waiting` are runs that this plan does not change; those in `woken`
+    go on because of `approvals` that it makes. `direct` are the objects of single clusters, by the cluster's
+    id.
     """
 
     manifests: list[Manifest] = field(default_factory=list)
@@ -75,6 +79,9 @@ class Hub(Struct, dict=True):
     evictions: list[tuple[Instance, FleetEviction]] = field(default_factory=list)
     strategies: dict[str, FleetStrategy] = field(default_factory=dict)
     runs: list[tuple[Instance, FleetRun]] = field(default_factory=list)
+    waiting: list[tuple[Instance, FleetRun]] = field(default_factory=list)
+    approvals: dict[str, set[str]] = field(default_factory=dict)
+    woken: set[str] = field(default_factory=set)
     diagnostics: list[Diagnostic] = field(default_factory=list)
     former: list[Instance] = field(default_factory=list)
     direct: dict[str, list[tuple[Instance, tuple[Manifest, ...]]]] = field(default_factory=dict)
@@ -114,9 +121,11 @@ class Hub(Struct, dict=True):
             case FleetEviction() if instance.action in _ONCE:
                 self.evictions.append((instance, thing))
             case FleetStrategy():
-                self.strategies[thing.name] = thing
+                self.strategies[thing.key] = thing
             case FleetRun():
                 self._take_run(instance, thing)
+            case FleetApproval() if thing.approved:
+                self._take_approval(instance, thing)
             case _:
                 return
 
@@ -143,6 +152,22 @@ class Hub(Struct, dict=True):
             problem = Problem(("yaml_body",), finding.id, detail, finding.severity)
             self.diagnostics.append(instance.problem(problem))
 
+    def _take_approval(self, instance: Instance, approval: FleetApproval) -> None:
+        self.approvals.setdefault(approval.run_key, set()).add(approval.name)
+        if instance.action in _DOING:
+            self.woken.add(approval.run_key)
+
+    def approve(self) -> None:
+        """Give runs what approval requests grant them; a run that waited for one goes on."""
+        woken = [each for each in self.waiting if each[1].key_of(each[1].name) in self.woken]
+        self.runs = [
+            (
+                instance,
+                replace(run, approvals=run.approvals | self.approvals.get(run.key_of(run.name), set())),
+            )
+            for instance, run in (*self.runs, *woken)
+        ]
+
     def _take_run(self, instance: Instance, run: FleetRun) -> None:
         if instance.before is not None and not instance.replaced and instance.type.fleet is not None:
             old = instance.type.fleet(instance.before)
@@ -151,8 +176,8 @@ class Hub(Struct, dict=True):
                 text = f"{wrong[:1].upper()}{wrong[1:]}. Make another run, or replace it with -replace."
                 self.diagnostics.append(instance.error("invalid-state-of-a-staged-run", text, ("state",)))
                 return
-        if instance.action in _DOING:
-            self.runs.append((instance, run))
+        kept = self.runs if instance.action in _DOING else self.waiting
+        kept.append((instance, run))
 
 
 def read_hub(instances: Iterable[Instance]) -> Hub:
@@ -164,6 +189,7 @@ def read_hub(instances: Iterable[Instance]) -> Hub:
         if instance.type.fleet is None or instance.going or instance.broken or instance.planned is None:
             continue
         hub.take(instance)
+    hub.approve()
     hub.diagnostics += _refused_overrides(hub)
     return hub
 

@@ -33,7 +33,7 @@ def carry_out_runs(placements: Sequence[PlacementPlan], hub: Hub, roster: Roster
     """Carry out the staged runs of this plan, in planning order."""
     by_key = {placement.written.key: placement for placement in placements}
     for instance, run in hub.runs:
-        yield from _run(instance, run, by_key.get(run.placement), hub, roster)
+        yield from _run(instance, run, by_key.get(run.key_of(run.placement)), hub, roster)
 
 
 class _Refused(Struct, frozen=True):
@@ -122,7 +122,7 @@ def _terms(
     run: FleetRun, placement: PlacementPlan, hub: Hub, roster: Roster, begun: Mapping[str, Any]
 ) -> _Terms | _Refused:
     """What a run fixes when it begins; `begun` is what it fixed before, where it began in an earlier plan."""
-    strategy = hub.strategies.get(run.strategy)
+    strategy = hub.strategies.get(run.key_of(run.strategy))
     if strategy is None:
         text = f'There is no staged update strategy "{run.strategy}".'
         return _Refused("staged-run-has-no-strategy", text)

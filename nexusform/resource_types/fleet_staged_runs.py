@@ -1,0 +1,127 @@
+"""What the staged types of the cluster and of a namespace have in common: runs and approval requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from msgspec.structs import replace
+
+from nexusform.diagnostics import Problem
+from nexusform.importers.fleet_model import FleetApproval, FleetObject, FleetRun
+from nexusform.ports import ResourceType
+from nexusform.resource_types.fleet_kinds import FleetKind, Values, fleet_type
+from nexusform.resource_types.fleet_schemas import PLACEMENT_NAME, argument, text
+from nexusform.scheduling.fleet.staged import RunState
+from nexusform.scheduling.fleet.validation import invalid
+from nexusform.schema import BlockSchema, OnChange, Reference
+from nexusform.value_types import BOOL, STRING, SetType
+
+_APPROVALS: Final = argument(
+    SetType(STRING), "Approval requests that are granted: <run>-before-<stage>, <run>-after-<stage>."
+)
+
+
+def _run_spec(strategy: str) -> BlockSchema:
+    return BlockSchema(
+        {
+            "placement_name": replace(
+                PLACEMENT_NAME, required=True, optional=False, on_change=OnChange.REPLACE
+            ),
+            "staged_rollout_strategy_name": text(
+                "Name of the staged update strategy.",
+                required=True,
+                on_change=OnChange.REPLACE,
+                refers_to=Reference((strategy,), by="name"),
+            ),
+            "resource_snapshot_index": text(
+                "Number of the resource snapshot; by default the latest.", on_change=OnChange.REPLACE
+            ),
+            "state": text(
+                "What is wanted of the run.",
+                default="Initialize",
+                choices=tuple(str(state) for state in RunState),
+            ),
+        }
+    )
+
+
+def _read_run(attributes: Values, arguments: Values) -> FleetRun:
+    index = str(arguments.get("resource_snapshot_index") or "")
+    approvals = attributes.get("approvals") or ()
+    return FleetRun(
+        str(attributes.get("name") or ""),
+        str(arguments.get("placement_name") or ""),
+        str(arguments.get("staged_rollout_strategy_name") or ""),
+        int(index) if index.isdecimal() and len(index) < 10 else None,
+        RunState(arguments.get("state") or RunState.INITIALIZE),
+        frozenset(name for name in approvals if isinstance(name, str)),
+        str(attributes.get("namespace") or ""),
+    )
+
+
+def _run_findings(_found: FleetObject, arguments: Values) -> Iterator[Problem]:
+    index = arguments.get("resource_snapshot_index")
+    if index and not (str(index).isdecimal() and len(str(index)) < 10):
+        text_ = f'"{index}" is not the number of a resource snapshot'
+        yield invalid(("resource_snapshot_index",), text_)
+
+
+def run_type(name: str, kind: str, *, strategy: str, namespaced: bool) -> ResourceType:
+    """The resource type of a staged update run; `strategy` is the type of its strategy."""
+    placement = "resource placement of its namespace" if namespaced else "cluster resource placement"
+    return fleet_type(
+        name,
+        FleetKind(kind, _run_spec(strategy), namespaced),
+        f"Rolls out a {placement} whose strategy is External, stage by stage, when it is created or changed.",
+        read=_read_run,
+        findings=_run_findings,
+        values={"approvals": _APPROVALS},
+    )
+
+
+_APPROVAL_SPEC: Final = BlockSchema(
+    {
+        "parent_stage_rollout": text("Name of the staged update run.", required=True),
+        "target_stage": text("Name of the stage that waits.", required=True),
+    }
+)
+_APPROVED: Final = argument(
+    BOOL,
+    "Whether the request is granted. Default: what the status of the manifest says (condition Approved); "
+    "true for blocks.",
+)
+
+
+def _read_approval(attributes: Values, arguments: Values, fleet: FleetKind) -> FleetApproval:
+    document = fleet.document(attributes)
+    approved = attributes.get("approved")
+    return FleetApproval(
+        str(attributes.get("name") or ""),
+        str(attributes.get("namespace") or ""),
+        str(arguments.get("parent_stage_rollout") or ""),
+        str(arguments.get("target_stage") or ""),
+        approved if isinstance(approved, bool) else document is None or document.is_true("Approved"),
+    )
+
+
+def _approval_findings(approval: FleetObject, _arguments: Values) -> Iterator[Problem]:
+    assert isinstance(approval, FleetApproval)
+    run, stage = approval.run, approval.stage
+    names = [f"{run}-{when}-{stage}" for when in ("before", "after")]
+    if approval.name and run and stage and approval.name not in names:
+        yield invalid((), f"a run asks for {names[0]} or {names[1]}; nothing waits for {approval.name}")
+
+
+def approval_type(name: str, kind: str, *, namespaced: bool) -> ResourceType:
+    """The resource type of an approval request."""
+    fleet = FleetKind(kind, _APPROVAL_SPEC, namespaced)
+    return fleet_type(
+        name,
+        fleet,
+        "An approval that a stage of a staged update run waits for; the run goes on when it is granted.",
+        read=partial(_read_approval, fleet=fleet),
+        findings=_approval_findings,
+        values={"approved": _APPROVED},
+    )
