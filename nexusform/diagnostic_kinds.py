@@ -422,6 +422,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "state-is-not-valid-json": "State is not valid JSON",
     "state-of-a-newer-version": "State of a newer version",
     "state-of-an-old-version": "State of an old version",
+    "state-without-a-site": "State without a site",
     "step-failed": "Step failed",
     "target-address-is-taken": "Target address is taken",
     "target-generated-file-already-exists": "Target generated file already exists",

@@ -33,6 +33,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "output": Entry("nexusform.cli.output:output", "Show the root module's outputs"),
     "explain": Entry("nexusform.cli.explain:explain", "Say why something is where it is"),
     "simulate": Entry("nexusform.cli.simulate:simulate", "Ask what would happen if"),
+    "report": Entry("nexusform.cli.report:report", "Tables over many states"),
     "advise": Entry("nexusform.cli.advise:advise", "List risks in the configuration and the placements"),
     "graph": Entry("nexusform.cli.graph:graph", "Draw how the resources depend on each other"),
     "console": Entry("nexusform.cli.console:console", "Try expressions out"),

@@ -44,11 +44,12 @@ def read_history(place: Place) -> History:
     if stored is None:
         return History((), tuple(diagnostics), sources)
     versions = [Version(stored.state.serial, "", stored.state)] if stored.state.lineage else []
-    earlier, problems = _earlier(backend)
+    earlier, problems = earlier_versions(backend)
     return History((*versions, *earlier), (*diagnostics, *problems), sources)
 
 
-def _earlier(backend: StateBackend) -> tuple[list[Version], list[Diagnostic]]:
+def earlier_versions(backend: StateBackend) -> tuple[list[Version], list[Diagnostic]]:
+    """The versions before the current one, newest first, where the backend keeps them."""
     if not isinstance(backend, KeepsHistory):
         detail = f"{backend.describe()} keeps no earlier versions that nexusform could list."
         return [], [warning("no-history-is-kept", detail)]

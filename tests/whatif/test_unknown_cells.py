@@ -20,6 +20,7 @@ from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Interval, Machine, Terms, VmName, VmSku
 from nexusform.scheduling.world import RackOffer
 from nexusform.whatif.capacity import MixPart, find_capacity
+from nexusform.whatif.capacity_report import room_of
 from nexusform.whatif.world_view import SiteView
 
 SKUS = CATALOGUES["2026-03"].vm_skus
@@ -117,6 +118,10 @@ def questions(site: Lived, draw: random.Random) -> Iterator[tuple[str, Interval,
         yield f"zone {here.zone}", here.now, there.now
     yield "left over", seen.rest_vcpus, true.rest_vcpus
     yield "left over GiB", seen.rest_memory_gib, true.rest_memory_gib
+    blind, truth = room_of(view(site, site.blind)), room_of(view(site, site.truth))
+    for name in ("used", "free", "closed", "stranded"):
+        yield f"cells {name}", getattr(blind, name), getattr(truth, name)
+    assert blind.taken == truth.taken
     yield from _headroom(site, sku, draw.randint(1, 30))
     for before, after in zip(
         site.blind.explain(_new(sku)).filters, site.truth.explain(_new(sku)).filters, strict=True

@@ -45,7 +45,7 @@ def render_csv(plan: Plan, detail: Detail) -> str:
         table.writerow(
             [
                 row.kind,
-                *_plain([str(row.address), row.cluster, row.pool, row.sku, row.object]),
+                *harmless_cells([str(row.address), row.cluster, row.pool, row.sku, row.object]),
                 row.action.value,
                 row.trigger,
                 *_place(place_document(row.source)),
@@ -53,7 +53,7 @@ def render_csv(plan: Plan, detail: Detail) -> str:
                 certainty.rack if certainty is not None else "",
                 certainty.machine if certainty is not None else "",
                 row.provenance,
-                *_plain([row.reason]),
+                *harmless_cells([row.reason]),
             ]
         )
     return text.getvalue()
@@ -63,8 +63,9 @@ def _place(place: dict[str, Any] | None) -> Iterable[str]:
     parts = place or {}
     cells = parts.get("numa_cells")
     shown = {**parts, "numa_cells": " ".join(map(str, cells)) if cells else None}
-    return _plain("" if shown.get(name) is None else str(shown[name]) for name in _PLACE)
+    return harmless_cells("" if shown.get(name) is None else str(shown[name]) for name in _PLACE)
 
 
-def _plain(texts: Iterable[str]) -> list[str]:
+def harmless_cells(texts: Iterable[str]) -> list[str]:
+    """Cells of which a spreadsheet takes none for a formula: such text begins with a quote."""
     return [f"'{text}" if text.startswith(_FORMULA) else text for text in texts]

@@ -1,0 +1,131 @@
+"""The room of many sites, each as its state has it, with the pace at which its states filled it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from glob import glob
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct, field
+
+from nexusform.backends.registry import BACKENDS, Directories
+from nexusform.configuration.configuration import Settings
+from nexusform.diagnostics import Diagnostic, error, has_errors, warning
+from nexusform.ports import BackendProblem
+from nexusform.resource_types.registry import registries
+from nexusform.source import SourceFile
+from nexusform.state.objects import State
+from nexusform.whatif.capacity_report import SiteLine, Taken, find_outlook, room_of, taken_on
+from nexusform.whatif.world_view import WorldView, things_of_state, view_world
+from nexusform.workflow.encryption import encrypted
+from nexusform.workflow.place import Place, load_configuration
+from nexusform.workflow.state_history import Version, earlier_versions
+from nexusform.workflow.stored import read_stored
+from nexusform.workflow.surroundings import plan_time
+
+_ADVICE: Final = (
+    "-states=GLOB names state files, for example -states='sites/*/state/*.nfstate'; ** goes into all folders."
+)
+
+
+class CapacityReport(Struct, frozen=True):
+    """The sites in order of their ids, and what is wrong with the states."""
+
+    lines: tuple[SiteLine, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sources: Mapping[str, SourceFile] = field(default_factory=dict)
+
+
+class _History(Struct):
+    """The versions of one lineage: the current one with its file, and when the earlier ones were written."""
+
+    path: str
+    current: State
+    earlier: list[tuple[str, State]]
+
+
+def report_capacity(place: Place, pattern: str) -> CapacityReport:
+    """Read the states that match. Files of one lineage are one history: the highest serial counts, the
+    others are earlier versions by when they were written, as is what the backend keeps.
+    """
+    configuration, _ = load_configuration(place)
+    settings = configuration.settings if configuration else None
+    sources = configuration.files if configuration else {}
+    # Path.glob takes no absolute pattern.
+    matches = glob(pattern, recursive=True)  # noqa: PTH207
+    paths = sorted(path for path in matches if Path(path).is_file())
+    if not paths:
+        problem = error("no-such-file", f'No file matches "{pattern}". {_ADVICE}')
+        return CapacityReport((), (problem,), sources)
+    histories: dict[str, _History] = {}
+    problems: list[Diagnostic] = []
+    for path in paths:
+        problems += _read(path, settings, place, histories)
+    if has_errors(problems):
+        return CapacityReport((), tuple(problems), sources)
+    now = datetime.fromisoformat(plan_time(place.environment))
+    lines: list[SiteLine] = []
+    for history in histories.values():
+        of_state = list(_lines(history, now))
+        lines += of_state
+        if not of_state:
+            problems.append(warning("state-without-a-site", f"{history.path} holds no site to report on."))
+    lines.sort(key=lambda line: (line.room.site_id.encode(), line.state))
+    return CapacityReport(tuple(lines), tuple(problems), sources)
+
+
+def _read(
+    path: str, settings: Settings | None, place: Place, histories: dict[str, _History]
+) -> Sequence[Diagnostic]:
+    """Add one file to the history of its lineage."""
+    try:
+        directories = Directories(place.directory, place.data_directory, place.confinement)
+        local = BACKENDS["local"].open({"path": path}, directories)
+        backend, problems = encrypted(local, settings, place)
+    except BackendProblem as problem:
+        return [error("the-state-cannot-be-read", str(problem))]
+    if backend is None:
+        return problems
+    stored, wrong = read_stored(backend)
+    problems += wrong
+    if stored is None or has_errors(problems):
+        return problems
+    versions, wrong = earlier_versions(backend)
+    _add(histories, path, stored.state, versions)
+    return [*problems, *wrong]
+
+
+def _add(histories: dict[str, _History], path: str, state: State, versions: Iterable[Version]) -> None:
+    earlier = [(version.written, version.state) for version in versions]
+    known = histories.get(state.lineage)
+    if known is None:
+        histories[state.lineage] = _History(path, state, earlier)
+        return
+    known.earlier += earlier
+    if state.serial > known.current.serial:
+        known.earlier.append((_written(known.path), known.current))
+        known.path, known.current = path, state
+    else:
+        known.earlier.append((_written(path), state))
+
+
+def _written(path: str) -> str:
+    """When a file was written, RFC 3339."""
+    return datetime.fromtimestamp(Path(path).stat().st_mtime, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _lines(history: _History, now: datetime) -> Iterable[SiteLine]:
+    earlier: dict[str, dict[str, Taken]] = {}
+    for written, state in history.earlier:
+        for site in _world(state).sites.values():
+            earlier.setdefault(site.id, {})[written] = taken_on(site)
+    for site in _world(history.current).sites.values():
+        room = room_of(site)
+        outlook = find_outlook(room, earlier.get(site.id, {}), now)
+        yield SiteLine(history.path, history.current.serial, room, outlook)
+
+
+def _world(state: State) -> WorldView:
+    return view_world(things_of_state(state), registries(), state.catalogue)
