@@ -322,6 +322,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "number-too-large": "Number too large",
     "object-has-another-owner": "Object has another owner",
     "object-not-told": "Object not told",
+    "object-stands-already": "Object stands already",
     "object-will-be-forgotten": "Object will be forgotten",
     "objects-were-forgotten": "Objects were forgotten",
     "old-inventory": "Old inventory",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Any, Final
@@ -41,6 +41,8 @@ from nexusform.scheduling.kubelet import EDITION
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, VmSku
 
 OBSERVED: Final = "observed"
+CLUSTER: Final = "nexus_kubernetes_cluster"
+POOL: Final = "nexus_agent_pool"
 UPGRADE_DEFAULTS: Final = {"max_surge": "1", "max_unavailable": "0", "drain_timeout": 1800}
 _LONGEST_ZONE: Final = 10
 _NOT_IN_ZONE: Final = re.compile(r"[^a-zA-Z0-9]")
@@ -126,6 +128,55 @@ def adopt_sites(sites: Iterable[AzSite], known: KnownNodes = NO_NODES) -> tuple[
         told |= own
         adopted.append(_Adoption(site, known, largest, own).result())
     return tuple(adopted)
+
+
+def with_pools_apart(objects: Iterable[AdoptedObject], pool_ids: AbstractSet[str]) -> Iterator[AdoptedObject]:
+    """The objects, with these agent pools (`<cluster id>/<pool>`) as objects of their own after the cluster
+    in which the site shows them, not as parts of it.
+    """
+    for one in objects:
+        pools = one.attributes.get("agent_pool") if one.type == CLUSTER else None
+        apart = [name for name in pools or {} if f"{one.id}/{name}" in pool_ids]
+        yield without_pools(one, apart) if apart else one
+        for name in apart:
+            yield _pool_apart(one, name)
+
+
+def without_pools(cluster: AdoptedObject, names: Collection[str]) -> AdoptedObject:
+    """A cluster without these pools and their nodes."""
+    attributes = cluster.attributes
+    nodes = {key: node for key, node in attributes["nodes"].items() if node["pool"] not in names}
+    rest = {
+        "agent_pool": {name: pool for name, pool in attributes["agent_pool"].items() if name not in names},
+        "agent_pool_order": [name for name in attributes["agent_pool_order"] if name not in names],
+        "nodes": nodes,
+        "node_count": len(nodes),
+    }
+    refers = {
+        path: target
+        for path, target in cluster.refers.items()
+        if path[0] != "agent_pool" or path[1] not in names
+    }
+    return replace(cluster, attributes={**attributes, **rest}, refers=refers)
+
+
+def _pool_apart(cluster: AdoptedObject, name: str) -> AdoptedObject:
+    """A pool of a cluster as an object of its own."""
+    arguments = dict(cluster.attributes["agent_pool"][name])
+    attributes = {
+        "id": f"{cluster.id}/{name}",
+        "kubernetes_cluster_id": cluster.id,
+        "name": name,
+        "node_count": arguments.pop("count"),
+        **arguments,
+        "nodes": {key: node for key, node in cluster.attributes["nodes"].items() if node["pool"] == name},
+        "node_rules": EDITION,
+    }
+    refers: dict[Path, Reference] = {("kubernetes_cluster_id",): (CLUSTER, cluster.id)}
+    sku = cluster.refers.get(("agent_pool", name, "vm_sku_name"))
+    if sku is not None:
+        refers["vm_sku_name",] = sku
+    return AdoptedObject(POOL, f"{cluster.id}/{name}", attributes, refers)
 
 
 class _Adoption:
@@ -264,7 +315,7 @@ class _Adoption:
             "node_rules": EDITION,
         }
         refers = {("site_id",): ("nexus_site", self.name), **self._sku_references(plane_sku, cluster.pools)}
-        return AdoptedObject("nexus_kubernetes_cluster", f"{self.name}/{cluster.name}", attributes, refers)
+        return AdoptedObject(CLUSTER, f"{self.name}/{cluster.name}", attributes, refers)
 
     def _sku_references(self, plane_sku: str, pools: Iterable[AzPool]) -> dict[Path, Reference]:
         """Where a cluster names VM SKUs that have a block of their own."""

@@ -6,7 +6,8 @@ it there and takes it over. Until then the step fails and says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -22,6 +23,9 @@ ReadSites: TypeAlias = "Callable[[], tuple[tuple[AzSite, ...], list[Problem]]]"
 
 # What Azure knows nothing of: these stand in state alone.
 _OF_OURS: Final = frozenset({"nexus_site", "nexus_vm_sku", "nexus_separation_rule"})
+_CLUSTER: Final = "nexus_kubernetes_cluster"
+_POOL: Final = "nexus_agent_pool"
+_RACK: Final = "nexus_rack"
 
 
 class ObservedSites:
@@ -40,11 +44,15 @@ class ObservedSites:
         self._read = read_sites
         self._lock = Lock()
         self._sites: tuple[AzSite, ...] | None = None
+        # A site shows every pool in its cluster; these are resources of their own.
+        self._pools_apart: set[str] = set()
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
         """What stands; nodes keep the numbers that state gave them. Raises ProviderProblem."""
+        self._set_apart(request.key for request in requests)
         objects = self._objects([request.attributes for request in requests])
-        return [_read(request, objects) for request in requests]
+        shown = _machines_by_rack(objects.values())
+        return [_read(request, objects, shown) for request in requests]
 
     def create(self, request: ChangeRequest) -> ProviderAnswer:
         """Find what was to be made. Raises ProviderProblem while it is not there."""
@@ -57,20 +65,26 @@ class ObservedSites:
     def delete(self, request: ChangeRequest) -> None:
         """Find the object gone. Raises ProviderProblem while it is still there."""
         key = request.key
+        self._set_apart([key])
         if key.type not in _OF_OURS and (key.type, key.id) in self._objects([request.prior or {}]):
             raise ProviderProblem(self._not_yet(request, "removed"))
 
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
         """The object of that type and id."""
+        self._set_apart([ObjectKey(resource_type, object_id, 0)])
         one = self._objects([]).get((resource_type, object_id))
         return None if one is None else (ObjectKey(resource_type, object_id, 0), one.attributes)
 
     def _objects(self, standing: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], AdoptedObject]:
         """The objects of all sites by type and id."""
-        from nexusform.importers.az_adoption import adopt_sites, known_nodes
+        from nexusform.importers.az_adoption import adopt_sites, known_nodes, with_pools_apart
 
         adopted = adopt_sites(self._read_sites(), known_nodes(standing))
-        return {(one.type, one.id): one for site in adopted for one in site.objects}
+        shown = chain.from_iterable(site.objects for site in adopted)
+        return {(one.type, one.id): one for one in with_pools_apart(shown, frozenset(self._pools_apart))}
+
+    def _set_apart(self, keys: Iterable[ObjectKey]) -> None:
+        self._pools_apart.update(key.id for key in keys if key.type == _POOL)
 
     def _read_sites(self) -> tuple[AzSite, ...]:
         with self._lock:
@@ -87,45 +101,102 @@ class ObservedSites:
         key = request.key
         if key.type in _OF_OURS:
             return ProviderAnswer(planned)
-        one = self._objects([planned]).get((key.type, key.id))
+        self._set_apart([key])
+        objects = self._objects([planned])
+        one = objects.get((key.type, key.id))
         if one is None:
             raise ProviderProblem(self._not_yet(request, word))
-        seen = _with_told(planned, one)
-        differing = [name for name in _ASKED.get(key.type, ()) if seen[name] != planned.get(name)]
+        if key.type == _CLUSTER:
+            one = _of_this_resource(one, planned, request.prior or {})
+        seen = _with_own_machines(_with_told(planned, one), one, _machines_by_rack(objects.values()))
+        asked = (*_ASKED.get(key.type, ()), *(("machine_count",) if key.type == _RACK else ()))
+        differing = [name for name in asked if seen[name] != planned.get(name)]
         if differing:
             raise ProviderProblem(self._not_yet(request, word, differing))
         return ProviderAnswer(seen, tuple((name,) for name in _SEEN.get(key.type, ())))
 
     def _not_yet(self, request: ChangeRequest, word: str, differing: Sequence[str] = ()) -> str:
         where = f" ({', '.join(differing)} differ)" if differing else ""
+        if "machine_count" in differing:
+            where += (
+                ". The machines of that rack have names of their own: set machine_count = 0 and write a "
+                "nexus_bare_metal_machine for each, as `nexusform import -from` does"
+            )
         return (
             f"{request.key.type} {request.key.id} is not {word} yet: {self.source} does not show it{where}. "
             f"This provider sends nothing: make the change on the site, {self._advice}, and apply."
         )
 
 
+def _of_this_resource(
+    one: AdoptedObject, planned: Mapping[str, Any], prior: Mapping[str, Any]
+) -> AdoptedObject:
+    """A cluster without the pools that its resource neither has nor had: others are made for them."""
+    from nexusform.importers.az_adoption import without_pools
+
+    own = {*(planned.get("agent_pool") or {}), *(prior.get("agent_pool") or {})}
+    return without_pools(one, [name for name in one.attributes["agent_pool"] if name not in own])
+
+
 # What of a type is asked for and shows on a site, and what the platform decides and shows there.
 _MACHINE_STATES: Final = ("roles", "cordon_status", "power_state", "ready_state", "detailed_status")
 _ASKED: Final[Mapping[str, tuple[str, ...]]] = {
-    "nexus_rack": ("availability_zone",),
+    _RACK: ("availability_zone",),
     "nexus_bare_metal_machine": _MACHINE_STATES,
-    "nexus_kubernetes_cluster": ("kubernetes_version", "control_plane", "agent_pool"),
+    _CLUSTER: ("kubernetes_version", "control_plane", "agent_pool"),
+    _POOL: (
+        "node_count",
+        "vm_sku_name",
+        "availability_zones",
+        "mode",
+        "labels",
+        "taint",
+        "upgrade_settings",
+    ),
     "nexus_virtual_machine": ("cpu_cores", "memory_gib", "disk_gib"),
 }
 _BY_LABEL: Final = ("agent_pool", "nodes")  # maps of which every entry is told
 _SEEN: Final[Mapping[str, tuple[str, ...]]] = {
-    "nexus_kubernetes_cluster": ("nodes", "node_count"),
+    _CLUSTER: ("nodes", "node_count"),
+    _POOL: ("nodes",),
     "nexus_virtual_machine": ("machine", "rack", "availability_zone", "cells", "provenance"),
 }
 
 
-def _read(request: ReadRequest, objects: Mapping[tuple[str, str], AdoptedObject]) -> ReadAnswer:
+def _machines_by_rack(objects: Iterable[AdoptedObject]) -> dict[str, set[str]]:
+    """The names of the machines that a site shows, by the id of their rack."""
+    names: dict[str, set[str]] = {}
+    for one in objects:
+        if one.type == "nexus_bare_metal_machine":
+            names.setdefault(one.attributes["rack_id"], set()).add(one.attributes["name"])
+    return names
+
+
+def _with_own_machines(
+    attributes: dict[str, Any], one: AdoptedObject, shown: Mapping[str, set[str]]
+) -> dict[str, Any]:
+    """A rack without the machines that machine_count makes, where the site's have other names: these are
+    not there, and VMs would be foretold on them.
+    """
+    made = attributes.get("machines") if one.type == _RACK else None
+    real = shown.get(one.id)
+    if not made or not real or not real.isdisjoint(made):
+        return attributes
+    return {**attributes, "machine_count": 0, "machines": {}}
+
+
+def _read(
+    request: ReadRequest,
+    objects: Mapping[tuple[str, str], AdoptedObject],
+    shown: Mapping[str, set[str]],
+) -> ReadAnswer:
     if request.key.type in _OF_OURS:
         return ReadAnswer(request.attributes or None)
     one = objects.get((request.key.type, request.key.id))
     if one is None:
         return ReadAnswer(None, observed=True)
-    return ReadAnswer(_with_told(request.attributes, one), observed=True)
+    attributes = _with_own_machines(_with_told(request.attributes, one), one, shown)
+    return ReadAnswer(attributes, observed=True)
 
 
 def _with_told(attributes: Mapping[str, Any], one: AdoptedObject) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -18,6 +18,7 @@ from nexusform.configuration.references import unknown_providers
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.setting import PreparedBodies, setting_for
+from nexusform.planning.plan import Action, Plan
 from nexusform.planning.request import PlanRequest
 from nexusform.ports import ObjectKey, Provider, ProviderProblem, ReadRequest, ResourceType
 from nexusform.providers.registry import DEFAULT, PROVIDERS
@@ -188,3 +189,29 @@ def _ask(
             seen = agree(str(address), schema, known.attributes, attributes, ())
             differing[address] = replace(known, attributes=seen.attributes)
     return differing
+
+
+# A site shows these inside of another object, so that a plan may hold them there and ask for them anew.
+_PARTS: Final = frozenset({"nexus_agent_pool"})
+
+
+def stand_already(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:
+    """Refusals of what a plan would make and a site shows already."""
+    problems: list[Diagnostic] = []
+    for change in plan.changes:
+        provider = providers.get(change.provider)
+        if change.address.type not in _PARTS or change.action is not Action.CREATE or provider is None:
+            continue
+        try:
+            stands = provider.observes and provider.find(change.address.type, change.id) is not None
+        except ProviderProblem as problem:
+            return [error("reading-what-stands-failed", str(problem))]
+        if not stands:
+            continue
+        detail = (
+            f"{change.id} stands on the site already, and this plan would make its VMs anew. Take it over "
+            f'as it stands, by a block import {{ to = {change.address}, id = "{change.id}" }} with each '
+            "argument on a line of its own, and without an agent_pool block of that name in the cluster."
+        )
+        problems.append(error("object-stands-already", detail, change.source, block=change.block))
+    return problems

@@ -32,7 +32,7 @@ from nexusform.workflow.importing import Imports, find_imports, refusal_to_gener
 from nexusform.workflow.linting import with_lint
 from nexusform.workflow.locking import HeldLock, Locking, acquire
 from nexusform.workflow.project import Project
-from nexusform.workflow.providers import Refreshed, make_providers, refresh
+from nexusform.workflow.providers import Refreshed, make_providers, refresh, stand_already
 from nexusform.workflow.stored import Stored, read_stored, settle_stored
 from nexusform.workflow.surroundings import SystemClock, commit_of, plan_time
 
@@ -95,6 +95,10 @@ class Run(Struct):
         contradictions = state_problems(self.stored.state, types, PROVIDERS)
         if has_errors(contradictions):
             return _failed(options, *contradictions)
+        # Imports first: what they take over out of other objects, these are then read without.
+        imports = self._imports(self.request(options, {}), options)
+        if has_errors(imports.diagnostics):
+            return _failed(options, *imports.diagnostics)
         refreshed: Refreshed = {}
         if options.refresh:
             try:
@@ -103,16 +107,13 @@ class Run(Struct):
             except ProviderProblem as problem:
                 return _failed(options, error("reading-what-stands-failed", str(problem)))
         request = self.request(options, refreshed)
-        imports = self._imports(request, options)
-        if has_errors(imports.diagnostics):
-            return _failed(options, *imports.diagnostics)
-        if imports.generated:
-            request = replace(request, configuration=self.project.configuration)
         with logged("info", "plan made", mode=options.mode):
             result = make_plan(replace(request, imports={**imports.objects, **options.adopting}))
-        more = (*contradictions, *imports.diagnostics)
+        refusals = stand_already(result.plan, self.providers) if options.refresh else []
+        more = (*contradictions, *imports.diagnostics, *refusals)
         if more:
-            plan = replace(result.plan, diagnostics=(*result.plan.diagnostics, *more))
+            errored = result.plan.errored or has_errors(refusals)
+            plan = replace(result.plan, diagnostics=(*result.plan.diagnostics, *more), errored=errored)
             result = replace(result, plan=plan)
         if options.mode is Mode.NORMAL:
             result = with_lint(result, self.project.configuration)
