@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.cli.arguments import choice, group, number, optional, switch
+from nexusform.cli.arguments import choice, group, number, positionals, switch
 from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of, state_flag
 from nexusform.cli.planning_flags import PlacementFlags
-from nexusform.cli.reports import MAX_BYTES, Subject, plan_reports, to_stdout, write_reports
+from nexusform.cli.reports import (
+    MAX_BYTES,
+    ReportFlag,
+    Subject,
+    plan_reports,
+    to_stdout,
+    write_report,
+    write_reports,
+)
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import has_errors
+from nexusform.planning.plan import Plan
 from nexusform.resource_types.registry import registries
 from nexusform.workflow.show import Shown, find_shown
 
 
 class ShowArguments(Struct, frozen=True, kw_only=True):
-    """What `show` takes; without `target` it shows the state."""
+    """What `show` takes; without `targets` it shows the state."""
 
-    target: str = optional("")
+    targets: tuple[str, ...] = positionals(metavar="[TARGET]...")
     as_json: bool = switch("As a JSON document", flag="json")
     show_sensitive: bool = switch("Show sensitive values")
     max_bytes: int | None = number("Keep text and Markdown within so many bytes", default=None, at_least=1)
@@ -40,11 +50,14 @@ class ShowArguments(Struct, frozen=True, kw_only=True):
 def show(arguments: ShowArguments) -> int:
     """Show the state, or the saved plan or state file TARGET, or the resource with the address TARGET.
 
-    A file of that name wins over an address.
+    A file of that name wins over an address. Several saved plans are shown in one summary, as text or
+    -report=markdown:PATH.
     """
     reports = plan_reports(arguments.shown)
     screen = arguments.view.screen()
-    shown = find_shown(place_of(arguments.state), arguments.target)
+    if len(arguments.targets) > 1:
+        return _show_several(arguments, reports, screen)
+    shown = find_shown(place_of(arguments.state), "".join(arguments.targets))
     screen.diagnostics(shown.diagnostics, shown.sources or {})
     if has_errors(shown.diagnostics):
         return 1
@@ -59,6 +72,32 @@ def show(arguments: ShowArguments) -> int:
         return 0
     text = _plan_text if shown.saved else _state_text
     screen.out(_cut(text(shown, arguments, screen), arguments.max_bytes), end="")
+    return 0
+
+
+def _show_several(arguments: ShowArguments, reports: Sequence[ReportFlag], screen: Screen) -> int:
+    """One summary over several saved plans."""
+    from nexusform.rendering.answers.outline_formats import outline_markdown, outline_text
+    from nexusform.rendering.answers.plans_outline import plans_outline
+
+    if arguments.as_json or any(report.format not in ("text", "markdown") for report in reports):
+        raise click.UsageError("Several plans are shown together as text or Markdown: -report=markdown:PATH.")
+    plans: list[tuple[str, Plan]] = []
+    for target in arguments.targets:
+        shown = find_shown(place_of(arguments.state), target)
+        screen.diagnostics(shown.diagnostics, shown.sources or {})
+        if has_errors(shown.diagnostics):
+            return 1
+        if shown.saved is None:
+            raise click.UsageError(f'"{target}" is no saved plan, and only plans are shown together.')
+        plans.append((target, shown.saved.plan))
+    outline = plans_outline(plans, registries())
+    for report in reports:
+        text = outline_markdown(outline) if report.format == "markdown" else outline_text(outline)
+        write_report(text.encode(), report)
+    if not to_stdout(reports):
+        text = outline_text(outline, colour=screen.colour, width=screen.width)
+        screen.out(_cut(text, arguments.max_bytes), end="")
     return 0
 
 
