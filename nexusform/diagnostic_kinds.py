@@ -523,6 +523,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "vm-sku-not-allowed-for-a-control-plane": "VM SKU not allowed for a control plane",
     "vms-stand-against-their-placement-group": "VMs stand against their placement group",
     "vms-without-a-machine": "VMs without a machine",
+    "volumes-are-not-known": "Volumes are not known",
     "what-the-plan-stands-on-changed": "What the plan stands on changed",
     "which-pod": "Which pod?",
     "which-subscription": "Which subscription?",
@@ -573,6 +574,7 @@ ADVICE: Final = frozenset(
         "staged-run-waits-for-an-approval",
         "the-state-stays-on-this-machine",
         "value-for-undeclared-variable",
+        "volumes-are-not-known",
         "zones-pinned",
         "zones-too-small",
     }

@@ -48,6 +48,7 @@ _BUILT_IN_PRIORITIES: Final = {
     "system-cluster-critical": 2_000_000_000,
     "system-node-critical": 2_000_001_000,
 }
+NEVER: Final = "Never"
 _NODE: Final = "node.kubernetes.io/"
 # Admission adds these to every pod; the DaemonSet controller adds the others to its own.
 _ALWAYS: Final = (
@@ -64,26 +65,35 @@ Amounts = dict[str, int]
 
 
 class Priorities(Struct, frozen=True):
-    """PriorityClasses by name, and the value of pods that name none."""
+    """PriorityClasses by name, the value of pods that name none, and classes whose pods evict nobody ("" for
+    pods that name none).
+    """
 
     by_name: Mapping[str, int] = field(default_factory=dict)
     default: int = 0
+    never: frozenset[str] = frozenset()
 
 
 def read_priorities(manifests: Iterable[Manifest]) -> Priorities:
     """The priorities that a cluster with these objects knows."""
     priorities = dict(_BUILT_IN_PRIORITIES)
-    defaults: list[int] = []
+    defaults: list[tuple[int, str]] = []
+    never: set[str] = set()
     for manifest in manifests:
         value = manifest.body.get("value")
         if (manifest.group, manifest.kind) == ("scheduling.k8s.io", "PriorityClass") and isinstance(
             value, int
         ):
             priorities[manifest.name] = value
+            if manifest.body.get("preemptionPolicy") == NEVER:
+                never.add(manifest.name)
             if manifest.body.get("globalDefault") is True:
-                defaults.append(value)
+                defaults.append((value, manifest.name))
     # Of several defaults Kubernetes takes the lowest.
-    return Priorities(priorities, min(defaults, default=0))
+    default, name = min(defaults, default=(0, ""))
+    if name in never:
+        never.add("")
+    return Priorities(priorities, default, frozenset(never))
 
 
 class Owner(Struct, frozen=True):
@@ -148,6 +158,8 @@ def read_pod_spec(metadata: Fields, spec: Fields, owner: Owner, priorities: Prio
         aligned=_aligned(spec),
         gates=tuple(gate.text("name") for gate in spec.each("schedulingGates")),
         asked=_asked(spec),
+        preempts=spec.text("preemptionPolicy") != NEVER
+        and spec.text("priorityClassName") not in priorities.never,
     )
 
 
@@ -336,17 +348,18 @@ def read_node_affinity(affinity: Fields) -> NodeAffinity:
     required: tuple[NodeTerm, ...] | None = None
     if _REQUIRED in fields:
         block = fields.at(_REQUIRED)
-        required = tuple(_node_term(term) for term in block.each("nodeSelectorTerms"))
+        required = tuple(read_node_term(term) for term in block.each("nodeSelectorTerms"))
         if not required:
             block.say("nodeSelectorTerms", "needs at least one term.")
     preferred = tuple(
-        (item.whole("weight", 1, least=1), _node_term(item.at("preference")))
+        (item.whole("weight", 1, least=1), read_node_term(item.at("preference")))
         for item in fields.each(_PREFERRED)
     )
     return NodeAffinity(required, preferred)
 
 
-def _node_term(fields: Fields) -> NodeTerm:
+def read_node_term(fields: Fields) -> NodeTerm:
+    """One nodeSelectorTerm."""
     labels = tuple(_requirement(item) for item in fields.each("matchExpressions"))
     names = tuple(_requirement(item) for item in fields.each("matchFields"))
     for requirement in labels:

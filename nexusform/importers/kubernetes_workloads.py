@@ -22,6 +22,7 @@ from nexusform.importers.kubernetes_pod_spec import (
     template_hash,
     template_labels,
 )
+from nexusform.importers.kubernetes_volumes import Storage, read_storage, read_volumes
 from nexusform.importers.yaml_text import problem_at
 from nexusform.scheduling.matching import LabelSelector, matches
 from nexusform.scheduling.pods.workloads import Strategy, Workload
@@ -50,6 +51,7 @@ def workloads_of(manifests: Sequence[Manifest], others: Sequence[Manifest] = ())
     reader = _WorkloadReader(
         read_priorities(everything),
         read_pod_rules(everything),
+        read_storage(everything),
         _services(everything),
         _autoscalers(everything),
     )
@@ -91,11 +93,13 @@ class _WorkloadReader:
         self,
         priorities: Priorities,
         rules: PodRules,
+        storage: Storage,
         services: Mapping[str, Sequence[Mapping[str, str]]],
         autoscalers: Mapping[tuple[str, str, str], Manifest],
     ) -> None:
         self.priorities = priorities
         self.rules = rules
+        self.storage = storage
         self.services = services
         self.autoscalers = autoscalers
         self.findings: list[Problem] = []
@@ -122,12 +126,14 @@ class _WorkloadReader:
         )
         metadata = template.at("metadata")
         pod_spec = admitted(manifest.namespace, metadata, template.at("spec"), self.rules)
+        volumes = read_volumes(manifest, pod_spec, spec.each("volumeClaimTemplates"), self.storage)
+        pod = read_pod_spec(metadata, pod_spec, owner, self.priorities)
         workload = Workload(
             kind=manifest.kind,
             namespace=manifest.namespace,
             name=manifest.name,
             replicas=controller.replicas(spec),
-            pod=read_pod_spec(metadata, pod_spec, owner, self.priorities),
+            pod=replace(pod, volumes=volumes.needs, exclusive=volumes.exclusive),
             line=manifest.line,
             forbidden=forbidden(manifest.namespace, pod_spec, self.rules),
         )

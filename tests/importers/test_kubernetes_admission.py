@@ -173,6 +173,14 @@ def test_the_lowest_default_priority_counts() -> None:
     assert pod(bare_pod(), *classes).priority == 10
 
 
+def test_pods_of_a_class_that_never_preempts_evict_nobody() -> None:
+    polite = thing("scheduling.k8s.io/v1", "PriorityClass", "polite", value=9, preemptionPolicy="Never")
+    assert not pod(bare_pod(priorityClassName="polite"), polite).preempts
+    assert pod(bare_pod(), polite).preempts
+    assert not pod(bare_pod(), {**polite, "globalDefault": True}).preempts
+    assert not pod(bare_pod(preemptionPolicy="Never")).preempts
+
+
 # --- Multus (network-resources-injector) ------------------------------------------------------------------
 
 

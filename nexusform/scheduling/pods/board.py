@@ -5,6 +5,7 @@ Pods of equal spec are one group, counted per node; groups are found by the labe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -74,6 +75,7 @@ class Board:
         self.index = {node.name: at for at, node in enumerate(cluster.nodes)}
         self.usage = [Usage() for _ in cluster.nodes]
         self.version = 0
+        self._claims: Counter[str] = Counter()
         self._namespaces = cluster.namespaces
         self._topologies: dict[str, Topology] = {}
         self._groups: dict[PodSpec, Group] = {}
@@ -110,12 +112,18 @@ class Board:
     def place(self, group: Group, node: int, sign: int = 1) -> None:
         """Put a pod of the group on a node, or (sign -1) take one away."""
         self.usage[node].take(group.spec, sign)
+        for claim in group.spec.exclusive:
+            self._claims[claim] += sign
         count = group.nodes.get(node, 0) + sign
         if count:
             group.nodes[node] = count
         else:
             del group.nodes[node]
         self.version += 1
+
+    def claimed(self, spec: PodSpec) -> bool:
+        """Whether some pod has a claim that this one would have to have alone."""
+        return any(self._claims[claim] > 0 for claim in spec.exclusive)
 
     def topology(self, key: str) -> Topology:
         """The domains of a key; hostname's are what the label says, like every other key's."""

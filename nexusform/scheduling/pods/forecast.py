@@ -131,6 +131,9 @@ class Prediction(Struct, frozen=True):
 
 def reach(run: Run, further: int) -> Reach:
     """How many of `further` further pods can be placed, at least and at most."""
+    spec = run.group.spec
+    if spec.exclusive:
+        further = 0 if run.board.claimed(spec) else min(further, 1)
     room = _room(run, further)
     anti, spread = _own_keys(run, room)
     if _starts_company(run):

@@ -3,7 +3,7 @@
 A pod's candidates are the nodes that no filter refuses. Their scores are summed with these weights;
 the highest total wins, and where kube-scheduler draws lots, rules/tie_break.py decides.
 These tables are what runs, in predictions and in explanations.
-Not modelled: volumes (no claim is known here) and ImageLocality (it depends on image caches).
+Not modelled: limits on the number of volumes, and ImageLocality (it depends on image caches).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from nexusform.scheduling.pods.rules import (
     resources,
     taints,
     topology_spread,
+    volumes,
 )
 from nexusform.scheduling.pods.workloads import Node, PodSpec
 
@@ -71,6 +72,7 @@ NODE_FILTERS: Final[tuple[NodeFilter, ...]] = (
     NodeFilter("node_name", lambda pod: pod.node_name, node_name.refuse),
     NodeFilter("taints", lambda pod: pod.tolerations, taints.refuse),
     NodeFilter("node_affinity", lambda pod: (pod.node_selector, pod.node_terms), node_affinity.refuse),
+    NodeFilter("volumes", lambda pod: pod.volumes, volumes.refuse),
 )
 
 # Decided by the size of the node and by what stands on it.
@@ -81,6 +83,7 @@ USAGE_FILTERS: Final[tuple[tuple[str, UsageFilter], ...]] = (
 
 # Decided by what stands in the node's domains.
 DOMAIN_FILTERS: Final[tuple[tuple[str, DomainFilter], ...]] = (
+    ("claims", volumes.in_use),
     ("topology_spread", topology_spread.refuse),
     ("inter_pod_affinity", inter_pod_affinity.refuse),
 )

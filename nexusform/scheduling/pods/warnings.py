@@ -421,7 +421,8 @@ def _passed_over(scene: _Scene, placed: Counter[int]) -> Iterator[PodWarning]:
     waiting = tuple(outcome.name for outcome in scene.outcomes if outcome.pending)
     priority = scene.workload.pod.priority
     lower = sum(count for other, count in placed.items() if other < priority)
-    if waiting and lower:
+    # preemptionPolicy: Never; it waits as any other pod does.
+    if waiting and lower and scene.workload.pod.preempts:
         others = f"{lower} {form(lower, 'pod')} of lower priority {form(lower, 'runs', 'run')}"
         detail = (
             f"{_few(waiting)} (priority {priority}) would stay Pending while {others}; "

@@ -78,6 +78,13 @@ class NodeTerm(Struct, frozen=True):
     fields: tuple[Requirement, ...] = ()
 
 
+class VolumeNeed(Struct, frozen=True):
+    """Nodes that reach a volume (any of the terms). `bound`: it stands; else it is found or made there."""
+
+    terms: tuple[NodeTerm, ...]
+    bound: bool
+
+
 class PodTerm(Struct, frozen=True):
     """One term of pod affinity or anti-affinity, matchLabelKeys already merged into the selector.
 
@@ -133,7 +140,8 @@ class PodSpec(Struct, frozen=True):
     no required node affinity. `default_spread` selects the pods that the cluster's default spreading
     counts (None = none); it is used only without `spread`. `template` is the hash of the pod template.
     `aligned`: per container what has to lie in the same NUMA cells. A `terminating` pod keeps what it holds
-    and is not counted by spread constraints. `gates` keep the scheduler from looking at it.
+    and is not counted by spread constraints. `gates` keep the scheduler from looking at it. `exclusive` are
+    claims that one pod alone may use (`namespace/name`). `preempts`: its preemptionPolicy is not Never.
     """
 
     namespace: str = "default"
@@ -158,6 +166,9 @@ class PodSpec(Struct, frozen=True):
     terminating: bool = False
     gates: tuple[str, ...] = ()
     asked: Asked = Asked()
+    volumes: tuple[VolumeNeed, ...] = ()
+    exclusive: tuple[str, ...] = ()
+    preempts: bool = True
 
 
 class Strategy(StrEnum):

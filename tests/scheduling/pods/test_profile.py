@@ -22,6 +22,7 @@ from nexusform.scheduling.pods.workloads import (
     Requests,
     SpreadConstraint,
     StandingPod,
+    VolumeNeed,
 )
 
 GIB = 1 << 30
@@ -55,6 +56,12 @@ CASES: Final[Mapping[tuple[str, str], Case]] = {
         SMALL,
     ),
     ("NODE_FILTERS", "node_affinity"): (TWO, (), asks(node_selector=((ZONE, "y"),))),
+    ("NODE_FILTERS", "volumes"): (TWO, (), asks(volumes=(VolumeNeed((IN_Y,), bound=True),))),
+    ("DOMAIN_FILTERS", "claims"): (
+        TWO,
+        (on_n0(asks(exclusive=("default/one",))),),
+        asks(exclusive=("default/one",)),
+    ),
     ("USAGE_FILTERS", "node_ports"): (
         TWO,
         (on_n0(asks(host_ports=(HostPort(80),))),),
@@ -118,7 +125,8 @@ def entries() -> Sequence[tuple[str, str]]:
 @pytest.mark.parametrize(("table", "name"), entries())
 def test_every_entry_decides_something(table: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES[table, name]
-    assert chosen(table, case) == {"n1"}
+    # A claim for one pod keeps others from every node.
+    assert chosen(table, case) == (set() if name == "claims" else {"n1"})
     left = tuple(entry for entry in getattr(profile, table) if name_of(entry) != name)
     monkeypatch.setattr(profile, table, left)
     assert "n0" in chosen(table, case)

@@ -186,3 +186,17 @@ def test_pending_pods_of_higher_priority() -> None:
     both = warnings_of(cluster, predict(cluster, first.standing(), [high]))
     assert [w.kind for w in both] == [warnings.PENDING, warnings.PRIORITY]
     assert "high-0 (priority 7) would stay Pending while 1 pod of lower priority runs" in both[1].detail
+
+
+def test_pods_that_never_preempt_are_not_said_to_evict_anybody() -> None:
+    low = replace(web(1), name="low", pod=PodSpec(requests=Requests(4000)))
+    high = replace(web(1), name="high", pod=PodSpec(requests=Requests(4000), priority=5))
+    polite = replace(high, pod=replace(high.pod, preempts=False))
+    cluster = Cluster("k", (node("w1", "m1"),))
+    standing = predict(cluster, (), [low]).standing()
+
+    def said(workload: Workload) -> set[str]:
+        return {w.kind for w in warnings_of(cluster, predict(cluster, standing, [low, workload]))}
+
+    assert said(high) == {warnings.PENDING, warnings.PRIORITY}
+    assert said(polite) == {warnings.PENDING}
