@@ -13,7 +13,7 @@ from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of
 from nexusform.cli.plan import CHANGES, Showing, limits_in, notices_of, voice_of
 from nexusform.cli.planning_flags import PlacementFlags
-from nexusform.cli.reports import plan_reports
+from nexusform.cli.reports import plan_reports, to_stdout
 from nexusform.cli.voice import Voice
 from nexusform.diagnostics import has_errors
 from nexusform.planning.guard_rails import Limit, breaches
@@ -28,7 +28,7 @@ from nexusform.workflow.predicting import (
 )
 from nexusform.workflow.run import PlanOptions
 
-_NOTHING: Final = "\nNothing in {path} is of Microsoft.NetworkCloud: no VM is placed, moved or removed."
+_NOTHING: Final = "\nThere is nothing of Microsoft.NetworkCloud in {path}."
 
 
 class PredictArguments(Struct, frozen=True, kw_only=True):
@@ -69,7 +69,7 @@ def predict(arguments: PredictArguments) -> int:
         if prediction.project is None:
             voice.diagnostics(prediction.diagnostics, {})
             return 1
-        if not prediction.changes:
+        if not prediction.changes and not to_stdout(reports):
             voice.notice(_NOTHING.format(path=path))
         return _foretell(prediction, arguments, showing, limits)
 

@@ -185,6 +185,14 @@ def test_an_order_that_is_left_open_is_said(capsys: pytest.CaptureFixture[str]) 
     assert "azapi_resource.a and azapi_resource.b is made first is open" in " ".join(out.split())
 
 
+def test_a_plan_of_other_things_is_no_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    write()
+    code, out, err = predict(capsys, "-detailed-exitcode")
+    assert (code, err) == (0, "")
+    assert "There is nothing of Microsoft.NetworkCloud in plan.json." in out
+    assert rows(capsys) == []
+
+
 # --- what stands -------------------------------------------------------------------------------
 
 
