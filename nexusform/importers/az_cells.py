@@ -33,6 +33,7 @@ def place(
     loads: dict[str, AzShape] = {}
     homeless: list[ListedVm] = []
     placed: list[AzNode | AzVirtualMachine] = []
+    largest = _largest(machines.values(), machine_skus)
     for one in sorted(listed, key=_order):
         machine = machines.get(id_key(one.machine_id)) if one.machine_id else None
         if machine is None:
@@ -40,7 +41,7 @@ def place(
                 homeless.append(one)
             elif judges_machines:
                 _report_unknown_machine(one)
-            placed.append(one.vm)
+            placed.append(replace(one.vm, shape=_spanning(one.vm.shape, largest)))
             continue
         hardware = machine_skus.get(machine.machine_sku or "", machine.hardware)
         shape = _spanning(one.vm.shape, hardware)
@@ -50,6 +51,13 @@ def place(
         placed.append(replace(one.vm, shape=shape, placement=placement))
     _report_homeless(homeless)
     return placed
+
+
+def _largest(machines: Iterable[AzMachine], machine_skus: Mapping[str, MachineSku]) -> MachineSku | None:
+    """The hardware with the largest cells: what a VM without a machine fits, if anything."""
+    known = (machine_skus.get(machine.machine_sku or "", machine.hardware) for machine in machines)
+    sizes = [hardware for hardware in known if hardware is not None]
+    return max(sizes, key=lambda one: (one.cpus_per_cell, one.memory_gib_per_cell), default=None)
 
 
 def _order(one: ListedVm) -> tuple[str, str, str]:

@@ -172,6 +172,14 @@ def test_pools_of_modules_find_their_clusters(capsys: pytest.CaptureFixture[str]
     assert workers == ["a-more-0", "b-more-0", "b-more-1"]
 
 
+def test_a_vm_larger_than_a_cell_spans_two(capsys: pytest.CaptureFixture[str]) -> None:
+    body = {"cpuCores": 60, "memorySizeGB": 100, "storageProfile": {"osDisk": {"diskSizeGB": 64}}}
+    write(change("vm", "azapi_resource.large", ["create"], body, name="big", parent_id=TENANT))
+    (row,) = rows(capsys)
+    assert (row["address"], row["object"], row["trigger"]) == ("nexus_virtual_machine.large", "big", "new")
+    assert row["to"]["numa_cells"] in ([0, 1], None)
+
+
 def test_the_order_of_creation_is_that_of_references(capsys: pytest.CaptureFixture[str]) -> None:
     after = {"address": "azapi_resource.a", "expressions": {}, "depends_on": ["azapi_resource.b"]}
     write(cluster("a"), cluster("b"), resources=[after, {"address": "azapi_resource.b", "expressions": {}}])
