@@ -52,6 +52,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "force-unlock": Entry("nexusform.cli.state_lock:force_unlock", "Break a lock that was left behind"),
     "test": Entry("nexusform.cli.test:test", "Run the test files of the configuration"),
     "providers": Entry("nexusform.cli.providers:providers", "What configuration can say of each type"),
+    "explore": Entry("nexusform.cli.explore:explore", "Play with the plan in a browser"),
     "lsp": Entry("nexusform.cli.lsp:lsp", "Be a language server for an editor"),
     "completion": Entry("nexusform.cli.completion:completion", "Print the completion script of a shell"),
     "version": Entry("nexusform.cli.version:version", "Show the version"),

@@ -92,8 +92,17 @@ def render_html(
     return whole_page(title, _header(plan, content.overview), content.main, _footer(plan), content.data)
 
 
-def whole_page(title: str, header: Markup, main: Markup, footer: Markup, data: dict[str, Any]) -> str:
-    """A page that draws its map from `data`, as one file."""
+def whole_page(
+    title: str,
+    header: Markup,
+    main: Markup,
+    footer: Markup,
+    data: dict[str, Any],
+    *,
+    more: Sequence[Markup] = (),
+    policy: str = _POLICY,
+) -> str:
+    """A page that draws its map from `data`, as one file; `more` stands behind its scripts."""
     body = element(
         "body",
         element("a", "Skip to the content", href="#content", class_="skip"),
@@ -103,8 +112,9 @@ def whole_page(title: str, header: Markup, main: Markup, footer: Markup, data: d
         footer,
         data_script("plan-data", data),
         [trusted_code("script", _file(name)) for name in SCRIPTS],
+        more,
     )
-    page = element("html", _head(title), body, lang="en")
+    page = element("html", _head(title, policy), body, lang="en")
     return f"<!DOCTYPE html>\n{page}\n"
 
 
@@ -112,13 +122,13 @@ def _file(name: str) -> str:
     return resources.files("nexusform.rendering.page").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def _head(title: str) -> Markup:
+def _head(title: str, policy: str) -> Markup:
     """Title, policy and style sheets."""
     return element(
         "head",
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
         element("meta", name="color-scheme", content="light dark"),
         element("title", title),
         [trusted_code("style", _file(name)) for name in STYLES],

@@ -1,0 +1,1 @@
+"""`nexusform explore`: a plan to play with, in a browser on this machine."""
